@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from textual.widgets import Input
 
 from termchat import paths
 from termchat.conversation.tree import Conversation
+from termchat.engine.port import LoadDraft
 from termchat.models.disk.discovery import Skipped
 from termchat.tui.dialogs.base import ListDialog
 from termchat.tui.keys.dialogs import KeyGroup
@@ -285,6 +287,7 @@ async def sessions(group: KeyGroup, _: Path) -> Place:
 async def models(group: KeyGroup, folder: Path) -> Place:
     for name in ("Alpha", "Beta", "Gamma"):
         named(name, folder / "m")
+    os.truncate(folder / "m/Beta.gguf", (folder / "m/Beta.gguf").stat().st_size + 1000)
     async with shop(folder / "m") as desk:
         place = Place(desk, group, "f3", open=lambda: desk.until(lambda: not desk.app._models.looking))
         await place.walk()
@@ -301,6 +304,9 @@ async def models(group: KeyGroup, folder: Path) -> Place:
         await desk.find("beta")
         await place.press("model-enter", lambda: desk.loads[-1].path.endswith("Beta.gguf"))
         await place.enter()
+        await desk.find("gamma")
+        await place.until(place.shows("can draft for Beta"), "it is smaller")
+        await place.press("model-draft", lambda: bool(desk.engine.asked(LoadDraft)))
         await desk.find("remote")
         await desk.type("", "enter")
         await place.until(place.shows("Del stops the download"), "a download runs")

@@ -16,6 +16,7 @@ from termchat.config.settings import load
 from termchat.engine.port import Load, ModelSpec
 from termchat.tui.models.gather import Models
 from termchat.tui.models.models_dialog import ModelsDialog
+from tests.models.gguf_files import ARRAY, BASE, TEXT, U32, named, whole
 from tests.pull.file_server import FileServer, Served, gguf, sha256
 from tests.tui.running_app import Desktop, desktop
 
@@ -38,7 +39,7 @@ class Shop(Desktop):
 
     def line(self, name: str) -> str:
         """The line of a model."""
-        found = re.search(rf"[●◌○↓✗] {re.escape(name)} .*", self.text)
+        found = re.search(rf"[●◌○◆◇↓✗] {re.escape(name)} .*", self.text)
         return found[0] if found else ""
 
     async def find(self, text: str) -> None:
@@ -63,6 +64,16 @@ async def shop(
                 await made.type("", "f3")
             await made.until(lambda: not made.app._models.looking)
         yield made
+
+
+def family(folder: Path) -> None:
+    """A large model and others: small ones of its vocabulary, one of another vocabulary, and a recurrent one."""
+    named("Large", folder)
+    os.truncate(folder / "Large.gguf", 9000)
+    named("Small", folder)
+    named("Least", folder)
+    named("Other", folder, **{"tokenizer.ggml.tokens": (ARRAY, (TEXT, ["a", "b", "x", "longer"]))})
+    (folder / "Recurrent.gguf").write_bytes(whole({"llama.ssm.state_size": (U32, 16)} | BASE))
 
 
 def served(home: Path, server: FileServer, name: str, *, held: int = 0, **more: object) -> tuple[bytes, Served]:

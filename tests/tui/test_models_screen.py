@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ import pytest
 
 from termchat.chat.service import Chat
 from termchat.config.settings import load
+from termchat.engine.port import LoadDraft
 from termchat.models import listing, memory
 from termchat.models.download.progress import Pulling
 from termchat.models.errors import ModelError
@@ -37,7 +39,7 @@ from termchat.tui.screen.header_line import header_line
 from tests.models.gguf_files import F32, TEXT, named
 from tests.pull.file_server import FileServer, gguf
 from tests.tui import fake_engine
-from tests.tui.models_dialog import Shop, entry, served, shop
+from tests.tui.models_dialog import Shop, entry, family, served, shop
 from tests.tui.running_app import PATIENCE, desktop
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -323,6 +325,124 @@ async def test_the_palette_has_all_of_it() -> None:
         await desk.shows("no previous model")
         await commands["Models"].callback()  # type: ignore[misc]
         await desk.until(lambda: desk.open)
+
+
+# --- draft models ----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def with_large(folder: Path, size: tuple[int, int] = (140, 40), **options: object) -> AsyncIterator[Shop]:
+    """The list, while Large is loaded."""
+    family(folder)
+    async with shop(folder, size=size, **options) as desk:
+        await desk.find("large")
+        await desk.type("", "enter")
+        await desk.until(lambda: not desk.open)
+        await desk.type("", "f3")
+        await desk.until(lambda: desk.line("Small").startswith("◇"))
+        yield desk
+
+
+async def test_it_marks_what_can_draft_for_the_loaded_model_and_says_why_the_others_cannot(tmp_path: Path) -> None:
+    async with with_large(tmp_path) as desk:
+        assert {name: desk.line(name)[0] for name in ("Large", "Small", "Least", "Other", "Recurrent")} == {
+            "Large": "●", "Small": "◇", "Least": "◇", "Other": "○", "Recurrent": "○",
+        }  # fmt: skip
+        for name, said in {
+            "Large": "Least, Small can draft for it",
+            "Small": "it can draft for Large",
+            "Other": "it cannot draft for Large: its vocabulary differs from token 2 on: 'x' instead of ''",
+            "Recurrent": "it cannot draft for Large: it is recurrent, so it cannot take back rejected tokens",
+        }.items():
+            await desk.find(name)
+            await desk.until(lambda said=said: said in details(desk))  # type: ignore[misc]
+            assert ("Ctrl+D drafts with it" in desk.text) is (name == "Small")
+
+
+async def test_a_key_has_a_model_draft_and_drops_it(tmp_path: Path) -> None:
+    async with with_large(tmp_path) as desk:
+        await desk.find("small")
+        await desk.type("", "ctrl+d")
+        await desk.until(lambda: desk.line("Small").startswith("◆"))
+        assert desk.engine.asked(LoadDraft)[-1].spec.path == str(tmp_path / "Small.gguf")  # type: ignore[union-attr]
+        assert desk.chat.drafter is not None
+        assert "it drafts for Large" in details(desk)
+        assert "Ctrl+D unloads it" in desk.text
+        assert "Small drafts for Large; turn the knob draft to model or auto" in desk.text
+        await desk.find("large")
+        assert "Small drafts for it" in details(desk)
+        await desk.find("least")
+        await desk.type("", "ctrl+d")
+        await desk.until(lambda: desk.line("Least").startswith("◆"))
+        await desk.find("small")
+        assert desk.line("Small").startswith("◇")
+        await desk.find("least")
+        await desk.type("", "ctrl+d")
+        await desk.until(lambda: desk.chat.drafter is None)
+        await desk.shows("Least is unloaded and drafts no more")
+        assert desk.line("Least").startswith("◇")
+        assert desk.open
+        assert len(desk.loads) == 2
+
+
+async def test_a_reply_that_runs_is_no_reason_to_wait(tmp_path: Path) -> None:
+    async with with_large(tmp_path) as desk:
+        await desk.type("", "escape")
+        await desk.sent("Hello", "Hi")
+        await desk.type("", "f3")
+        await desk.find("small")
+        await desk.type("", "ctrl+d")
+        await desk.until(lambda: desk.chat.drafter is not None)
+        assert desk.chat.busy
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("other", "Other cannot draft for Large: its vocabulary differs from token 2 on: 'x' instead of ''"),
+        ("large", "choose a smaller model to draft for Large"),
+        ("qwen3-0.6b", "download it first to draft with it"),
+    ],
+)
+async def test_what_cannot_draft_is_refused_in_place(tmp_path: Path, name: str, said: str) -> None:
+    async with with_large(tmp_path) as desk:
+        await desk.find(name)
+        await desk.type("", "ctrl+d")
+        await desk.shows(said)
+        assert not desk.engine.asked(LoadDraft)
+
+
+async def test_a_draft_model_that_the_engine_refuses_is_told_and_not_marked(tmp_path: Path) -> None:
+    async with with_large(tmp_path) as desk:
+        desk.engine.no_draft = "Small has another vocabulary"
+        await desk.find("small")
+        await desk.type("", "ctrl+d")
+        await desk.shows("Small has another vocabulary; choose a model of the same family")
+        assert desk.line("Small").startswith("◇")
+
+
+async def test_the_pair_that_the_catalogue_names_is_shown_before_it_is_downloaded(home: Path, tmp_path: Path) -> None:
+    large = named("Large", tmp_path)
+    entry(home, "mine", path=str(large), draft_model="qwen3-0.6b")
+    async with shop(size=(140, 40)) as desk:
+        await desk.find("qwen3-1.7b")
+        assert "qwen3-0.6b can draft for it" in details(desk)
+        await desk.find("mine")
+        await desk.type("", "enter")
+        await desk.until(lambda: not desk.open)
+        await desk.type("", "f3")
+        await desk.find("mine")
+        await desk.until(lambda: "qwen3-0.6b can draft for it once it is downloaded" in details(desk))
+        await desk.find("qwen3-0.6b")
+        assert "it can draft for mine once it is downloaded" in details(desk)
+
+
+def details(desk: Shop) -> str:
+    """What is told of the highlighted model, in one line."""
+    view = desk.app.screen.query_one("#details")
+    lines = [line.text for line in desk.app.screen.detailed()]  # type: ignore[attr-defined]
+    assert view.display
+    return " ".join(" ".join(lines).split())
 
 
 # --- downloads -------------------------------------------------------------------------------------------------------

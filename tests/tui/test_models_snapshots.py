@@ -9,6 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from termchat import paths
+from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
@@ -23,6 +24,7 @@ from termchat.tui.models.downloads import Pull
 from termchat.tui.models.gather import Models
 from tests.models.gguf_files import F32, TEXT, U32, named
 from tests.tui.fake_engine import FakeEngine
+from tests.tui.models_dialog import family
 from tests.tui.running_app import Desktop
 from tests.tui.snapshots import Snapshot
 
@@ -96,15 +98,65 @@ def test_the_list_of_models(
     async def play(pilot: Pilot[None]) -> None:
         desk = Desktop(app, app.chat.engine, pilot)  # type: ignore[arg-type]
         await desk.settle()
-        await desk.type("", "f3")
-        models = app._models
-        while models.looking:
-            await pilot.pause(0.05)
+        await listed(desk)
         await desk.type("", *keys)
-        for _ in range(8):  # rows in view are read a little after the last key
-            await pilot.pause(0.05)
-        while models.looking or models._reading is not None:
-            await pilot.pause(0.05)
+        await read(desk)
+
+    assert snap_compare(app, terminal_size=size, run_before=play)
+
+
+async def listed(desk: Desktop) -> None:
+    """Opens the list, and waits until it is complete."""
+    await desk.type("", "f3")
+    while desk.app._models.looking:
+        await desk.pilot.pause(0.05)
+    await desk.settle()
+
+
+async def read(desk: Desktop) -> None:
+    """Waits until the files in view are read, which begins a little after the last key."""
+    models = desk.app._models
+    for _ in range(8):
+        await desk.pilot.pause(0.05)
+    while models.looking or models._reading is not None:
+        await desk.pilot.pause(0.05)
+    await desk.settle()
+
+
+@pytest.mark.parametrize(
+    ("size", "theme", "keys"),
+    [
+        ((80, 24), "dark", ("down", "down")),
+        ((120, 40), "light", ()),
+        ((200, 60), "dark", ("down",)),
+    ],
+    ids=["draft-model", "can-draft", "cannot-draft"],
+)
+def test_which_models_draft_for_the_loaded_one(
+    snap_compare: Snapshot,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    size: tuple[int, int],
+    theme: str,
+    keys: tuple[str, ...],
+) -> None:
+    folder = home / ".lmstudio/models/owner"
+    family(folder)
+    monkeypatch.setattr(memory, "available", lambda: 55 * GB // 10)
+    monkeypatch.setattr(catalogue, "load", lambda: catalogue.Catalogue({}))
+    spec = ModelSpec(str(folder / "Large.gguf"), "Large")
+    app = TermchatApp(
+        Chat(FakeEngine(), Tuning(seed=42)), spec, models=Models(load({}, {}, home / "none")), theme=theme
+    )
+
+    async def play(pilot: Pilot[None]) -> None:
+        desk = Desktop(app, app.chat.engine, pilot)  # type: ignore[arg-type]
         await desk.settle()
+        app.chat.draft_with(Choice(ModelSpec(str(folder / "Small.gguf"), "Small"), {}))
+        await desk.settle()
+        await listed(desk)
+        await read(desk)
+        await desk.type("", *keys)
+        await read(desk)
 
     assert snap_compare(app, terminal_size=size, run_before=play)

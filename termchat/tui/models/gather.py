@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -102,6 +102,14 @@ class _Read(NamedTuple):
     facts: Facts | ModelError
 
 
+class _Paired(NamedTuple):
+    """Why the model of a row cannot draft for the one that is loaded; "" if it can."""
+
+    row: ModelRow
+    loaded: ModelRow
+    why_not: str
+
+
 class Models:
     """All models, by what they are asked for with (`ModelRow.wanted`).
 
@@ -122,10 +130,11 @@ class Models:
         self._files: dict[str, str] = {}
         self._picked: dict[str, Picked] = {}
         self._facts: dict[tuple[str, int | None], Facts | ModelError] = {}
+        self._pairs: dict[tuple[tuple[str, int | None], tuple[str, int | None]], str] = {}
         self._looking: BackgroundTask[_Around | _Listed | Skipped] | None = None
         self._seen: set[str] = set()
         self._left_out: list[Skipped] = []
-        self._reading: BackgroundTask[_Read] | None = None
+        self._reading: BackgroundTask[_Read | _Paired] | None = None
         self._choosing: BackgroundTask[None] | None = None
 
     @property
@@ -162,9 +171,9 @@ class Models:
             self._choosing = None
         return self._take_found() | self._take_read()
 
-    def in_file(self, spec: ModelSpec) -> str:
+    def in_file(self, path: str | Path) -> str:
         """What the model in this file is asked for with; "" while no row has it."""
-        file = os.path.realpath(file_of(spec))
+        file = os.path.realpath(path)
         return next((wanted for wanted, known in self._files.items() if known == file), "")
 
     def _look(self) -> Iterator[_Around | _Listed | Skipped]:
@@ -205,7 +214,11 @@ class Models:
 
     def facts(self, row: ModelRow) -> Facts | ModelError | None:
         """What a row's file says, or why it cannot be used; None while it was not read."""
-        return self._facts.get((str(row.path), row.size))
+        return self._facts.get(_key(row))
+
+    def why_not_draft(self, row: ModelRow, loaded: ModelRow) -> str | None:
+        """Why a model cannot draft for the one that is loaded, as the end of a sentence; "" if it can, None while unknown."""
+        return self._pairs.get((_key(row), _key(loaded)))
 
     def recommended(self, row: ModelRow) -> Mapping[str, Value]:
         """By knob, as far as is known yet."""
@@ -225,20 +238,28 @@ class Models:
             return self.available
         return self.available + facts.memory.kv + facts.memory.compute
 
-    def read(self, rows: Iterable[ModelRow]) -> None:
-        """In order, in a thread; replaces those that were still to be read."""
-        unread = [row for row in rows if row.path is not None and self.facts(row) is None]
+    def read(self, rows: Sequence[ModelRow], loaded: ModelRow | None = None) -> None:
+        """In order, in a thread, and then whether they can draft for the `loaded` one; replaces those that were still to be
+        read."""
+        here = [row for row in rows if row.path is not None]
+        unread = [row for row in here if self.facts(row) is None]
+        unpaired = [] if loaded is None else [row for row in here if self.why_not_draft(row, loaded) is None]
         if self._reading is not None:
             self._reading.stop()
-        self._reading = BackgroundTask(lambda: self._read(unread)) if unread else None
+        work = bool(unread or unpaired)
+        self._reading = BackgroundTask(lambda: self._read(unread, unpaired, loaded)) if work else None
 
-    def _read(self, rows: Sequence[ModelRow]) -> Iterator[_Read]:
-        for row in rows:
+    def _read(
+        self, unread: Sequence[ModelRow], unpaired: Sequence[ModelRow], loaded: ModelRow | None
+    ) -> Iterator[_Read | _Paired]:
+        for row in unread:
             assert row.path is not None
             try:
                 yield _Read(row, read_facts(row, row.path, self.config, self._picked.get(row.wanted), self.catalogue))
             except ModelError as problem:
                 yield _Read(row, problem)
+        if loaded is not None:
+            yield from (_Paired(row, loaded, _why_not_draft(row, loaded)) for row in unpaired)
 
     def _take_read(self) -> bool:
         reading = self._reading
@@ -246,8 +267,11 @@ class Models:
             return False
         over = not reading.running
         some = False
-        for row, facts in reading.take():
-            self._facts[str(row.path), row.size] = facts
+        for one in reading.take():
+            if isinstance(one, _Read):
+                self._facts[_key(one.row)] = one.facts
+            else:
+                self._pairs[_key(one.row), _key(one.loaded)] = one.why_not
             some = True
         if over:
             self._reading = None
@@ -272,7 +296,7 @@ class Models:
     def pick(self, row: ModelRow, facts: Facts) -> str:
         """Runs the model by these facts from now on, and saves that; returns why it cannot be saved, "" if it is."""
         self._picked[row.wanted] = facts.run.picked
-        self._facts[str(row.path), row.size] = facts
+        self._facts[_key(row)] = facts
         try:
             keep_picked(facts.run.picked, facts.identity, row.name)
         except OSError as error:
@@ -305,6 +329,21 @@ class Models:
         """Partial downloads stay."""
         self.told = lambda _: None
         self.pulls.close()
+
+
+def _key(row: ModelRow) -> tuple[str, int | None]:
+    """Tells files apart, and what a file was before it was replaced."""
+    return str(row.path), row.size
+
+
+def _why_not_draft(row: ModelRow, loaded: ModelRow) -> str:
+    from termchat.models.draft_pairs import draft_facts, why_not_draft
+
+    try:
+        its, wanted = (draft_facts(one.path, one.size or 0) for one in (row, loaded) if one.path is not None)
+        return why_not_draft(its, wanted)
+    except ModelError as problem:
+        return problem.message
 
 
 def file_of(spec: ModelSpec) -> Path:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 State = Literal["loaded", "loading", "on disk", "not downloaded", "not installed", "broken", "downloading"]
 Fit = Literal["fits", "tight", "too large"]
+DraftRole = Literal["", "can draft", "draft model"]
+"""What a model on disk does for the one that is loaded."""
 
 COMFORT = 0.85
 """The share of free memory above which too little is left for all else."""
@@ -38,6 +40,10 @@ _SIGNS: Mapping[State, Run] = {
     "not downloaded": ("↓", MUTED),
     "not installed": ("↓", MUTED),
     "broken": ("✗", Ink("error")),
+}
+_DRAFT_SIGNS: Mapping[DraftRole, Run] = {
+    "can draft": ("◇", ACCENT),
+    "draft model": ("◆", Ink("success", bold=True)),
 }
 _ORDER: Mapping[State, int] = {
     "loaded": 0, "loading": 0, "on disk": 1, "downloading": 2, "not downloaded": 3,
@@ -71,13 +77,15 @@ class Need(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A row of the list. `need` is None while unknown; `spare` is the memory that the model may take, in bytes."""
+    """A row of the list. `need` is None while unknown; `spare` is the memory that the model may take, in bytes; `drafts` is
+    what it does for the one that is loaded."""
 
     row: ModelRow
     state: State
     need: Need | None = None
     spare: int | None = None
     download: DownloadRow | None = None
+    drafts: DraftRole = ""
 
     @property
     def fit(self) -> Fit | None:
@@ -123,7 +131,7 @@ def heading(width: int, longest: int) -> Line:
 def model_line(item: Item, width: int, longest: int, *, chosen: bool) -> Line:
     """`longest` is the longest name of all, in cells."""
     row, columns = item.row, _Columns.of(width, longest)
-    sign, ink = _SIGNS[item.state]
+    sign, ink = _DRAFT_SIGNS.get(item.drafts) or _SIGNS[item.state]
     runs: list[Run] = [(sign + " ", ink), (column(row.name, columns.name), _name_ink(item))]
     if item.download is not None and (item.download.running or item.download.problem is not None):
         runs += [(" ", TEXT), *download_runs(item.download, width - length(runs) - 1)]
@@ -132,7 +140,7 @@ def model_line(item: Item, width: int, longest: int, *, chosen: bool) -> Line:
         runs.append((columns.numbers(amount, row.quantization, count(row.context) if row.context else ""), TEXT))
         runs += [
             _fit_run(item),
-            (column(item.state, columns.state), MUTED),
+            (column(item.drafts or item.state, columns.state), MUTED),
             (column(row.source, columns.source), MUTED),
         ]
     return Line(tuple(runs), "panel" if chosen else "")
@@ -212,11 +220,12 @@ class Running(NamedTuple):
 
 class Known(NamedTuple):
     """What is known of a model beside its row: what its file says, or why it cannot be used; what is recommended for it, by
-    knob name; how it runs, if it does."""
+    knob name; how it runs, if it does; what it has to do with speculation, in words."""
 
     facts: Facts | ModelError | None = None
     recommended: Mapping[str, Value] = {}
     running: Running | None = None
+    drafts: str = ""
 
 
 def model_lines(item: Item, known: Known, width: int, height: int) -> list[Line]:
@@ -254,6 +263,7 @@ def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
     if known.running is not None:
         yield "runs with", _running(known.running)
     yield "memory", memory_text(item, facts)
+    yield "drafts", known.drafts
     if facts is not None and not isinstance(facts, ModelError):
         header = facts.header
         layers = f", {header.block_count} layers" if header.block_count else ""

@@ -13,6 +13,7 @@ from termchat.tui.models.downloads import Pull
 from termchat.tui.models.gather import Facts, Models, file_of
 from termchat.tui.models.model_lines import (
     DownloadRow,
+    DraftRole,
     Item,
     Known,
     Need,
@@ -41,6 +42,8 @@ class ModelList:
         self._filter = ""
         self._selected = ""
         self.loaded: ModelRow | None = None
+        self.drafter = ""
+        """The model that drafts for the loaded one, by what it is asked for with; "" for none."""
         self.longest = 0
         """Cells of the longest name of all."""
         self.shown: list[ModelRow] = []
@@ -66,8 +69,9 @@ class ModelList:
         """Takes in all that is known by now; the highlighted model stays the same."""
         models, chat = self._models, self._chat
         there = chat.spec is not None and (chat.model is not None or chat.phase == "loading")
-        wanted = models.in_file(chat.spec) if there and chat.spec is not None else ""
+        wanted = models.in_file(file_of(chat.spec)) if there and chat.spec is not None else ""
         self.loaded = models.rows.get(wanted) or self._elsewhere()
+        self.drafter = models.in_file(chat.drafter.path) if chat.drafter is not None else ""
         rows = models.rows | models.sources
         if self.loaded is not None:
             rows[self.loaded.wanted] = self.loaded
@@ -108,14 +112,58 @@ class ModelList:
         pull = self._models.pulls.of(row.wanted)
         download = DownloadRow(pull.now, pull.running, pull.problem) if pull is not None and pull.path is None else None
         need = Need(facts.memory.total, about=False) if isinstance(facts, Facts) else need_told(row)
-        return Item(row, self.state(row), need, self.spare, download)
+        return Item(row, self.state(row), need, self.spare, download, self.draft_role(row))
 
     def known(self, row: ModelRow) -> Known:
         info, facts = self._chat.model, self._models.facts(row)
         running = None
         if info is not None and row is self.loaded:
             running = Running(info, facts.run.config if isinstance(facts, Facts) else None)
-        return Known(facts, self._models.recommended(row), running)
+        return Known(facts, self._models.recommended(row), running, self._drafts(row))
+
+    @property
+    def drafted_for(self) -> ModelRow | None:
+        """The loaded model, if others can draft for it here."""
+        return self.loaded if self._chat.model is not None and "drafts" in self._chat.engine.offers else None
+
+    def draft_role(self, row: ModelRow) -> DraftRole:
+        loaded = self.drafted_for
+        if loaded is None or row.wanted == loaded.wanted:
+            return ""
+        if row.wanted == self.drafter:
+            return "draft model"
+        return "can draft" if row.path is not None and self.why_not_draft(row) == "" else ""
+
+    def why_not_draft(self, row: ModelRow) -> str | None:
+        """Why it cannot draft for the loaded model, as the end of a sentence; "" if it can, None while that is unknown."""
+        loaded = self.drafted_for
+        return self._models.why_not_draft(row, loaded) if loaded is not None else None
+
+    def _drafts(self, row: ModelRow) -> str:
+        """What a model has to do with speculation, in words; "" for nothing, and while that is unknown."""
+        loaded, why_not = self.drafted_for, self.why_not_draft(row)
+        if loaded is not None and row.wanted == loaded.wanted:
+            return self._drafts_for_loaded(loaded)
+        if loaded is not None and row.wanted == self.drafter:
+            return f"it drafts for {loaded.name}"
+        if loaded is not None and row.path is not None and why_not is not None:
+            return f"it cannot draft for {loaded.name}: {why_not}" if why_not else f"it can draft for {loaded.name}"
+        if loaded is not None and row.wanted == loaded.draft_model:
+            return f"it can draft for {loaded.name} once it is downloaded"
+        return f"{row.draft_model} can draft for it" if row.draft_model else ""
+
+    def _drafts_for_loaded(self, loaded: ModelRow) -> str:
+        info, failure = self._chat.drafter, self._chat.drafter_failure
+        if info is not None:
+            return f"{info.name} drafts for it"
+        if failure is not None:
+            return failure.message
+        able = [row.name for row, _ in self._ordered if self.draft_role(row)]
+        if able:
+            return f"{', '.join(able)} can draft for it"
+        named = self._models.rows.get(loaded.draft_model)
+        away = named is not None and named.path is None
+        return f"{loaded.draft_model} can draft for it once it is downloaded" if away else ""
 
     def running(self, row: ModelRow) -> dict[str, OptionValue]:
         """The engine settings in effect; empty for all models but the loaded one."""

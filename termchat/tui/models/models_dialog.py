@@ -29,7 +29,7 @@ from termchat.tui.keys.dialogs import MODELS, hint
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.engine_dialog import EngineDialog
 from termchat.tui.models.gather import Chosen, Facts, Models
-from termchat.tui.models.model_lines import State, heading, model_line, model_lines
+from termchat.tui.models.model_lines import DraftRole, State, heading, model_line, model_lines
 from termchat.tui.models.model_list import ModelList
 from termchat.tui.models.welcome import first_run_lines
 from termchat.tui.terminal.screens import draw_now
@@ -37,6 +37,11 @@ from termchat.tui.themes.theme_file import Palette
 
 _WIDEST = 180
 _RUN = ("model-engine", "its settings")
+_DRAFTS: dict[DraftRole, tuple[tuple[str, str], ...]] = {
+    "": (),
+    "can draft": (("model-draft", "drafts with it"),),
+    "draft model": (("model-draft", "unloads it"),),
+}
 _HINTS: dict[State, tuple[tuple[str, str], ...]] = {
     "loaded": (_RUN, ("model-reload", "reloads"), ("model-unload", "unloads")),
     "on disk": (("model-enter", "chats with it"), _RUN),
@@ -98,7 +103,9 @@ class ModelsDialog(DetailedListing[Choice]):
         self._welcome = Sheet(self._welcomed, id="welcome") if first else None
         self._engine_of = ""
         """The model whose settings are shown as soon as its file is read."""
-        self._phase = chat.phase
+        self._to_draft = ""
+        """The model that is read to draft for the loaded one."""
+        self._seen = chat.phase, chat.drafter, chat.drafter_failure
         self._looks: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -138,12 +145,22 @@ class ModelsDialog(DetailedListing[Choice]):
             self.gather()
         elif self.models.pulls.running:
             self._show()
-        if not self.models.busy and self.chat.phase != "loading" and self._looks is not None:
+        loading = self.chat.phase == "loading" or self.chat.drafter_progress is not None
+        if not self.models.busy and not loading and self._looks is not None:
             self._looks.pause()
 
     def _has_changed(self) -> bool:
-        before, self._phase = self._phase, self.chat.phase
-        return before != self._phase
+        """Whether the chat has; says what became of a draft model."""
+        chat, before = self.chat, self._seen
+        self._seen = chat.phase, chat.drafter, chat.drafter_failure
+        if chat.drafter_failure not in (None, before[2]):
+            self.say("; ".join(filter(None, (chat.drafter_failure.message, chat.drafter_failure.hint))))
+        elif chat.drafter is not None and chat.drafter != before[1]:
+            unused = "" if chat.tuning.draft in ("model", "auto") else "; turn the knob draft to model or auto"
+            self.tell(f"{chat.drafter.name} drafts for {self.list.loaded.name if self.list.loaded else 'it'}{unused}")
+        elif chat.drafter is None and before[1] is not None and self.list.drafted_for is not None:
+            self.tell(f"{before[1].name} is unloaded and drafts no more")
+        return before != self._seen
 
     def wake(self) -> None:
         """The timer pauses when all threads are done."""
@@ -185,6 +202,7 @@ class ModelsDialog(DetailedListing[Choice]):
         """As many keys as there is room for; the one that closes always."""
         state = self.list.state(self.list.row) if self.list.row is not None else None
         does = [*_HINTS.get(state, ())] if state is not None else []
+        does += _DRAFTS[self.list.draft_role(self.list.row)] if self.list.row is not None else ()
         does += [("model-skipped", "skipped files")] if self.models.skipped else []
         end = ("close", "closes; the download continues" if state == "downloading" else "closes")
         said = _SAID.get(state, "") if state is not None else ""
@@ -207,7 +225,7 @@ class ModelsDialog(DetailedListing[Choice]):
         listed, rows = self.list, max(self.picker.size.height, 1)
         first = max(listed.at - rows, 0)
         wanted = [listed.row, listed.loaded, *listed.shown[first : listed.at + rows]]
-        self.models.read(row for row in wanted if row is not None)
+        self.models.read([row for row in wanted if row is not None], listed.drafted_for)
         self.wake()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -242,6 +260,33 @@ class ModelsDialog(DetailedListing[Choice]):
             self._do(self.chat.loading.unload)
             self.tell(f"{loaded.name} is unloaded and its memory is free; the next message reloads it")
             self._again()
+
+    def action_draft(self) -> None:
+        listed, row = self.list, self.list.row
+        if row is not None:
+            self.say("")
+            if listed.draft_role(row) == "draft model":
+                self._do(lambda: self.chat.draft_with(None))
+                self.wake()
+            elif why_not := self._why_not_draft(row):
+                self.say(why_not)
+            else:
+                self._to_draft = row.wanted
+                self.models.choose(row.wanted)
+                self.wake()
+
+    def _why_not_draft(self, row: ModelRow) -> str:
+        listed, loaded = self.list, self.list.drafted_for
+        if self.chat.cannot_draft:
+            return f"nothing can be drafted: {self.chat.cannot_draft}"
+        if loaded is None:
+            return "load a model first, for which this one is to draft"
+        if row.wanted == loaded.wanted:
+            return f"choose a smaller model to draft for {row.name}"
+        if row.path is None:
+            return "download it first to draft with it"
+        why_not = listed.why_not_draft(row)
+        return f"{row.name} cannot draft for {loaded.name}: {why_not}" if why_not else ""
 
     def action_reload(self) -> None:
         if self.chat.spec is not None and self._free():
@@ -291,8 +336,12 @@ class ModelsDialog(DetailedListing[Choice]):
         self.wake()
 
     def chosen(self, chosen: Chosen) -> None:
+        drafts, self._to_draft = chosen.wanted == self._to_draft, ""
         if chosen.problem is not None:
             self.say(f"{chosen.problem.message}. {chosen.problem.hint}".strip())
+        elif drafts:
+            self._do(lambda: self.chat.draft_with(chosen.choice))
+            self.wake()
         elif self.is_current and self._free():
             self.dismiss(chosen.choice)
 
