@@ -14,7 +14,7 @@ from termchat.chat.recording import StoreRecorder
 from termchat.chat.reopening import Past
 from termchat.config.named_engines import engine_of
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PRESET
-from termchat.config.per_model import Picked, run_of
+from termchat.config.per_model import Picked, batch_times, run_of
 from termchat.conversation.session import Followed, ModelRef
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
@@ -166,6 +166,7 @@ def _read(
         quantization=header.quantization,
         layers=header.block_count or 0,
         thinking=entry.thinking if entry is not None else (),
+        batch_times=batch_times(identity, config.engine.threads),
     )
     return config, spec, advice
 

@@ -14,10 +14,12 @@ from time import monotonic, perf_counter, sleep, time
 import msgspec
 
 from termchat.config import per_model
+from termchat.decoding.drafting import MOST_DRAFTED, BatchTimes, breaks_even
 from termchat.decoding.records import Failed, Finished, Prefill
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.threads import all_threads, default_threads
 from termchat.engine.port import (
+    BatchesMeasured,
     Compare,
     Compared,
     Engine,
@@ -26,6 +28,7 @@ from termchat.engine.port import (
     Generate,
     Load,
     Loaded,
+    MeasureBatches,
     ModelInfo,
     ModelSpec,
     Scripted,
@@ -53,6 +56,8 @@ _SHORTEST = 2 * EXACT + 1
 _PLACES, _COMPARED = (192, 320), 32
 """After how many tokens batches are compared with single tokens: from cell 256 on llama.cpp splits the work of a single token
 among the threads in another way."""
+_ROWS = (2, 4, 8, 16)
+"""Rows of batches as they are decoded for drafts."""
 _LATE = 8 * EXACT + 1
 """Tokens of the prompt after which KV types are compared: their speed differs the more, the more there are."""
 
@@ -119,6 +124,13 @@ class Bench:
         for event in self._events(self._engine.send(Compare(story[: at + count], at))):
             if isinstance(event, Compared):
                 return event.difference
+        raise AssertionError  # the events end with an answer or an error
+
+    def batches(self, rows: tuple[int, ...], seconds: float) -> BatchesMeasured:
+        """What batches of so many rows cost; see `MeasureBatches`."""
+        for event in self._events(self._engine.send(MeasureBatches(list(rows), seconds))):
+            if isinstance(event, BatchesMeasured):
+                return event
         raise AssertionError  # the events end with an answer or an error
 
     def _events(self, number: int) -> Iterator[Event]:
@@ -192,10 +204,31 @@ class KvPrice(msgspec.Struct, frozen=True):
     prefill: float
 
 
+class VerifyCosts(msgspec.Struct, frozen=True):
+    """What drafts can gain with so many `threads`: `batches` are T(n), what a batch of n rows costs in units of one row.
+    `break_even` is the least acceptance from which drafts pay, 1.0 where they never do; `ceiling` how many times as fast it is
+    if all of a draft of `tokens` is accepted, the best there is."""
+
+    threads: int
+    batches: dict[int, float]
+    break_even: float
+    ceiling: float
+    tokens: int
+
+    @classmethod
+    def of(cls, measured: BatchesMeasured) -> VerifyCosts:
+        """From microseconds."""
+        one = measured.us[1]
+        costs = {rows: us / one for rows, us in sorted(measured.us.items()) if rows > 1}
+        rows = max(costs, key=lambda rows: rows / costs[rows])
+        even = breaks_even(BatchTimes(measured.threads, costs).of, MOST_DRAFTED)
+        return cls(measured.threads, costs, even, rows / costs[rows], rows - 1)
+
+
 class TuneReport(msgspec.Struct, frozen=True):
     """All measurements. The rates are those of the chosen values; `differences` as in `per_model.Tuned`.
 
-    `bf16` is None if the model does not run with f16, or has too small a context.
+    `bf16` is None if the model does not run with f16, or has too small a context; `speculation` if it cannot take back tokens.
     """
 
     model: str
@@ -206,6 +239,7 @@ class TuneReport(msgspec.Struct, frozen=True):
     prefill: float
     differences: dict[int, float] = {}
     bf16: KvPrice | None = None
+    speculation: VerifyCosts | None = None
 
     @property
     def settings(self) -> dict[str, int]:
@@ -280,6 +314,8 @@ def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str
     tell("prompt batch: prompt, tokens per second")
     _rounds(batch_round, seconds / 4, tell)
     batch = choose("prefill_batch", EXACT, list(batches.values()), EXACT)
+    chosen = msgspec.structs.replace(spec, threads=decoding.chosen, threads_batch=reading.chosen)
+    speculation = _speculation(bench, chosen, seconds / 10, tell)
     price = _price(bench, spec, decoding.chosen, seconds / 4, tell)
     return TuneReport(
         model=bench.model.name,
@@ -290,7 +326,17 @@ def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str
         prefill=batch.of(batch.chosen).median,
         differences=_differences(bench, spec),
         bf16=price,
+        speculation=speculation,
     )
+
+
+def _speculation(bench: Bench, spec: ModelSpec, seconds: float, tell: Callable[[str], None]) -> VerifyCosts | None:
+    if not bench.load(spec).can_rewind:
+        return None
+    tell("batches of drafted tokens: cost in tokens")
+    found = VerifyCosts.of(bench.batches(_ROWS, seconds))
+    tell(f"  {', '.join(f'{rows}: {cost:.2f}' for rows, cost in found.batches.items())}")
+    return found
 
 
 def _price(bench: Bench, spec: ModelSpec, threads: int, seconds: float, tell: Callable[[str], None]) -> KvPrice | None:
@@ -334,6 +380,8 @@ def keep(report: TuneReport, spec: ModelSpec) -> str:
         report.prefill,
         time(),
         report.differences,
+        report.speculation.batches if report.speculation is not None else {},
+        report.speculation.threads if report.speculation is not None else 0,
     )
     return str(per_model.keep_measured(found))
 

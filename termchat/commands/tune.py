@@ -11,7 +11,7 @@ import msgspec
 
 from termchat import paths
 from termchat.chat.opening import find_here
-from termchat.commands.bench import EXACT, Result, TuneReport, keep, measure
+from termchat.commands.bench import EXACT, Result, TuneReport, VerifyCosts, keep, measure
 from termchat.config.settings import Settings
 from termchat.engine.make import make_engine
 from termchat.engine.port import EngineError
@@ -79,7 +79,24 @@ def lines(report: TuneReport) -> Iterator[str]:
             f"kv_type bf16: exact with any number of threads and batches; after {price.tokens} tokens it decodes "
             f"{price.decode:.2f} times and reads prompts {price.prefill:.2f} times as fast as f16"
         )
+    if report.speculation is not None:
+        yield ""
+        yield from _speculation_lines(report.speculation)
+        yield ""
     yield "KV type and flash attention are left alone: changing them would change the numbers and the replies."
+
+
+def _speculation_lines(found: VerifyCosts) -> Iterator[str]:
+    yield f"{'drafted tokens':<16}cost in tokens    times as fast if all are accepted"
+    for rows, cost in found.batches.items():
+        yield f"{rows - 1:<16}{cost:>8.2f}          {rows / cost:.2f}"
+    if found.break_even >= 1:
+        yield "speculation never pays with these threads: a batch costs as much as its tokens one by one"
+    else:
+        yield (
+            f"speculation pays from {found.break_even:.0%} accepted on, and is at most {found.ceiling:.2f} times as fast: "
+            f"a draft of {found.tokens} tokens costs {found.batches[found.tokens + 1]:.1f} tokens"
+        ).replace("%", " %")
 
 
 def _remark(result: Result, value: int) -> str:

@@ -28,7 +28,8 @@ _MOST = 16 << 20
 class Tuned(msgspec.Struct, frozen=True):
     """One model on one machine. `settings` are those that beat their defaults; rates in tokens a second, `measured` in
     seconds since the epoch. `differences`: after so many tokens, how far apart one token at a time and a batch were, as the
-    largest total variation distance of the model's own distributions."""
+    largest total variation distance of the model's own distributions. `batches`: T(n), what a batch of n rows costs in units of
+    one row, with `batch_threads` threads."""
 
     sha256: str
     name: str
@@ -38,6 +39,8 @@ class Tuned(msgspec.Struct, frozen=True):
     prefill: float
     measured: float
     differences: dict[int, float] = {}
+    batches: dict[int, float] = {}
+    batch_threads: int = 0
 
     @property
     def tolerance(self) -> float | None:
@@ -95,6 +98,14 @@ def find(sha256: str, file: Path | None = None) -> Tuned | None:
     mine = [entry for entry in entries(file) if entry.sha256 == sha256]
     here = machine() if mine else ""
     return next((entry for entry in mine if entry.machine == here), None)
+
+
+def batch_times(sha256: str, threads: int, file: Path | None = None) -> dict[int, float]:
+    """T(n) by rows, as measured for this model on this machine with so many threads (0: as many as an engine chooses); {} where
+    that was not measured."""
+    found = find(sha256, file)
+    alike = found is not None and found.batch_threads == (threads or default_threads())
+    return dict(found.batches) if found is not None and alike else {}
 
 
 def picks(file: Path | None = None) -> list[Pick]:

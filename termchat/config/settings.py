@@ -128,6 +128,7 @@ class Settings(Fields):
         quantization: str = "",
         layers: int = 0,
         thinking: tuple[str, ...] = (),
+        batch_times: Mapping[int, float] | None = None,
     ) -> ModelSpec:
         """`thinking` are the tags of the catalogue, which configured ones override."""
         configured = (self.think_start, self.think_end)
@@ -142,6 +143,7 @@ class Settings(Fields):
             layers=layers,
             proposed_threads=threads == {TUNED},
             thinking=configured if all(configured) else thinking,
+            batch_times=dict(batch_times or {}),
             **self.engine.of_model,
         )
 

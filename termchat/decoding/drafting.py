@@ -5,14 +5,17 @@ only where enough of it is taken. T(n) is the time of a batch of n rows, that of
 which is taken with probability a where those before it are, 1 + a + a² + … + a^k tokens come out of a batch on average: it pays
 if that is more than T(k + 1), and more than what it takes to make the draft besides.
 
-Here is where a draft comes from without a model (`Lookup`): from what followed the same tokens before. Whether that would have
+Here is where a draft comes from without a model (`Ngrams`): from what followed the same tokens before. Whether that would have
 been right is counted at every step, for nothing (`Counts`), also where nothing is drafted. So it is known where a draft pays.
+Counts and risk are each reply's own: on recorded replies, those of a text that was copied made free text after it up to 18 %
+slower, and those of free text kept copies after it from being drafted.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 from statistics import median
 from typing import Literal
 
@@ -29,13 +32,17 @@ _LONGEST = 16
 
 _MATCHES = (4, 6, 10, 16)
 """Lengths of a match that are counted apart: below the first, from it to below the second, and so on."""
-_PRIORS = ((0.0, 1.5), (0.3, 1.0), (1.5, 0.5), (4.0, 0.4), (8.0, 0.4))
-"""Right and wrong ones of each length before any are counted, from recorded replies: copies, code, lists and stories."""
-_DECAY = 0.97
-_ENOUGH = 6.0
-"""So many counted ones are enough; with fewer, those of shorter matches count too."""
-_GAIN = 1.08
+_PRIORS = ((1.0, 4.0), (2.0, 2.0), (4.0, 1.2), (5.0, 0.4), (8.0, 0.4))
+"""Right and wrong ones of each length before any are counted, chosen on 90 recorded replies: copies, edits, quotes, code, lists
+and stories."""
+_DECAY = 0.95
+_GAIN = 1.1
 """How many times as fast it has to be for a draft to be made."""
+_RISK, _RISK_EACH, _MOST_RISK = 3.0, 0.005, 30.0
+"""What the drafts of a reply may lose, in rows: in all, for each of its tokens besides, and at most, after they have gained.
+On recorded replies more than that made free text slower than 0.98 times plain; less kept copies from being drafted early."""
+_ROWS = 4
+"""Rows cost least in multiples of so many."""
 
 _SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 _TIMES = {
@@ -43,7 +50,9 @@ _TIMES = {
     2: (1.0, 1.82, 2.08, 2.37, 3.48, 4.18, 5.86, 7.62),
 }
 """T(n) of a small model with that many threads, until it is measured."""
-_RECENT = 9
+_RECENT, _SINGLES, _FRESH, _WEIGHT = 9, 5, 3, 4
+"""Newest batches of a size that count; newest single rows that one is compared with, and after how many batches these are too
+old; and as how many batches that counts which was known before."""
 
 
 class DraftSettings(msgspec.Struct, frozen=True, array_like=True):
@@ -114,12 +123,46 @@ class Counts:
 
     def rate(self, match: int) -> float:
         """The share that is right with a match of this length."""
-        right = wrong = 0.0
-        for group in range(_group(match), -1, -1):
-            right, wrong = right + self._counts[group][0], wrong + self._counts[group][1]
-            if right + wrong > _ENOUGH:
-                break
+        right, wrong = self._counts[_group(match)]
         return right / (right + wrong)
+
+
+class Ngrams:
+    """Drafts what followed the same ids before, as many as pay, in one reply after these `ids`.
+
+    A draft is not made where it could lose more than the drafts so far have gained and what may be lost besides.
+    """
+
+    def __init__(self, ids: Iterable[int]) -> None:
+        self.lookup, self.counts = Lookup(ids), Counts()
+        self.credit = _RISK
+        """What the next draft may lose, in rows."""
+
+    def push(self, token: int) -> bool | None:
+        """The next id is there: whether it would have been drafted; None where there was nothing to draft from."""
+        lookup, right = self.lookup, None
+        if match := lookup.match:
+            right = lookup.following == token
+            self.counts.add(match, right=right)
+        lookup.push(token)
+        return right
+
+    def paid(self, tokens: int, rows: float) -> None:
+        """So many tokens came out of a batch that cost as much as so many rows alone."""
+        self.credit = min(self.credit + tokens * (1 + _RISK_EACH) - rows, _MOST_RISK)
+
+    def count(self, most: int, times: Times) -> int:
+        """How many ids to draft, up to `most`; 0 where none pay with these `times`."""
+        return how_many(self.rates(most), times, risk=self.credit)
+
+    def rates(self, most: int) -> Iterator[float]:
+        """The probability of each of the next ids to be right if those before it are; none where nothing is to draft from."""
+        match, rate = self.lookup.match, self.counts.rate
+        return (rate(match + ahead) for ahead in range(most if match else 0))
+
+    def draft(self, most: int, times: Times) -> list[int]:
+        """As many ids as `count` says."""
+        return self.lookup.draft(self.count(most, times))
 
 
 def _group(match: int) -> int:
@@ -127,38 +170,56 @@ def _group(match: int) -> int:
 
 
 class BatchTimes:
-    """T(n), from the times of the newest batches with so many `threads`. Made again after some batches, since it is asked for
-    at every step."""
+    """T(n) with so many `threads`: as `measured` for the model by number of rows, else as the table says, until the newest
+    batches tell. These are compared with the single rows just before them, since a machine is now slower and now faster; and
+    what was known before counts as some of them, since other programs may disturb all of a few."""
 
-    def __init__(self, threads: int) -> None:
-        table = dict(zip(_SIZES, _TIMES[min(threads, max(_TIMES))], strict=True))
+    def __init__(self, threads: int, measured: Mapping[int, float] | None = None) -> None:
+        table = {1: 1.0, **_known(measured or {})}
+        if len(table) == 1:
+            table = dict(zip(_SIZES, _TIMES[min(max(threads, 1), max(_TIMES))], strict=True))
         self._prior = [0.0, *(_between(table, rows) for rows in range(1, _SIZES[-1] + 1))]
         self._times = self._prior
-        self._us: defaultdict[int, deque[float]] = defaultdict(lambda: deque(maxlen=_RECENT))
-        self._added = 0
+        self._singles: deque[float] = deque(maxlen=_SINGLES)
+        self._batches = 0
+        self._ratios: dict[int, deque[float]] = {}
 
     def add(self, rows: int, us: float) -> None:
-        self._added += 1
-        self._us[rows].append(us)
-        if self._added >= _RECENT or len(self._us[rows]) == 1:
-            self._added = 0
-            self._times = [self._made(count) for count in range(len(self._prior))]
+        """A batch of so many rows took so many microseconds."""
+        if rows == 1:
+            self._singles.append(us)
+            self._batches = 0
+            return
+        self._batches += 1
+        if self._batches > _FRESH or not self._singles or rows >= len(self._prior):
+            return
+        single = median(self._singles)
+        self._ratios.setdefault(rows, deque(maxlen=_RECENT)).append(us / single if single else self._prior[rows])
+        self._times = [self._made(count) for count in range(len(self._prior))]
 
     def of(self, rows: int) -> float:
-        """What a batch of 1 to 16 rows costs. One of a size that was not measured is to the nearest measured one as by the
-        table."""
+        """What a batch of 1 to 16 rows costs. One of a size that was not seen is to the nearest seen one as it was before."""
         return self._times[rows]
 
     def _made(self, rows: int) -> float:
-        sizes = [size for size in self._us if size > 1]
-        if rows < 2 or not sizes or 1 not in self._us:
+        if rows < 2:
             return self._prior[rows]
-        size = min(sizes, key=lambda size: abs(size - rows))
-        return max(median(self._us[size]) / median(self._us[1]) * self._prior[rows] / self._prior[size], 1.0)
+        size = min(self._ratios, key=lambda size: abs(size - rows))
+        before = self._prior[size]
+        return max(median([*self._ratios[size], *[before] * _WEIGHT]) * self._prior[rows] / before, 1.0)
 
 
-def _between(table: dict[int, float], rows: int) -> float:
-    low, high = max(size for size in table if size <= rows), min(size for size in table if size >= rows)
+def _known(measured: Mapping[int, float]) -> dict[int, float]:
+    """Only what can be: it may be read from a file."""
+    return {rows: max(time, 1.0) for rows, time in measured.items() if rows > 1 and 0 < time < inf}
+
+
+def _between(table: Mapping[int, float], rows: int) -> float:
+    """T(rows) on the line between the sizes next to it, or through the two largest ones."""
+    low = max(size for size in table if size <= rows)
+    high = min((size for size in table if size >= rows), default=0)
+    if not high:
+        low, high = sorted(table)[-2:]
     share = (rows - low) / (high - low) if high > low else 0.0
     return table[low] + (table[high] - table[low]) * share
 
@@ -177,11 +238,12 @@ def gain(rates: Iterable[float], times: Times, each: float = 0.0) -> Iterator[fl
         yield tokens / (times(count + 1) + count * each)
 
 
-def how_many(rates: Iterable[float], times: Times, each: float = 0.0) -> int:
-    """How many tokens to draft so that it is fastest; 0 where none pays. As `gain`."""
-    best, most = 0, _GAIN
-    for count, value in enumerate(gain(rates, times, each), 1):
-        if value > most:
+def how_many(rates: Iterable[float], times: Times, each: float = 0.0, risk: float = inf) -> int:
+    """How many tokens to draft so that it is fastest; 0 where none pays, or all could lose more than `risk` rows. As `gain`."""
+    best, most, values = 0, _GAIN, list(gain(rates, times, each))
+    for count, value in enumerate(values, 1):
+        full = (count + 1) % _ROWS == 0 or count in (1, len(values))
+        if full and value > most and times(count + 1) - 1 <= risk:
             best, most = count, value
     return best
 

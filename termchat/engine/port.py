@@ -539,8 +539,8 @@ class DraftLoaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class BatchesMeasured(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """`us`: by number of rows, the median of the microseconds that a batch took, with one row always among them. The rows were
-    measured in turns, with so many `threads`."""
+    """`us`: by number of rows, the microseconds that a batch takes with so many `threads`, with one row always among them. Each
+    batch was compared with a row alone right before it; of these ratios it is the median."""
 
     us: dict[int, float]
     threads: int

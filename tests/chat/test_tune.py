@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from termchat.chat.opening import choose, find_model
@@ -13,8 +14,9 @@ from termchat.commands.bench import KvPrice, Result, Series, TuneReport
 from termchat.config import per_model
 from termchat.config.settings import load
 from termchat.engine.llama.cache import SPLIT
+from termchat.engine.llama.threads import default_threads
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import EngineError, ModelSpec
+from termchat.engine.port import BatchesMeasured, EngineError, ModelSpec
 
 STEADY = Series(4, [100.0, 101.0, 99.0, 100.0])
 
@@ -73,6 +75,21 @@ def test_the_price_of_bf16_is_told() -> None:
     assert "bf16" not in "\n".join(tune.lines(TuneReport("m", "here", "cpu", [result], 1.0, 1.0)))
 
 
+def test_what_speculation_can_gain_is_told() -> None:
+    result = bench.choose("threads", 4, [STEADY])
+    us = {1: 1000.0, 2: 1820.0, 4: 2370.0, 8: 4180.0, 16: 7620.0}
+    found = bench.VerifyCosts.of(BatchesMeasured(us, 2))
+    assert (found.tokens, found.threads) == (15, 2)
+    assert found.ceiling == pytest.approx(16 / 7.62)
+    report = TuneReport("m", "here", "cpu", [result], 1.0, 1.0, speculation=found)
+    told = "\n".join(tune.lines(report))
+    assert "speculation pays from 66 % accepted on, and is at most 2.10 times as fast" in told
+    assert "a draft of 15 tokens costs 7.6 tokens" in told
+    dear = bench.VerifyCosts.of(BatchesMeasured({rows: 1000.0 * rows for rows in us}, 2))
+    assert "speculation never pays" in "\n".join(tune.lines(msgspec.structs.replace(report, speculation=dear)))
+    assert "speculation" not in "\n".join(tune.lines(msgspec.structs.replace(report, speculation=None)))
+
+
 def test_a_round_that_stalls_does_not_move_the_median() -> None:
     stalled = Series(3, [120.0, 4.0, 121.0, 119.0, 120.0])
     assert stalled.median == 120.0
@@ -108,6 +125,18 @@ def test_what_was_measured_goes_before_the_default_and_after_the_person(model_pa
     assert (spec.threads, spec.threads_batch, spec.prefill_batch) == (2, 0, 0)  # who sets one of two means both
     assert config.origin["threads"] == "config.toml"
     assert choose(load({"threads_batch": "3"}, {}, none), str(model_path)).spec.threads_batch == 3
+
+
+def test_batches_are_known_with_the_threads_they_were_measured_with(model_path: Path, tmp_path: Path) -> None:
+    none, batches = tmp_path / "none.toml", {2: 1.8, 8: 4.2}
+    flags = {"model": str(model_path)}
+    sha = find_model(load(flags, {}, none))[1].sha256
+    tuned = per_model.Tuned(sha, "m", per_model.machine(), {"threads": 3}, 1.0, 1.0, 0.0, {}, batches, 3)
+    per_model.keep_measured(tuned)
+    assert find_model(load(flags, {}, none))[1].batch_times == batches
+    assert find_model(load({**flags, "threads": "2"}, {}, none))[1].batch_times == {}
+    per_model.keep_measured(msgspec.structs.replace(tuned, settings={}, batch_threads=default_threads()))
+    assert find_model(load(flags, {}, none))[1].batch_times == batches
 
 
 def test_another_model_or_machine_has_its_own(model_path: Path, tmp_path: Path) -> None:
@@ -178,6 +207,12 @@ def test_a_real_model_is_measured_with_every_thread_count(
     assert found.tolerance == found.differences[after]
     assert report["bf16"]["tokens"] > SPLIT
     assert 0 < report["bf16"]["decode"] < 10
+    speculation = report["speculation"]
+    assert sorted(map(int, speculation["batches"])) == [2, 4, 8, 16]
+    assert found.batches == {int(rows): cost for rows, cost in speculation["batches"].items()}
+    assert found.batch_threads == speculation["threads"] in (1, 2)
+    assert 0 < speculation["break_even"] <= 1
+    assert speculation["ceiling"] == pytest.approx(max(rows / cost for rows, cost in found.batches.items()))
 
 
 def test_a_dry_run_keeps_nothing(monkeypatch: pytest.MonkeyPatch, state: Path, model_path: Path) -> None:

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from termchat.decoding.draft_forecast import forecast
 from termchat.decoding.drafting import (
     NGRAM,
     BatchTimes,
-    Counts,
     Judge,
     Lookup,
+    Ngrams,
     breaks_even,
     gain,
     how_many,
@@ -47,24 +48,8 @@ def test_the_lookup_finds_what_comparing_one_by_one_finds(ids: list[int], count:
 def drafted(ids: list[int], begin: int) -> tuple[float, int, int]:
     """A recorded reply `ids[begin:]` drafted by the rules: how many times as fast it is by the table, and how many tokens were
     drafted and taken."""
-    lookup, counts = Lookup(ids[:begin]), Counts()
-    cost, made, taken, at = 0.0, 0, 0, begin
-
-    def push(token: int) -> None:
-        if (match := lookup.match) > 0:
-            counts.add(match, right=lookup.following == token)
-        lookup.push(token)
-
-    while at < len(ids):
-        match = lookup.match
-        draft = lookup.draft(how_many((counts.rate(match + j) for j in range(15 if match else 0)), TWO))
-        right = next((j for j, (a, b) in enumerate(zip(draft, ids[at:], strict=False)) if a != b), len(draft))
-        right = min(right, len(ids) - at)
-        cost, made, taken = cost + TWO(1 + len(draft)), made + len(draft), taken + right
-        for token in ids[at : at + right + 1]:
-            push(token)
-        at += right + 1
-    return (len(ids) - begin) / cost, made, taken
+    found = forecast(ids[:begin], ids[begin:], TWO)
+    return found.gain, found.drafted, found.accepted
 
 
 def test_copies_are_drafted_at_length() -> None:
@@ -108,15 +93,55 @@ def test_the_number_drafted_grows_with_the_acceptance() -> None:
     assert (lengths[0], lengths[-1]) == (0, 15)
 
 
-def test_batch_times_are_those_that_were_measured() -> None:
+def test_drafts_fill_batches_of_a_cheap_size() -> None:
+    for rate in (0.85, 0.9, 0.93, 0.97, 1.0):
+        assert how_many([rate] * 15, lambda rows: 0.5 + 0.5 * rows) in (1, 3, 7, 11, 15)
+    assert how_many([1.0] * 5, TWO) == 5, "as many as there is room for"
+
+
+def test_no_draft_risks_more_than_was_gained_and_may_be_lost() -> None:
+    assert how_many([0.99] * 15, TWO, risk=TWO(8) - 1) == 7
+    assert how_many([0.99] * 15, TWO, risk=TWO(4) - 1.01) == 0
+    text = [(i * i * 7 + i // 3) % 997 for i in range(60)]
+    ngrams = Ngrams([*text, 5000, *text[:40]])
+    lengths = []
+    for _ in range(4):
+        lengths.append(len(ngrams.draft(15, TWO)))
+        ngrams.paid(1, TWO(1 + lengths[-1]))
+    assert lengths == [3, 3, 0, 0], "what was lost in vain is not risked again"
+    ngrams.paid(12, 1.0)
+    assert len(ngrams.draft(15, TWO)) == 7
+
+
+def test_batch_times_are_those_that_were_seen() -> None:
     times = BatchTimes(2)
     assert all(before < after for before, after in pairwise(map(times.of, range(1, 17))))
     for us in (1000, 990, 5000, 1010, 1000) * 4:  # one of them was disturbed
         times.add(1, us)
         times.add(8, us * 1.2)
-    assert times.of(8) == pytest.approx(1.2)
-    assert times.of(16) == pytest.approx(1.2 * TWO(16) / TWO(8))
+    assert times.of(8) == pytest.approx(1.2, rel=0.02)
+    assert times.of(16) == pytest.approx(times.of(8) * TWO(16) / TWO(8))
     assert times.of(2) == 1.0, "a batch never costs less than a row"
+
+
+def test_a_machine_that_turns_slow_does_not_make_batches_dear() -> None:
+    """Single rows of a quiet time say nothing of the batches of a busy one."""
+    times = BatchTimes(2)
+    for _ in range(20):
+        times.add(1, 6000)
+    for _ in range(40):  # a copy is drafted at length: no row is alone any more
+        times.add(16, 20 * 6000 * TWO(16))
+    assert times.of(16) == TWO(16)
+
+
+def test_batch_times_begin_with_what_was_measured() -> None:
+    times = BatchTimes(2, {1: 1.0, 2: 1.1, 4: 1.2, 8: 1.4, 16: 2.0})
+    assert [times.of(rows) for rows in (1, 2, 4, 6, 8, 12, 16)] == pytest.approx([1, 1.1, 1.2, 1.3, 1.4, 1.7, 2.0])
+    assert breaks_even(times.of, 15) < 0.2
+    short = BatchTimes(2, {4: 2.0})
+    assert (short.of(2), short.of(16)) == pytest.approx((4 / 3, 6.0))
+    for nonsense in ({}, {8: float("nan")}, {0: 3.0, -4: 2.0, 8: float("inf")}):
+        assert BatchTimes(2, nonsense).of(8) == TWO(8)
 
 
 def test_drafts_that_do_not_pay_are_switched_off_and_tried_again() -> None:

@@ -8,7 +8,7 @@ costs time at most.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, takewhile
 from operator import itemgetter
 from time import perf_counter
@@ -18,13 +18,11 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.drafting import (
     MOST_DRAFTED,
     BatchTimes,
-    Counts,
     DraftSettings,
     Judge,
-    Lookup,
+    Ngrams,
     breaks_even,
     gain,
-    how_many,
 )
 from termchat.decoding.records import Draft, DraftToken
 from termchat.engine.llama.cache import SPLIT, Aborted, Cache
@@ -42,10 +40,11 @@ class Learned:
     """What replies tell of drafts, and the `model` that drafts, if one is loaded; lives as long as the model that it drafts for
     is loaded."""
 
-    def __init__(self) -> None:
-        self.counts, self.judge = Counts(), Judge()
+    def __init__(self, batch_times: Mapping[int, float] | None = None, threads: int = 0) -> None:
+        """`batch_times` are T(n) as measured with so many `threads`; with others the table says what batches cost."""
+        self.judge = Judge()
         self.model: DraftModel | None = None
-        self._times: dict[int, BatchTimes] = {}
+        self._times = {threads: BatchTimes(threads, batch_times)}
 
     def times(self, threads: int) -> BatchTimes:
         """What batches cost with so many threads."""
@@ -58,41 +57,38 @@ class ByNgrams:
     by = "ngram"
 
     def __init__(self, learned: Learned, ids: list[int]) -> None:
-        self._learned = learned
-        self._lookup = Lookup(ids)
+        self._judge = learned.judge
+        self._ngrams = Ngrams(ids)
 
     @property
     def why(self) -> str:
-        return self._learned.judge.why
+        return self._judge.why
 
     def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
-        learned, lookup = self._learned, self._lookup
+        ngrams, judge = self._ngrams, self._judge
 
         def even() -> float:
             return breaks_even(times.of, most)
 
         if last.drafted:
-            learned.judge.round(last.drafted, last.accepted, times.of(last.rows), even)
-        for token in islice(ids, len(lookup.ids), None):
+            cost = times.of(last.rows)
+            ngrams.paid(1 + last.accepted, cost)
+            judge.round(last.drafted, last.accepted, cost, even)
+        for token in islice(ids, len(ngrams.lookup.ids), None):
             if not last.drafted:
-                learned.judge.plain(even)
-            if match := lookup.match:
-                right = lookup.following == token
-                learned.counts.add(match, right=right)
-                learned.judge.guess(right=right)
-            lookup.push(token)
-
-    def _rates(self, most: int) -> Iterator[float]:
-        match, rate = self._lookup.match, self._learned.counts.rate
-        return (rate(match + ahead) for ahead in range(most if match else 0))
+                ngrams.paid(1, 1.0)
+                judge.plain(even)
+            if (right := ngrams.push(token)) is not None:
+                judge.guess(right=right)
 
     def expects(self, most: int, times: BatchTimes) -> float:
-        if self._learned.judge.rests or not how_many(self._rates(most), times.of):
+        ngrams = self._ngrams
+        if self._judge.rests or not ngrams.count(most, times.of):
             return 0.0
-        return max(gain(self._rates(most), times.of))
+        return max(gain(ngrams.rates(most), times.of))
 
     def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
-        return self._lookup.draft(how_many(self._rates(most), times.of))
+        return self._ngrams.draft(most, times.of)
 
 
 class NoDrafts:

@@ -12,6 +12,7 @@ from termchat.decoding.records import Token
 from termchat.engine import gpu_wheel
 from termchat.engine.llama import beams, loop, native, offload, walk_batch
 from termchat.engine.llama.asked_model import AskedModel
+from termchat.engine.llama.batch_costs import measure_batches
 from termchat.engine.llama.cache import Aborted, Cache
 from termchat.engine.llama.draft_model import DraftModel
 from termchat.engine.llama.drafts import Learned
@@ -22,12 +23,14 @@ from termchat.engine.llama.running_reply import Poll, Said
 from termchat.engine.llama.scoring import Scorer, difference
 from termchat.engine.llama.spellings import Speller
 from termchat.engine.port import (
+    BatchesMeasured,
     DraftInfo,
     EngineError,
     Event,
     Generate,
     GenerateWalks,
     Kept,
+    MeasureBatches,
     ModelInfo,
     ModelSpec,
     Remark,
@@ -56,7 +59,7 @@ class Session(AskedModel):
             self.cache.probe()  # the first decode takes longer: it reads the weights
             loop.warm_up(self.cache, self.pace)
         super().__init__(Scorer(self.cache), Speller(self.model))
-        self._learned = Learned()
+        self._learned = Learned(spec.batch_times, self.cache.loaded[0])
         self._walks: walk_batch.WalkBatch | beams.BeamSearch | None = None
 
     def _all_remarks(self) -> list[Remark]:
@@ -128,6 +131,15 @@ class Session(AskedModel):
         if model is not None:
             model.cache.abort.set()
         self.cache.abort.set()
+
+    def measure_batches(self, command: MeasureBatches, wanted: Callable[[], bool]) -> BatchesMeasured:
+        """See `batch_costs`.
+
+        Raises:
+            EngineError: it cannot be measured.
+        """
+        self._walks = None
+        return measure_batches(self.cache, command, wanted)
 
     def compare(self, ids: list[int], at: int) -> float:
         """See `Compare`.

@@ -44,6 +44,7 @@ from termchat.engine.port import (
     Load,
     LoadDraft,
     Loaded,
+    MeasureBatches,
     ModelSpec,
     Paused,
     Prefilling,
@@ -216,6 +217,8 @@ class Worker:
             return session.keep(command.walk)
         if isinstance(command, Compare):
             return Compared(session.compare(command.ids, command.at))
+        if isinstance(command, MeasureBatches):
+            return session.measure_batches(command, self._inbox.has_work)
         alone, wanted = not self._replying, self._inbox.has_work
         if isinstance(command, Inspect):
             token, recomputed = session.inspect(command, alone=alone, wanted=wanted)
