@@ -474,7 +474,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     `gpu_layers` counts the output layer, so that all are `layers` + 1. `device` is where they are, "cpu" where there are none.
     `suppressed` are the tokens that the file bans. `thinking` are the tags of its thoughts, None if it does not think; with
     `thinking_switch` its template turns them on and off. `engine` is what the engine is called that it runs on, "" for this
-    machine's. `recommended` are knobs by name, where only the engine knows the model's file.
+    machine's. `recommended` are knobs by name, where only the engine knows the model's file. Up to cell `alike_until` a drafted
+    token has the bits that it has alone; 0 where none has.
     """
 
     name: str
@@ -504,6 +505,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     thinking_switch: bool = False
     engine: str = ""
     recommended: dict[str, Any] = {}
+    alike_until: int = 0
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -163,6 +163,7 @@ class FakeEngine:
         self.hears = True
         self.full = False
         self.no_draft = ""
+        self.exact = True
         self.loads_drafts = True
         self.info = INFO
         self.prompt = [1, 2, 3]
@@ -388,7 +389,8 @@ class FakeEngine:
             draft=command.draft if isinstance(command, Generate) else None,
         )  # fmt: skip
         self._streams.append(stream)
-        start = replaced(made_records.start(command.ids, walk.seed), prefill=command.prefill, walk=of, group=group)
+        start = replaced(made_records.start(command.ids, walk.seed), prefill=command.prefill, walk=of, group=group,
+            exact=self.exact)  # fmt: skip
         self._answer(number, start)
         stream.now = walk
         self._answer(number, _settings(stream))

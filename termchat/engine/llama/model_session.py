@@ -106,6 +106,7 @@ class Session(AskedModel):
             remarks=self._all_remarks(),
             thinking=model.thinking,
             thinking_switch=model.thinking is not None and self.has_switch,
+            alike_until=cache.alike_until,
         )
 
     def load_draft(self, spec: ModelSpec, progress: Callable[[float], None]) -> DraftInfo:
