@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import dropwhile
 
 from termchat.conversation.tree import Conversation
+from termchat.decoding.draft_figures import DraftedStep
 from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Token
 
 
@@ -13,7 +15,9 @@ class Live:
 
     `token` is the newest step, `pending` the one that a paused reply would take next. `preview` is the newest step under the
     knobs as they stand while nothing runs (None when they are the ones it was drawn with). `threads` are those of the running
-    or last reply, 0 if there was none. `decode_us` and `sample_us` hold the last steps of that reply.
+    or last reply, 0 if there was none. `decode_us` and `sample_us` hold the last steps of that reply; the first token of a
+    round of drafting has the whole round's, drafting included, the others 0. `row_us` are the same steps to compare them, see
+    `TokenColumns.row_us`.
     """
 
     MEMORY = 240
@@ -31,6 +35,7 @@ class Live:
         self.threads = 0
         self.decode_us: deque[int] = deque(maxlen=self.MEMORY)
         self.sample_us: deque[int] = deque(maxlen=self.MEMORY)
+        self.row_us: deque[int] = deque(maxlen=self.MEMORY)
 
     @classmethod
     def of(cls, conversation: Conversation, newest: Token | None) -> Live:
@@ -41,8 +46,8 @@ class Live:
             node = span.node
             live.prefill, live.finished = node.prefill, node.finished
             live.ttft_ms = node.finished.ttft_ms if node.finished else None
-            live.decode_us.extend(node.tokens.decode_us[-cls.MEMORY :])
-            live.sample_us.extend(node.tokens.sample_us[-cls.MEMORY :])
+            for index in range(max(len(node.tokens) - cls.MEMORY, 0), len(node.tokens)):
+                live._remember(node.tokens[index])
         return live
 
     @property
@@ -52,9 +57,13 @@ class Live:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Decode rate over the remembered steps after the first, sampling included."""
-        steps = [d + s for d, s in zip(self.decode_us, self.sample_us, strict=True)][1:]
-        return len(steps) / (sum(steps) / 1e6) if steps and sum(steps) else None
+        """Decode rate over the remembered steps after the first, sampling and drafting included. Where these begin in a round
+        of drafting, its time is not known: they count from the next one."""
+        steps = list(zip(self.decode_us, self.sample_us, strict=True))[1:]
+        if any(self.decode_us):
+            steps = list(dropwhile(lambda step: not step[0], steps))
+        total = sum(map(sum, steps))
+        return len(steps) / (total / 1e6) if total else None
 
     @property
     def prefill_per_second(self) -> float | None:
@@ -77,6 +86,7 @@ class Live:
         self.prefill_done = self.prefill_total = 0
         self.decode_us.clear()
         self.sample_us.clear()
+        self.row_us.clear()
 
     def take(self, record: Record) -> None:
         """The next record of the reply that is shown."""
@@ -91,7 +101,13 @@ class Live:
 
     def add(self, token: Token) -> None:
         self.token, self.preview, self.pending = token, None, None
-        self.decode_us.append(token.decode_us)
+        self._remember(token)
+
+    def _remember(self, token: DraftedStep) -> None:
+        drafted, drafting_us = (len(token.draft.tokens), token.draft.us) if token.draft is not None else (0, 0)
+        of_round = self.row_us[-1] if self.row_us and not token.decode_us else 0
+        self.row_us.append(of_round or token.decode_us // (1 + drafted))
+        self.decode_us.append(token.decode_us + drafting_us)
         self.sample_us.append(token.sample_us)
 
     def wait(self, token: Token) -> None:

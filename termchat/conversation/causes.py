@@ -284,7 +284,7 @@ def _origins(one: RecordedStep, other: RecordedStep) -> list[Cause]:
             found.append(Cause(kind=kind, name=name, left=both[0], right=both[1]))
     if not (one.start.exact and other.start.exact):
         both = ["exact" if step.start.exact else "not exact" for step in (one, other) if step.start is not None]
-        why = "fast prefill, GPU layers or rebuilt cells"
+        why = "fast prefill, GPU layers, rebuilt cells or drafts"
         found.append(Cause(kind="shapes", name="exactness", left=both[0], right=both[1], detail=why))
     if not found or found[0].kind != "prompt":
         found += _shapes(one, other, {cause.name for cause in found})

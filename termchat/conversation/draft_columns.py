@@ -7,7 +7,8 @@ long as they are accepted. So the round says it all: where it begins, the drafte
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 import msgspec
 
@@ -73,6 +74,22 @@ class DraftColumns:
             [DraftToken(i, self.texts[i]) for i in ids],
             0 if step else self.us[place],
         )
+
+    def row_us(self, us: Sequence[int], begin: int, end: int) -> list[int]:
+        """The decode times of tokens `begin` to `end`, where `us` are those of all so far: the time of a round, which its first
+        token has, counts at each of its tokens, divided by the rows of the round."""
+        found = list(us[begin:end])
+        for place in range(max(bisect_right(self.begins, begin) - 1, 0), bisect_right(self.begins, end - 1)):
+            first, told = self.begins[place], self.told[place]
+            ids, ids_end = self._bounds(place)
+            has_bonus = told == self.accepted[place] == ids_end - ids and not any(us[first + told : first + told + 1])
+            for at in range(max(first, begin), min(first + told + has_bonus, end)):
+                found[at - begin] = us[first] // (1 + ids_end - ids)
+        return found
+
+    def drafting_us(self, begin: int, end: int) -> int:
+        """Microseconds that it took to draft what was drafted for tokens `begin` to `end`."""
+        return sum(self.us[bisect_left(self.begins, begin) : bisect_left(self.begins, end)])
 
     def _goes_on(self, index: int, draft: Draft) -> bool:
         """Whether a draft is the next token of the newest round's."""

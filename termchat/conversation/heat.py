@@ -5,12 +5,10 @@ The screen and the HTML page use the same scales, each with as many steps as it 
 
 from __future__ import annotations
 
-from array import array
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import exp, isfinite, log2
-from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from termchat.conversation.tree import TokenColumns
@@ -65,34 +63,39 @@ class TimeHeat:
 
 
 class Measure(NamedTuple):
-    """A measure of tokens, and what people call it. `scale`, given the last step, makes the function from value to heat for one
-    reply; `hot` and `calm` are the values at its ends. `judges`: it says how far the token itself was to be expected."""
+    """A measure of tokens, and what people call it. `read` gives it of the tokens from one to another. `scale`, given the last
+    step, makes the function from value to heat for one reply; `hot` and `calm` are the values at its ends. `judges`: it says
+    how far the token itself was to be expected."""
 
     title: str
-    column: Callable[[TokenColumns], array[float] | array[int]]
+    read: Callable[[TokenColumns, int, int], Sequence[float]]
     scale: Callable[[int], Callable[..., int]]
     hot: str
     calm: str
     judges: bool = False
 
 
+def _column(name: str) -> Callable[[TokenColumns, int, int], Sequence[float]]:
+    return lambda tokens, begin, end: getattr(tokens, name)[begin:end]
+
+
 MEASURES: dict[MeasureName, Measure] = {
     "probability": Measure(
-        "probability (model)", attrgetter("logprobs"), lambda calm: partial(logprob_heat, calm=calm), "0%", "100%",
+        "probability (model)", _column("logprobs"), lambda calm: partial(logprob_heat, calm=calm), "0%", "100%",
         judges=True,
     ),
     "after": Measure(
-        "after (chain)", attrgetter("probabilities"), lambda calm: partial(probability_heat, calm=calm), "0%", "100%",
+        "after (chain)", _column("probabilities"), lambda calm: partial(probability_heat, calm=calm), "0%", "100%",
         judges=True,
     ),
     "entropy": Measure(
-        "entropy", attrgetter("entropies"), lambda calm: partial(entropy_heat, calm=calm), "6 bit and more", "0 bit"
+        "entropy", _column("entropies"), lambda calm: partial(entropy_heat, calm=calm), "6 bit and more", "0 bit"
     ),
     "rank": Measure(
-        "rank", attrgetter("ranks"), lambda calm: partial(rank_heat, calm=calm), "257 and beyond", "1, the likeliest",
+        "rank", _column("ranks"), lambda calm: partial(rank_heat, calm=calm), "257 and beyond", "1, the likeliest",
         judges=True,
     ),
-    "time": Measure("time", attrgetter("decode_us"), TimeHeat, "4 × the median", "the median"),
+    "time": Measure("time", TokenColumns.row_us, TimeHeat, "4 × the median", "the median"),
 }  # fmt: skip
 """`probability` is the model's own, at temperature 1 and before any sampler; `after` is what the draw was made from, after the
 whole chain."""
@@ -111,7 +114,7 @@ class Heats:
         """Those of all tokens so far; always the same reply's."""
         begin, end = len(self._read), len(tokens)
         if begin < end:
-            self._read.extend(map(self._scale, self._measure.column(tokens)[begin:end]))
+            self._read.extend(map(self._scale, self._measure.read(tokens, begin, end)))
             forced = tokens.by_hand[begin:end]
             if self._measure.judges and 1 in forced:
                 self._read[begin:] = (

@@ -117,6 +117,18 @@ class TokenColumns:
         """What was drafted for a token; None where nothing was."""
         return None if self.drafts is None else self.drafts.at(index)
 
+    def row_us(self, begin: int, end: int) -> Sequence[int]:
+        """How long the decode of each token from `begin` to `end` took: for one that came out of a round of drafting the time
+        of the round, divided by its rows. It does not change as tokens come, and is like what a step alone takes: use it to
+        compare steps, and `spent_us` to add them up."""
+        plain = self.decode_us[begin:end]
+        return plain if self.drafts is None else self.drafts.row_us(self.decode_us, begin, begin + len(plain))
+
+    def spent_us(self, begin: int, end: int) -> int:
+        """How long tokens `begin` to `end` took: drafting, decoding and sampling."""
+        drafting = 0 if self.drafts is None else self.drafts.drafting_us(begin, end)
+        return drafting + sum(self.decode_us[begin:end]) + sum(self.sample_us[begin:end])
+
     def packed(self) -> list[bytes]:
         """All columns as bytes, little endian."""
         arrays = (words(getattr(self, name)) for name in _ARRAYS)

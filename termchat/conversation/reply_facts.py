@@ -13,6 +13,8 @@ from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import KNOBS
 
 _MODEL, _FILE = "model", "model file"
+_NO_FACTS = ("draft", "draft_max")
+"""Knobs that say how fast a reply is made, and not what it says."""
 
 
 class DifferingFact(NamedTuple):
@@ -40,6 +42,8 @@ def facts_of(conversation: Conversation, end: Node) -> dict[str, str]:
     if any(constrained):
         facts["constraint"] = " → ".join(text or "none" for text, _ in groupby(constrained))
     for name in turned[0] if turned else ():
+        if name in _NO_FACTS:
+            continue
         facts[name] = " → ".join(value for value, _ in groupby(KNOBS[name].show(knobs[name]) for knobs in turned))
     return facts
 

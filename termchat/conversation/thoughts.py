@@ -34,9 +34,7 @@ def thoughts_of(spans: Sequence[Span]) -> Thoughts | None:
     counts = [thought(span.node, span.count) for span in spans]
     if not any(counts):
         return None
-    us = sum(
-        sum(span.node.tokens.decode_us[:n]) + sum(span.node.tokens.sample_us[:n]) for span, n in _pairs(spans, counts)
-    )
+    us = sum(span.node.tokens.spent_us(0, n) for span, n in _pairs(spans, counts))
     text = "".join(span.node.tokens.texts.joined(n) for span, n in _pairs(spans, counts)).strip()
     start = spans[0].node.start
     if start is not None and start.thinking:

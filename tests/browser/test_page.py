@@ -139,6 +139,27 @@ def test_pointing_at_a_token_tells_of_it(browser: Browser, tmp_path: Path) -> No
     assert browser.ask("document.getElementById('panel').hidden")
 
 
+def test_pointing_at_a_token_tells_what_was_drafted_there(browser: Browser, tmp_path: Path) -> None:
+    page = example_chats.drafted()
+    browser.look(1280, 800, "light")
+    browser.open(page.write(tmp_path / "chat.html", "html"))
+    ngram = "ngram drafted ·b·c··x in 0.1 ms; 2 of 3 accepted; 4 rows decoded in 12.4 ms"
+    small = "small drafted <E2><82> in 3.0 ms; 2 of 2 accepted; 3 rows decoded in 12.4 ms"
+    expected = {
+        0: None,
+        1: ("·b, accepted", ngram, "12.4 ms decode, 0.31 ms sample"),
+        3: ("··x, rejected; taken: ·d", ngram, "0.31 ms sample"),
+        6: ("nothing; all 2 before it were accepted", small, "0.31 ms sample"),
+        7: None,
+    }
+    for token, said in expected.items():
+        browser.point(f".piece[data-node='2'] .t[data-n='{token}']")
+        browser.wait(f"document.querySelector('#panel dd').textContent.startsWith('{token},')")
+        facts = dict(zip(text_of(browser, "#panel dt"), text_of(browser, "#panel dd"), strict=True))
+        found = tuple(facts.get(name) for name in ("drafted", "round", "time"))
+        assert found == (said or (None, None, "6.1 ms decode, 0.31 ms sample"))
+
+
 def press(browser: Browser, key: str, modifiers: int = 0) -> None:
     browser("Input.dispatchKeyEvent", type="keyDown", key=key, modifiers=modifiers)
 
@@ -193,7 +214,12 @@ def test_the_plots_are_there(browser: Browser, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [1280, 360])
 def test_nothing_is_wider_than_the_window(browser: Browser, tmp_path: Path, width: int) -> None:
     browser.look(width, 800, "dark")
-    for page in (example_chats.whole(), example_chats.hostile("http://127.0.0.1:9/"), example_chats.hostile_walks()):
+    hostile = (
+        example_chats.hostile("http://127.0.0.1:9/"),
+        example_chats.hostile_walks(),
+        example_chats.hostile_drafts(),
+    )
+    for page in (example_chats.whole(), *hostile):
         browser.open(page.write(tmp_path / "chat.html", "html"))
         assert browser.ask("document.documentElement.scrollWidth") <= width
 

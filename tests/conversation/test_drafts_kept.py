@@ -17,8 +17,9 @@ from termchat.conversation.node import Node, TokenColumns
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.drafting import DraftSettings
-from termchat.decoding.records import Draft, DraftToken, Finished, SettingsRecord, Token
+from termchat.decoding.records import Draft, DraftToken, Token
 from tests.conversation.stored import reopened, same
+from tests.made_drafts import drafted_stream
 from tests.made_records import reply, stream, user
 
 
@@ -75,31 +76,6 @@ def test_damaged_drafts_are_refused_or_read(made: list[list[Draft | None]], data
         found.at(index)
 
 
-def drafted_stream(prompt: list[int]) -> list[object]:
-    """Two rounds, a bonus token and plain ones, as an engine tells them."""
-    made: list[object] = list(stream(prompt, [b"a", b"b", b"c", b"d", b"\xe2\x82", b"\xac", b"g", b"h"]))
-    guesses = [DraftToken(1001, "b"), DraftToken(1002, "c"), DraftToken(9, "·x")]
-    pair = [DraftToken(1004, "<E2>"), DraftToken(1005, "<82>")]
-    drafts = {
-        1: Draft("ngram", True, guesses, 12),
-        2: Draft("ngram", True, guesses[1:2]),
-        3: Draft("ngram", False, guesses[2:]),
-        4: Draft("small", True, pair, 3000),
-        5: Draft("small", True, pair[1:]),
-    }
-    for at, record in enumerate(made):
-        if isinstance(record, Token):
-            follows = record.step in (2, 3, 5, 6)
-            made[at] = msgspec.structs.replace(
-                record, draft=drafts.get(record.step), decode_us=0 if follows else record.decode_us
-            )
-        elif isinstance(record, SettingsRecord):
-            made[at] = msgspec.structs.replace(record, draft=DraftSettings("ngram", 7), drafting="accepted 12 %")
-        elif isinstance(record, Finished):
-            made[at] = msgspec.structs.replace(record, drafted=5, accepted=4, rounds=2)
-    return made
-
-
 def written(path: Path, *, end: bool = True) -> tuple[str, Conversation]:
     store = Store.open(path)
     chat = Conversation()
@@ -108,8 +84,8 @@ def written(path: Path, *, end: bool = True) -> tuple[str, Conversation]:
     answer = reply(chat)
     store.add_node(session, answer)
     for record in drafted_stream(chat.ids_before(answer.number))[: None if end else -3]:
-        chat.add(answer, record)  # type: ignore[arg-type]
-        store.add_record(session, answer.number, record)  # type: ignore[arg-type]
+        chat.add(answer, record)
+        store.add_record(session, answer.number, record)
     assert store.close()
     return session, chat
 

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from termchat.chat.live import Live
+from termchat.conversation.heat import Heats
 from termchat.conversation.node import TokenColumns
+from termchat.conversation.tree import Conversation
 from termchat.decoding.draft_figures import DraftFigures, Round, round_at, rounds_of
 from termchat.decoding.records import Draft, DraftToken
 from termchat.decoding.records import Token as TokenRecord
@@ -120,6 +123,41 @@ def test_columns_of_a_reply_give_the_same(made: list[Pass]) -> None:
     assert [round_at(columns, at) for at in range(len(columns))] == [round_at(tokens, at) for at in range(len(tokens))]
     plain = DraftFigures.of(tokens, done=False)
     assert (figures.tokens, figures.drafted, figures.round) == (plain.tokens, plain.drafted, plain.round)
+
+
+@given(st.lists(passes(), min_size=1, max_size=40), st.data())
+def test_times_of_steps_can_be_compared_and_added_up(made: list[Pass], data: st.DataObject) -> None:
+    columns, read, heats = TokenColumns(), list[float](), Heats("time", 8)
+    for token in tokens_of(made):
+        columns.append(token)
+        read += columns.row_us(len(columns) - 1, len(columns))
+        heats.of(columns)
+    rows = [each.decode_us // (1 + each.drafted) for each in made for _ in range(each.tokens)]
+    assert read == rows
+    assert heats.of(columns) == Heats("time", 8).of(columns)
+    begin, end = sorted(data.draw(st.integers(0, len(rows) + 2)) for _ in range(2))
+    assert list(columns.row_us(begin, end)) == rows[begin:end]
+    whole = sum(each.us * bool(each.drafted) + each.decode_us + each.sample_us * each.tokens for each in made)
+    assert columns.spent_us(0, len(columns)) == whole
+
+
+@given(st.lists(passes(), min_size=2, max_size=40))
+def test_the_rate_is_tokens_by_the_time_that_they_took(made: list[Pass]) -> None:
+    chat, live = Conversation(), Live()
+    chat.grow("user", parent=None, at=0)
+    node = chat.grow("assistant", parent=1, at=0)
+    for token in tokens_of(made):
+        live.add(token)
+        node.add(token)
+    opened = Live.of(chat, None)
+    known = len(node.tokens) <= Live.MEMORY
+    later = made[1:]
+    us = sum(each.us * bool(each.drafted) + each.decode_us + each.sample_us * each.tokens for each in later)
+    expected = sum(each.tokens for each in later) / us * 1e6
+    assert live.tokens_per_second == opened.tokens_per_second
+    if known:  # the first pass has the prompt's decode
+        assert live.tokens_per_second == pytest.approx(expected)
+    assert list(live.row_us)[-len(later) :] == list(node.tokens.row_us(0, len(node.tokens)))[-len(later) :]
 
 
 def test_a_round_that_runs_counts_what_is_decided() -> None:

@@ -15,6 +15,7 @@ from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding.conditions import Every, Text, Threshold
 from termchat.decoding.records import Candidate, Failed, ModelIdentity, Ranked, Ranking, Record, Token
 from termchat.decoding.samplers import Tuning
+from tests.made_drafts import drafted_stream
 from tests.made_records import MODEL, add_all, finished, settings, stream, user
 from tests.made_walks import beams, group, walked
 
@@ -105,6 +106,22 @@ def walks(foreign: str = "42", texts: Sequence[str] = ("wide and 42", "wide and 
     add_all(made.chat.nodes[2], more)
     made.chat.leaf = 3
     return made
+
+
+def drafted(by: str = "small", rejected: str = " ·x") -> ExampleChat:
+    """A reply with two rounds of drafting, and one without; who drafted, and what, may be anything."""
+    made = ExampleChat()
+    made.say("How is the sea?")
+    made.reply(drafted_stream([1, 2, 3], by, rejected))
+    made.reply(stream([1, 2, 3], [b" wide"]), parent=1)
+    made.chat.leaf = 2
+    return made
+
+
+def hostile_drafts() -> ExampleChat:
+    """Every attack in the name of who drafted, and in what was drafted."""
+    clean = " ".join(ATTACKS).encode("utf-8", "replace").decode()
+    return drafted(clean, clean)
 
 
 def conditions() -> ExampleChat:

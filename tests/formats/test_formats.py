@@ -40,6 +40,7 @@ SCHEMA = json.loads(
 )
 EXAMPLES: tuple[Callable[[], ExampleChat], ...] = (
     example_chats.whole, example_chats.conditions, example_chats.hostile, example_chats.walks, example_chats.hostile_walks,
+    example_chats.drafted, example_chats.hostile_drafts,
 )  # fmt: skip
 
 
@@ -220,8 +221,13 @@ def test_no_folder_of_this_machine_is_told() -> None:
 
 @pytest.mark.parametrize(
     "example",
-    [example_chats.whole, example_chats.conditions, partial(example_chats.hostile, well_formed=True)],
-    ids=range(3),
+    [
+        example_chats.whole,
+        example_chats.conditions,
+        example_chats.drafted,
+        partial(example_chats.hostile, well_formed=True),
+    ],
+    ids=range(4),
 )
 def test_a_chat_goes_through_the_store_and_comes_out_byte_by_byte(
     store: Store, tmp_path: Path, example: Callable[[], ExampleChat]
@@ -328,6 +334,17 @@ def test_the_page_has_room_for_the_branch_that_is_shown_and_some_others(monkeypa
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
+
+
+def test_the_facts_of_a_reply_say_what_drafts_did() -> None:
+    page = example_chats.drafted()
+    told = "8 tokens · drafted 5 tokens, 80 % accepted, 2.0 tokens a pass*"
+    (line,) = [line for line in page.lines("md") if "drafted" in line]
+    assert line.startswith("*seed 42 · ")
+    assert line.endswith(told)
+    assert any("drafted 5 tokens, 80 % accepted, 2.0 tokens a pass</p>" in line for line in page.lines("html"))
+    page.chat.leaf = 3
+    assert not any("accepted" in line for line in page.lines("md"))
 
 
 def test_where_the_chat_could_have_gone_on_in_another_way_is_noted() -> None:

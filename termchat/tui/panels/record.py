@@ -150,7 +150,8 @@ def _facts(shown: Shown) -> list[list[Run]]:
     if noise is not None:
         facts.append(("dice", signed(noise)))
     if token.decode_us:
-        facts.append(("decode", f"{token.decode_us / 1000:.1f} ms"))
+        rows = f", {1 + len(token.draft.tokens)} rows" if token.draft is not None else ""
+        facts.append(("decode", f"{token.decode_us / 1000:.1f} ms{rows}"))
     if token.sample_us:  # not of a token that is not taken yet, nor of one that was only asked about
         facts.append(("sample", f"{token.sample_us / 1000:.2f} ms"))
     facts += [("id", str(token.id)), ("bytes", data or "none")]

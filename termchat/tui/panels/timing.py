@@ -46,8 +46,8 @@ def _prefill(live: Live) -> str:
 
 
 def _spark(live: Live, room: int) -> str:
-    """Times of the last steps, the newest at the right."""
+    """Times of the last steps, the newest at the right; of a round of drafting those of its rows."""
     if room <= 0:
         return ""
-    steps = islice(zip(reversed(live.decode_us), reversed(live.sample_us), strict=True), room)
+    steps = islice(zip(reversed(live.row_us), reversed(live.sample_us), strict=True), room)
     return sparkline([float(decode + sample) for decode, sample in steps][::-1], room)

@@ -30,10 +30,22 @@
   const percent = (share) => (share === null ? "–" : (share * 100).toPrecision(3) + "%");
   const number = (value, unit) => (value === null ? "–" : value + unit);
 
+  const ms = (us) => (us / 1000).toFixed(1) + " ms";
+
+  function drafted([at, by, pieces, accepted, us, pass], taken) {
+    const what =
+      at < accepted ? pieces[at] + ", accepted"
+      : at < pieces.length ? pieces[at] + ", rejected; taken: " + taken
+      : "nothing; all " + pieces.length + " before it were accepted";
+    const round = by + " drafted " + pieces.join("") + " in " + ms(us) + "; " + accepted + " of " + pieces.length +
+      " accepted; " + (pieces.length + 1) + " rows decoded in " + ms(pass);
+    return [["drafted", what], ["round", round]];
+  }
+
   function tell(token) {
     const record = known(token);
     if (!record) return;
-    const [id, bytes, text, logprob, rank, probability, entropy, end, decode, sample, candidates] = record;
+    const [id, bytes, text, logprob, rank, probability, entropy, end, decode, sample, candidates, round] = record;
     const drawn = token.classList.contains("f") ? "forced" : token.classList.contains("s") ? "taken" : "drawn";
     panel.replaceChildren();
     element("h3", text, panel);
@@ -45,7 +57,8 @@
       ["after", percent(probability)],
       ["entropy", number(entropy, " bit")],
       ["end", percent(end)],
-      ["time", (decode / 1000).toFixed(1) + " ms decode, " + (sample / 1000).toFixed(2) + " ms sample"],
+      ["time", (decode || !round ? ms(decode) + " decode, " : "") + (sample / 1000).toFixed(2) + " ms sample"],
+      ...(round ? drafted(round, text) : []),
     ]) {
       element("dt", name, facts);
       element("dd", value, facts);

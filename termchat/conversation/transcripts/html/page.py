@@ -235,7 +235,7 @@ def _data(node: Node, records: Records) -> Iterator[str]:
 def _plots(node: Node) -> Iterator[str]:
     """Entropy and time of a node of two tokens or more."""
     tokens, end = node.tokens, node.finished
-    times = [us / 1e3 for us in map(sum, zip(tokens.decode_us, tokens.sample_us, strict=True))]
+    times = [us / 1e3 for us in map(sum, zip(tokens.row_us(0, len(tokens)), tokens.sample_us, strict=True))]
     if len(times) < 2:
         return
     bits, usual = max(highest(tokens.entropies)), typical(times)
@@ -248,7 +248,8 @@ def _plots(node: Node) -> Iterator[str]:
     yield plot("ribbon", tokens.entropies, max(bits, 1.0), f"entropy of {len(times)} steps, up to {bits:.1f} bit")
     yield f"<figcaption>entropy, up to {bits:.1f} bit</figcaption></figure><figure>"
     yield plot("times", times, min(max(times), 4 * usual), f"time of {len(times)} steps, {said[0]}")
-    yield f"<figcaption>time per step: {', '.join(said)}</figcaption></figure></div>"
+    per = "step" if tokens.drafts is None else "row decoded"
+    yield f"<figcaption>time per {per}: {', '.join(said)}</figcaption></figure></div>"
 
 
 @cache

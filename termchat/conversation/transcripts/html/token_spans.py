@@ -11,6 +11,7 @@ from itertools import groupby
 from termchat.conversation.heat import Heats, MeasureName
 from termchat.conversation.setting_changes import Piece
 from termchat.conversation.tree import Node
+from termchat.decoding.draft_figures import round_at
 from termchat.decoding.records import Candidate, Record, Token
 from termchat.text import sanitize, show_piece
 
@@ -60,15 +61,17 @@ def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
 def data(node: Node, records: Iterator[Record]) -> Iterator[str]:
     """What is known of each token of a node, as a JSON array in a block that no browser runs, a line each.
 
-    A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us, candidates;
-    a candidate: id, shown text, the model's probability, that after the chain, the stage that removed it or 0.
+    A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us, candidates,
+    round; a candidate: id, shown text, the model's probability, that after the chain, the stage that removed it or 0; the round
+    of drafting that the token came out of: its place there from 0 on, who drafted, the shown texts of what was drafted, how
+    many of them were accepted, microseconds of the draft and of the pass; 0 for a token decoded alone.
     """
     yield f'<script type="application/json" id="data-{node.number}">['
-    first = True
+    index = 0
     for record in records:
         if isinstance(record, Token):
-            yield ("" if first else ",") + block(_token(record))
-            first = False
+            yield ("," if index else "") + block([*_token(record), _round(node, index)])
+            index += 1
     yield "]</script>"
 
 
@@ -85,6 +88,14 @@ def _token(token: Token) -> list[object]:
         token.sample_us,
         [_candidate(candidate) for candidate in most],
     ]
+
+
+def _round(node: Node, index: int) -> list[object] | int:
+    made = round_at(node.tokens, index) if node.tokens.drafts is not None and index < len(node.tokens) else None
+    if made is None:
+        return 0
+    drafted = [show_piece(token.text) for token in made.drafted]
+    return [index - made.begin, show_piece(made.by), drafted, made.accepted, made.us, made.decode_us]
 
 
 def _candidate(candidate: Candidate) -> list[object]:
