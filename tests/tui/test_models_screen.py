@@ -356,28 +356,28 @@ async def test_it_marks_what_can_draft_for_the_loaded_model_and_says_why_the_oth
         }.items():
             await desk.find(name)
             await desk.until(lambda said=said: said in details(desk))  # type: ignore[misc]
-            assert ("Ctrl+D drafts with it" in desk.text) is (name == "Small")
+            assert ("Ctrl+G drafts with it" in desk.text) is (name == "Small")
 
 
 async def test_a_key_has_a_model_draft_and_drops_it(tmp_path: Path) -> None:
     async with with_large(tmp_path) as desk:
         await desk.find("small")
-        await desk.type("", "ctrl+d")
+        await desk.type("", "ctrl+g")
         await desk.until(lambda: desk.line("Small").startswith("◆"))
         assert desk.engine.asked(LoadDraft)[-1].spec.path == str(tmp_path / "Small.gguf")  # type: ignore[union-attr]
         assert desk.chat.drafter is not None
         assert "it drafts for Large" in details(desk)
-        assert "Ctrl+D unloads it" in desk.text
+        assert "Ctrl+G unloads it" in desk.text
         assert "Small drafts for Large; turn the knob draft to model or auto" in desk.text
         await desk.find("large")
         assert "Small drafts for it" in details(desk)
         await desk.find("least")
-        await desk.type("", "ctrl+d")
+        await desk.type("", "ctrl+g")
         await desk.until(lambda: desk.line("Least").startswith("◆"))
         await desk.find("small")
         assert desk.line("Small").startswith("◇")
         await desk.find("least")
-        await desk.type("", "ctrl+d")
+        await desk.type("", "ctrl+g")
         await desk.until(lambda: desk.chat.drafter is None)
         await desk.shows("Least is unloaded and drafts no more")
         assert desk.line("Least").startswith("◇")
@@ -391,7 +391,7 @@ async def test_a_reply_that_runs_is_no_reason_to_wait(tmp_path: Path) -> None:
         await desk.sent("Hello", "Hi")
         await desk.type("", "f3")
         await desk.find("small")
-        await desk.type("", "ctrl+d")
+        await desk.type("", "ctrl+g")
         await desk.until(lambda: desk.chat.drafter is not None)
         assert desk.chat.busy
 
@@ -407,7 +407,7 @@ async def test_a_reply_that_runs_is_no_reason_to_wait(tmp_path: Path) -> None:
 async def test_what_cannot_draft_is_refused_in_place(tmp_path: Path, name: str, said: str) -> None:
     async with with_large(tmp_path) as desk:
         await desk.find(name)
-        await desk.type("", "ctrl+d")
+        await desk.type("", "ctrl+g")
         await desk.shows(said)
         assert not desk.engine.asked(LoadDraft)
 
@@ -416,7 +416,7 @@ async def test_a_draft_model_that_the_engine_refuses_is_told_and_not_marked(tmp_
     async with with_large(tmp_path) as desk:
         desk.engine.no_draft = "Small has another vocabulary"
         await desk.find("small")
-        await desk.type("", "ctrl+d")
+        await desk.type("", "ctrl+g")
         await desk.shows("Small has another vocabulary; choose a model of the same family")
         assert desk.line("Small").startswith("◇")
 

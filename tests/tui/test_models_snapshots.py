@@ -128,9 +128,9 @@ async def read(desk: Desktop) -> None:
     [
         ((80, 24), "dark", ("down", "down")),
         ((120, 40), "light", ()),
-        ((200, 60), "dark", ("down",)),
+        ((164, 40), "dark", ("down",)),
     ],
-    ids=["draft-model", "can-draft", "cannot-draft"],
+    ids=["reason", "loaded", "wide"],
 )
 def test_which_models_draft_for_the_loaded_one(
     snap_compare: Snapshot,

@@ -85,7 +85,7 @@ MODELS: tuple[Key, ...] = (
     Key("model-engine", "ctrl+t", "engine", "Settings of the highlighted model", {}),
     Key("model-reload", "ctrl+r", "reload", "Reload the model", {}),
     Key("model-unload", "ctrl+o", "unload", "Unload the model", {}),
-    Key("model-draft", "ctrl+d", "draft", "Draft for the loaded model with the highlighted one, or unload it", {}),
+    Key("model-draft", "ctrl+g", "draft", "Draft for the loaded model with the highlighted one, or unload it", {}),
     Key("model-cancel", "delete", "cancel", "Stop the highlighted download; it can be resumed", {}),
     Key("model-skipped", "ctrl+s", "skipped", "Files that were skipped", {}),
 )

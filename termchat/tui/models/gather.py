@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -253,13 +254,14 @@ class Models:
         self, unread: Sequence[ModelRow], unpaired: Sequence[ModelRow], loaded: ModelRow | None
     ) -> Iterator[_Read | _Paired]:
         for row in unread:
-            assert row.path is not None
             try:
-                yield _Read(row, read_facts(row, row.path, self.config, self._picked.get(row.wanted), self.catalogue))
+                yield _Read(
+                    row, read_facts(row, _file_in(row), self.config, self._picked.get(row.wanted), self.catalogue)
+                )
             except ModelError as problem:
                 yield _Read(row, problem)
         if loaded is not None:
-            yield from (_Paired(row, loaded, _why_not_draft(row, loaded)) for row in unpaired)
+            yield from _paired(unpaired, loaded)
 
     def _take_read(self) -> bool:
         reading = self._reading
@@ -336,14 +338,24 @@ def _key(row: ModelRow) -> tuple[str, int | None]:
     return str(row.path), row.size
 
 
-def _why_not_draft(row: ModelRow, loaded: ModelRow) -> str:
+def _paired(rows: Iterable[ModelRow], loaded: ModelRow) -> Iterator[_Paired]:
+    """Nothing where the file of the loaded model is not on this machine, or cannot be read any more."""
     from termchat.models.draft_pairs import draft_facts, why_not_draft
 
-    try:
-        its, wanted = (draft_facts(one.path, one.size or 0) for one in (row, loaded) if one.path is not None)
-        return why_not_draft(its, wanted)
-    except ModelError as problem:
-        return problem.message
+    with suppress(ModelError):
+        wanted = draft_facts(_file_in(loaded), loaded.size or 0)
+        for row in rows:
+            try:
+                why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
+            except ModelError as problem:
+                why_not = problem.message
+            yield _Paired(row, loaded, why_not)
+
+
+def _file_in(row: ModelRow) -> Path:
+    """The file of a row that has one."""
+    assert row.path is not None
+    return row.path
 
 
 def file_of(spec: ModelSpec) -> Path:

@@ -208,6 +208,8 @@ _ROOMY = 16
 _VERDICTS: Mapping[Fit, str] = {"fits": "fits", "tight": "tight", "too large": "too large"}
 _TOLD = ("threads", "threads_batch", "prefill_batch", "context", "kv_type")
 """Settings that are told of every loaded model; others only where they are set."""
+_LINES_WHERE_LOW = {"drafts": 2}
+"""A reason says nothing where its end is cut off."""
 _LINES: Mapping[str, Ink] = {"problem": Ink("error"), "runs with": Ink("success")}
 
 
@@ -229,7 +231,7 @@ class Known(NamedTuple):
 
 
 def model_lines(item: Item, known: Known, width: int, height: int) -> list[Line]:
-    """On few lines each fact takes one, and the least important are left out."""
+    """On few lines most facts take one, and the least important are left out."""
     row = item.row
     roomy = height >= _ROOMY
     lines = [Line(((one_line(row.name, width), STRONG),))]
@@ -238,7 +240,7 @@ def model_lines(item: Item, known: Known, width: int, height: int) -> list[Line]
     lines += [BLANK] if roomy else []
     for name, text in _told(item, known):
         if text:
-            lines += _fact(name, text, width, most=8 if roomy else 1)
+            lines += _fact(name, text, width, most=8 if roomy else _LINES_WHERE_LOW.get(name, 1))
     return lines[:height]
 
 
