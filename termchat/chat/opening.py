@@ -84,7 +84,7 @@ def choose_configured(config: Settings) -> Choice:
 def elsewhere(config: Settings, address: EngineAddress, name: str = "", sha256: str = "") -> Choice:
     """A model of an engine on another machine: what to ask for there. How it runs is that machine's business, but for flags
     given here. `name` is what it is called, `sha256` what it was found to be."""
-    engine = {key: value for key, value in dict(config.engine).items() if config.origin[key] == FLAG}
+    engine = {key: value for key, value in config.engine.of_model.items() if config.origin[key] == FLAG}
     tags = (config.think_start, config.think_end)
     spec = ModelSpec(
         path=well_formed(address.model),
@@ -95,7 +95,15 @@ def elsewhere(config: Settings, address: EngineAddress, name: str = "", sha256: 
         said=tuple(engine),
         **engine,
     )
-    return Choice(spec, {}, heeds=config.recommendations)
+    return Choice(spec, {}, drafter=_drafter_at(address, config), heeds=config.recommendations)
+
+
+def _drafter_at(address: EngineAddress, config: Settings) -> ModelSpec | None:
+    """The model of another machine that is to draft there, if a flag names one."""
+    name = config.engine.draft_model
+    if not name or config.origin["draft_model"] != FLAG:
+        return None
+    return ModelSpec(path=well_formed(name), name=well_formed(name), engine=address)
 
 
 def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -> Choice:
@@ -111,6 +119,8 @@ def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -
 
 def find_drafter(config: Settings) -> ModelSpec | Failed | None:
     """The file of the model that is to draft, checked, or why it cannot be used; None where none is configured."""
+    if config.address.url:
+        return _drafter_at(config.address, config)
     from termchat.models import catalogue
 
     wanted = config.engine.draft_model

@@ -18,6 +18,8 @@ from termchat.cli.flags import FOLDERS, config, flags
 from termchat.cli.help import PageGroup
 from termchat.cli.output import ProgressLine, complain, facts, fail, print_json, print_path, table
 from termchat.decoding.samplers import KNOBS
+from termchat.engine.address import HERE, EngineAddress
+from termchat.engine.port import EngineError
 from termchat.models.errors import ModelError, NotHere
 from termchat.text import duration, home, sanitize, size
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from termchat.models.catalogue import Catalogue
     from termchat.models.download.progress import Pulling
     from termchat.models.entry import Entry
+    from termchat.models.listing import Listing
 
 _TITLES = ("NAME", "SIZE", "QUANT", "CONTEXT", "STATE", "DRAFT MODEL", "FROM", "DESCRIPTION")
 _RIGHT = frozenset({"SIZE", "CONTEXT"})
@@ -76,11 +79,11 @@ def add(*, name: str, source: str, description: str, license: str) -> None:
 
 
 @models.command("list", short_help="List models, downloaded or not.")
-@flags(only=FOLDERS, knobs=False)
+@flags(only=("default_engine", *FOLDERS), knobs=False)
 @click.option("--skipped", is_flag=True, help="also list files that were skipped, and why")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:
-    """List the models in the catalogue and those on this machine.
+    """List the models in the catalogue and those on this machine, or with --engine those of an ssh:// engine's machine.
 
     DRAFT MODEL names a smaller model of the same vocabulary, which can draft for it (--draft): one on this machine, else one
     to download.
@@ -95,8 +98,13 @@ def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:
 
     from termchat.models.listing import listing, with_drafts
 
-    found = listing(config(given).model_folders)
-    listed = with_drafts(found.rows)
+    elsewhere = config(given).address if given["default_engine"] else HERE
+    if elsewhere.url:
+        found = _listed_at(elsewhere)
+        listed = found.rows
+    else:
+        found = listing(config(given).model_folders)
+        listed = with_drafts(found.rows)
     names = {row.wanted: row.name for row in listed}
     if as_json:
         print_json(
@@ -130,6 +138,20 @@ def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:
         click.echo(f"{what} skipped; use --skipped to see why", err=True)
     for problem in found.problems:
         complain(problem)
+
+
+def _listed_at(address: EngineAddress) -> Listing:
+    from termchat.models.elsewhere import models_of
+    from termchat.models.listing import Listing
+
+    if address.scheme != "ssh":
+        raise click.UsageError(
+            f"{address.shown} is a server, whose models it tells when a chat starts; --engine is for ssh://"
+        )
+    try:
+        return Listing(models_of(address), [], ())
+    except EngineError as error:
+        fail(ModelError(error.message, error.hint))
 
 
 # --- pull ------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -32,9 +33,11 @@ from termchat.decoding.records import Failed
 from termchat.engine import gpu_wheel
 from termchat.engine.access_key import read_key
 from termchat.engine.address import EngineAddress
+from termchat.engine.checkup import check
 from termchat.engine.make import make_engine
 from termchat.engine.port import Device, Engine, EngineError, Probe, Probed
 from termchat.models import catalogue, listing, memory
+from termchat.models.elsewhere import models_of
 from termchat.models.errors import ModelError
 from termchat.text import sanitize, size
 
@@ -121,6 +124,7 @@ class Private:
 
 _PACKAGES = ("llama-cpp-python", "textual", "numpy", "msgspec", "httpx")
 _ANSWERS_WITHIN = 30.0
+_ELSEWHERE_WITHIN = 10.0
 _SHOWN = 12
 _SMALLEST = (40, 12)
 _VARIABLES = ("TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "COLORFGBG", "LANG", "LC_ALL")
@@ -134,6 +138,7 @@ def examine(config: Settings, engine: Engine | None = None) -> DoctorReport:
     report = DoctorReport()
     _versions(report.section("Versions"))
     _engine(report, make_engine() if engine is None else engine)
+    _engines(report, config)
     _paths(report)
     _settings(report, config)
     _terminal(report, os.environ)
@@ -205,6 +210,46 @@ def _probed(engine: Engine) -> Probed | Failed:
         return Failed(error.kind, error.message, error.hint)
     finally:
         engine.close()
+
+
+def _engines(report: DoctorReport, config: Settings) -> None:
+    """The engines on other machines, each a row: reach, versions, model, round trip. All are asked at once, so that a dead one
+    does not hold the others up."""
+    if not config.engines:
+        return
+    section, named = report.section("Engines elsewhere"), list(config.engines.values())
+    with ThreadPoolExecutor(len(named), "checkup") as pool:
+        for address, (said, advice) in zip(named, pool.map(_looked_at, named), strict=True):
+            section.rows.append((address.name, f"{address.url}, {said}"))
+            if advice:
+                report.advise(advice)
+
+
+def _looked_at(address: EngineAddress) -> tuple[str, str]:
+    """What is to be said of an engine in a row, and what to do about it, "" for nothing."""
+    checkup = check(address, _ELSEWHERE_WITHIN)
+    failure = checkup.failure
+    if failure is not None:
+        hint = f" {failure.hint[0].upper()}{failure.hint[1:]}." if failure.hint else ""
+        what = failure.message.rstrip(".")
+        return f"no answer: {what}", f"The engine {address.name} does not answer: {what}.{hint}"
+    said = [f"{checkup.round_trip * 1e3:.1f} ms"]
+    said += [f"termchat {checkup.termchat}"] if checkup.termchat else []
+    said += [f"llama-cpp-python {checkup.library}"] if checkup.library else []
+    if checkup.model is not None:
+        said.append(f"{checkup.model.name}, context {checkup.model.context:,}")
+    elif address.model:
+        said.append(_state_there(address))
+    return ", ".join(said), ""
+
+
+def _state_there(address: EngineAddress) -> str:
+    """Whether the model of an engine's table is on its machine."""
+    try:
+        states = {name: row.state for row in models_of(address, _ELSEWHERE_WITHIN) for name in (row.wanted, row.name)}
+    except EngineError as error:
+        return error.message
+    return f"{address.model} ({states.get(address.model, 'not in its list of models')})"
 
 
 def _paths(report: DoctorReport) -> None:

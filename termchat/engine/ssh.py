@@ -7,6 +7,7 @@ skipped. The worker ends when the line is cut.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -38,6 +39,33 @@ def ssh_command(address: EngineAddress, command: str) -> list[str]:
     return ["ssh", "-T", *options, *where, "--", address.host, command]
 
 
+def run_there(address: EngineAddress, words: str, within: float) -> bytes:
+    """What another command of the termchat there prints, instead of `worker`.
+
+    Raises:
+        EngineError: it fails, or takes longer than `within` seconds.
+    """
+    command, worker, rest = (address.remote_command or REMOTE_COMMAND).rpartition("worker")
+    if not worker or rest.strip():
+        raise EngineError("engine", f"the remote_command of {address.shown} does not end with worker", "correct it")
+    try:
+        done = subprocess.run(
+            ssh_command(address, command + words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=within,
+            start_new_session=True,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = f"no answer within {within:.0f} s" if isinstance(error, subprocess.TimeoutExpired) else str(error)
+        raise EngineError("engine", f"{address.shown}: {why}") from error
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise EngineError("engine", f"{address.shown}: {one_line(lines[-1], _LONGEST) if lines else done.returncode}")
+    return done.stdout
+
+
 class SshEngine(LocalEngine):
     """The worker on another machine: the process here is ssh, and its errors and those there go to `log`."""
 
@@ -45,6 +73,8 @@ class SshEngine(LocalEngine):
         super().__init__(log)
         self._address = address
         self._run_there = address.remote_command or REMOTE_COMMAND
+        self.there = ""
+        """The version of termchat there, "" before its hello."""
         self._before: bytes | None = None
         self._waiting = bytearray()
         self._unlogged: IO[bytes] | None = None
@@ -92,7 +122,7 @@ class SshEngine(LocalEngine):
         _, hello, rest = heard
         if hello.protocol != wire.protocol():
             raise self._mismatch(hello.termchat)
-        self._before = None
+        self._before, self.there = None, hello.termchat
         super()._write(bytes(self._waiting))
         self._waiting.clear()
         return rest

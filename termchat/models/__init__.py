@@ -9,6 +9,7 @@ A name that a person gives comes in at `catalogue.resolve`, which knows the entr
 - `download/`: from Hugging Face or an address to the models folder;
 - `draft_pairs`: which models can draft for which;
 - `listing` joins catalogue and disk into the rows of `models list` and of the dialog; `memory` estimates whether a model fits;
+- `elsewhere` asks another machine for its list;
 - `manage` adds entries, verifies files and removes downloads;
 - `errors`: what all of them raise.
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from click.testing import CliRunner, Result
 
+from termchat import __version__
 from termchat.cli import main
 from termchat.commands import doctor
 from termchat.commands.doctor import DoctorReport
@@ -20,6 +23,7 @@ from termchat.conversation.store.store import Store
 from termchat.engine import gpu_wheel
 from termchat.engine.local import LocalEngine
 from termchat.models import memory
+from tests.fake_ssh import WORKER, install
 
 SECRET = "hf_abcdefSECRETxyz"
 
@@ -117,6 +121,36 @@ def test_an_engine_that_dies_does_not_take_the_report_along(monkeypatch: pytest.
     assert not engine.alive
     assert any(line.startswith("The engine does not start: the engine process ended") for line in report.todo)
     assert {section.title for section in report.sections} >= {"Versions", "Engine", "Models", "Chats"}
+
+
+def test_engines_elsewhere_are_asked_at_once_and_a_dead_one_holds_nobody_up(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    install(tmp_path / "bin", monkeypatch)
+    monkeypatch.setattr(doctor, "_ELSEWHERE_WITHIN", 15.0)
+    config_of(
+        home,
+        f"[engines.lab]\nurl = 'ssh://lab'\nmodel = 'smollm2'\nremote_command = {WORKER!r}\n"
+        f"[engines.other]\nurl = 'ssh://other'\nmodel = 'none-such'\nremote_command = {WORKER!r}\n"
+        "[engines.dead]\nurl = 'ssh://dead'\nremote_command = 'echo Connection refused >&2; exit 255'\n"
+        "[engines.silent]\nurl = 'ssh://silent'\nremote_command = 'sleep 600'\n"
+        "[engines.locked]\nurl = 'https://locked.invalid'\nkey_env = 'LOCKED_KEY'\n",
+    )
+    monkeypatch.setenv("LOCKED_KEY", SECRET)
+    begin = monotonic()
+    report = doctor.examine(load())
+    assert monotonic() - begin < 60
+    rows = dict(next(section for section in report.sections if section.title == "Engines elsewhere").rows)
+    assert re.fullmatch(rf"ssh://lab, [\d.]+ ms, termchat {__version__}, .*, smollm2 \(ready\)", rows["lab"])
+    assert rows["other"].endswith("none-such (not in its list of models)")
+    assert rows["dead"] == "ssh://dead, no answer: dead cannot be reached: Connection refused"
+    assert rows["silent"] == "ssh://silent, no answer: it takes too long"
+    assert rows["locked"].startswith("https://locked.invalid, no answer")
+    advised = [line for line in report.todo if line.startswith("The engine")]
+    assert len(advised) == 3
+    assert "Check it with: ssh dead." in advised[0]
+    assert SECRET not in "".join(report.lines())
 
 
 def test_what_was_tuned_or_set_for_a_model_is_shown() -> None:

@@ -20,8 +20,9 @@ from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine import wire
 from termchat.engine.address import EngineAddress
-from termchat.engine.port import Event, Load, Loaded, ModelSpec, Probe, Probed, Tokenize
+from termchat.engine.port import EngineError, Event, Load, Loaded, ModelSpec, Probe, Probed, Tokenize
 from termchat.engine.ssh import SshEngine, ssh_command
+from termchat.models.elsewhere import models_of
 from tests.engine.conftest import Driver, request, tokens
 from tests.fake_ssh import WORKER, install, lab
 
@@ -254,3 +255,16 @@ def test_tokens_arrive_one_by_one(remote: Remote) -> None:
     ):
         sizes.append(sum(isinstance(event, Token) for event in found))
     assert max(sizes) <= 3
+
+
+def test_the_models_there_are_listed() -> None:
+    rows = {row.wanted: row for row in models_of(lab(f"echo Welcome.; {WORKER}"))}
+    assert (rows["smollm2"].state, rows["smollm2"].context, rows["smollm2"].path) == ("ready", 8192, None)
+    with pytest.raises(EngineError, match="lab: it broke"):
+        models_of(lab("echo it broke >&2; exit 3; worker"))
+    with pytest.raises(EngineError, match="does not end with worker"):
+        models_of(lab("run-it"))
+    with pytest.raises(EngineError, match="no answer within 0 s"):
+        models_of(lab("sleep 60; worker"), within=0.2)
+    with pytest.raises(EngineError, match="in another way"):
+        models_of(lab("echo '{}'; true worker"))

@@ -236,6 +236,8 @@ class Worker:
         if spec is None:
             session.drop_draft()
             return DraftLoaded(None)
+        if self._find is not None:
+            spec, _ = self._find(spec)
         return DraftLoaded(session.load_draft(spec, lambda fraction: self._send(number, Progress(fraction))))
 
     def _probe(self) -> Probed:
