@@ -270,6 +270,8 @@ MODEL: tuple[Key, ...] = (
     Key("version-before", "", "version(-1)", "Previous version of the last turn that was edited, regenerated or forked", {},
         "Previous version"),
     Key("version-next", "", "version(1)", "Next version of the last turn that has several", {}, "Next version"),
+    Key("draft", "", "page('drafts')", "Speculation: what drafted tokens gain, or would gain, and each round of them", {},
+        "Speculation"),
     Key("open-walks", "", "open_walks", "Show the walks of the last reply again", {}, "Walks of the last reply"),
     Key("copy-chat", "", "copy_chat", "Continue in a copy of this chat", {}, "Copy the chat"),
     Key("copy-reply", "", "copy_reply", "Copy the last reply", {}, "Copy the last reply"),

@@ -36,7 +36,7 @@ class ModelSwitching:
         self._parts, self._screen, self._chat, self._models = parts, parts.screen, parts.chat, models
         self._do, self._tell = parts.do, parts.tell
         self._dialog: ModelsDialog | None = None
-        self._first = ""
+        self._first = self._drafter = ""
         models.told = lambda said: parts.screen.post_message(Heard(said))
 
     def open(self, problem: str = "") -> None:
@@ -70,6 +70,17 @@ class ModelSwitching:
         self._first = wanted
         self._models.choose(wanted)
 
+    def draft_with(self, wanted: str) -> None:
+        """By its name or path; it drafts for the chat's model as soon as its file is read and checked."""
+        self._drafter = wanted
+        self._models.choose(wanted)
+
+    def _draft(self, choice: Choice | None) -> None:
+        """Has a model draft, and turns the knob to it, so that it does."""
+        self._chat.draft_with(choice)
+        if self._chat.tuning.draft not in ("model", "auto"):
+            self._parts.desk.knobs.put("draft", "model")
+
     def drafts_with(self, change: DrafterChanged) -> None:
         self._models.drafts_with(change.sha256, change.draft_model)
 
@@ -102,8 +113,12 @@ class ModelSwitching:
     def _chosen(self, chosen: Chosen) -> None:
         if self._dialog is not None:
             self._dialog.chosen(chosen)
-        elif chosen.wanted == self._first and chosen.choice is not None:
-            choice = chosen.choice
-            self._do(lambda: self._chat.loading.switch(choice))
-        elif chosen.wanted == self._first and chosen.problem is not None:
+            return
+        drafts, first = chosen.wanted == self._drafter, chosen.wanted == self._first
+        self._drafter = "" if drafts else self._drafter
+        if (drafts or first) and chosen.problem is not None:
             self._tell(Notice(chosen.problem.message, chosen.problem.hint, "error"))
+        elif drafts:
+            self._do(lambda: self._draft(chosen.choice))
+        elif first and (choice := chosen.choice) is not None:
+            self._do(lambda: self._chat.loading.switch(choice))

@@ -44,6 +44,12 @@ from termchat.tui.walks import walk_start
 
 _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"')
 _KEEP = "keep"
+_DRAFTERS = {
+    "off": "no speculation",
+    "ngram": "guess from the text so far",
+    "model": "ask the draft model",
+    "auto": "whichever of them pays",
+}
 _SAVE = re.compile(r"save(?:\s+(.*))?")
 
 Run = Callable[[Features, str], None]
@@ -181,6 +187,25 @@ def _rules(features: Features) -> Iterable[Offer]:
 
 def _tokens(features: Features, text: str) -> None:
     tokenize(features, unescape(text))
+
+
+def _draft(features: Features, text: str) -> None:
+    """Turns the knob, or has a model draft. Undone like any other turn of a knob."""
+    knob, parts = KNOBS["draft"], features.parts
+    word = text.strip().lower()
+    if word in knob.choices:
+        parts.do(lambda: parts.desk.knobs.put(knob.name, word))
+        _turn(features, knob, "")
+    elif parts.chat.cannot_draft:
+        raise CommandRefused(f"cannot load a draft model: {parts.chat.cannot_draft}")
+    else:
+        features.choosing.draft_with(text.strip())
+
+
+def _drafters(features: Features) -> Iterable[Offer]:
+    """The words of the knob, then the models on this machine."""
+    yield from (Offer(word, told) for word, told in _DRAFTERS.items())
+    yield from _models(features)
 
 
 def _title(features: Features, text: str) -> None:
@@ -380,6 +405,8 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
     _Takes("bias", "TEXT=X|ban", "Ban a token or text, or add X to its logit; without it, the list of biases",
         lambda features, text: _turn(features, KNOBS["logit_bias"], text)),
+    _Takes("draft", "WHO|NAME", "Speculation: off, ngram, model, auto, or NAME, a draft model; without it, what drafts gain",
+        _draft, _drafters, free=True),
     _Takes("title", "TEXT", "Change the title of the chat", _title),
     _Takes("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _schema, key="constraint"),
     _Takes("example", "FILE|TEXT", "Replies are JSON like this example", _example, key="constraint"),
@@ -446,10 +473,10 @@ def _all() -> dict[str, Command]:
     made = [
         *map(_of_key, known.values()),
         Command("raw", "New chat in raw mode (no chat template); again to leave raw mode", _raw),
-        *(_taking(takes, known) for takes in _TAKE),
         *map(_of_knob, KNOBS.values()),
+        *(_taking(takes, known) for takes in _TAKE),
     ]
-    return {command.name: command for command in made}  # what takes something goes before the key of its name
+    return {command.name: command for command in made}  # what takes something goes before the key or knob of its name
 
 
 COMMANDS: dict[str, Command] = dict(sorted(_all().items()))

@@ -17,7 +17,11 @@ _WHAT = (
 
 def forecast_lines(chat: Chat, drafts: ReplyDrafts, width: int) -> list[Line]:
     """While speculation is off: what it would do here."""
-    lines = [Line(spread([("SPECULATION ", TITLE)], [("off", MUTED)], width)), *prose(_WHAT, width, MUTED), BLANK]
+    lines = [
+        Line(spread([("SPECULATION ", TITLE)], [(chat.tuning.draft, MUTED)], width)),
+        *prose(_WHAT, width, MUTED),
+        BLANK,
+    ]
     lines += prose(_by_model(chat, drafts), width)
     turn = (
         ("/draft auto turns it on", ACCENT)
