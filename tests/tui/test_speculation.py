@@ -8,9 +8,11 @@ import pytest
 
 from termchat.conversation.tree import Span
 from termchat.decoding.draft_figures import DraftFigures
+from termchat.decoding.draft_forecast import forecast
+from termchat.decoding.drafting import BatchTimes
 from termchat.tui.speculation.reply_drafts import ReplyDrafts
 from tests.tui.drafted import fields_in_round, say_plain, say_round, say_story
-from tests.tui.running_app import Desktop, desktop
+from tests.tui.running_app import Desktop, command, desktop
 from tests.tui.token_mode import Memory
 
 WHY = "accepted 12 %, breaks even at 61 %"
@@ -220,15 +222,15 @@ async def test_figures_of_a_reply_in_pieces_are_those_of_all_and_read_once(seed:
         say_story(desk.engine)
         desk.engine.end("user")
         await desk.settle()
-        drafts = ReplyDrafts(2)
+        drafts = ReplyDrafts()
         first = desk.chat.conversation.reply()
-        drafts.follow(first[:1], 2)
+        drafts.follow(desk.chat, first[:1])
         await desk.type("", "ctrl+o")
         say_round(desk.engine, DRAFT, DRAFT[: seed + 1])
         await desk.settle()
         reply = desk.chat.conversation.reply()
         assert len(reply) == 2
-        drafts.follow([Span(span.node, len(span.node.tokens)) for span in reply], 2)
+        drafts.follow(desk.chat, [Span(span.node, len(span.node.tokens)) for span in reply])
         whole = DraftFigures()
         for span in reply:
             for step in span.node.tokens:
@@ -240,3 +242,59 @@ async def test_figures_of_a_reply_in_pieces_are_those_of_all_and_read_once(seed:
             whole.tokens, whole.drafted, whole.accepted, whole.rounds, whole.gain,
         )  # fmt: skip
         assert seen.tokens == 21 + seed
+
+
+COPY = (" the", " old", " bear", " met", " a", " fox", " near", " the", " river", " at", " night", ".")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_what_drafts_would_have_gained_on_the_last_reply_is_said_before_they_are_on(
+    size: tuple[int, int],
+) -> None:
+    async with desktop(size) as desk:
+        await desk.sent("tell me")
+        say_plain(desk.engine, *COPY * 8)
+        desk.engine.end()
+        await desk.settle()
+        await command(desk, "/draft")
+        await desk.until(lambda: "times as fast" in " ".join(panel(desk).split()))
+        node = desk.chat.conversation.reply()[0].node
+        times = BatchTimes(2)
+        expected = forecast(desk.chat.conversation.ids_before(node.number), node.ids, times.of)
+        assert expected.gain > 1.2
+        assert expected.acceptance is not None
+        said = (
+            f"On the last reply n-gram drafts would have been {expected.gain:.2f} times as fast (accepted"
+            f" {expected.acceptance:.0%}, pays from {expected.break_even:.0%})."
+        )
+        assert said in " ".join(panel(desk).split())
+        assert desk.chat.tuning.draft == "off"
+
+
+async def test_where_nothing_repeats_drafts_would_gain_nothing_and_that_is_said() -> None:
+    async with desktop() as desk:
+        await desk.sent("tell me")
+        say_plain(desk.engine, *(f" word{number}" for number in range(40)))
+        desk.engine.end()
+        await desk.settle()
+        await command(desk, "/draft")
+        await desk.until(lambda: "would have gained nothing" in " ".join(panel(desk).split()))
+
+
+async def test_without_a_reply_the_page_says_when_it_will_know() -> None:
+    async with desktop() as desk:
+        await command(desk, "/draft")
+        assert "After a reply, this page says what drafts would have gained on it." in " ".join(panel(desk).split())
+
+
+async def test_in_a_reply_that_ended_in_a_round_nothing_is_left_open() -> None:
+    async with desktop() as desk:
+        await begun(desk)
+        say_plain(desk.engine, " Once", ".")
+        say_round(desk.engine, DRAFT, DRAFT[:2])
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", *[NEXT_PAGE] * 3)
+        told = in_round(desk)
+        assert told["accept"] == "accept 2 of 5 ·the ·old"
+        assert told["correct"] == "correct nothing: the reply ended"

@@ -24,6 +24,7 @@ from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:  # plots are not on the first page, so that the first frame does not wait for them
+    from termchat.decoding.draft_forecast import Forecast
     from termchat.tui.panels.plots.pictures import Placed
     from termchat.tui.panels.plots.trace import Trace
     from termchat.tui.speculation.reply_drafts import ReplyDrafts
@@ -52,6 +53,8 @@ class Scene(NamedTuple):
     rolls: Rolls | None
     drafts: Callable[[], ReplyDrafts]
     """The same, for what drafts did for it."""
+    forecast: Callable[[], Forecast | None]
+    """What drafts would have gained on it; None while that is computed."""
     width: int
     height: int
     rows: int
@@ -146,7 +149,7 @@ def _drafts(scene: Scene) -> DrawnPage:
 
     head, width = [*_sentence(scene), *_selected(scene, None)], min(scene.width, _READ)
     if scene.mode is None:
-        lines = page_lines(scene.chat, scene.reply, scene.drafts(), width)
+        lines = page_lines(scene.chat, scene.reply, scene.drafts(), scene.forecast, width)
     else:
         lines = token_page_lines(scene.chat, scene.reply, scene.drafts(), scene.mode.round(), width)
     return DrawnPage([*head, *lines])

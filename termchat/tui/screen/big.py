@@ -59,9 +59,8 @@ class Big:
         from termchat.tui.speculation.figures_lines import header_runs
         from termchat.tui.speculation.reply_drafts import ReplyDrafts
 
-        threads = self._chat.live.threads or 1
-        self._drafts = self._drafts or ReplyDrafts(threads)
-        self._drafts.follow(reply, threads)
+        self._drafts = self._drafts or ReplyDrafts()
+        self._drafts.follow(self._chat, reply)
         return header_runs(self._drafts.figures, reply)
 
     def turn(self, by: int) -> None:

@@ -23,8 +23,10 @@ from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:
+    from termchat.decoding.draft_forecast import Forecast
     from termchat.tui.panels.plots.pictures import Placed
     from termchat.tui.panels.plots.trace import Trace
+    from termchat.tui.speculation.forecasting import DraftForecasting
     from termchat.tui.speculation.reply_drafts import ReplyDrafts
 
 _ASIDE = 7
@@ -46,6 +48,9 @@ class Panels(KnobsView):
             super().__init__()
             self.ref = ref
 
+    class Computed(Message):
+        """There is something new to show that is no news of the chat."""
+
     class Typed(Message):
         """A letter that is no key of the big view."""
 
@@ -60,6 +65,7 @@ class Panels(KnobsView):
         self._of_token = False
         self._offered: frozenset[str] = frozenset()
         self._drafts: ReplyDrafts | None = None
+        self._forecasting: DraftForecasting | None = None
         self.rolls: Rolls | None = None
         """The newest, whichever step they are of."""
 
@@ -104,7 +110,7 @@ class Panels(KnobsView):
         tabs = self._tabs(width, page.heading if mode is None else None, in_tokens=mode is not None)
         scene = Scene(
             chat, tune, mode, self._reply, self._cursor, lambda: self._follow(width), self.rolls,
-            lambda: self._follow_drafts(chat), width, height, height - len(tabs), self.big,
+            lambda: self._follow_drafts(chat), lambda: self._forecast(chat), width, height, height - len(tabs), self.big,
         )  # fmt: skip
         drawn = page.draw(scene)
         self._placed = [plot._replace(top=plot.top + len(tabs)) for plot in drawn.plots]
@@ -165,11 +171,17 @@ class Panels(KnobsView):
     def _follow_drafts(self, chat: Chat) -> ReplyDrafts:
         from termchat.tui.speculation.reply_drafts import ReplyDrafts
 
-        threads = chat.live.threads or (chat.model.threads if chat.model is not None else 1)
         if self._drafts is None:
-            self._drafts = ReplyDrafts(threads)
-        self._drafts.follow(self._reply, threads)
+            self._drafts = ReplyDrafts()
+        self._drafts.follow(chat, self._reply)
         return self._drafts
+
+    def _forecast(self, chat: Chat) -> Forecast | None:
+        from termchat.tui.speculation.forecasting import DraftForecasting
+
+        if self._forecasting is None:
+            self._forecasting = DraftForecasting(lambda: self.call_later(self.post_message, self.Computed()))
+        return self._forecasting.of(chat, self._reply, self._follow_drafts(chat))
 
     def _show(self, lines: list[Line], width: int) -> None:
         height = self.size.height

@@ -456,6 +456,9 @@ class ChatScreen(LiveScreen):
         ways = f"{name_of('big')} goes back to the chat, {name_of('tune')} turns knobs"
         self.tell(Notice("nothing can be written here, and this letter is no key of the big view", ways))
 
+    def on_panels_computed(self) -> None:
+        self._big.show()
+
     def on_panels_pointed(self, event: Panels.Pointed) -> None:
         self._big.point(event.ref)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Span
+from termchat.decoding.draft_forecast import Forecast
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import MUTED, TITLE, prose
 from termchat.tui.speculation.figures_lines import drafting_off, figures_lines, settings_now
@@ -20,13 +21,16 @@ def is_drafted(reply: Sequence[Span]) -> bool:
     return (settings is not None and settings.draft is not None) or any(s.node.tokens.drafts is not None for s in reply)
 
 
-def page_lines(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width: int) -> list[Line]:
-    """Of the reply: its figures and its newest round; of one made without drafts, what they would do."""
+def page_lines(
+    chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, found: Callable[[], Forecast | None], width: int
+) -> list[Line]:
+    """Of the reply: its figures and its newest round; `found` says what drafts would have done for one made without."""
     if not is_drafted(reply):
-        return forecast_lines(chat, drafts, width)
+        done = bool(reply) and bool(drafts.figures.tokens) and not chat.busy
+        return forecast_lines(chat, found() if done else None, drafts, reply=done, width=width)
     lines = figures_lines(chat, reply, drafts, width)
     if drafts.newest is not None:
-        lines += [BLANK, *round_lines(ShownRound(drafts.newest), drafts.row_us, width)]
+        lines += [BLANK, *round_lines(ShownRound(drafts.newest, ended=reply[-1].node.done), drafts.row_us, width)]
     return lines
 
 

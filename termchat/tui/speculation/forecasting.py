@@ -1,13 +1,18 @@
-"""What speculation would do, while it is off."""
+"""What n-gram drafts would have gained on a reply that was made without, computed in a thread."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from termchat.chat.service import Chat
+from termchat.conversation.tree import Node, Span
+from termchat.decoding.draft_forecast import Forecast, forecast
 from termchat.decoding.drafting import breaks_even
 from termchat.text import one_line
+from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, prose, spread
-from termchat.tui.speculation.reply_drafts import ReplyDrafts
+from termchat.tui.speculation.reply_drafts import Machine, ReplyDrafts
 
 _WHAT = (
     "Guesses tokens and decodes them together with the newest one. The reply stays the same, and where the guesses are right"
@@ -15,20 +20,64 @@ _WHAT = (
 )
 
 
-def forecast_lines(chat: Chat, drafts: ReplyDrafts, width: int) -> list[Line]:
-    """While speculation is off: what it would do here."""
+class DraftForecasting:
+    """The forecast for the newest reply. `done` is called in a thread when there is one."""
+
+    def __init__(self, done: Callable[[], object]) -> None:
+        self._done = done
+        self._of: tuple[Node, int, Machine, int] | None = None
+        self._task: BackgroundTask[Forecast] | None = None
+        self._found: Forecast | None = None
+
+    def of(self, chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts) -> Forecast | None:
+        """None while it is computed."""
+        count = sum(span.count for span in reply)
+        asked = reply[0].node, count, drafts.machine, chat.tuning.draft_max
+        if asked != self._of:
+            self._of, self._found = asked, None
+            prompt = chat.conversation.ids_before(reply[0].node.number)
+            ids = [token for span in reply for token in span.node.ids[: span.count]]
+            times, most, ends = (
+                drafts.times.of,
+                chat.tuning.draft_max,
+                chat.model.end_ids if chat.model is not None else (),
+            )
+            self._task = BackgroundTask(lambda: [forecast(prompt, ids, times, most=most, end_ids=ends)], self._done)
+        if self._task is not None:
+            self._found = next(self._task.take(), self._found)
+        return self._found
+
+
+def forecast_lines(chat: Chat, found: Forecast | None, drafts: ReplyDrafts, *, reply: bool, width: int) -> list[Line]:
+    """While speculation is off: what it would do here. `reply`: there is one that `found` is, or will be, about."""
     lines = [
         Line(spread([("SPECULATION ", TITLE)], [(chat.tuning.draft, MUTED)], width)),
         *prose(_WHAT, width, MUTED),
         BLANK,
     ]
-    lines += prose(_by_model(chat, drafts), width)
+    lines += prose(
+        _on_reply(found) if reply else "After a reply, this page says what drafts would have gained on it.", width
+    )
+    lines += [BLANK, *prose(_by_model(chat, drafts), width)]
     turn = (
         ("/draft auto turns it on", ACCENT)
         if chat.tuning.draft == "off"
         else ("It is on from the next reply on.", TEXT)
     )
     return [*lines, BLANK, Line((turn,))]
+
+
+def _on_reply(found: Forecast | None) -> str:
+    if found is None:
+        return "Computing what n-gram drafts would have gained on the last reply …"
+    if not found.drafted:
+        pays = f"drafts pay from {found.break_even:.0%} acceptance" if found.break_even < 1 else "drafts never pay here"
+        return f"On the last reply n-gram drafts would have gained nothing: it repeats too little ({pays})."
+    times = f"{found.gain:.2f} times as fast"
+    return (
+        f"On the last reply n-gram drafts would have been {times} (accepted {found.acceptance:.0%}, pays from"
+        f" {found.break_even:.0%})."
+    )
 
 
 def _by_model(chat: Chat, drafts: ReplyDrafts) -> str:

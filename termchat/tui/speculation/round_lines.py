@@ -31,7 +31,7 @@ class ShownRound(NamedTuple):
 
     `at` is the index of the token under the cursor, as the round counts, None without one; `first` is what its number in the
     reply has more. `ending` is the record of the token that ended the round, with its candidates, where it is known: it may
-    be `pending`, not taken yet.
+    be `pending`, not taken yet. `ended`: the reply is over, and the round with it.
     """
 
     round: Round
@@ -39,6 +39,7 @@ class ShownRound(NamedTuple):
     first: int = 0
     ending: Token | None = None
     pending: bool = False
+    ended: bool = False
 
     @property
     def part(self) -> Part | None:
@@ -85,7 +86,7 @@ def round_lines(shown: ShownRound, row_us: float | None, width: int) -> list[Lin
     for part, left, right, below in (
         ("draft", _count(len(made.drafted), "token"), _ms(made.us), _flow(drafted_runs(made, shown.at), width)),
         ("verify", f"{_count(made.rows, 'row')} in one pass", _ms(made.decode_us), _alone(row_us, width)),
-        ("accept", _accepted(made), "", _flow(drafted_runs(made, shown.at)[: made.accepted], width)),
+        ("accept", _accepted(shown), "", _flow(drafted_runs(made, shown.at)[: made.accepted], width)),
         ("correct", _correct(shown), "", _corrected(shown)),
     ):
         here = part == shown.part
@@ -119,14 +120,15 @@ def _alone(row_us: float | None, width: int) -> list[Line]:
     return [_indented(spread([("one row alone", MUTED)], [(_ms(row_us), MUTED)], width - _INDENT - _LABEL))]
 
 
-def _accepted(made: Round) -> str:
-    return f"{made.accepted} of {len(made.drafted)}" + ("" if made.is_over else " so far")
+def _accepted(shown: ShownRound) -> str:
+    made = shown.round
+    return f"{made.accepted} of {len(made.drafted)}" + ("" if made.is_over or shown.ended else " so far")
 
 
 def _correct(shown: ShownRound) -> str:
     made = shown.round
     if not made.is_over:
-        return "nothing so far"
+        return "nothing: the reply ended" if shown.ended else "nothing so far"
     return f"{'1 token' if made.corrected is not None else 'nothing'}{', not taken yet' if shown.pending else ''}"
 
 

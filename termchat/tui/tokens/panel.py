@@ -83,7 +83,7 @@ class TokenPanel:
         if made.corrected is not None:
             ending = pending if end == len(tokens) else self._record(At(place.node, end))
         first = _begin_of(self._chat.conversation, place.node)[1]
-        return ShownRound(made, place.at, first, ending, pending is not None)
+        return ShownRound(made, place.at, first, ending, pending is not None, place.node.done)
 
     def lines(self, place: At | None, view: View, width: int, rows: int, tune: Tune | None) -> list[Line]:
         """At most `rows` lines; with `tune`, its knobs are above."""
