@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from termchat.conversation import transcripts
+from tests.fewer_blocks import with_vocabulary, without_blocks
 from tests.scripts import said, termchat
 
 PROMPT = (
@@ -46,11 +47,46 @@ def test_a_drafted_reply_is_the_plain_one_and_can_be_replayed(tmp_path: Path) ->
     assert said(termchat(tmp_path, "replay", path)) == f"identical, {len(tokens)} tokens\n"
 
 
+def test_a_reply_is_drafted_by_the_model_that_a_flag_names_or_a_file_sets(model_path: Path, tmp_path: Path) -> None:
+    small = without_blocks(model_path, tmp_path / "small.gguf", 14)
+    plain = lines(said(termchat(tmp_path, "run", PROMPT, *RUN)))
+    drafted = lines(said(termchat(tmp_path, "run", PROMPT, *RUN, "--draft", small)))
+    for record in drafted:
+        jsonschema.validate(record, SCHEMA)
+    assert [record["id"] for record in drafted if record["record"] == "token"] == [
+        record["id"] for record in plain if record["record"] == "token"
+    ]
+    settings = next(record for record in drafted if record["record"] == "settings")
+    assert (settings["draft"], settings["origin"]["draft"]) == ({"by": "model", "most": 15}, "flag")
+    assert {token["draft"]["by"] for token in drafted if "draft" in token and token["record"] == "token"} <= {"small"}
+
+    termchat(tmp_path, "config", "set", "draft_model", small)
+    by_file = lines(said(termchat(tmp_path, "run", PROMPT, *RUN, "--draft", "model")))
+    assert next(record for record in by_file if record["record"] == "settings")["draft"]["by"] == "model"
+
+
+def test_a_draft_model_of_another_vocabulary_is_named(small_model_path: Path, tmp_path: Path) -> None:
+    other = with_vocabulary(small_model_path, tmp_path / "other.gguf", renamed={4200: "zzz"})
+    refused = termchat(tmp_path, "run", "hi", *RUN, "--draft", other)
+    assert refused.returncode == 1
+    assert "other has another vocabulary" in refused.stderr
+    assert [record["record"] for record in lines(refused.stdout)] == ["failed"]
+
+    termchat(tmp_path, "config", "set", "draft_model", other)
+    told = termchat(tmp_path, "run", "hi", *RUN, "--draft", "auto")
+    assert told.returncode == 0
+    assert "other has another vocabulary" in told.stderr
+    assert lines(told.stdout)[-1]["record"] == "finished"
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (("--draft", "ngram", "--walks", "2"), "made at once"),
         (("--draft", "ngram", "--draft-max", "16"), "from 1 to 15"),
+        (("--draft", "ngrm"), "no model named 'ngrm'"),
+        (("--draft", "model"), "no draft model is chosen"),
+        (("--draft", "small", "--draft-model", "large"), "draft_model is 'large' already"),
     ],
 )
 def test_flags_that_do_not_go_together(tmp_path: Path, flags: tuple[str, ...], message: str) -> None:

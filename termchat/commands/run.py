@@ -23,7 +23,7 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed
-from termchat.decoding.samplers import well_formed
+from termchat.decoding.samplers import KNOBS, well_formed
 from termchat.decoding.walk_plan import WalkPlan
 from termchat.engine.port import FEATURES, Engine, EngineError, Feature, ModelSpec
 from termchat.models.errors import ModelError
@@ -156,7 +156,9 @@ def _drafter(config: Settings) -> ModelSpec | Failed | None:
         return found
     if found is None:
         raise QuestionError("no draft model is chosen", "Name one: --draft MODEL, or set draft_model.", USAGE)
-    raise QuestionError(found.message, found.hint, USAGE)
+    raise QuestionError(
+        found.message, f"{found.hint} Or pass --draft {', '.join(KNOBS['draft'].choices)}.".lstrip(), USAGE
+    )
 
 
 def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Printer, signals: _Signals) -> int:

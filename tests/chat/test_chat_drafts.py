@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -14,6 +16,7 @@ from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ALL_FEATURES, Adjust, LoadDraft, ModelSpec
 from tests.chat.driven_chat import Faked, Make
+from tests.fewer_blocks import with_idle_blocks, with_vocabulary
 from tests.tui.fake_engine import INFO
 
 QUOTING = (
@@ -241,6 +244,55 @@ def test_another_model_of_the_chat_has_a_draft_model_of_its_own() -> None:
     it.chat.loading.switch_back()
     it.pump()
     assert loads(it) == ["small", "half", "small"]
+
+
+CHEAP = {2: 1.02, 4: 1.05, 8: 1.1, 16: 1.2}
+"""What batches are said to cost, so that it is tried to draft, whatever the machine is like."""
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("by", ["model", "auto"])
+def test_draft_models_come_and_go_in_mid_reply_and_the_reply_stays_the_same(
+    make: Make, small_model_path: Path, tmp_path: Path, by: str
+) -> None:
+    """The model is the one that drafts, and blocks that change nothing besides: it takes what is drafted, at less speed."""
+    slow = with_idle_blocks(small_model_path, tmp_path / "slow.gguf", 28)
+    large = ModelSpec(str(slow), "large", context=2048, threads=1, batch_times=CHEAP)
+    drawn = []
+    for drafted in (False, True):
+        it = make(Tuning(temperature=0.8, seed=5, max_tokens=40, draft=by if drafted else "off"))
+        it.idle()
+        it.chat.loading.load(large)
+        it.idle()
+        reply = it.stepped("Write a story about a fox and a bear.", 6)
+        if drafted:
+            it.chat.draft_with(Choice(ModelSpec(str(small_model_path), "small", threads=1), {}))
+            it.until(lambda: it.chat.drafter is not None)  # noqa: B023
+            it.step(20)
+            it.chat.draft_with(None)
+            it.until(lambda: it.chat.drafter is None)  # noqa: B023
+        it.chat.replies.resume()
+        it.idle()
+        drawn.append(reply)
+    plain, reply = drawn
+    assert reply.ids == plain.ids
+    by_model = [at for at in range(40) if (draft := reply.tokens.draft(at)) is not None and draft.by == "small"]
+    assert by_model, "nothing was drafted"
+    assert min(by_model) >= 6
+    assert max(by_model) < 26 + 15
+
+
+def test_a_draft_model_of_another_vocabulary_is_named_and_the_chat_goes_on(
+    make: Make, small_model_path: Path, tmp_path: Path
+) -> None:
+    it = make(Tuning(seed=5, max_tokens=4, draft="auto"))
+    it.idle()
+    path = with_vocabulary(small_model_path, tmp_path / "renamed.gguf", renamed={4200: "zzz"})
+    it.chat.draft_with(Choice(ModelSpec(str(path), "renamed"), {}))
+    it.until(lambda: it.chat.drafter_failure is not None)
+    assert it.chat.drafter is None
+    assert [notice for notice in it.notices if notice.startswith("renamed has another vocabulary: ")]
+    assert len(it.say("Hi").ids) == 4
 
 
 # --- exactness -------------------------------------------------------------------------------------------------------
