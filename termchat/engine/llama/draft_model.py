@@ -34,6 +34,8 @@ _CANDIDATES = 20
 """Tokens among which the one is looked for that came next in the throw."""
 _PROBES = 8
 _RECENT = 9
+_LOOKS = 4
+"""Steps that are judged together where it only looked."""
 _USUAL = 2
 """Ids that it lacks where all that it drafted was taken: the last one of them, and the one that came after it."""
 
@@ -179,6 +181,7 @@ class ByModel:
         self._ends = frozenset(ends)
         self._observer = Observer(model.n_vocab, ends, model.target.names, _CANDIDATES)
         self._drafted: list[tuple[int, float]] = []
+        self._looks: list[tuple[bool, float]] = []
         self._at = self._seen = length
         self._never = False
 
@@ -208,11 +211,19 @@ class ByModel:
         if last.drafted:
             judge.round(last.drafted, last.accepted, times.of(last.rows) + spent, even)
         elif right:
-            # It only looked. What was right would not have been decoded, but it was: that is in what it cost.
-            judge.round(1, int(right[0]), 1 + spent + right[0], even)
+            self._looked(right[0], spent, even)
         else:
             for _ in range(since):
                 judge.plain(even)
+
+    def _looked(self, right: bool, spent: float, even: Callable[[], float]) -> None:
+        """It only looked how sure it is, so that nothing was gained: some of these are judged as a round which cost what it
+        gave, and the looks."""
+        self._looks.append((right, spent))
+        if len(self._looks) == _LOOKS:
+            rights, costs = map(sum, zip(*self._looks, strict=True))
+            self.model.judge.round(_LOOKS, int(rights), 1 + rights + costs, even)
+            self._looks.clear()
 
     def _compared(self, ids: list[int]) -> Iterator[bool]:
         """Of each token that it drafted last whether it was right, up to the first that was not or is not known yet."""
@@ -226,7 +237,7 @@ class ByModel:
     def expects(self, most: int, times: BatchTimes) -> float:
         model, each = self.model, self.model.each
         self._never = max(gain([1.0] * MOST_DRAFTED, times.of, each)) <= 1
-        if self._never or most <= 0 or model.judge.rests or self._reply.forced is not None:
+        if self._never or most <= 0 or model.judge.rests:
             return 0.0
         return max(gain([model.leads.mean] * most, times.of, each))
 
