@@ -222,7 +222,7 @@ def test_the_worker_loads_one_and_drops_it(spec: ModelSpec, small_model_path: Pa
         info = said[-1].info
         assert info is not None
         assert (info.name, info.path, info.sha256, info.layers) == ("small", str(other_weights), "ab", 2)
-        assert 0.2 < info.cost < 5
+        assert info.cost > 0
         assert info.size < other_weights.stat().st_size
         failed = driver.ask(LoadDraft(ModelSpec("/nowhere.gguf", "y")), DraftLoaded)[-1]
         assert isinstance(failed, Failed)
@@ -326,6 +326,23 @@ def test_a_cancel_while_it_reads_the_prompt_ends_the_reply(pair: Session) -> Non
         del model.read
     assert (end(stream).reason, end(stream).tokens) == ("user", 1)
     assert not [why for why in drafting(stream) if why]
+
+
+def test_what_it_costs_is_measured_again_after_a_while(pair: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other programs may have disturbed the first measurement."""
+    model = pair._learned.model
+    assert model is not None
+    loaded(pair, Path(model.model.spec.path))
+    model = pair._learned.model
+    monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.02 * rows)
+    monkeypatch.setattr("termchat.engine.llama.draft_model._PATIENCE", 12)
+    monkeypatch.setattr(DraftModel, "measure", lambda self, _: setattr(self, "cost", 0.02))
+    monkeypatch.setattr(DraftModel, "add_cost", lambda *_: None)
+    model.cost = 9.0
+    _, stream = both(pair, request(ids_of(pair, 30), Tuning(max_tokens=24)))
+    assert drafting(stream)[1:] == ["no draft pays here: a drafted token costs 900 % of a decoded one", ""]
+    first = next(token.step for token in tokens(stream) if token.draft is not None)
+    assert first > 12
 
 
 # --- when it drafts --------------------------------------------------------------------------------------------------
