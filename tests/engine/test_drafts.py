@@ -241,6 +241,12 @@ def steered(
     return found
 
 
+def taken(stream: Iterable[Record | Paused]) -> list[tuple[int, float, bool]]:
+    """The tokens that were taken, and those that would have been where it paused."""
+    each = (said.token if isinstance(said, Paused) else said for said in stream)
+    return [(t.id, t.probability, t.forced) for t in each if isinstance(t, Token)]
+
+
 HOT = Tuning(temperature=1.4, max_tokens=LENGTH)
 DEEDS: dict[str, tuple[Sequence[Steer], Sequence[Steer]]] = {
     "pause": ([Pause()], [Resume()]),
@@ -269,12 +275,7 @@ def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(
     for at in (2, 6):
         without = steered(small, command, at, commands, when_paused)
         with_them = steered(small, msgspec.structs.replace(command, draft=ON), at, commands, when_paused)
-
-        def bare(stream: Iterable[Record | Paused]) -> list[tuple[int, float, bool]]:
-            each = (said.token if isinstance(said, Paused) else said for said in stream)
-            return [(t.id, t.probability, t.forced) for t in each if isinstance(t, Token)]
-
-        assert bare(with_them) == bare(without)
+        assert taken(with_them) == taken(without)
         both_ends = [end(stream) for stream in (without, with_them)]
         assert both_ends[0].reason == both_ends[1].reason
         assert both_ends[1].accepted

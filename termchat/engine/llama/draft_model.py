@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from math import inf
 from statistics import median
 from time import perf_counter
 
@@ -32,8 +33,11 @@ PADDING = 128
 """By how many tokens the vocabularies may differ in size: makers fill them up for their machines. As llama.cpp allows."""
 _CANDIDATES = 20
 """Tokens among which the one is looked for that came next in the throw."""
-_PROBES = 8
+_PROBES, _PATIENCE = 8, 512
+"""Rows of each to measure the cost, and tokens until it is measured again."""
 _RECENT = 9
+_LOOKS = 4
+"""Steps that are judged together where it only looked."""
 _USUAL = 2
 """Ids that it lacks where all that it drafted was taken: the last one of them, and the one that came after it."""
 
@@ -68,10 +72,12 @@ class DraftModel:
         self._follows_threads = not spec.threads or spec.proposed_threads
         self.n_vocab = min(self.model.n_vocab, self.target.n_vocab)
         self.leads, self.judge = LeadCounts(), Judge()
+        self._idle = 0
         self._costs: deque[float] = deque(maxlen=_RECENT)
         self._rows: deque[float] = deque(maxlen=_RECENT)
+        self.cost = 0.0
         try:
-            self.cost = _measured(self.cache, target)
+            self.measure(target)
         except EngineError as error:
             self.close()
             raise EngineError("draft", error.message, "choose another draft model") from None
@@ -109,6 +115,29 @@ class DraftModel:
     def each(self) -> float:
         """What a drafted token costs of late, in rows of the target."""
         return median(self._costs) / median(self._rows) if self._costs and self._rows else self.cost
+
+    def measure(self, target: Cache) -> None:
+        """Sets `cost` to what a row costs, in rows of the target: the best of a few of each, in turns.
+
+        Raises:
+            EngineError: llama.cpp failed.
+        """
+        best = [inf, inf]
+        for _ in range(_PROBES):
+            for number, cache in enumerate((self.cache, target)):
+                begun = perf_counter()
+                cache.peek([0])
+                best[number] = min(best[number], perf_counter() - begun)
+        self.cost = best[0] / best[1]
+        self._costs.clear()
+        self._idle = 0
+
+    def idle(self, tokens: int, target: Cache) -> None:
+        """So many tokens came while its drafts seemed to cost too much: after some of these that is measured again, since other
+        programs may have disturbed the last measurement."""
+        self._idle += tokens
+        if self._idle >= _PATIENCE:
+            self.measure(target)
 
     def add_cost(self, us: float) -> None:
         """A drafted token took so many microseconds, with the draw."""
@@ -150,19 +179,6 @@ def difference(target: Model, other: Model) -> str:
     return ""
 
 
-def _measured(cache: Cache, target: Cache) -> float:
-    """What a row of one context costs, in rows of the other: the median of a few, in turns."""
-    shares = []
-    for _ in range(_PROBES):
-        times = []
-        for each in (cache, target):
-            begun = perf_counter()
-            each.peek([0])
-            times.append(perf_counter() - begun)
-        shares.append(times[0] / times[1])
-    return median(shares[1:])  # the first decode takes longer: it reads the weights
-
-
 class ByModel:
     """Drafts what the model takes with the dice of the reply, until it is too unsure. `begin` is where the reply begins among
     its ids, of which there are `length`.
@@ -179,8 +195,9 @@ class ByModel:
         self._ends = frozenset(ends)
         self._observer = Observer(model.n_vocab, ends, model.target.names, _CANDIDATES)
         self._drafted: list[tuple[int, float]] = []
+        self._looks: list[tuple[bool, float]] = []
         self._at = self._seen = length
-        self._never = False
+        self._never = ""
 
     def close(self) -> None:
         """Frees the chain."""
@@ -190,15 +207,13 @@ class ByModel:
 
     @property
     def why(self) -> str:
-        if self._never:
-            return f"no draft pays here: a drafted token costs {self.model.each:.0%} of a decoded one".replace(
-                "%", " %"
-            )
-        return self.model.judge.why
+        return self._never or self.model.judge.why
 
     def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
         model, judge = self.model, self.model.judge
         model.add_row(last.us / times.of(last.rows))
+        if self._never:
+            model.idle(len(ids) - self._seen, self._target)
 
         def even() -> float:
             return breaks_even(times.of, most, model.each)
@@ -208,11 +223,19 @@ class ByModel:
         if last.drafted:
             judge.round(last.drafted, last.accepted, times.of(last.rows) + spent, even)
         elif right:
-            # It only looked. What was right would not have been decoded, but it was: that is in what it cost.
-            judge.round(1, int(right[0]), 1 + spent + right[0], even)
+            self._looked(right[0], spent, even)
         else:
             for _ in range(since):
                 judge.plain(even)
+
+    def _looked(self, right: bool, spent: float, even: Callable[[], float]) -> None:
+        """It only looked how sure it is, so that nothing was gained: some of these are judged as a round which cost what it
+        gave, and the looks."""
+        self._looks.append((right, spent))
+        if len(self._looks) == _LOOKS:
+            rights, costs = map(sum, zip(*self._looks, strict=True))
+            self.model.judge.round(_LOOKS, int(rights), 1 + rights + costs, even)
+            self._looks.clear()
 
     def _compared(self, ids: list[int]) -> Iterator[bool]:
         """Of each token that it drafted last whether it was right, up to the first that was not or is not known yet."""
@@ -225,8 +248,11 @@ class ByModel:
 
     def expects(self, most: int, times: BatchTimes) -> float:
         model, each = self.model, self.model.each
-        self._never = max(gain([1.0] * MOST_DRAFTED, times.of, each)) <= 1
-        if self._never or most <= 0 or model.judge.rests or self._reply.forced is not None:
+        if max(gain([1.0] * MOST_DRAFTED, times.of, each)) > 1:
+            self._never = ""
+        elif not self._never:
+            self._never = f"no draft pays here: a drafted token costs {each:.0%} of a decoded one".replace("%", " %")
+        if self._never or most <= 0 or model.judge.rests:
             return 0.0
         return max(gain([model.leads.mean] * most, times.of, each))
 

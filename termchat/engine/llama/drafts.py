@@ -243,7 +243,8 @@ class Drafts(NoDrafts):
         if len(ids) >= cells < self._end:
             self.why = _INEXACT if cells else _UNLIKE
             return []
-        most = max(min(self._most, self._end - 1 - len(ids), cells - len(ids)), 0)
+        forced = self._reply is not None and self._reply.forced is not None
+        most = 0 if forced else max(min(self._most, self._end - 1 - len(ids), cells - len(ids)), 0)
         begun = perf_counter()
         made: list[int] = []
         drafters = self._drafters(ids)

@@ -251,7 +251,7 @@ class Follower:
         """Another one, for a reply that is the same until now."""
         self._wait()
         made = copy(self)
-        made._matcher, made._bits, made._known = self._matcher.deep_copy(), np.zeros_like(self._bits), False
+        made._matcher, made._bits = self._matcher.deep_copy(), self._bits.copy()
         made._mask = self._mask._replace(bits=made._bits)
         return made
 
