@@ -350,7 +350,7 @@ async def test_it_marks_what_can_draft_for_the_loaded_model_and_says_why_the_oth
         }  # fmt: skip
         for name, said in {
             "Large": "Least, Small can draft for it",
-            "Small": "it can draft for Large",
+            "Small": "it can draft for Large, with 12% of its size",
             "Other": "it cannot draft for Large: its vocabulary differs from token 2 on: 'x' instead of ''",
             "Recurrent": "it cannot draft for Large: it is recurrent, so it cannot take back rejected tokens",
         }.items():
@@ -368,7 +368,8 @@ async def test_a_key_has_a_model_draft_and_drops_it(tmp_path: Path) -> None:
         assert desk.chat.drafter is not None
         assert "it drafts for Large" in details(desk)
         assert "Ctrl+G unloads it" in desk.text
-        assert "Small drafts for Large; turn the knob draft to model or auto" in desk.text
+        assert "Small drafts for Large" in desk.text
+        assert desk.chat.tuning.draft == "model"
         await desk.find("large")
         assert "Small drafts for it" in details(desk)
         await desk.find("least")
@@ -381,8 +382,21 @@ async def test_a_key_has_a_model_draft_and_drops_it(tmp_path: Path) -> None:
         await desk.until(lambda: desk.chat.drafter is None)
         await desk.shows("Least is unloaded and drafts no more")
         assert desk.line("Least").startswith("◇")
+        assert desk.chat.tuning.draft == "off"
         assert desk.open
         assert len(desk.loads) == 2
+
+
+async def test_it_says_that_a_draft_model_is_being_loaded(tmp_path: Path) -> None:
+    async with with_large(tmp_path) as desk:
+        desk.engine.loads_drafts = False
+        await desk.find("small")
+        await desk.type("", "ctrl+g")
+        await desk.until(lambda: desk.engine.asked(LoadDraft))
+        assert "loading Small to draft …" in desk.text
+        assert desk.line("Small").startswith("◇")
+        desk.engine.load_draft()
+        await desk.until(lambda: desk.line("Small").startswith("◆"))
 
 
 async def test_a_reply_that_runs_is_no_reason_to_wait(tmp_path: Path) -> None:

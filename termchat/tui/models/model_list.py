@@ -147,7 +147,7 @@ class ModelList:
         if loaded is not None and row.wanted == self.drafter:
             return f"it drafts for {loaded.name}"
         if loaded is not None and row.path is not None and why_not is not None:
-            return f"it cannot draft for {loaded.name}: {why_not}" if why_not else f"it can draft for {loaded.name}"
+            return f"it cannot draft for {loaded.name}: {why_not}" if why_not else _able(row, loaded)
         if loaded is not None and row.wanted == loaded.draft_model:
             return f"it can draft for {loaded.name} once it is downloaded"
         return f"{row.draft_model} can draft for it" if row.draft_model else ""
@@ -229,6 +229,12 @@ class ModelList:
             size=info.size,
             path=file_of(spec),
         )
+
+
+def _able(row: ModelRow, loaded: ModelRow) -> str:
+    """The smaller it is, the sooner its drafts pay."""
+    share = f", with {row.size / loaded.size:.0%} of its size" if row.size and loaded.size else ""
+    return f"it can draft for {loaded.name}{share}"
 
 
 def _anywhere(text: str) -> ModelRow:

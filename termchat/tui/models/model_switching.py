@@ -57,7 +57,7 @@ class ModelSwitching:
         palette = self._parts.palette()
         first = bool(problem) and not self._models.config.model
         told = "" if first else problem
-        self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, told, first=first)
+        self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, self.draft_with, told, first=first)
         self._parts.open(self._dialog, closed)
 
     def remind(self) -> None:
@@ -71,15 +71,21 @@ class ModelSwitching:
         self._models.choose(wanted)
 
     def draft_with(self, wanted: str) -> None:
-        """By its name or path; it drafts for the chat's model as soon as its file is read and checked."""
+        """By its name or path, "" for none; it drafts for the chat's model as soon as its file is read and checked. The knob is
+        turned so that it does."""
         self._drafter = wanted
-        self._models.choose(wanted)
+        if wanted:
+            self._models.choose(wanted)
+        else:
+            self._do(lambda: self._draft(None))
 
     def _draft(self, choice: Choice | None) -> None:
-        """Has a model draft, and turns the knob to it, so that it does."""
         self._chat.draft_with(choice)
-        if self._chat.tuning.draft not in ("model", "auto"):
+        by = self._chat.tuning.draft
+        if choice is not None and by not in ("model", "auto"):
             self._parts.desk.knobs.put("draft", "model")
+        elif choice is None and by == "model":
+            self._parts.desk.knobs.put("draft", "off")
 
     def drafts_with(self, change: DrafterChanged) -> None:
         self._models.drafts_with(change.sha256, change.draft_model)
@@ -111,14 +117,15 @@ class ModelSwitching:
             self.take(wanted)
 
     def _chosen(self, chosen: Chosen) -> None:
-        if self._dialog is not None:
-            self._dialog.chosen(chosen)
-            return
         drafts, first = chosen.wanted == self._drafter, chosen.wanted == self._first
         self._drafter = "" if drafts else self._drafter
-        if (drafts or first) and chosen.problem is not None:
-            self._tell(Notice(chosen.problem.message, chosen.problem.hint, "error"))
-        elif drafts:
+        if drafts and chosen.choice is not None:
             self._do(lambda: self._draft(chosen.choice))
+            if self._dialog is not None:
+                self._dialog.wake()
+        elif self._dialog is not None:
+            self._dialog.chosen(chosen)
+        elif (drafts or first) and chosen.problem is not None:
+            self._tell(Notice(chosen.problem.message, chosen.problem.hint, "error"))
         elif first and (choice := chosen.choice) is not None:
             self._do(lambda: self._chat.loading.switch(choice))

@@ -62,6 +62,7 @@ class ModelsDialog(DetailedListing[Choice]):
 
     Args:
         do: does something to the chat, and has the screen take in the changes that come of it.
+        draft: has a model draft for the loaded one, "" none.
         problem: what a person should read first.
         first: it is the first dialog that a person without a model sees: a welcome is above the list.
     """
@@ -90,12 +91,13 @@ class ModelsDialog(DetailedListing[Choice]):
         models: Models,
         palette: Palette,
         do: Callable[[Callable[[], object]], None],
+        draft: Callable[[str], None],
         problem: str = "",
         *,
         first: bool = False,
     ) -> None:
         super().__init__(palette)
-        self.chat, self.models, self._do, self.problem = chat, models, do, problem
+        self.chat, self.models, self._do, self._draft, self.problem = chat, models, do, draft, problem
         self.set_class(first, "-first")
         self.list = ModelList(chat, models)
         if problem:
@@ -103,8 +105,6 @@ class ModelsDialog(DetailedListing[Choice]):
         self._welcome = Sheet(self._welcomed, id="welcome") if first else None
         self._engine_of = ""
         """The model whose settings are shown as soon as its file is read."""
-        self._to_draft = ""
-        """The model that is read to draft for the loaded one."""
         self._seen = chat.phase, chat.drafter, chat.drafter_failure
         self._looks: Timer | None = None
 
@@ -156,8 +156,7 @@ class ModelsDialog(DetailedListing[Choice]):
         if chat.drafter_failure not in (None, before[2]):
             self.say("; ".join(filter(None, (chat.drafter_failure.message, chat.drafter_failure.hint))))
         elif chat.drafter is not None and chat.drafter != before[1]:
-            unused = "" if chat.tuning.draft in ("model", "auto") else "; turn the knob draft to model or auto"
-            self.tell(f"{chat.drafter.name} drafts for {self.list.loaded.name if self.list.loaded else 'it'}{unused}")
+            self.tell(f"{chat.drafter.name} drafts for {self.list.loaded.name if self.list.loaded else 'it'}")
         elif chat.drafter is None and before[1] is not None and self.list.drafted_for is not None:
             self.tell(f"{before[1].name} is unloaded and drafts no more")
         return before != self._seen
@@ -266,14 +265,13 @@ class ModelsDialog(DetailedListing[Choice]):
         if row is not None:
             self.say("")
             if listed.draft_role(row) == "draft model":
-                self._do(lambda: self.chat.draft_with(None))
-                self.wake()
+                self._draft("")
             elif why_not := self._why_not_draft(row):
                 self.say(why_not)
             else:
-                self._to_draft = row.wanted
-                self.models.choose(row.wanted)
-                self.wake()
+                self.tell(f"loading {row.name} to draft …")
+                self._draft(row.wanted)
+            self.wake()
 
     def _why_not_draft(self, row: ModelRow) -> str:
         listed, loaded = self.list, self.list.drafted_for
@@ -336,12 +334,8 @@ class ModelsDialog(DetailedListing[Choice]):
         self.wake()
 
     def chosen(self, chosen: Chosen) -> None:
-        drafts, self._to_draft = chosen.wanted == self._to_draft, ""
         if chosen.problem is not None:
             self.say(f"{chosen.problem.message}. {chosen.problem.hint}".strip())
-        elif drafts:
-            self._do(lambda: self.chat.draft_with(chosen.choice))
-            self.wake()
         elif self.is_current and self._free():
             self.dismiss(chosen.choice)
 
