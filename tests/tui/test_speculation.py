@@ -264,7 +264,7 @@ async def test_what_drafts_would_have_gained_on_the_last_reply_is_said_before_th
         assert expected.gain > 1.2
         assert expected.acceptance is not None
         said = (
-            f"On the last reply n-gram drafts would have been {expected.gain:.2f} times as fast (accepted"
+            f"With n-gram drafts the last reply would have been {expected.gain:.2f} times as fast (accepted"
             f" {expected.acceptance:.0%}, pays from {expected.break_even:.0%})."
         )
         assert said in " ".join(panel(desk).split())
@@ -278,7 +278,7 @@ async def test_where_nothing_repeats_drafts_would_gain_nothing_and_that_is_said(
         desk.engine.end()
         await desk.settle()
         await command(desk, "/draft")
-        await desk.until(lambda: "would have gained nothing" in " ".join(panel(desk).split()))
+        await desk.until(lambda: "would not have been faster" in " ".join(panel(desk).split()))
 
 
 async def test_without_a_reply_the_page_says_when_it_will_know() -> None:

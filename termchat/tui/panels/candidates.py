@@ -98,7 +98,8 @@ def candidate_table(
     for (number, candidate), text in zip(shown, words, strict=True):
         digit = f"{number} " if number <= NUMBERED else "  "
         head: list[Run] = [(digit, ACCENT)] if numbered else []
-        head.append((column(text, word), _ink(candidate, token)))
+        rejected = token.draft is not None and not token.draft.accepted and candidate.id == token.draft.tokens[0].id
+        head.append((column(text, word), REJECTED if rejected else _ink(candidate, token)))
         runs = _row(candidate, token, columns, sizes, width - digits - word)
         lines.append(Line(tuple(doing(f"choose({number})", [*head, *runs]))))
     if bars:
@@ -148,8 +149,6 @@ def _word(candidate: Candidate) -> str:
 
 
 def _ink(candidate: Candidate, token: Token) -> Ink:
-    if token.draft is not None and not token.draft.accepted and candidate.id == token.draft.tokens[0].id:
-        return REJECTED
     return STRONG if candidate.id == token.id else MUTED if candidate.removed_by is not None else TEXT
 
 

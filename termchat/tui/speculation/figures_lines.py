@@ -63,8 +63,13 @@ def figures_lines(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width:
         even = break_even(chat, drafts, by)
         per_pass = figures.tokens_per_pass or 1.0
         lines += [
-            _row("acceptance", _share(figures.acceptance_lately, width), "last 64", width),
-            _row("", _share(figures.acceptance, width), f"{figures.accepted} of {figures.drafted}", width),
+            _row(
+                "acceptance",
+                _share(figures.acceptance_lately, width),
+                f"last {min(figures.LATELY, figures.drafted)}",
+                width,
+            ),
+            _row("in all", _share(figures.acceptance, width), f"{figures.accepted} of {figures.drafted}", width),
             _row("pays from", [(_percent(even) if even < 1 else "never here", TEXT)], "", width),
             _row("per pass", [(f"{per_pass:.2f} tokens", TEXT)], _passes(figures), width),
             _row("speed", _speed(figures), _plain(figures), width),

@@ -69,13 +69,13 @@ def forecast_lines(chat: Chat, found: Forecast | None, drafts: ReplyDrafts, *, r
 
 def _on_reply(found: Forecast | None) -> str:
     if found is None:
-        return "Computing what n-gram drafts would have gained on the last reply …"
+        return "Computing how fast the last reply would have been with n-gram drafts …"
     if not found.drafted:
         pays = f"drafts pay from {found.break_even:.0%} acceptance" if found.break_even < 1 else "drafts never pay here"
-        return f"On the last reply n-gram drafts would have gained nothing: it repeats too little ({pays})."
+        return f"With n-gram drafts the last reply would not have been faster: it repeats too little ({pays})."
     times = f"{found.gain:.2f} times as fast"
     return (
-        f"On the last reply n-gram drafts would have been {times} (accepted {found.acceptance:.0%}, pays from"
+        f"With n-gram drafts the last reply would have been {times} (accepted {found.acceptance:.0%}, pays from"
         f" {found.break_even:.0%})."
     )
 
