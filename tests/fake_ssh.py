@@ -28,13 +28,17 @@ WORKER = f"{shlex.quote(sys.executable)} -P -m termchat worker"
 """The worker of this very termchat."""
 
 
-def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Puts it into a folder that comes first in PATH."""
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts it into a folder, which comes first in PATH."""
+    monkeypatch.setenv("PATH", path_with(folder))
+
+
+def path_with(folder: Path) -> str:
+    """The PATH in which it is found, once it is put into this folder."""
     program = folder / "ssh"
     program.write_text(_SCRIPT)
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    return program
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
 def lab(command: str = WORKER, model: str = "smollm2") -> EngineAddress:
