@@ -234,7 +234,8 @@ def tune(*, model: str | None, seconds: int, dry_run: bool, as_json: bool, **giv
     """Find the fastest settings for MODEL (a name or a file) on this machine and save them for later chats.
 
     It tries thread counts for decoding and for prompts, and prompt batch sizes that keep results exact. Flags, variables, the
-    model's settings in the model list, and config.toml override the saved values.
+    model's settings in the model list, and config.toml override the saved values. It also tells from which acceptance on
+    speculation pays, and how much at most.
     """
     chosen = config({**given, "model": model})
     from termchat.commands import tune as tuning

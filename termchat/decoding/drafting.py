@@ -36,11 +36,12 @@ _PRIORS = ((1.0, 4.0), (2.0, 2.0), (4.0, 1.2), (5.0, 0.4), (8.0, 0.4))
 """Right and wrong ones of each length before any are counted, chosen on 90 recorded replies: copies, edits, quotes, code, lists
 and stories."""
 _DECAY = 0.95
-_GAIN = 1.1
+_GAIN = 1.08
 """How many times as fast it has to be for a draft to be made."""
-_RISK, _RISK_EACH, _MOST_RISK = 3.0, 0.005, 30.0
-"""What the drafts of a reply may lose, in rows: in all, for each of its tokens besides, and at most, after they have gained.
-On recorded replies more than that made free text slower than 0.98 times plain; less kept copies from being drafted early."""
+_RISK, _RISK_EACH, _RISK_RIGHT, _MOST_RISK = 3.0, 0.005, 0.1, 30.0
+"""What the drafts of a reply may lose, in rows: in all, for each of its tokens besides, for each that was right after one of
+the longest matches, and at most, once they have gained. On recorded replies more than that made free text slower than 0.98
+times plain; less kept copies from being drafted early."""
 _ROWS = 4
 """Rows cost least in multiples of so many."""
 
@@ -144,12 +145,17 @@ class Ngrams:
         if match := lookup.match:
             right = lookup.following == token
             self.counts.add(match, right=right)
+            if right and match >= _LONGEST:
+                self._earn(_RISK_RIGHT)
         lookup.push(token)
         return right
 
     def paid(self, tokens: int, rows: float) -> None:
         """So many tokens came out of a batch that cost as much as so many rows alone."""
-        self.credit = min(self.credit + tokens * (1 + _RISK_EACH) - rows, _MOST_RISK)
+        self._earn(tokens * (1 + _RISK_EACH) - rows)
+
+    def _earn(self, rows: float) -> None:
+        self.credit = min(self.credit + rows, _MOST_RISK)
 
     def count(self, most: int, times: Times) -> int:
         """How many ids to draft, up to `most`; 0 where none pay with these `times`."""

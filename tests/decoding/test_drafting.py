@@ -101,7 +101,7 @@ def test_drafts_fill_batches_of_a_cheap_size() -> None:
 
 def test_no_draft_risks_more_than_was_gained_and_may_be_lost() -> None:
     assert how_many([0.99] * 15, TWO, risk=TWO(8) - 1) == 7
-    assert how_many([0.99] * 15, TWO, risk=TWO(4) - 1.01) == 0
+    assert how_many([0.99] * 15, TWO, risk=TWO(2) - 1.01) == 0
     text = [(i * i * 7 + i // 3) % 997 for i in range(60)]
     ngrams = Ngrams([*text, 5000, *text[:40]])
     lengths = []
