@@ -78,7 +78,7 @@ class Replies:
         self._longer = 0
         self._drafts: DraftSettings | None = None
         """What the running reply was told last of drafts."""
-        self._offered_exact = False
+        self._offered_exact = self._told_missing = False
         self._stepping = False
         self._pausing = False
         self.held = False
@@ -101,6 +101,7 @@ class Replies:
         self._running = _Running(chat, reply, ends=beginning.then == "end")
         asked = question(state, beginning, reply, paused=self._pausing)
         self._drafts = asked.draft
+        self._tell_missing()
         self.decodes(reply)
         state.line.ask(asked, partial(self._hear, self._running))
         self._stepping = self._pausing = False
@@ -250,6 +251,15 @@ class Replies:
             state.changed(LiveChanged())
         if isinstance(event, Failed):
             state.fail(event)
+
+    def _tell_missing(self) -> None:
+        """Says once that a model is to draft and none was chosen: not when the knob is turned, which passes by."""
+        state = self._state
+        missing = self._drafts is not None and self._drafts.by == "model" and state.drafter is None
+        if missing and state.drafter_failure is None and state.drafter_progress is None and not self._told_missing:
+            self._told_missing = True
+            hint = "choose one in the model list, or set draft_model"
+            state.changed(Notice("nothing is drafted: no draft model is chosen", hint, "warning"))
 
     def _offer_exact(self, event: Start | SettingsRecord) -> None:
         """Says once how replies can be drafted and exact: one begins without being so, or has to do without drafts."""

@@ -42,15 +42,12 @@ class Speculation:
             return
         if state.cannot_draft:
             state.changed(Notice(f"nothing is drafted: {state.cannot_draft}", severity="warning"))
-        elif wanted.by == "ngram" or state.drafter is not None or self._pending:
+        elif wanted.by == "ngram" or state.drafter is not None or state.drafter_failure is not None or self._pending:
             return
         elif isinstance(self._configured, Failed):
             self._fail(self._configured)
         elif self._configured is not None:
             self._ask(self._configured)
-        elif wanted.by == "model":
-            hint = "choose one in the model list, or set draft_model"
-            state.changed(Notice("nothing is drafted: no draft model is chosen", hint, "warning"))
 
     def draft_with(self, spec: ModelSpec | None, draft_model: str) -> None:
         """Has this model draft from now on, also in mid-reply, and keeps that for the model that is loaded; `draft_model` is

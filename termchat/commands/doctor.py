@@ -37,6 +37,7 @@ from termchat.engine.checkup import check
 from termchat.engine.make import make_engine
 from termchat.engine.port import Device, Engine, EngineError, Probe, Probed
 from termchat.models import catalogue, listing, memory
+from termchat.models.draft_pairs import draft_facts, why_not_draft
 from termchat.models.elsewhere import models_of
 from termchat.models.errors import ModelError
 from termchat.text import sanitize, size
@@ -318,6 +319,8 @@ def _models(report: DoctorReport, config: Settings) -> None:
         message, hint = getattr(error, "message", str(error)), getattr(error, "hint", "")
         section.rows.append(("chat with", message))
         report.advise(f"No model to chat with: {message}. {hint}".rstrip())
+    else:
+        _drafter(report, section, config, path)
     listed = listing.listing(config.model_folders)
     for problem in listed.problems:
         section.rows.append(("catalogue", problem))
@@ -333,6 +336,22 @@ def _models(report: DoctorReport, config: Settings) -> None:
             report.advise(f"The model {row.name} cannot be used: {row.problem}")
     skipped = Counter(one.reason for one in listed.skipped)
     section.rows += [("skipped", f"{count}: {why}") for why, count in skipped.most_common(_SHOWN)]
+
+
+def _drafter(report: DoctorReport, section: Section, config: Settings, model: Path) -> None:
+    """The model that is to draft for the one in this file."""
+    if not config.engine.draft_model:
+        return
+    try:
+        name, path = catalogue.resolve(config.engine.draft_model, folders=config.model_folders)
+        its, wanted = (draft_facts(file, file.stat().st_size) for file in (path, model))
+        section.rows.append(("drafts with", f"{name}, {size(its.size)}"))
+        if why := why_not_draft(its, wanted):
+            report.advise(f"Choose another draft_model: {name} cannot draft for {model.stem}: {why}.")
+    except (ModelError, OSError) as error:
+        message, hint = getattr(error, "message", str(error)), getattr(error, "hint", "")
+        section.rows.append(("drafts with", message))
+        report.advise(f"No model to draft with: {message}. {hint}".rstrip())
 
 
 def _chats(report: DoctorReport) -> None:

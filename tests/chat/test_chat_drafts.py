@@ -157,6 +157,9 @@ def test_a_model_to_draft_with_is_asked_for_where_none_is_chosen() -> None:
     assert it.notices == []
     it.chat.adjust("draft", "model")
     it.pump()
+    assert it.notices == []
+    for text in ("Hi", "And"):
+        assert it.replied(text, " one").settings[0].draft == DraftSettings("model")
     assert it.notices == ["nothing is drafted: no draft model is chosen"]
 
 

@@ -24,6 +24,7 @@ from termchat.engine import gpu_wheel
 from termchat.engine.local import LocalEngine
 from termchat.models import memory
 from tests.fake_ssh import WORKER, install
+from tests.fewer_blocks import with_vocabulary, without_blocks
 
 SECRET = "hf_abcdefSECRETxyz"
 
@@ -160,6 +161,19 @@ def test_what_was_tuned_or_set_for_a_model_is_shown() -> None:
     shown = rows("Engine")
     assert shown["tuned gemma"] == "threads 3 (21.5 tokens/s)"
     assert shown["set for gemma"] == "kv_type q8_0, threads 2"
+
+
+def test_the_model_that_drafts_is_checked_against_the_model(home: Path, model_path: Path, tmp_path: Path) -> None:
+    small = without_blocks(model_path, tmp_path / "small.gguf", 14)
+    assert rows("Models", "--draft-model", str(small))["drafts with"].startswith("small, ")
+    assert not [
+        line for line in json.loads(asked("--json", "--draft-model", str(small)).stdout)["todo"] if "draft" in line
+    ]
+    other = with_vocabulary(small, tmp_path / "other.gguf", renamed={4200: "zzz"})
+    config_of(home, f'[engine]\ndraft_model = "{other}"\n')
+    assert "Choose another draft_model: other cannot draft for " in asked().stdout
+    config_of(home, '[engine]\ndraft_model = "nowhere"\n')
+    assert "No model to draft with: no model named 'nowhere'" in asked().stdout
 
 
 def test_chats_are_counted_without_a_touch(home: Path) -> None:
