@@ -9,13 +9,16 @@ import pytest
 
 from termchat.chat.changes import DrafterChanged, Notice
 from termchat.chat.loading import Choice
-from termchat.config import per_model
+from termchat.config import per_model, presets
+from termchat.config.settings import Settings
 from termchat.conversation import setting_changes
+from termchat.conversation.store.store import Store
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ALL_FEATURES, Adjust, LoadDraft, ModelSpec
 from tests.chat.driven_chat import Faked, Make
+from tests.chat.kept_chat import Kept
 from tests.fewer_blocks import with_idle_blocks, with_vocabulary
 from tests.tui.fake_engine import INFO
 
@@ -84,6 +87,27 @@ def test_a_saved_chat_that_drafted_goes_on_without_where_the_model_cannot() -> N
     assert it.replied("Hi", " one").settings[0].draft is None
     assert it.notices == ["nothing is drafted: tiny cannot take back drafted tokens"]
     assert it.chat.tuning.draft == "ngram"  # for a model that can
+
+
+@pytest.mark.usefixtures("home")
+def test_each_chat_keeps_who_drafts_in_it(store: Store, config: Settings) -> None:
+    it = Kept(store, config)
+    it.chat.adjust("draft", "ngram")
+    it.chat.adjust("draft_max", 7)
+    it.replied("one", " a")
+    one = it.session
+    it.chat.new()
+    assert it.chat.tuning.drafts is None
+    it.replied("two", " b")
+    it.open(one)
+    assert it.chat.tuning.drafts == DraftSettings("ngram", 7)
+    it.replied("and on", " c")
+    assert it.engine.generated[-1].draft == DraftSettings("ngram", 7)
+
+
+def test_a_preset_is_about_the_chain_and_leaves_who_drafts() -> None:
+    assert {"draft", "draft_max"}.isdisjoint(presets.CHAIN)
+    assert presets.of_tuning("mine", Tuning(draft="auto", top_k=3)).named == {"top_k": 3}
 
 
 # --- the model that drafts -------------------------------------------------------------------------------------------

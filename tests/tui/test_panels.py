@@ -9,6 +9,7 @@ import pytest
 
 from termchat.chat.changes import Notice
 from termchat.chat.live import Live
+from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Candidate, Prefill, Stage, Token
 from termchat.decoding.samplers import KNOBS, ORDER, Tuning
 from termchat.tui.draw.ink import Line
@@ -94,6 +95,8 @@ def test_what_is_off_is_folded_and_can_be_unfolded() -> None:
     assert labels(Tuning(xtc_probability=0.5))[4:6] == ["xtc", "xtc_from"]
     assert labels(Tuning(frequency_penalty=0.5))[:3] == ["repeat", "last_n", "freq"]
     assert "tau" in labels(Tuning(mirostat=2))
+    assert labels(Tuning(draft="ngram"))[-3:] == ["draft", "draft_n", "seed"]
+    assert labels(Tuning(draft_max=3)) == labels(Tuning())  # it does nothing while nobody drafts
     assert labels(Tuning(), selected="top_h")[4] == "top_h"
     assert len(labels(Tuning(), unfolded=True)) == len(KNOBS)
     assert texts(chain_lines(Tuning(), step(), 43, unfolded=True))[-1].split() == ["every", "stage", "v", "folds"]
@@ -403,6 +406,23 @@ def test_off_and_default() -> None:
     assert chat.tuning.seed is None
     pressed(tune, "right")
     assert "type a number" in tune.error
+
+
+def test_a_choice_moves_stops_at_the_ends_and_is_undone() -> None:
+    chat = idle_chat(FakeEngine())
+    tune = Tune(chat)
+    pressed(tune, "G", "right", "left", "left")
+    assert chat.tuning.draft == "off"
+    pressed(tune, *["right"] * 5)
+    assert chat.tuning.draft == "auto"
+    pressed(tune, "F", "left", "shift+left")
+    assert chat.tuning.drafts == DraftSettings("auto", 10)
+    pressed(tune, "z", "z", "z")
+    assert chat.tuning.drafts == DraftSettings("model", 15)
+    pressed(tune, "x")
+    assert chat.tuning.drafts is None
+    pressed(tune, "3", "enter")
+    assert tune.error == "draft must be one of off, ngram, model, auto, not '3'"
 
 
 def test_stop_sequences_are_added_with_escapes_and_removed_by_name() -> None:
