@@ -8,6 +8,7 @@
   in the frames of `wire`, and notices when it dies.
 - `llama` is what runs in that process, and the only room that imports llama_cpp.
 - `ssh` is the same process on another machine, started over ssh.
+- `remote` is such a process whose model is on a server, behind a URL.
 - `checkup` asks engines elsewhere what they are.
 - `gpu_wheel` tells which build of llama.cpp would use this machine's GPU.
 """

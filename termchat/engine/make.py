@@ -34,4 +34,8 @@ def engine_at(address: EngineAddress, log: Path | None = None) -> Engine:
         from termchat.engine.ssh import SshEngine  # not needed by most
 
         return SshEngine(address, log)
+    if address.scheme in ("http", "https"):
+        from termchat.engine.remote.server_engine import ServerEngine
+
+        return ServerEngine(log)
     raise EngineError("capability", f"{address.shown}: this termchat has no engine for {address.scheme}://")

@@ -33,6 +33,10 @@ class AskedModel(ABC):
         self._template: ChatTemplate | None = None
         self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
 
+    def abort(self) -> None:
+        """Ends what is computed; may be called from any thread."""
+        self.cache.abort.set()
+
     @abstractmethod
     def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
         """The logits after `ids`, and whether a fresh forward pass was needed; see `inspect`."""

@@ -266,15 +266,19 @@ class RunningReply:
             self.observer.draw, self._row(steering.chain), steering.chain, self.request.seed, self.step, steering.forced
         )
         try:
-            return draw(self.mask)
+            return self._observed(draw(self.mask))
         except NothingFits:
             self.mask = None
             yield steering.drop("all tokens that fit are impossible")
-            return draw()
+            return self._observed(draw())
 
     def _row(self, chain: Chain) -> Row:
         """The logits that this chain draws the next token from."""
         return self.decoder.row()
+
+    def _observed(self, drawn: Drawn) -> Drawn:
+        """The step as it is told and looked at by conditions."""
+        return drawn
 
     def _redraw(self, samplers: SamplerSettings) -> int:
         """The token that other settings would take at this step."""

@@ -327,10 +327,11 @@ class Worker:
             data = data[os.write(self._descriptor, data) :]
 
 
-def main(find: Find | None = None) -> None:
+def main(find: Find | None = None, *, kind: type[Worker] | None = None) -> None:
     """Takes the pipes over and works until the input ends.
 
     With `find` it works for a termchat on another machine: it says hello first, and looks for the models that it is to load.
+    `kind` is another worker than llama.cpp's.
     """
     gc.disable()  # nothing that is imported is garbage
     commands, events = os.dup(0), os.dup(1)
@@ -343,7 +344,7 @@ def main(find: Find | None = None) -> None:
         greeting = memoryview(wire.hello())
         while greeting:
             greeting = greeting[os.write(events, greeting) :]
-    Worker(Inbox(commands), events, find).run()
+    (kind or Worker)(Inbox(commands), events, find).run()
 
 
 if __name__ == "__main__":

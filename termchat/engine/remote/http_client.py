@@ -1,0 +1,230 @@
+"""One kept-alive HTTP connection to one server. What goes wrong is an `EngineError` that says what to do.
+
+No redirect is followed: it could take a key, or a chat, to somebody else. Proxies from the environment are not used. Answers
+are read up to a limit, and for a limited time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+from time import monotonic
+from urllib.parse import urlsplit
+
+import msgspec
+
+from termchat.engine.address import EngineAddress
+from termchat.engine.llama.cells import Aborted
+from termchat.engine.port import EngineError
+from termchat.text import one_line
+
+CONNECT = 5.0
+"""Seconds until a connection must be there."""
+SILENCE = 120.0
+"""Seconds in which a server must begin to answer: others may be in front of us."""
+_SLOWEST = 50_000
+"""Bytes a second at which an answer must come, after `_GRACE` seconds."""
+_GRACE = 60.0
+_PIECE = 1 << 18
+_MOST_OF_ERRORS = 1 << 16
+_SAID = 300
+"""Characters of a server's own words that are told."""
+
+
+class ServerError(EngineError):
+    """The server refused: its `status`, and the `type` that it gave the error."""
+
+    def __init__(self, kind: str, message: str, hint: str, status: int = 0, type: str = "") -> None:
+        super().__init__(kind, message, hint)
+        self.status, self.type = status, type
+
+
+class StaleConnection(Exception):
+    """The server had closed the kept connection before this request; nothing was answered."""
+
+
+class HttpClient:
+    """A connection to the server at `address`, made when it is needed; `key` goes with every request to it.
+
+    `stop` may be called from any thread; everything else belongs to one.
+    """
+
+    def __init__(self, address: EngineAddress, key: str = "", *, silence: float = SILENCE) -> None:
+        parts = urlsplit(address.url)
+        self.shown = address.shown
+        self._host, self._port, self._base = parts.hostname or "", parts.port, parts.path.rstrip("/")
+        self._address, self._silence = address, silence
+        self._headers = {"Content-Type": "application/json", "User-Agent": "termchat"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+        self._context = self._trusting() if parts.scheme == "https" else None
+        self._connection: http.client.HTTPConnection | None = None
+        self._socket: socket.socket | None = None
+        self._answered = self._stopped = self._stoppable = False
+
+    def _trusting(self) -> ssl.SSLContext:
+        file = self._address.ssl_cert_file
+        try:
+            return ssl.create_default_context(cafile=file or None)
+        except (OSError, ssl.SSLError) as error:
+            raise EngineError("tls", f"ssl_cert_file cannot be read: {file}: {_why(error)}", "correct it") from None
+
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None
+
+    def stop(self) -> None:
+        """Ends the request that is under way if it can be stopped, and every later one of those until `go_on`."""
+        self._stopped = True
+        found = self._socket
+        if found is not None and self._stoppable:
+            with contextlib.suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
+
+    def go_on(self) -> None:
+        self._stopped = False
+
+    def close(self) -> None:
+        connection, self._connection, self._socket = self._connection, None, None
+        if connection is not None:
+            connection.close()
+
+    def ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool = False) -> bytes:
+        """The body of the answer to a request, at most `limit` bytes.
+
+        Raises:
+            StaleConnection: ask again.
+            Aborted: `stop` was called, and it is `stoppable`.
+            ServerError, EngineError: the server cannot be reached, refuses, or breaks off.
+        """
+        self._stoppable = stoppable
+        if stoppable and self._stopped:
+            raise Aborted
+        connection = self._connected()
+        try:
+            connection.request(method, self._base + path, body, self._headers)
+            response = connection.getresponse()
+            status = response.status
+            data = self._read(response, limit if status == 200 else _MOST_OF_ERRORS, strict=status == 200)
+        except (http.client.HTTPException, OSError) as error:
+            stale, self._answered = self._answered and _is_stale(error), False
+            self.close()
+            if stoppable and self._stopped:
+                raise Aborted from None
+            if stale:
+                raise StaleConnection from None
+            raise self._broken(error) from None
+        except EngineError:
+            self.close()
+            raise
+        self._answered = True
+        if response.will_close:
+            self.close()
+        if status != 200:
+            raise self._refused(status, data, response.headers.get("Location", ""))
+        return data
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._connection is not None:
+            return self._connection
+        self._answered = False
+        connection = (
+            http.client.HTTPConnection(self._host, self._port, timeout=CONNECT)
+            if self._context is None
+            else http.client.HTTPSConnection(self._host, self._port, timeout=CONNECT, context=self._context)
+        )
+        try:
+            connection.connect()
+        except ssl.SSLCertVerificationError as error:
+            raise EngineError(
+                "tls",
+                f"the certificate of {self.shown} is not trusted: {one_line(error.verify_message, _SAID)}",
+                "give its authority with ssl_cert_file, if it is your own server",
+            ) from None
+        except ssl.SSLError:
+            raise EngineError("tls", f"{self.shown} does not speak TLS", "is it http:// instead of https://?") from None
+        except OSError as error:
+            raise EngineError(
+                "server", f"{self.shown} cannot be reached: {_why(error)}", "is the server running, and the URL right?"
+            ) from None
+        connection.sock.settimeout(self._silence)
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection, self._socket = connection, connection.sock
+        return connection
+
+    def _read(self, response: http.client.HTTPResponse, limit: int, *, strict: bool) -> bytes:
+        """The body; what is beyond the limit is an error if `strict`, and cut off otherwise."""
+        parts: list[bytes] = []
+        size, until = 0, monotonic() + _GRACE + limit / _SLOWEST
+        if strict and (response.length or 0) > limit:
+            raise self._too_long(limit)
+        while piece := response.read(min(_PIECE, limit + 1 - size)):
+            parts.append(piece)
+            size += len(piece)
+            if size > limit:
+                if strict:
+                    raise self._too_long(limit)
+                self._answered = False
+                response.will_close = True
+                break
+            if monotonic() > until:
+                raise EngineError("server", f"{self.shown} answers too slowly", "is the line down?")
+        if response.length:  # a body that ends before its length
+            raise http.client.IncompleteRead(b"", response.length)
+        return b"".join(parts)
+
+    def _too_long(self, limit: int) -> EngineError:
+        return EngineError(
+            "server", f"{self.shown} answers with more than {limit >> 20} MiB", "is it a llama-server? Check the URL"
+        )
+
+    def _broken(self, error: Exception) -> EngineError:
+        if isinstance(error, TimeoutError):
+            return EngineError(
+                "server",
+                f"{self.shown} has not answered for {self._silence:g} s",
+                "it may be stopped, or busy for others; go on when it answers again",
+            )
+        return EngineError(
+            "server", f"{self.shown} broke off the connection: {_why(error)}", "is it still running? go on when it is"
+        )
+
+    def _refused(self, status: int, data: bytes, location: str) -> ServerError:
+        said, type_ = _complaint(data)
+        shown, told = self.shown, f": {said}" if said else ""
+        if 300 <= status < 400:
+            where = one_line(location, _SAID) or "somewhere else"
+            return ServerError("server", f"{shown} redirects to {where}", "give that URL, if you trust it", status)
+        if status in (401, 403):
+            return ServerError("key", f"{shown} refuses the key ({status}){told}", "check key_env or key_file", status)
+        hints = {
+            404: "is it a llama-server, and the path of the URL right?",
+            429: "it is busy: try again later",
+            503: "wait until it is ready, and go on",
+        }
+        hint = hints.get(status, "see the server's log" if status >= 500 else "")
+        return ServerError("server", f"{shown} answers {status}{told}", hint, status, type_)
+
+
+def _complaint(data: bytes) -> tuple[str, str]:
+    """What a server says is wrong, and the type that it gives it."""
+    try:
+        error = msgspec.json.decode(data)["error"]
+    except (msgspec.DecodeError, LookupError, TypeError):
+        return "", ""
+    if isinstance(error, dict):
+        return one_line(str(error.get("message", "")), _SAID), str(error.get("type", ""))
+    return one_line(str(error), _SAID), ""
+
+
+def _is_stale(error: Exception) -> bool:
+    return isinstance(error, (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError))
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, http.client.IncompleteRead):
+        return "the answer is cut off"
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return one_line(text, _SAID)

@@ -1,0 +1,337 @@
+"""The contract of llama.cpp's HTTP server (`llama-server`), as far as it is used here: typed requests and answers.
+
+Tried with llama.cpp b11549 and 0.5.0-dev (0c1e57098). Every request about tokens goes to `/completion`, which takes and gives
+ids. No slot is named: a server that gives a chat another one moves what it had read there, while two chats that each insist on
+a slot would make it read everything again and again.
+
+The server draws one token a request, which nobody uses. It is made to draw a character of ASCII, whatever the model says, since
+it tells no probabilities where it draws a part of a character.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.engine.llama.cells import ContextFull
+from termchat.engine.port import EngineError
+from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
+from termchat.text import one_line
+
+T = TypeVar("T")
+
+_SMALL = 8 << 20
+_PER_CANDIDATE = 1000
+"""Bytes that tell of one candidate, at most; mostly they are ninety."""
+_FIELDS = ("completion_probabilities", "timings", "model")
+_SHOWN = 80
+
+
+class Timings(msgspec.Struct, frozen=True):
+    """How many tokens of the prompt the server still had, and how many it read."""
+
+    cache_n: int = 0
+    prompt_n: int = 0
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """The most likely tokens after some ids, best first: shape (n,) each. `logprobs` are the model's own."""
+
+    ids: NDArray[np.int32]
+    logprobs: NDArray[np.float64]
+    timings: Timings
+
+
+class ServedModel(msgspec.Struct, frozen=True):
+    """A model as its server tells of it; sizes in tokens, parameters and bytes as counts."""
+
+    id: str
+    n_vocab: int
+    n_ctx_train: int = 0
+    n_params: int = 0
+    size: int = 0
+    ftype: str = ""
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    n_vocab: int
+    n_ctx_train: int = 0
+    n_params: int = 0
+    size: int = 0
+    ftype: str = ""
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    id: str
+    aliases: list[str] = []
+    meta: _Meta | None = None
+
+
+class _Models(msgspec.Struct, frozen=True):
+    data: list[_Entry]
+
+
+class _Generation(msgspec.Struct, frozen=True):
+    n_ctx: int
+
+
+class Props(msgspec.Struct, frozen=True):
+    """What a server says of itself; special tokens as texts, "" where there is none."""
+
+    default_generation_settings: _Generation
+    chat_template: str = ""
+    bos_token: str = ""
+    eos_token: str = ""
+    build_info: str = ""
+
+
+class _Listed(msgspec.Struct, frozen=True, gc=False):
+    id: int
+    logprob: float | None = None
+    prob: float | None = None
+
+
+class _Step(msgspec.Struct, frozen=True):
+    top_logprobs: list[_Listed] = []
+    top_probs: list[_Listed] = []
+
+
+class _Completion(msgspec.Struct, frozen=True):
+    completion_probabilities: list[_Step] = []
+    timings: Timings = Timings()
+    model: str = ""
+
+
+class _Piece(msgspec.Struct, frozen=True, gc=False):
+    id: int
+    bytes: list[int] = []
+
+
+class _Pieces(msgspec.Struct, frozen=True):
+    top_logprobs: list[_Piece]
+
+
+class _Vocabulary(msgspec.Struct, frozen=True):
+    completion_probabilities: list[_Pieces]
+
+
+class _Biased(msgspec.Struct, frozen=True):
+    token: int
+    bias: float | None = None
+
+
+class _EndIds(msgspec.Struct, frozen=True):
+    biases: list[_Biased] = msgspec.field(name="generation_settings/logit_bias")
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    tokens: list[int]
+
+
+class _Content(msgspec.Struct, frozen=True):
+    content: str
+
+
+class LlamaServer:
+    """A llama-server, and the one model of it that is asked for as `wanted` ("": its own choice). `model` is that one, once it
+    is `found`: from then on every new connection, and every answer, must be about the same.
+
+    Everything raises EngineError, and Aborted where the client was stopped.
+    """
+
+    def __init__(self, client: HttpClient, wanted: str = "") -> None:
+        self.client, self._wanted = client, wanted
+        self._model: ServedModel | None = None
+        self._plain: list[int] = []
+
+    @property
+    def model(self) -> ServedModel:
+        assert self._model is not None
+        return self._model
+
+    def is_ready(self) -> bool:
+        """Whether it has loaded its model.
+
+        Raises:
+            EngineError: it cannot be reached, or refuses.
+        """
+        try:
+            self._ask("GET", "/health", None, _SMALL)
+        except ServerError as error:
+            if error.status == 503:
+                return False
+            raise
+        return True
+
+    def find(self) -> ServedModel:
+        """The model that is wanted."""
+        self._model = self._found()
+        return self._model
+
+    def props(self) -> Props:
+        return self._told(self._ask("GET", "/props", None, _SMALL), Props)
+
+    def vocabulary(self) -> list[bytes]:
+        """The bytes of every token by its id; of control tokens there are none."""
+        count = self.model.n_vocab
+        asked = {**self._request([0], 1), "n_probs": count, "response_fields": ["completion_probabilities"]}
+        data = self._completion(asked, _SMALL + count * _PER_CANDIDATE)
+        steps = self._told(data, _Vocabulary).completion_probabilities
+        pieces = [b""] * count
+        listed = steps[0].top_logprobs if steps else []
+        for piece in listed:
+            if 0 <= piece.id < count and all(0 <= byte < 256 for byte in piece.bytes):
+                pieces[piece.id] = bytes(piece.bytes)
+        if len({piece.id for piece in listed}) != count:
+            raise self._otherwise("it does not tell its vocabulary")
+        # What it is to draw: letters that are tokens alone, which are complete characters.
+        self._plain = [i for i, piece in enumerate(pieces) if len(piece) == 1 and piece.isalpha()]
+        if not self._plain:
+            raise self._otherwise("its vocabulary has no letters")
+        return pieces
+
+    def end_ids(self) -> list[int]:
+        """The tokens that end a reply, in order."""
+        asked = {**self._request([0], 1), "ignore_eos": True, "response_fields": ["generation_settings/logit_bias"]}
+        asked.pop("logit_bias", None)
+        biases = self._told(self._completion(asked, _SMALL), _EndIds).biases
+        return sorted({one.token for one in biases if one.bias is None and 0 <= one.token < self.model.n_vocab})
+
+    def tokenize(self, text: str, *, special: bool, begin: bool) -> list[int]:
+        well = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        asked = {"content": well, "add_special": begin, "parse_special": special}
+        return self._told(self._post("/tokenize", asked, _SMALL + 64 * len(well)), _Tokens).tokens
+
+    def text_of(self, ids: list[int]) -> str:
+        """The text of tokens, with the names of control tokens."""
+        return self._told(self._post("/detokenize", {"tokens": ids}, _SMALL), _Content).content
+
+    def read(self, ids: list[int]) -> Timings:
+        """Has it read ids, whose logits nobody needs.
+
+        Raises:
+            ContextFull: there is no room for them.
+        """
+        asked = {**self._request(ids, 0), "response_fields": ["timings", "model"]}
+        return self._answer(asked, _SMALL).timings
+
+    def candidates(self, ids: list[int], count: int) -> Candidates:
+        """The `count` most likely tokens after ids, and their log-probabilities.
+
+        Raises:
+            ContextFull: there is no room for the ids.
+        """
+        answer = self._answer({**self._request(ids, 1), "n_probs": count}, _SMALL + count * _PER_CANDIDATE)
+        listed = answer.completion_probabilities[0].top_logprobs if answer.completion_probabilities else []
+        found, logprobs = self._columns(listed, (-np.inf if one.logprob is None else one.logprob for one in listed))
+        if not len(found):
+            raise self._otherwise("it tells no probabilities")
+        return Candidates(found, logprobs, answer.timings)
+
+    def penalised(
+        self, ids: list[int], count: int, last_n: int, penalty: float, biases: dict[int, float]
+    ) -> dict[int, float]:
+        """The `count` most likely tokens once these biases were added to logits and the server's own stage has penalised the
+        `last_n` ids, with the logarithms of their probabilities. One token must be all but certain, and whole characters."""
+        asked = self._request(ids, 1) | {
+            "n_probs": count, "post_sampling_probs": True, "samplers": ["penalties"], "temperature": 1.0, "seed": 0,
+            "repeat_penalty": penalty, "repeat_last_n": last_n, "frequency_penalty": 0.0, "presence_penalty": 0.0,
+            "logit_bias": list(biases.items()),
+        }  # fmt: skip
+        answer = self._answer(asked, _SMALL + count * _PER_CANDIDATE)
+        listed = answer.completion_probabilities[0].top_probs if answer.completion_probabilities else []
+        return {one.id: math.log(one.prob) for one in listed if one.prob}
+
+    def _request(self, ids: list[int], count: int) -> dict[str, Any]:
+        """What every request about ids has: it draws `count` tokens, and those certainly."""
+        asked: dict[str, Any] = {
+            "prompt": ids, "n_predict": count, "cache_prompt": True, "id_slot": -1, "samplers": ["temperature"],
+            "temperature": 0.0, "response_fields": _FIELDS, "model": self.model.id,
+        }  # fmt: skip
+        return asked | ({"logit_bias": [[self._plain[0], 1e9]]} if self._plain else {})
+
+    def _columns(self, listed: list[_Listed], values: Any) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        ids = np.fromiter((one.id for one in listed), np.int64, len(listed))
+        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.model.n_vocab:
+            raise self._otherwise("it tells of tokens that its vocabulary lacks")
+        return ids.astype(np.int32), np.fromiter(values, np.float64, len(listed))
+
+    def _answer(self, asked: dict[str, Any], limit: int) -> _Completion:
+        answer = self._told(self._completion(asked, limit), _Completion)
+        if answer.model and answer.model != self.model.id:
+            self.client.close()
+            raise self._another(answer.model)
+        return answer
+
+    def _completion(self, asked: dict[str, Any], limit: int) -> bytes:
+        try:
+            return self._post("/completion", asked, limit)
+        except ServerError as error:
+            if error.type == "exceed_context_size_error":
+                raise ContextFull from None
+            raise
+
+    def _post(self, path: str, asked: dict[str, Any], limit: int) -> bytes:
+        return self._ask("POST", path, msgspec.json.encode(asked), limit, stoppable=path == "/completion")
+
+    def _ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool = False) -> bytes:
+        """Asks, once more where the kept connection was closed meanwhile."""
+        client = self.client
+        for _ in range(2):
+            try:
+                if not client.connected and self._model is not None:
+                    self._meet_again()
+                return client.ask(method, path, body, limit, stoppable=stoppable)
+            except StaleConnection:
+                continue
+        raise EngineError("server", f"{client.shown} closes every connection", "is it starting? go on when it is ready")
+
+    def _meet_again(self) -> None:
+        """The connection is a new one: is it still the same model?
+
+        Raises:
+            EngineError: it is another one.
+        """
+        if (found := self._found()) != self._model:
+            self.client.close()
+            raise self._another(found.id)
+
+    def _found(self) -> ServedModel:
+        data = self._told(self.client.ask("GET", "/v1/models", None, _SMALL), _Models).data
+        entry = next((one for one in data if self._wanted in (one.id, *one.aliases)), None)
+        if entry is None and not self._wanted and data:
+            entry = data[0]
+        if entry is None:
+            there = one_line(", ".join(one.id for one in data), _SHOWN) or "none"
+            raise EngineError(
+                "model", f"{self.client.shown} has no model {self._wanted!r}", f"it has: {there}" if data else ""
+            )
+        meta = entry.meta
+        if meta is None or meta.n_vocab <= 0:
+            raise self._otherwise("it does not say how large the vocabulary of its model is")
+        return ServedModel(entry.id, meta.n_vocab, meta.n_ctx_train, meta.n_params, meta.size, meta.ftype)
+
+    def _another(self, now: str) -> EngineError:
+        return EngineError(
+            "model",
+            f"{self.client.shown} now has another model: {one_line(now, _SHOWN)}",
+            "load it to go on with it, or have the server load the one of this chat",
+        )
+
+    def _told(self, data: bytes, as_: type[T]) -> T:
+        try:
+            return msgspec.json.decode(data, type=as_)
+        except (msgspec.DecodeError, RecursionError) as error:
+            self.client.close()
+            raise self._otherwise(one_line(str(error), _SHOWN)) from None
+
+    def _otherwise(self, how: str) -> EngineError:
+        return EngineError(
+            "server",
+            f"{self.client.shown} does not answer as a llama-server does: {how}",
+            "is it a llama-server of 2025 or newer, and the path of the URL right?",
+        )

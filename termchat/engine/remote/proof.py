@@ -1,0 +1,123 @@
+"""How many of the most likely tokens prove what is drawn, where those are all that is known.
+
+A server lists so many tokens and their log-probabilities; of the hidden rest only the sum is known, and that none is likelier
+than the last that is listed. The chain leaves of listed tokens what it would leave if it saw all, as soon as it is certain that
+no hidden one is left. Stages that only move some tokens count as moving them down, unless a knob can lift one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stages import chain_of, first_full
+
+USUAL = 200
+"""Candidates that cost a server next to nothing."""
+_MORE = 5
+"""How many times as many are asked for next."""
+_MARGIN = 1e-3
+"""Of a logarithm: what a server's normaliser may be off."""
+
+
+class Shortlist(NamedTuple):
+    """The tokens that are known, best first, with the model's own log-probabilities: shape (n,) each, of `n_vocab` tokens."""
+
+    ids: NDArray[np.int32]
+    logprobs: NDArray[np.float64]
+    n_vocab: int
+
+    @property
+    def whole(self) -> bool:
+        return len(self.ids) >= self.n_vocab
+
+
+def is_lifting(samplers: SamplerSettings) -> bool:
+    """Whether its penalties can make a token likelier."""
+    return samplers.repeat_penalty < 1 or samplers.frequency_penalty < 0 or samplers.presence_penalty < 0
+
+
+def is_absolute(samplers: SamplerSettings) -> bool:
+    """Whether a stage depends on the sign of logits, which probabilities do not tell."""
+    stages = chain_of(samplers)
+    return samplers.repeat_penalty != 1 and any(s.name == "penalties" and s.active(samplers) for s in stages)
+
+
+def penalties_of(samplers: SamplerSettings) -> tuple[float, int] | None:
+    """What of them makes logits absolute: the penalty and its window; None where they need not be."""
+    return (samplers.repeat_penalty, samplers.repeat_last_n) if is_absolute(samplers) else None
+
+
+def needed(samplers: SamplerSettings, n_vocab: int, moving: int) -> int:
+    """How many candidates a chain needs, whatever they are, when so many tokens may be moved; `USUAL` where that depends on
+    them."""
+    first = first_full(samplers)
+    if first is None or first.name not in ("top_k", "top_p", "min_p", "temperature"):
+        return n_vocab
+    if first.name == "top_k":
+        return min(max(samplers.top_k + moving, USUAL), n_vocab)
+    if first.name == "temperature" and not is_greedy(samplers):
+        return n_vocab
+    return min(max(1 + moving, USUAL), n_vocab)
+
+
+def is_greedy(samplers: SamplerSettings) -> bool:
+    return samplers.temperature <= 0 and samplers.dynatemp_range <= 0
+
+
+def is_by_rank(samplers: SamplerSettings) -> bool:
+    """Whether how many candidates are needed does not depend on which they are."""
+    first = first_full(samplers)
+    return first is not None and first.name in ("top_k", "temperature") and not is_lifting(samplers)
+
+
+def more_than(
+    known: Shortlist,
+    samplers: SamplerSettings,
+    moving: set[int],
+    lifted: bool,
+    allowed: NDArray[np.bool_] | None = None,
+    forced: int | None = None,
+) -> int:
+    """How many candidates to ask for, 0 where those that are known will do.
+
+    The ids `moving` may be changed by penalties and biases, of which one can make them likelier if `lifted`. A constraint has
+    `allowed` tokens, shape (n_vocab,). A `forced` token has to be known.
+    """
+    n_vocab, count = known.n_vocab, len(known.ids)
+    if known.whole:
+        return 0
+    listed = set(known.ids.tolist())
+    if (forced is not None and forced not in listed) or (lifted and not moving <= listed):
+        return n_vocab
+    need = needed(samplers, n_vocab, len(moving))
+    if need > count:
+        return need
+    if allowed is not None:
+        # As many that fit as the chain would take, or all that fit.
+        fitting = int(allowed[known.ids].sum())
+        first = first_full(samplers)
+        top = samplers.top_k + len(moving) if first is not None and first.name == "top_k" else n_vocab
+        return 0 if fitting >= min(top, int(allowed.sum())) else n_vocab
+    return 0 if _is_proved(known, samplers, moving) else min(count * _MORE, n_vocab)
+
+
+def _is_proved(known: Shortlist, samplers: SamplerSettings, moving: set[int]) -> bool:
+    """Whether no hidden token is left by the first stage that cuts, given that enough are listed for `needed`."""
+    first = first_full(samplers)
+    assert first is not None
+    if first.name in ("top_k", "temperature"):
+        return True
+    still = ~np.isin(known.ids, list(moving)) if moving else np.ones(len(known.ids), np.bool_)
+    if not still.any():
+        return False
+    logprobs = known.logprobs[still]
+    if first.name == "min_p":
+        # The highest logit after penalties is at least that of the best token that none moves.
+        return bool(known.logprobs[-1] + _MARGIN < logprobs[0] + math.log(samplers.min_p))
+    # Penalised tokens only lose mass to the others.
+    return bool(np.exp(logprobs).sum() - _MARGIN >= samplers.top_p)

@@ -1,0 +1,105 @@
+"""One reply that is drawn here from what a server tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import perf_counter
+
+import numpy as np
+
+from termchat.decoding.records import Prefill
+from termchat.engine.llama.chain import Chain
+from termchat.engine.llama.drafts import NoDrafts
+from termchat.engine.llama.observe import Drawn, Mask
+from termchat.engine.llama.running_reply import Poll, RunningReply
+from termchat.engine.llama.softmax import Row
+from termchat.engine.port import Generate, Prefilling
+from termchat.engine.remote import proof
+from termchat.engine.remote.server_cells import ServerCells
+
+TAIL = "tail"
+"""In the state of a token's record: the mass of the tokens that the server did not list, where it is not 0. The entropy is then
+the most that it can be, and so is `p_end`."""
+
+
+class ServerDecoder:
+    """Has the tokens of one reply read by the server; `row` gives the logits that the cells have at hand, or a copy of them."""
+
+    exact = False
+    threads = 0
+
+    def __init__(self, cells: ServerCells, row: Callable[[], Row]) -> None:
+        self.cache, self.row = cells, row
+        self.model, self.capacity = cells.model, cells.capacity
+        self.decode_us = 0
+        self.prefill_ms = 0.0
+        self.drafts = NoDrafts()
+
+    def set_threads(self, threads: int) -> None:
+        """They are the server's own affair."""
+
+    def prepare(self, ids: list[int]) -> None:
+        """What the server still has of them it says itself."""
+
+    def prefill(self, ids: list[int]) -> Iterator[Prefilling | Prefill]:
+        cells = self.cache
+        begun = now = perf_counter()
+        total, start = cells.to_read(ids), len(ids) - cells.to_read(ids)
+        reused: int | None = None
+        shapes: list[int] = []
+        for timings in cells.read(ids):
+            before, now = now, perf_counter()
+            self.decode_us, self.prefill_ms = int((now - before) * 1e6), (now - begun) * 1e3
+            reused = timings.cache_n if reused is None else reused
+            shapes.append(timings.prompt_n)
+            if len(cells.ids) < len(ids):
+                yield Prefilling(len(cells.ids) - start, total)
+        yield Prefill(len(ids), reused or 0, shapes, self.prefill_ms)
+
+    def decode(self, ids: list[int]) -> tuple[()]:
+        begun = perf_counter()
+        self.cache.next(ids)
+        self.decode_us = int((perf_counter() - begun) * 1e6)
+        return ()
+
+
+class ServerReply(RunningReply):
+    """Asks for more candidates wherever those at hand do not prove what is drawn."""
+
+    def __init__(self, request: Generate, decoder: ServerDecoder, poll: Poll, asked_at: float) -> None:
+        super().__init__(request, decoder, poll, asked_at)
+        self._cells = decoder.cache
+
+    def _row(self, chain: Chain) -> Row:
+        suffice(self._cells, chain, self.mask, self.steering.forced)
+        return super()._row(chain)
+
+    def _observed(self, drawn: Drawn) -> Drawn:
+        return as_bounds(drawn, self._cells)
+
+
+def suffice(cells: ServerCells, chain: Chain, mask: Mask | None = None, forced: int | None = None) -> None:
+    """Has candidates that prove what the chain draws, and absolute logits if it needs them.
+
+    Raises:
+        Aborted, EngineError: as `ServerCells.read`.
+    """
+    samplers, moving = chain.settings, set(chain.moving)
+    lifted = proof.is_lifting(samplers) or any(value > 0 for value in chain.native.biases.values())
+    cells.usual = proof.needed(samplers, cells.model.n_vocab, len(moving))
+    allowed = None if mask is None else mask.allowed(cells.model.n_vocab)
+    while count := proof.more_than(cells.known, samplers, moving, lifted, allowed, forced):
+        cells.ask_for(count)
+    if moving and proof.is_absolute(samplers):
+        cells.lift(samplers)
+
+
+def as_bounds(drawn: Drawn, cells: ServerCells) -> Drawn:
+    """The same where not all tokens are listed: `p_end` is then the most that it can be, and the state says what is missing."""
+    if not cells.tail:
+        return drawn
+    known = cells.known
+    hidden = len(set(cells.model.end_ids) - set(known.ids.tolist()))
+    listed = float(np.exp(known.logprobs[np.isin(known.ids, cells.model.end_ids)]).sum())
+    most = min(hidden * float(np.exp(known.logprobs[-1])), cells.tail)
+    return drawn._replace(p_end=listed + most, state={**drawn.state, TAIL: cells.tail})

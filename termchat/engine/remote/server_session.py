@@ -1,0 +1,198 @@
+"""One model of a server: all that a command can need."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from time import monotonic, sleep
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.decoding.records import SettingsRecord, Token
+from termchat.decoding.samplers import SamplerSettings
+from termchat.engine.access_key import read_key
+from termchat.engine.llama import native
+from termchat.engine.llama.asked_model import AskedModel
+from termchat.engine.llama.cells import Aborted
+from termchat.engine.llama.running_reply import Pending, Poll, Said, check
+from termchat.engine.llama.scoring import Scorer
+from termchat.engine.llama.spellings import Speller
+from termchat.engine.port import (
+    EngineError,
+    Explain,
+    Explained,
+    Generate,
+    Inspect,
+    ModelInfo,
+    ModelSpec,
+    Remark,
+    Score,
+    Scored,
+)
+from termchat.engine.remote import proof
+from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.remote.llama_server import LlamaServer
+from termchat.engine.remote.server_cells import ServerCells
+from termchat.engine.remote.server_reply import ServerDecoder, ServerReply
+from termchat.engine.remote.server_vocabulary import ServerVocabulary
+
+Look = tuple[int, tuple[float, int] | None]
+LOADING = 1800.0
+"""Seconds that a server may take to load its model."""
+_LOOK = 0.5
+
+
+class ServerSession(AskedModel):
+    """A connection to a server, and what was learnt of its model.
+
+    Raises:
+        EngineError: it cannot be reached, wants a key, or is no llama-server.
+    """
+
+    model: ServerVocabulary
+    cache: ServerCells
+
+    def __init__(self, spec: ModelSpec, progress: Callable[[float], None]) -> None:
+        native.start()
+        self._client = HttpClient(spec.engine, read_key(spec.engine))
+        self._server = server = LlamaServer(self._client, spec.path)
+        try:
+            _wait_for(server, progress)
+            found, props = server.find(), server.props()
+            self.model = ServerVocabulary(server, _identified(spec, found.id, found.ftype), props)
+        except EngineError:
+            self._client.close()
+            raise
+        # What it was read from says which model it is: another one of the same name is another model.
+        parts = b"\0".join(self.model.piece(i) for i in range(self.model.n_vocab))
+        sizes = f"{found.n_vocab} {found.n_params} {found.size} {found.ftype}"
+        self.model.spec = msgspec.structs.replace(
+            self.model.spec, sha256=hashlib.sha256(sizes.encode() + parts).hexdigest()
+        )
+        self.cache = ServerCells(server, self.model, props.default_generation_settings.n_ctx)
+        super().__init__(Scorer(self.cache), Speller(self.model))
+        self._kept_as: Look | None = None
+        progress(1.0)
+
+    def close(self) -> None:
+        self._client.close()
+        self.model.close()
+
+    def info(self) -> ModelInfo:
+        model, cells, found = self.model, self.cache, self._server.model
+        return ModelInfo(
+            name=model.spec.name,
+            path=model.spec.path,
+            sha256=model.spec.sha256,
+            architecture="",
+            quantization=model.spec.quantization,
+            description=model.description,
+            size=found.size,
+            parameters=found.n_params,
+            vocabulary=model.n_vocab,
+            context=cells.capacity,
+            context_trained=model.context_trained,
+            threads=0,
+            threads_batch=0,
+            prefill_batch=cells.batch_size,
+            kv_type="",
+            layers=0,
+            gpu_layers=0,
+            device=self._client.shown,
+            has_template=model.template is not None,
+            can_rewind=model.can_rewind,
+            end_ids=model.end_ids,
+            remarks=self._remarks(),
+            thinking=model.thinking,
+            thinking_switch=model.thinking is not None and self.has_switch,
+        )
+
+    def _remarks(self) -> list[Remark]:
+        said = self.model.spec.said
+        if not said:
+            return []
+        return [
+            Remark(f"{', '.join(said)}: the server's own affair, and left out", "set it where the server is started")
+        ]
+
+    def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
+        """The records of a reply; see `RunningReply.records`."""
+        cells, scorer = self.cache, self._scorer
+        cells.abort.clear()
+        check(cells, command.ids, (entry.id for entry in command.script if entry.id is not None))
+        scorer.follow(command.ids, command.done, keep=command.keep_logits)
+        self._kept_as = self._look(command.samplers)
+        reply = ServerReply(command, ServerDecoder(cells, scorer.row), poll, arrived)
+        try:
+            for said in reply.records():
+                assert not isinstance(said, Pending)
+                yield said
+                if isinstance(said, Token):
+                    scorer.keep(said.id)
+                elif isinstance(said, SettingsRecord) and self._look(said.samplers) != self._kept_as:
+                    self._kept_as = None
+        finally:
+            reply.close()
+
+    def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
+        self._look_as(0, command.samplers)
+        return super().inspect(command, alone=alone, wanted=wanted)
+
+    def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
+        self._look_as(0, command.samplers)
+        return super().explain(command, alone=alone, wanted=wanted)
+
+    def score(
+        self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]
+    ) -> Scored:
+        look = self._look(command.samplers) if command.constraint is None else None
+        if look is None or look != self._kept_as:
+            # The rows at hand do not hold what these settings look at.
+            self._scorer, self._kept_as = Scorer(self.cache), look
+        self._look_as(0 if look is None else look[0], command.samplers)
+        return super().score(command, alone=alone, progress=progress, wanted=wanted)
+
+    def _look(self, samplers: SamplerSettings) -> Look | None:
+        """How many candidates every row needs for these settings, and the penalties that it was made absolute for; None where
+        each row may need others."""
+        if not proof.is_by_rank(samplers) or samplers.logit_bias:
+            return None
+        return proof.needed(samplers, self.model.n_vocab, samplers.repeat_last_n), proof.penalties_of(samplers)
+
+    def _look_as(self, count: int, samplers: SamplerSettings) -> None:
+        """Rows of past positions have so many candidates from now on, 0 for all, and what these samplers need."""
+        look = count, samplers if proof.is_absolute(samplers) else None
+        if self.cache.aside != look:
+            self.cache.aside, self._asked = look, None
+
+    def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
+        cells = self.cache
+        if alone:
+            cells.abort.clear()
+        for _ in cells.reading_aside(ids):
+            if alone and wanted():
+                raise Aborted
+        return cells.row_aside(ids), True
+
+
+def _wait_for(server: LlamaServer, progress: Callable[[float], None]) -> None:
+    """Until the server has loaded its model.
+
+    Raises:
+        EngineError: it cannot be reached, or takes too long.
+    """
+    until = monotonic() + LOADING
+    while not server.is_ready():
+        progress(0.0)
+        if monotonic() > until:
+            raise EngineError("server", f"{server.client.shown} is still loading its model", "see the server's log")
+        sleep(_LOOK)
+
+
+def _identified(spec: ModelSpec, id: str, quantization: str) -> ModelSpec:
+    """What records call the model: as it was asked for, or else as the server does."""
+    called = id.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
+    name = called if spec.name in ("", spec.engine.shown) else spec.name
+    return msgspec.structs.replace(spec, name=name, path=spec.path or id, quantization=quantization, kv_type="")

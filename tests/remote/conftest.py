@@ -1,0 +1,128 @@
+"""A real llama.cpp server and its twin, and sessions on them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from termchat.decoding.records import Finished, Prefill, Record, Token
+from termchat.engine.address import EngineAddress, address_of
+from termchat.engine.llama.model_session import Session
+from termchat.engine.port import FirstToken, Generate, Message, ModelSpec, Paused, Prefilling, Render, Steer
+from termchat.engine.remote.server_session import ServerSession
+from tests.remote.twin_server import TwinServer
+
+_SERVE = """
+import sys, time, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path, params.model_alias = sys.argv[1], {"smollm2"}
+params.hostnames, params.port, params.n_ctx, params.n_parallel = ["127.0.0.1"], int(sys.argv[2]), 1024, 1
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+server = xllamacpp.Server(params)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+class RealServer:
+    """llama.cpp's own server, in a child process, with one thread."""
+
+    def __init__(self, model: Path, port: int = 0) -> None:
+        self.port = port or free_port()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, str(model), str(self.port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def on_server(url: str, **more: object) -> ServerSession:
+    """A session with the model that is behind a URL."""
+    address = EngineAddress(url=address_of(url).url, **more)  # type: ignore[arg-type]
+    return ServerSession(ModelSpec("", "", engine=address), lambda _: None)
+
+
+Drawing = Session | ServerSession
+
+
+def ids_of(session: Drawing, text: str) -> list[int]:
+    """Prompt ids of one user message."""
+    return session.render(Render([Message("user", text)]))[0]
+
+
+def drawn(session: Drawing, command: Generate, poll: Callable[[], Steer | None] = lambda: None) -> list[Record]:
+    """The record stream of one reply."""
+    made = session.generate(command, poll, perf_counter())  # type: ignore[arg-type]
+    return [record for record in made if not isinstance(record, (Prefilling, FirstToken, Paused))]
+
+
+def tokens_of(stream: list[Record]) -> list[Token]:
+    return [record for record in stream if isinstance(record, Token)]
+
+
+def prefill_of(stream: list[Record]) -> Prefill:
+    return next(record for record in stream if isinstance(record, Prefill))
+
+
+def finished_of(stream: list[Record]) -> Finished:
+    return next(record for record in stream if isinstance(record, Finished))
+
+
+@pytest.fixture(scope="session")
+def real(model_path: Path) -> Iterator[RealServer]:
+    made = RealServer(model_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def served(real: RealServer) -> Iterator[ServerSession]:
+    """A session on the real server."""
+    made = on_server(real.url)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def twin_session(model_path: Path) -> Iterator[Session]:
+    """What the twin computes with."""
+    made = Session(ModelSpec(str(model_path), "smollm2", context=2048, threads=1), lambda _: None)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def twin(twin_session: Session) -> Iterator[TwinServer]:
+    made = TwinServer(twin_session)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def on_twin(twin: TwinServer) -> Iterator[ServerSession]:
+    made = on_server(twin.url)
+    yield made
+    made.close()

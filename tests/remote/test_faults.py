@@ -1,0 +1,273 @@
+"""What a server does wrong is told in a sentence, what was said before stays, and the reply goes on when all is well again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from termchat.decoding.records import Prefill, Token
+from termchat.decoding.samplers import Tuning
+from termchat.engine.address import address_of
+from termchat.engine.llama.model_session import Session
+from termchat.engine.port import EngineError, Generate, ModelSpec, Prefilling
+from termchat.engine.remote.server_session import ServerSession
+from tests.remote import twin_server
+from tests.remote.conftest import RealServer, drawn, finished_of, ids_of, on_server, tokens_of
+from tests.remote.twin_server import Fault, TwinServer, after, answers
+
+TUNING = Tuning(max_tokens=8, temperature=0.0)
+
+
+def command(session: ServerSession, *more: int) -> Generate:
+    ids = [*ids_of(session, "Tell me about rivers."), *more]
+    return Generate(ids, TUNING.samplers(), TUNING.conditions(), 5, done=len(more))
+
+
+def as_far_as_it_goes(
+    session: ServerSession, asked: Generate, at: Callable[[int], object] = lambda _: None
+) -> tuple[list[int], EngineError]:
+    """The tokens that came, and what ended them. After each, `at` is called with how many there are."""
+    found: list[int] = []
+    try:
+        for record in session.generate(asked, lambda: None, 0.0):
+            if isinstance(record, Token):
+                found.append(record.id)
+                at(len(found))
+    except EngineError as error:
+        return found, error
+    raise AssertionError("nothing went wrong")
+
+
+FAULTS: dict[str, tuple[Fault, str, str]] = {
+    "hangs up": (twin_server.hangs_up, "server", "closes every connection"),
+    "half an answer": (twin_server.half, "server", "broke off the connection: the answer is cut off"),
+    "half a line": (twin_server.half_a_line, "server", "does not answer as a llama-server does"),
+    "2 GB": (twin_server.endless, "server", "answers with more than 8 MiB"),
+    "2 GB, untold": (twin_server.endless_untold, "server", "answers with more than 8 MiB"),
+    "nonsense": (twin_server.nonsense, "server", "it tells no probabilities"),
+    "401": (answers(401, "Invalid API Key"), "key", "refuses the key (401): Invalid API Key"),
+    "404": (answers(404), "server", "answers 404"),
+    "429": (answers(429), "server", "answers 429"),
+    "500": (answers(500, "a\x1b[31mb"), "server", "answers 500: a"),
+    "503": (answers(503, "Loading model"), "server", "answers 503: Loading model"),
+    "redirect": (answers(307, Location="http://evil.example/\x1b"), "server", "redirects to http://evil.example/"),
+}
+
+
+@pytest.mark.parametrize(("fault", "kind", "words"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_in_mid_reply_keeps_it_and_it_goes_on(
+    on_twin: ServerSession, twin: TwinServer, fault: Fault, kind: str, words: str
+) -> None:
+    asked = command(on_twin)
+    whole = [token.id for token in tokens_of(drawn(on_twin, asked))]
+    twin.faults.extend(after(3, fault))
+    came, error = as_far_as_it_goes(on_twin, asked)
+    assert came == whole[: len(came)]
+    assert 0 < len(came) < len(whole)
+    assert error.kind == kind
+    assert words in error.message
+    assert "\x1b" not in error.message + error.hint
+    twin.faults.clear()
+    rest = [token.id for token in tokens_of(drawn(on_twin, command(on_twin, *came)))]
+    assert came + rest == whole
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_again(on_twin: ServerSession, twin: TwinServer) -> None:
+    asked = command(on_twin)
+    whole = [token.id for token in tokens_of(drawn(on_twin, asked))]
+    twin.hang_up()
+    assert [token.id for token in tokens_of(drawn(on_twin, asked))] == whole
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_another_model_ends_the_reply(on_twin: ServerSession, twin: TwinServer, at_once: bool) -> None:
+    """Whether it says so with its next answer, or has to be asked after the connection was lost."""
+
+    def changes(handler: twin_server.Handler) -> bool:
+        twin.faults.popleft()
+        if at_once:
+            twin.name = "another"
+            return False
+        twin.n_params = 7
+        return twin_server.hangs_up(handler)
+
+    twin.faults.extend(after(3, changes))
+    came, error = as_far_as_it_goes(on_twin, command(on_twin))
+    assert came
+    assert error.kind == "model"
+    assert f"now has another model: {'another' if at_once else 'smol'}" in error.message
+    # Nor does it go on later, until it is loaded.
+    with pytest.raises(EngineError, match="now has another model"):
+        command(on_twin)
+
+
+def test_silence_ends_and_a_cancel_does_at_once(
+    on_twin: ServerSession, twin: TwinServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+    cancelled: list[float] = []
+
+    def cancels(handler: twin_server.Handler) -> bool:
+        cancelled.append(monotonic())
+        on_twin.cache.abort.set()
+        return twin_server.silent(release)(handler)
+
+    twin.faults.extend(after(3, cancels))
+    try:
+        stream = drawn(on_twin, command(on_twin))
+        assert monotonic() - cancelled[0] < 1
+        assert finished_of(stream).reason == "user"
+        assert tokens_of(stream)
+        asked = command(on_twin)  # a text can still be taken apart
+        twin.faults[0] = twin_server.silent(release)
+        on_twin._client.close()  # the next connection has less patience
+        monkeypatch.setattr(on_twin._client, "_silence", 0.3)
+        _, error = as_far_as_it_goes(on_twin, asked)
+        assert "has not answered for 0.3 s" in error.message
+    finally:
+        release.set()
+
+
+def test_a_cancel_while_the_prompt_is_read_ends_within_a_piece(on_twin: ServerSession) -> None:
+    ids = ids_of(on_twin, "The quick brown fox jumps over the lazy dog. " * 60)
+    seen: list[object] = []
+    for record in on_twin.generate(Generate(ids, TUNING.samplers(), TUNING.conditions(), 1), lambda: None, 0.0):
+        seen.append(record)
+        if isinstance(record, Prefilling):
+            on_twin.cache.abort.set()
+    assert finished_of(seen).detail == "during prefill"  # type: ignore[arg-type]
+    assert sum(isinstance(record, Prefilling) for record in seen) == 1
+    assert not any(isinstance(record, (Prefill, Token)) for record in seen)
+
+
+def test_several_servers_behind_one_address_are_noticed(on_twin: ServerSession, twin: TwinServer) -> None:
+    ids = ids_of(on_twin, "The quick brown fox jumps over the lazy dog. " * 10)
+    twin.forgets = True
+    came, error = as_far_as_it_goes(on_twin, Generate(ids, TUNING.samplers(), TUNING.conditions(), 1))
+    assert len(came) == 3
+    assert "reads the whole text again for each token" in error.message
+
+
+def test_a_key_goes_along_and_a_wrong_one_is_told(twin_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = TwinServer(twin_session, key="secret-1")
+    try:
+        with pytest.raises(EngineError, match="refuses the key") as caught:
+            on_server(server.url)
+        assert caught.value.kind == "key"
+        monkeypatch.setenv("LAB_KEY", "secret-2")
+        with pytest.raises(EngineError, match="Invalid API Key") as caught:
+            on_server(server.url, key_env="LAB_KEY")
+        assert "secret" not in caught.value.message + caught.value.hint
+        monkeypatch.setenv("LAB_KEY", "secret-1")
+        session = on_server(server.url, key_env="LAB_KEY")
+        assert tokens_of(drawn(session, command(session)))
+        session.close()
+    finally:
+        server.close()
+
+
+def test_a_redirect_gets_no_key(twin_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    thief, server = TwinServer(twin_session), TwinServer(twin_session)
+    monkeypatch.setenv("LAB_KEY", "secret-1")
+    session = on_server(server.url, key_env="LAB_KEY")
+    server.faults.append(answers(307, Location=thief.url + "/completion"))
+    try:
+        _, error = as_far_as_it_goes(session, command(session))
+        assert "redirects" in error.message
+        assert thief.asked == []
+    finally:
+        session.close()
+        server.close()
+        thief.close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A certificate of our own for the loopback, with its key, in one file."""
+    file = tmp_path_factory.mktemp("tls") / "both.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext",
+         "subjectAltName=IP:127.0.0.1", "-keyout", str(file), "-out", str(file.with_name("only.pem"))],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    file.write_text(file.read_text() + file.with_name("only.pem").read_text())
+    return str(file)
+
+
+def test_a_certificate_is_verified(twin_session: Session, certificate: str) -> None:
+    server = TwinServer(twin_session, certificate=certificate)
+    try:
+        with pytest.raises(EngineError, match="is not trusted") as caught:
+            on_server(server.url)
+        assert caught.value.kind == "tls"
+        session = on_server(server.url, ssl_cert_file=str(Path(certificate).with_name("only.pem")))
+        assert tokens_of(drawn(session, command(session)))
+        session.close()
+    finally:
+        server.close()
+
+
+def test_what_does_not_speak_tls_is_told(twin: TwinServer) -> None:
+    with pytest.raises(EngineError, match="does not speak TLS"):
+        on_server(twin.url.replace("http", "https"))
+
+
+def test_nobody_there(twin: TwinServer) -> None:
+    with pytest.raises(EngineError, match="cannot be reached: Connection refused"):
+        on_server("http://127.0.0.1:9")
+    with pytest.raises(EngineError, match="has no model 'nothing'"):
+        ServerSession(ModelSpec("nothing", "", engine=address_of(twin.url)), lambda _: None)
+
+
+# --- the real server -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mortal(small_model_path: Path) -> Iterator[RealServer]:
+    made = RealServer(small_model_path)
+    yield made
+    made.close()
+
+
+def test_a_server_that_is_killed_and_comes_back(mortal: RealServer, small_model_path: Path, model_path: Path) -> None:
+    session = on_server(mortal.url)
+    asked = command(session)
+    whole = [token.id for token in tokens_of(drawn(session, asked))]
+    came, error = as_far_as_it_goes(session, asked, lambda count: mortal.close() if count == 3 else None)
+    assert came == whole[:3]
+    assert error.kind == "server"
+    again = RealServer(small_model_path, mortal.port)
+    rest = [token.id for token in tokens_of(drawn(session, command(session, *came)))]
+    assert came + rest == whole
+    again.close()
+    other = RealServer(model_path, mortal.port)  # under the same name
+    with pytest.raises(EngineError, match="now has another model: smollm2"):
+        command(session, *came)
+    other.close()
+    session.close()
+
+
+def test_a_server_that_is_stopped_is_waited_for(mortal: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = on_server(mortal.url)
+    monkeypatch.setattr(session._client, "_silence", 1.0)
+    asked = command(session)
+    whole = [token.id for token in tokens_of(drawn(session, asked))]
+    session._client.close()  # the next connection has less patience
+
+    def stop(count: int) -> None:
+        if count == 3:
+            os.kill(mortal.process.pid, signal.SIGSTOP)
+
+    came, error = as_far_as_it_goes(session, asked, stop)
+    os.kill(mortal.process.pid, signal.SIGCONT)
+    assert came == whole[:3]
+    assert "has not answered for 1 s" in error.message
+    assert came + [t.id for t in tokens_of(drawn(session, command(session, *came)))] == whole
+    session.close()

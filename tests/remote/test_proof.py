@@ -1,0 +1,79 @@
+"""How many candidates prove a draw: what the chain leaves of them is what it leaves of all tokens, wherever the rest lies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from termchat.decoding.samplers import SamplerSettings, Tuning
+from termchat.engine.llama.chain import Chain
+from termchat.engine.remote.proof import Shortlist, more_than, needed
+
+N = 3000
+
+settings_of = st.fixed_dictionaries(
+    {},
+    optional={
+        "top_k": st.sampled_from([0, 1, 5, 40, 300]),
+        "top_p": st.sampled_from([0.3, 0.8, 0.95, 1.0]),
+        "min_p": st.sampled_from([0.0, 0.02, 0.3]),
+        "temperature": st.sampled_from([0.0, 0.7, 1.0, 1.6]),
+        "frequency_penalty": st.sampled_from([0.0, 0.7, -0.5]),
+        "repeat_penalty": st.sampled_from([1.0, 1.3]),
+        "typical_p": st.sampled_from([1.0, 0.5]),
+        "top_n_sigma": st.sampled_from([-1.0, 1.0]),
+    },
+)
+
+
+def left(logits: np.ndarray, samplers: SamplerSettings, past: list[int]) -> dict[int, float]:
+    chain = Chain(samplers, len(logits), past)
+    try:
+        found = chain.apply(logits.astype(np.float32), None, ())
+    finally:
+        chain.close()
+    return dict(zip(found.ids.tolist(), found.logits.tolist(), strict=True))
+
+
+@given(
+    seed=st.integers(0, 500), knobs=settings_of, spread=st.sampled_from([1.0, 3.0]), count=st.sampled_from([50, 200])
+)
+def test_what_is_enough_leaves_what_all_tokens_leave(
+    seed: int, knobs: dict[str, object], spread: float, count: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(5.0, spread, N)
+    past = rng.integers(0, N, 20).tolist() + np.argsort(-logits)[:10].tolist()
+    samplers = Tuning().turned(knobs).samplers()  # type: ignore[arg-type]
+    order = np.argsort(-logits)
+    listed = order[:count]
+    mass = np.log(np.exp(logits).sum())
+    known = Shortlist(listed.astype(np.int32), logits[listed] - mass, N)
+    chain = Chain(samplers, N, past)
+    moving = set(chain.moving)
+    chain.close()
+    assume(not more_than(known, samplers, moving, samplers.frequency_penalty < 0))
+    shared = logits.copy()
+    shared[order[count:]] = np.log(np.exp(logits[order[count:]]).mean())
+    one, other = left(logits, samplers, past), left(shared, samplers, past)
+    assert other.keys() == one.keys()
+    assert [other[i] for i in one] == pytest.approx(list(one.values()), abs=1e-4)
+
+
+def test_the_usual_settings_need_what_costs_nothing() -> None:
+    assert needed(Tuning().samplers(), 49152, 64) == 200
+    assert needed(Tuning(top_k=500).samplers(), 49152, 64) == 564
+    assert needed(Tuning(top_k=0, top_p=1.0, min_p=0.0).samplers(), 49152, 0) == 49152
+
+
+def test_what_is_not_proved_needs_more_and_in_the_end_all() -> None:
+    flat = Shortlist(np.arange(200, dtype=np.int32), np.full(200, np.log(1 / 1000)), 1000)
+    samplers = Tuning(top_k=0, min_p=0.0, top_p=0.9).samplers()
+    assert more_than(flat, samplers, set(), lifted=False) == 1000
+    peaked = Shortlist(np.arange(200, dtype=np.int32), np.log(np.r_[0.95, np.full(199, 1e-5)]), 49152)
+    assert more_than(peaked, samplers, set(), lifted=False) == 0
+    assert more_than(peaked, samplers, {0}, lifted=False) == 1000  # a penalty may move the only likely one
+    assert more_than(peaked, samplers, {40000}, lifted=True) == 49152
+    assert more_than(peaked, samplers, set(), lifted=False, forced=40000) == 49152

@@ -1,0 +1,296 @@
+"""A server that speaks as llama-server does and computes with this very llama.cpp, so that its numbers are the local engine's.
+
+It can also do what no server should: `faults` are done, one a request, instead of what is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+
+from termchat.decoding.records import Shape
+from termchat.engine.llama.model_session import Session
+
+Fault = Callable[["Handler"], bool]
+"""Does something to a request; True where it is done with it."""
+
+_ONE_AT_A_TIME = threading.Lock()
+"""All twins compute with one context."""
+
+
+class TwinServer(ThreadingHTTPServer):
+    """Listens on a free port of the loopback, in threads, until it is closed. `asked` are the bodies of all requests."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(
+        self, session: Session, *, key: str = "", context: int = 2048, certificate: str = "", port: int = 0
+    ) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
+        self.session, self.key, self.context = session, key, context
+        self.name = "smol"
+        self.n_params = 134515008
+        self.faults: deque[Fault] = deque()
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.headers_seen: list[dict[str, str]] = []
+        self.forgets = False
+        self.connections: set[socket.socket] = set()
+        if certificate:
+            context_ = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context_.load_cert_chain(certificate)
+            self.socket = context_.wrap_socket(self.socket, server_side=True)
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        scheme = "https" if isinstance(self.socket, ssl.SSLSocket) else "http"
+        return f"{scheme}://127.0.0.1:{self.server_address[1]}"
+
+    def completions(self) -> list[dict[str, Any]]:
+        return [body for path, body in self.asked if path == "/completion"]
+
+    def hang_up(self) -> None:
+        """Closes every connection that is kept, as a server does after a while."""
+        for connection in list(self.connections):
+            with contextlib.suppress(OSError):  # it is closed already
+                connection.shutdown(socket.SHUT_RDWR)
+        self.connections.clear()
+
+    def close(self) -> None:
+        self.shutdown()
+        self.server_close()
+        self.hang_up()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is none of its business."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: TwinServer
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.connections.add(self.connection)
+
+    def do_GET(self) -> None:
+        self._do({})
+
+    def do_POST(self) -> None:
+        self._do(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def _do(self, body: dict[str, Any]) -> None:
+        server = self.server
+        server.asked.append((self.path, body))
+        server.headers_seen.append(dict(self.headers))
+        self.body = body
+        if server.faults and self.path == "/completion" and server.faults[0](self):
+            return
+        if server.key and self.path != "/health" and self.headers.get("Authorization") != f"Bearer {server.key}":
+            self.refuse(401, "Invalid API Key", "authentication_error")
+            return
+        with _ONE_AT_A_TIME:
+            answers = {
+                "/health": self._health, "/props": self._props, "/v1/models": self._models, "/tokenize": self._tokenize,
+                "/detokenize": self._detokenize, "/completion": self._completion,
+            }  # fmt: skip
+            answer = answers.get(self.path)
+            told = answer(body) if answer is not None else None
+        if answer is None:
+            self.refuse(404, "File Not Found", "not_found_error")
+        elif told is not None:
+            self.tell(told)
+
+    def tell(self, value: Any, status: int = 200) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+        self.wfile.flush()
+
+    def refuse(self, status: int, message: str, kind: str = "server_error", **more: Any) -> None:
+        self.tell({"error": {"code": status, "message": message, "type": kind, **more}}, status)
+
+    def _health(self, _body: dict[str, Any]) -> Any:
+        return {"status": "ok"}
+
+    def _props(self, _body: dict[str, Any]) -> Any:
+        model = self.server.session.model
+        return {
+            "default_generation_settings": {"n_ctx": self.server.context},
+            "chat_template": model.template,
+            "bos_token": model.name(model.bos),
+            "eos_token": model.name(model.eos),
+            "build_info": "twin",
+        }
+
+    def _models(self, _body: dict[str, Any]) -> Any:
+        meta = {
+            "n_vocab": self.server.session.model.n_vocab,
+            "n_params": self.server.n_params,
+            "size": 1,
+            "ftype": "Q4_1",
+        }
+        return {"data": [{"id": self.server.name, "aliases": [], "meta": meta}]}
+
+    def _tokenize(self, body: dict[str, Any]) -> Any:
+        special = body.get("parse_special", True)
+        model = self.server.session.model
+        return {"tokens": model.tokenize(body["content"], special=special, begin=body.get("add_special", False))}
+
+    def _detokenize(self, body: dict[str, Any]) -> Any:
+        return {"content": "".join(map(self.server.session.model.name, body["tokens"]))}
+
+    def _completion(self, body: dict[str, Any]) -> Any:
+        server = self.server
+        cache, model, ids = server.session.cache, server.session.model, body["prompt"]
+        if len(ids) >= server.context:
+            self.refuse(400, "too long", "exceed_context_size_error", n_prompt_tokens=len(ids), n_ctx=server.context)
+            return None
+        if not all(0 <= i < model.n_vocab for i in ids):
+            self.refuse(400, "Prompt contains invalid tokens", "invalid_request_error")
+            return None
+        if server.forgets:
+            cache.rewind(0)
+        kept = cache.rewind(cache.common(ids))
+        at = kept
+        while at < len(ids):
+            cache.read(ids, Shape(min(len(ids) - at, cache.batch_size)))
+            at = len(cache.ids)
+        told: dict[str, Any] = {
+            "model": server.name, "timings": {"cache_n": kept, "prompt_n": len(ids) - kept},
+            "generation_settings/logit_bias": [{"bias": None, "token": i} for i in model.end_ids],
+        }  # fmt: skip
+        if count := body.get("n_probs", 0):
+            told["completion_probabilities"] = [self._probabilities(cache.logits().astype(np.float64), count)]
+        return {name: value for name, value in told.items() if name in body["response_fields"]}
+
+    def _probabilities(self, logits: Any, count: int) -> Any:
+        model, body = self.server.session.model, self.body
+        after = bool(body.get("post_sampling_probs"))
+        if after:
+            for i, bias in body["logit_bias"]:
+                logits[i] += bias
+            for i in set(body["prompt"][-body["repeat_last_n"] :]):
+                logits[i] = logits[i] / body["repeat_penalty"] if logits[i] > 0 else logits[i] * body["repeat_penalty"]
+        logits -= logits.max()
+        logprobs = logits - np.log(np.exp(logits).sum())
+        best = np.argsort(-logprobs, kind="stable")[:count].tolist()
+        name, values = ("prob", np.exp(logprobs)) if after else ("logprob", logprobs)
+        listed = [
+            {"id": i, "token": "", "bytes": list(model.piece(i)), name: float(np.float32(values[i]))} for i in best
+        ]
+        if after:
+            listed = [one for one in listed if one[name] > 0]
+        return {"id": best[0], "top_probs" if after else "top_logprobs": listed}
+
+
+# --- what can go wrong -----------------------------------------------------------------------------------------------
+
+
+def after(count: int, fault: Fault) -> list[Fault]:
+    """The fault, after so many requests that are answered as they should."""
+
+    def nothing(handler: Handler) -> bool:
+        handler.server.faults.popleft()
+        return False
+
+    return [nothing] * count + [fault]
+
+
+def answers(status: int, message: str = "no", **headers: str) -> Fault:
+    """An error from now on."""
+
+    def fault(handler: Handler) -> bool:
+        data = json.dumps({"error": {"message": message, "type": "some_error"}}).encode()
+        handler.send_response(status)
+        for name, value in {"Content-Length": str(len(data)), **headers}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(data)
+        return True
+
+    return fault
+
+
+def hangs_up(handler: Handler) -> bool:
+    """The connection is closed without a word."""
+    handler.connection.shutdown(socket.SHUT_RDWR)
+    handler.close_connection = True
+    return True
+
+
+def half(handler: Handler) -> bool:
+    """An answer that ends in the middle."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"completion_prob')
+    handler.wfile.flush()
+    return hangs_up(handler)
+
+
+def half_a_line(handler: Handler) -> bool:
+    """The same without a length."""
+    handler.send_response(200)
+    handler.send_header("Connection", "close")
+    handler.end_headers()
+    handler.wfile.write(b'{"completion_prob')
+    handler.wfile.flush()
+    return hangs_up(handler)
+
+
+def endless(handler: Handler) -> bool:
+    """An answer of two gigabytes, told beforehand, and sent as far as anybody reads it."""
+    return _without_end(handler, {"Content-Length": str(2 << 30)})
+
+
+def endless_untold(handler: Handler) -> bool:
+    """The same without a length."""
+    return _without_end(handler, {"Connection": "close"})
+
+
+def _without_end(handler: Handler, headers: dict[str, str]) -> bool:
+    handler.send_response(200)
+    for name, value in headers.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    try:
+        for _ in range(2 << 10):
+            handler.wfile.write(b" " * (1 << 20))
+    except OSError:
+        pass
+    handler.close_connection = True
+    return True
+
+
+def nonsense(handler: Handler) -> bool:
+    """JSON of somebody else."""
+    handler.tell({"choices": [{"text": "hello"}]})
+    return True
+
+
+def silent(release: threading.Event) -> Fault:
+    """Nothing, until it is released."""
+
+    def fault(handler: Handler) -> bool:
+        release.wait(60)
+        return hangs_up(handler)
+
+    return fault
