@@ -6,6 +6,8 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
+from termchat.chat.loading import Choice
+from termchat.engine.port import ModelSpec
 from termchat.tui.screen.header_line import header_line
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import idle_chat
@@ -33,3 +35,17 @@ def test_a_click_on_the_context_does_nothing_where_one_on_the_model_opens_the_mo
     does = {text.strip(): ink.does for text, ink in runs}
     assert does["tiny Q4_1"] == "dialog('models')"
     assert does["0/2048"] == does["context"] == ""
+
+
+def test_a_draft_model_that_is_being_loaded_is_told_until_it_is_there() -> None:
+    engine = FakeEngine()
+    chat = idle_chat(engine)
+    assert header_line(chat, 80).text.rstrip().endswith("ready")
+    engine.loads_drafts = False
+    chat.draft_with(Choice(ModelSpec("/small.gguf", "small"), {}))
+    assert "loading draft model" in header_line(chat, 80).text
+    assert header_line(chat, 80).text.rstrip().endswith(" 0%")
+    engine.no_draft = "small has another vocabulary"
+    engine.load_draft()
+    chat.pump()
+    assert header_line(chat, 80).text.rstrip().endswith("ready")

@@ -82,13 +82,19 @@ def state_runs(chat: Chat) -> list[Run]:
     """What the chat is doing, in a word or two."""
     queued: list[Run] = [(f"  +{len(chat.turns.queue)} queued", Ink("stamp"))] if chat.turns.queue else []
     state = _STATES[chat.phase](chat)
+    if chat.phase == "idle" and chat.drafter_progress is not None:
+        state = _loading(chat)
     if chat.looking_on.followed is not None and chat.phase == "idle":
         state = [("● ", Ink("success")) if chat.looking_on.writing else ("○ ", MUTED), ("following", TEXT)]
     return [*doing(_STATE_CLICKED.get(chat.phase, ""), state), *queued]
 
 
 def _loading(chat: Chat) -> list[Run]:
-    return [("loading ", MUTED), *bar(chat.progress, _BAR), (f" {chat.progress:>4.0%}", TEXT)]
+    """Of the model, or of the one that is to draft for it, which comes after it."""
+    drafter = chat.drafter_progress
+    share = chat.progress if drafter is None else drafter
+    what = "loading " if drafter is None else "loading draft model "
+    return [(what, MUTED), *bar(share, _BAR), (f" {share:>4.0%}", TEXT)]
 
 
 def _prefill(chat: Chat) -> list[Run]:
