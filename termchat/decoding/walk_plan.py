@@ -23,7 +23,7 @@ from termchat.text import guess_of, one_line
 MOST_KNOBS = 2
 """Knobs of a grid."""
 
-_NUMERIC = ("float", "int", "switch")
+NUMERIC = ("float", "int", "switch")
 _EXAMPLE = "for example: temperature 0 0.5 1"
 _OFF = ("off", "none")
 _WORD = re.compile(r"[^\s,;=]+")
@@ -240,7 +240,7 @@ def _checked(given: GridKnob) -> GridKnob:
 
 def _grid_knob(name: str) -> Knob:
     knob = _knob(name)
-    if knob.kind not in _NUMERIC:
+    if knob.kind not in NUMERIC:
         how = "give a number of runs" if knob.kind == "seed" else f"take one with numbers; {_EXAMPLE}"
         raise PlanError(f"{knob.name} cannot be a knob of a grid", how)
     return knob
@@ -254,6 +254,8 @@ def own_name(name: str) -> str:
 def _knob(name: str) -> Knob:
     if not (known := own_name(name)):
         raise PlanError(f"unknown knob {one_line(name, _LONGEST)!r}{guess_of(name, KNOBS)}", _EXAMPLE)
+    if "draft" in (known, KNOBS[known].needs):
+        raise PlanError(f"{known} does nothing for replies made at once", "turn it for replies one by one")
     return KNOBS[known]
 
 
@@ -264,7 +266,7 @@ def _is_value(knob: Knob, word: str) -> bool:
 
 def _value(knob: Knob, word: str) -> float:
     value = _refusing(knob.parse, "off" if word.lower() in _OFF else word)
-    assert isinstance(value, (int, float))  # as of every knob of `_NUMERIC`
+    assert isinstance(value, (int, float))  # as of every knob of `NUMERIC`
     return value
 
 

@@ -143,6 +143,8 @@ def test_two_settings_differ_and_are_checked() -> None:
         (lambda: parse_grid(["seed 1 2"]), "seed cannot be a knob of a grid", "number of runs"),
         (lambda: parse_grid(["stop a"]), "stop cannot be a knob of a grid", "one with numbers"),
         (lambda: compare({"top_k": 4}, {"top_k": 4.0}), "both settings are the same", "change a knob"),
+        (lambda: compare({"draft": "off"}, {"draft": "ngram"}), "draft does nothing for replies made at once", ""),
+        (lambda: parse_grid(["draft_max 3 7"]), "draft_max does nothing for replies made at once", "one by one"),
         (lambda: compare({}, {"topk": 4}), r"unknown knob 'topk' \(did you mean top_k\?\)", ""),
         (lambda: vote(8, "("), r"'\(' is not a valid regular expression", r"\$\.answer"),
         (lambda: vote(8, ""), "a vote needs a regular expression or a JSON path", ""),

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings, GridKnob, GroupKind
 from termchat.decoding.samplers import KNOBS, KnobError
-from termchat.decoding.walk_plan import PRESETS, PlanError, WalkPlan
+from termchat.decoding.walk_plan import NUMERIC, PRESETS, PlanError, WalkPlan
 from termchat.text import guess_of, one_line
 
 WALKS, BEST, VOTERS = 4, 8, 8
@@ -243,7 +243,7 @@ _READERS: dict[GroupKind, Callable[[str], Asked]] = {
     "walks": _walks, "grid": _grid, "compare": _compare, "best": _best, "vote": _vote, "beams": _beams,
 }  # fmt: skip
 
-_NUMBERS = {knob.name: knob.help for knob in KNOBS.values() if knob.kind in ("float", "int", "switch")}
+_NUMBERS = {knob.name: knob.help for knob in KNOBS.values() if knob.kind in NUMERIC and not knob.needs}
 _SCORED = {PENALTY: "X  score = sum of logprobs / length^X"}
 _DICE = {SAME_DICE: "same dice for all replies"}
 _OPTIONS: dict[GroupKind, dict[str, str]] = {

@@ -11,7 +11,7 @@ from textual.actions import parse
 
 from termchat.decoding.group import MOST_BEAMS, MOST_WALKS, GroupKind
 from termchat.decoding.samplers import KNOBS
-from termchat.decoding.walk_plan import PRESETS, PlanError, shown_value
+from termchat.decoding.walk_plan import NUMERIC, PRESETS, PlanError, shown_value
 from termchat.text import cells
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, column, length
@@ -51,7 +51,7 @@ _ABOUT: dict[GroupKind, str] = {
 }
 _NONE = "none"
 _MODEL, _CHAIN = "model's own", "after the chain"
-_KNOBS = tuple(knob.name for knob in KNOBS.values() if knob.kind in ("float", "int", "switch"))
+_KNOBS = tuple(knob.name for knob in KNOBS.values() if knob.kind in NUMERIC and not knob.needs)
 _NAME = 9
 
 
