@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fewer_blocks import with_vocabulary
 from tests.pull.file_server import FileServer, file_server, sha256
 from tests.requantized import requantized
 from tests.whole.chat_steps import over
@@ -41,7 +42,7 @@ def catalogued(home: Path, name: str, url: str, data: bytes) -> None:
 
 def line(terminal: Terminal, name: str) -> str:
     """The line of a model in the list."""
-    found = re.search(rf"[●◌○↓✗] {re.escape(name)} .*", terminal.text)
+    found = re.search(rf"[●◌○◆◇↓✗] {re.escape(name)} .*", terminal.text)
     return found[0] if found else ""
 
 
@@ -58,6 +59,34 @@ def ready(terminal: Terminal, replies: int) -> None:
     """Waits until so many replies are there."""
     terminal.wait(lambda: over(terminal.home) == replies)
     terminal.wait(lambda: terminal.text.count("· seed ") == replies and terminal.is_ready)
+
+
+def test_a_draft_model_is_chosen_drafts_and_is_kept(
+    open_terminal: Open, tmp_path: Path, model_path: Path, other: Path
+) -> None:
+    with_vocabulary(model_path, other.parent / "Renamed.gguf", renamed={260: "Ġtho"})
+    flags = (*FLAGS, "--model-folders", str(other.parent), "--model", str(other))
+    terminal = open_terminal(*flags, HOME=str(tmp_path), columns=140)
+    terminal.wait(lambda: terminal.is_ready)
+    terminal.keys(F3)
+    terminal.wait(lambda: line(terminal, "smollm2").startswith("◇") and line(terminal, "Renamed").startswith("○"))
+    terminal.keys("down")
+    terminal.wait("differs from token 260")
+    terminal.keys("ctrl+g")
+    terminal.wait(
+        "Renamed cannot draft for Other-Q8_0: its vocabulary differs from token 260 on: ' tho' instead of ' the'"
+    )
+    terminal.keys("down", "ctrl+g")
+    terminal.wait(lambda: line(terminal, "smollm2").startswith("◆"))
+    terminal.keys("esc", "Name the sea.", "enter")
+    ready(terminal, 1)
+    terminal.keys("ctrl+q")
+    assert terminal.ended() == 0
+
+    again = open_terminal(*flags, "--draft", "model", HOME=str(tmp_path), columns=140)
+    again.wait(lambda: again.is_ready)
+    again.keys(F3)
+    again.wait(lambda: line(again, "smollm2").startswith("◆"))
 
 
 def test_switch_in_mid_chat_go_on_let_go_and_load_again(open_terminal: Open, tmp_path: Path, other: Path) -> None:
