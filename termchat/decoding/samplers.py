@@ -529,7 +529,7 @@ class Tuning(SamplerSettings, frozen=True):
     draft_max: Annotated[
         int,
         Knob(
-            kind="int", key="F", label="draft_n", low=1, high=MOST_DRAFTED, step=1, coarse=4, bar=MOST_DRAFTED, needs="draft",
+            kind="int", key="F", label="draftmax", low=1, high=MOST_DRAFTED, step=1, coarse=4, bar=MOST_DRAFTED, needs="draft",
             help="speculation: the most tokens that are guessed at once",
         ),
     ] = MOST_DRAFTED  # fmt: skip
