@@ -21,7 +21,7 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.group import GROUP_KINDS
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
-from termchat.engine.address import AddressError, EngineAddress, is_url
+from termchat.engine.address import SIGN, AddressError, EngineAddress, is_url
 from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
 
@@ -107,13 +107,21 @@ def _drafter_at(address: EngineAddress, config: Settings) -> ModelSpec | None:
 
 
 def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -> Choice:
-    """A model by its catalogue name or path (None: the default one), its file checked, run as configured and tuned.
+    """A model by its catalogue name or path (None: the default one), its file checked, run as configured and tuned; or one of
+    an engine elsewhere, as `EngineAddress.asked_as` writes it.
 
     `picked` is how a person wants this model to be run; None is what is kept for it.
 
     Raises:
         ModelError: there is no such model, or its file cannot be used; says what to do.
     """
+    if wanted is not None and wanted.startswith(SIGN):
+        name, _, model = wanted.removeprefix(SIGN).partition("/") if "://" not in wanted else (wanted[1:], "", "")
+        try:
+            address = engine_of(name, config.engines)
+        except AddressError as error:
+            raise ModelError(str(error)) from error
+        return elsewhere(config, msgspec.structs.replace(address, model=model or address.model))
     return _find(config, wanted, picked)[1]
 
 

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 SCHEMES = ("ssh", "http", "https")
+SIGN = "@"
+"""What a model elsewhere is asked for with begins so: @lab, @lab/qwen3-8b."""
 REMOTE_COMMAND = "termchat worker"
 """What ssh runs on the other machine unless an address says otherwise."""
 
@@ -44,6 +46,10 @@ class EngineAddress(msgspec.Struct, frozen=True):
     def shown(self) -> str:
         """What a person calls it."""
         return self.name or self.url or "this machine"
+
+    def asked_as(self, model: str = "") -> str:
+        """What a model of this engine is asked for with, "" being the engine's own choice."""
+        return f"{SIGN}{self.shown}" + (f"/{model}" if model else "")
 
     @property
     def scheme(self) -> str:

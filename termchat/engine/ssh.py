@@ -144,8 +144,12 @@ class SshEngine(LocalEngine):
         name, said = self._address.shown, self._last_said()
         because = f": {said}" if said else ""
         if self._before is None:
-            what = f"the line to {name} was cut, or its worker ended" if code == _UNREACHED else f"{name} ended"
-            return Failed("engine", f"{what}{because}" if code else f"{name} ended without a word")
+            what = (
+                f"the line to {name} was cut, or its worker ended"
+                if code == _UNREACHED
+                else f"the engine on {name} ended"
+            )
+            return Failed("engine", f"{what}{because}" if code else f"the engine on {name} ended without a word")
         if code == _UNREACHED:
             where = f"{self._address.user}@{self._address.host}" if self._address.user else self._address.host
             port = f"-p {self._address.port} " if self._address.port else ""

@@ -50,6 +50,8 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of its first file, when it is here."""
     problem: str = ""
     """Why it cannot be used as it is, and what to do."""
+    engine: str = ""
+    """The name of the engine elsewhere that has it; "" for this machine."""
 
     @property
     def best_draft(self) -> str:

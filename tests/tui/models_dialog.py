@@ -54,9 +54,13 @@ class Shop(Desktop):
 
 @asynccontextmanager
 async def shop(
-    *folders: Path, size: tuple[int, int] = (120, 40), opened: bool = True, **options: object
+    *folders: Path,
+    size: tuple[int, int] = (120, 40),
+    opened: bool = True,
+    file: Path = Path("/none"),
+    **options: object,
 ) -> AsyncIterator[Shop]:
-    config = load({"model_folders": os.pathsep.join(map(str, folders))} if folders else {}, {}, Path("/none"))
+    config = load({"model_folders": os.pathsep.join(map(str, folders))} if folders else {}, {}, file)
     async with desktop(size, models=Models(config), **options) as desk:  # type: ignore[arg-type]
         made = Shop(desk.app, desk.engine, desk.pilot)
         if opened:

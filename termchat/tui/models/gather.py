@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.chat.loading import Choice
 from termchat.config.per_model import Picked, RunSettings, keep_picked, run_of
 from termchat.decoding.samplers import KNOBS, Value
+from termchat.engine.address import EngineAddress
 from termchat.engine.port import MOST_CONTEXT, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.tui.draw.background import BackgroundTask
@@ -132,6 +134,9 @@ class Models:
         self._picked: dict[str, Picked] = {}
         self._facts: dict[tuple[str, int | None], Facts | ModelError] = {}
         self._pairs: dict[tuple[tuple[str, int | None], tuple[str, int | None]], str] = {}
+        self.elsewhere: dict[str, ModelRow] = {}
+        """Engines on other machines, and the models that those have."""
+        self._asking: dict[str, BackgroundTask[list[ModelRow]]] = {}
         self._looking: BackgroundTask[_Around | _Listed | Skipped] | None = None
         self._seen: set[str] = set()
         self._left_out: list[Skipped] = []
@@ -154,6 +159,7 @@ class Models:
         if self._looking is None:
             self._seen, self._left_out = set(), []
             self._looking = BackgroundTask(self._look)
+            self._ask_engines()
 
     @property
     def looking(self) -> bool:
@@ -163,14 +169,14 @@ class Models:
     def busy(self) -> bool:
         """Whether `take` may bring something soon."""
         reading = self._reading is not None or self._choosing is not None
-        return self.looking or reading or bool(self.pulls.running)
+        return self.looking or reading or bool(self._asking or self.pulls.running)
 
     def take(self) -> bool:
         """What the threads have found and read since the last call is now known; False if that is nothing."""
         if self._choosing is not None and not self._choosing.running:
             list(self._choosing.take())
             self._choosing = None
-        return self._take_found() | self._take_read()
+        return self._take_found() | self._take_read() | self._take_engines()
 
     def in_file(self, path: str | Path) -> str:
         """What the model in this file is asked for with; "" while no row has it."""
@@ -210,6 +216,26 @@ class Models:
             for wanted in self.rows.keys() - self._seen:
                 del self.rows[wanted], self._files[wanted]
         return some or over
+
+    def _ask_engines(self) -> None:
+        """Each engine elsewhere in a thread of its own, unless it is being asked; what is known stays until it answers."""
+        for address in self.config.engines.values():
+            if address.name not in self._asking:
+                self._asking[address.name] = BackgroundTask(partial(_ask_engine, address))
+
+    def _take_engines(self) -> bool:
+        some = False
+        for name, asking in list(self._asking.items()):
+            over = not asking.running
+            for rows in asking.take():
+                some = True
+                old = [wanted for wanted, row in self.elsewhere.items() if row.engine == name]
+                for wanted in old:
+                    del self.elsewhere[wanted]
+                self.elsewhere |= {row.wanted: row for row in rows}
+            if over:
+                del self._asking[name]
+        return some
 
     # --- what the files say ------------------------------------------------------------------------------------------
 
@@ -331,6 +357,12 @@ class Models:
         """Partial downloads stay."""
         self.told = lambda _: None
         self.pulls.close()
+
+
+def _ask_engine(address: EngineAddress) -> Iterator[list[ModelRow]]:
+    from termchat.models.elsewhere import engine_rows
+
+    yield engine_rows(address)
 
 
 def _key(row: ModelRow) -> tuple[str, int | None]:

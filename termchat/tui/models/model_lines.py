@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from termchat.tui.models.gather import Facts
 
 
-State = Literal["loaded", "loading", "on disk", "not downloaded", "not installed", "broken", "downloading"]
+State = Literal[
+    "loaded", "loading", "on disk", "not downloaded", "not installed", "broken", "downloading", "elsewhere", "no answer"
+]
 Fit = Literal["fits", "tight", "too large"]
 DraftRole = Literal["", "can draft", "draft model"]
 """What a model on disk does for the one that is loaded."""
@@ -40,14 +42,16 @@ _SIGNS: Mapping[State, Run] = {
     "not downloaded": ("↓", MUTED),
     "not installed": ("↓", MUTED),
     "broken": ("✗", Ink("error")),
+    "elsewhere": ("○", Ink("stamp")),
+    "no answer": ("✗", Ink("warning")),
 }
 _DRAFT_SIGNS: Mapping[DraftRole, Run] = {
     "can draft": ("◇", ACCENT),
     "draft model": ("◆", Ink("success", bold=True)),
 }
 _ORDER: Mapping[State, int] = {
-    "loaded": 0, "loading": 0, "on disk": 1, "downloading": 2, "not downloaded": 3,
-    "not installed": 4, "broken": 5,
+    "loaded": 0, "loading": 0, "on disk": 1, "elsewhere": 2, "no answer": 2, "downloading": 3, "not downloaded": 4,
+    "not installed": 5, "broken": 6,
 }  # fmt: skip
 _FITS: Mapping[Fit, Ink] = {"fits": Ink("success"), "tight": Ink("warning"), "too large": Ink("error")}
 _SIZE, _QUANT, _CONTEXT, _FIT, _STATE = 8, 8, 8, 11, 15
@@ -116,7 +120,7 @@ def matches(text: str, words: Iterable[str]) -> bool:
 
 def rank(state: State, row: ModelRow, at: int) -> tuple[int, str, int]:
     """The sort key of a model: loaded ones, then those on disk by name, then others in the catalogue's order."""
-    here = state in ("loaded", "loading", "on disk")
+    here = state in ("loaded", "loading", "on disk", "elsewhere", "no answer")
     return _ORDER["not downloaded" if state == "downloading" else state], row.name.lower() if here else "", at
 
 
@@ -199,7 +203,7 @@ def _fit_run(item: Item) -> Run:
 def _name_ink(item: Item) -> Ink:
     if item.state in ("loaded", "loading"):
         return STRONG
-    return TEXT if item.state in ("on disk", "downloading") else MUTED
+    return TEXT if item.state in ("on disk", "downloading", "elsewhere") else MUTED
 
 
 _LABEL = 10
@@ -260,7 +264,7 @@ def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
         yield "problem", f"{problem.message}. {problem.hint}".strip()
     elif item.download is not None and item.download.now is not None and item.download.now.note:
         yield "waits", item.download.now.note
-    elif item.state in ("broken", "not installed"):
+    elif item.state in ("broken", "not installed", "no answer"):
         yield "problem", row.problem
     if known.running is not None:
         yield "runs with", _running(known.running)

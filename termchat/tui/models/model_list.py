@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from termchat.chat.service import Chat
+from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
 from termchat.text import cells, size
@@ -69,10 +70,10 @@ class ModelList:
         """Takes in all that is known by now; the highlighted model stays the same."""
         models, chat = self._models, self._chat
         there = chat.spec is not None and (chat.model is not None or chat.phase == "loading")
-        wanted = models.in_file(file_of(chat.spec)) if there and chat.spec is not None else ""
-        self.loaded = models.rows.get(wanted) or self._elsewhere()
+        rows = models.rows | models.sources | models.elsewhere
+        wanted = wanted_as(chat.spec, models) if there and chat.spec is not None else ""
+        self.loaded = rows.get(wanted) or self._unlisted()
         self.drafter = models.in_file(chat.drafter.path) if chat.drafter is not None else ""
-        rows = models.rows | models.sources
         if self.loaded is not None:
             rows[self.loaded.wanted] = self.loaded
         ordered = sorted(enumerate(rows.values()), key=lambda one: rank(self.state(one[1]), one[1], one[0]))
@@ -105,6 +106,8 @@ class ModelList:
             return "downloading"
         if pull is not None and pull.path is not None and pull.path.exists():  # and the list does not know it yet
             return "on disk"
+        if row.engine:
+            return "elsewhere" if row.state == "ready" else "no answer"
         return "on disk" if row.state == "ready" else row.state
 
     def item(self, row: ModelRow) -> Item:
@@ -123,8 +126,9 @@ class ModelList:
 
     @property
     def drafted_for(self) -> ModelRow | None:
-        """The loaded model, if others can draft for it here."""
-        return self.loaded if self._chat.model is not None and "drafts" in self._chat.engine.offers else None
+        """The loaded model, if others of this machine can draft for it."""
+        here = self.loaded is not None and self.loaded.path is not None
+        return self.loaded if here and self._chat.model is not None and "drafts" in self._chat.engine.offers else None
 
     def draft_role(self, row: ModelRow) -> DraftRole:
         loaded = self.drafted_for
@@ -186,8 +190,9 @@ class ModelList:
 
     def title(self, width: int) -> str:
         """The counts and the free memory, in at most `width` cells."""
-        here = sum(row.state == "ready" for row, _ in self._ordered)
-        away, spare = len(self._ordered) - here, size(self.spare)
+        mine = [row for row, _ in self._ordered if not row.engine]
+        here = sum(row.state == "ready" for row in mine)
+        away, spare = len(mine) - here, size(self.spare)
         long, short = [], []
         if self._ordered:
             long += [f"{here} on this machine", f"{away} to download"]
@@ -214,20 +219,23 @@ class ModelList:
         rows = (*(row for row, _ in self._ordered), *self.shown)
         self.longest = max((cells(row.name) for row in rows), default=0)
 
-    def _elsewhere(self) -> ModelRow | None:
+    def _unlisted(self) -> ModelRow | None:
         """A row for a loaded model that is in no list."""
         spec, info = self._chat.spec, self._chat.model
-        if spec is None or info is None or not spec.path:  # a recording has no file
+        if spec is None or info is None or not (spec.path or spec.engine.url):  # a recording has no file
             return None
+        there = spec.engine.shown if spec.engine.url else ""
         return ModelRow(
-            wanted=spec.path,
-            name=info.name,
+            wanted=spec.engine.asked_as(spec.path) if there else spec.path,
+            name=f"{there}: {info.name}" if there else info.name,
             state="ready",
+            engine=there,
+            source=spec.engine.url,
             architecture=info.architecture,
             quantization=info.quantization,
             context=info.context_trained,
             size=info.size,
-            path=file_of(spec),
+            path=None if there else file_of(spec),
         )
 
 
@@ -235,6 +243,11 @@ def _able(row: ModelRow, loaded: ModelRow) -> str:
     """The smaller it is, the sooner its drafts pay."""
     share = f", with {row.size / loaded.size:.0%} of its size" if row.size and loaded.size else ""
     return f"it can draft for {loaded.name}{share}"
+
+
+def wanted_as(spec: ModelSpec, models: Models) -> str:
+    """What the model of a spec is asked for with; "" while no row has it."""
+    return spec.engine.asked_as(spec.path) if spec.engine.url else models.in_file(file_of(spec))
 
 
 def _anywhere(text: str) -> ModelRow:

@@ -47,11 +47,13 @@ _HINTS: dict[State, tuple[tuple[str, str], ...]] = {
     "on disk": (("model-enter", "chats with it"), _RUN),
     "downloading": (("model-cancel", "stops the download"),),
     "not downloaded": (("model-enter", "downloads it"),),
+    "elsewhere": (("model-enter", "chats with it there"),),
 }
 _SAID: dict[State, str] = {
     "loading": "It is being loaded.",
     "not installed": "It is installed with a Python package.",
     "broken": "It cannot be used.",
+    "no answer": "It does not answer.",
 }
 _HINT_LINES = 2
 """Lines of keys below the list on a low screen."""
@@ -277,12 +279,14 @@ class ModelsDialog(DetailedListing[Choice]):
         listed, loaded = self.list, self.list.drafted_for
         if self.chat.cannot_draft:
             return f"nothing can be drafted: {self.chat.cannot_draft}"
+        if loaded is None and listed.loaded is not None and listed.loaded.engine:
+            return "the loaded model is on another machine: --draft names a draft model there"
         if loaded is None:
             return "load a model first, for which this one is to draft"
         if row.wanted == loaded.wanted:
             return f"choose a smaller model to draft for {row.name}"
         if row.path is None:
-            return "download it first to draft with it"
+            return "it is on another machine" if row.engine else "download it first to draft with it"
         why_not = listed.why_not_draft(row)
         return f"{row.name} cannot draft for {loaded.name}: {why_not}" if why_not else ""
 
@@ -298,7 +302,10 @@ class ModelsDialog(DetailedListing[Choice]):
         row = self.list.row
         if row is None:
             return
-        self.say("" if row.path is not None else "download it first to change its settings")
+        elsewhere = "how it runs is set on its own machine, in config.toml there"
+        self.say(
+            "" if row.path is not None else elsewhere if row.engine else "download it first to change its settings"
+        )
         self._engine_of = row.wanted if row.path is not None else ""
         self._open_engine()
 
@@ -380,6 +387,8 @@ class ModelsDialog(DetailedListing[Choice]):
         "not downloaded": _download,
         "not installed": _refuse,
         "broken": _refuse,
+        "elsewhere": _chat_with,
+        "no answer": _refuse,
     }
 
     def _free(self) -> bool:

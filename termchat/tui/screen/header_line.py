@@ -129,8 +129,13 @@ _STATES: dict[str, Callable[[Chat], list[Run]]] = {
     "prefill": _prefill,
     "decoding": _decoding,
     "paused": _paused,
-    "failed": lambda _: [("engine stopped", Ink("error"))],
+    "failed": lambda chat: [(f"engine {_place(chat)}stopped", Ink("error"))],
 }
+
+
+def _place(chat: Chat) -> str:
+    """The engine's name, and a space, where it is on another machine."""
+    return f"{one_line(chat.spec.engine.shown, 24)} " if chat.spec is not None and chat.spec.engine.url else ""
 
 
 def _model(chat: Chat) -> list[Run]:
@@ -147,7 +152,7 @@ def _device(chat: Chat) -> list[Run]:
     now = chat.live.threads or model.threads
     threads = f"{now} thread" + ("s" if now != 1 else "")
     layers = f" {model.gpu_layers}/{model.layers + 1} layers" if model.gpu_layers else ""
-    return [(f"{one_line(model.device, 16)}{layers}, {threads}", MUTED)]
+    return [(f"{_place(chat)}{one_line(model.device, 16)}{layers}, {threads}", MUTED)]
 
 
 def _context(chat: Chat) -> list[Run]:

@@ -1,0 +1,112 @@
+"""Engines elsewhere in the list of models: shown with what they have, chatted with, and never in the way of the others."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from termchat.engine.address import EngineAddress
+from termchat.models import elsewhere
+from termchat.models.elsewhere import engine_rows
+from termchat.models.listing import ModelRow
+from termchat.tui.screen.header_line import header_line
+from tests.fake_ssh import install, lab
+from tests.tui.models_dialog import Shop, shop
+
+pytestmark = pytest.mark.usefixtures("home")
+
+CONFIG = "".join(f"[engines.{name}]\nurl = 'ssh://{name}'\n" for name in ("lab", "old", "slow"))
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """The lab has two models, the old one is dead, and the slow one answers once this is set."""
+    answered = threading.Event()
+
+    def rows(address: EngineAddress) -> list[ModelRow]:
+        def row(name: str, model: str = "", **more: object) -> ModelRow:
+            made = {"wanted": address.asked_as(model), "name": name, "state": "ready", "engine": address.name}
+            return ModelRow(**made | {"source": f"{address.url}, 1.5 ms"} | more)  # type: ignore[arg-type]
+
+        if address.name == "old":
+            return [row("old", state="broken", problem="old cannot be reached: Connection refused", source=address.url)]
+        if address.name == "slow":
+            answered.wait(60)
+            return [row("slow")]
+        return [row("lab"), row("lab: small", "small"), row("lab: large", "large", size=40 * 10**9, context=131072)]
+
+    monkeypatch.setattr(elsewhere, "engine_rows", rows)
+    return answered
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "config.toml"
+    file.write_text(CONFIG)
+    return file
+
+
+async def highlight(desk: Shop, name: str) -> None:
+    await desk.find(name)
+    await desk.until(lambda: desk.line(name))
+
+
+async def test_each_engine_and_its_models_have_rows_as_soon_as_it_answers(
+    answers: threading.Event, config: Path
+) -> None:
+    async with shop(file=config) as desk:
+        await desk.until(lambda: desk.line("lab: large") and desk.line("old"))
+        assert "ssh://lab, 1.5 ms" in desk.line("lab: small")
+        assert "40.0 GB" in desk.line("lab: large")
+        assert "too large" not in desk.line("lab: large")
+        assert desk.line("old").startswith("✗")
+        assert not desk.line("slow")
+        answers.set()
+        await desk.until(lambda: desk.line("slow"))
+
+
+async def test_enter_chats_with_a_model_there_and_the_header_names_its_machine(
+    answers: threading.Event, config: Path
+) -> None:
+    answers.set()
+    async with shop(file=config) as desk:
+        await highlight(desk, "lab: large")
+        await desk.type("", "enter")
+        await desk.until(lambda: not desk.open and len(desk.loads) == 2)
+        spec = desk.loads[-1]
+        assert (spec.engine.name, spec.path) == ("lab", "large")
+        await desk.until(lambda: desk.app.chat.phase == "idle")
+        assert "lab cpu" in header_line(desk.app.chat, 120).text
+        await desk.type("", "f3")
+        await desk.until(lambda: desk.line("lab: large"))
+        assert desk.line("lab: large").startswith("●")
+        desk.engine.die("the line to lab was cut")
+        await desk.until(lambda: desk.app.chat.phase == "failed")
+        assert "engine lab stopped" in header_line(desk.app.chat, 120).text
+
+
+async def test_one_that_does_not_answer_says_why_and_nothing_is_loaded(answers: threading.Event, config: Path) -> None:
+    answers.set()
+    async with shop(file=config) as desk:
+        await highlight(desk, "old")
+        await desk.type("", "enter")
+        await desk.until(lambda: desk.app.screen.query_one(".hint") and "Connection refused" in desk.text)
+        assert desk.open
+        assert len(desk.loads) == 1
+
+
+def test_the_rows_of_an_engine_over_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    install(tmp_path / "bin", monkeypatch)
+    first, *models = engine_rows(lab(), 60.0)
+    assert (first.wanted, first.name, first.engine) == ("@lab", "lab", "lab")
+    assert first.description.startswith("1 model there")
+    assert first.source.startswith("ssh://lab, ")
+    assert [(row.wanted, row.name, row.size) for row in models] == [("@lab/smollm2", "lab: smollm2", 98362432)]
+    (dead,) = engine_rows(lab("echo Connection refused >&2; exit 255"), 60.0)
+    assert (dead.state, dead.problem) == (
+        "broken",
+        "lab cannot be reached: Connection refused. Check it with: ssh lab",
+    )
