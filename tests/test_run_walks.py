@@ -263,7 +263,7 @@ def test_an_engine_that_makes_one_reply_at_a_time_says_so(answered: Answered, mo
     monkeypatch.setattr(PlayedEngine, "offers", frozenset())
     plan = walk_plan.walks(2)
     assert answered(plan, played(plan, ["a", "b"])) == 1
-    assert answered.err == "termchat: this engine cannot make several replies at once\n"
+    assert answered.err.startswith("termchat: this engine cannot make several replies at once\n")
 
 
 # --- the real model --------------------------------------------------------------------------------------------------

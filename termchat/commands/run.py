@@ -25,6 +25,7 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import KNOBS, well_formed
 from termchat.decoding.walk_plan import WalkPlan
+from termchat.engine.abilities import WHO_CAN
 from termchat.engine.port import FEATURES, Engine, EngineError, Feature, ModelSpec
 from termchat.models.errors import ModelError
 
@@ -195,7 +196,7 @@ def _at_once(chat: Chat, asked: Question, prompt: str, printer: Printer, signals
     assert plan is not None
     feature: Feature = "walks" if plan.beams is None else "beams"
     if feature not in chat.engine.offers:
-        raise EngineError("capability", f"this engine cannot {FEATURES[feature]}")
+        raise EngineError("capability", f"this engine cannot {FEATURES[feature]}", WHO_CAN)
     ended = _wait(chat, printer, signals)  # for the model
     if ended:
         return ended

@@ -21,7 +21,7 @@ from termchat.decoding.biases import BANNED
 from termchat.decoding.conditions import describe
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.constraint import shown as constraint_shown
-from termchat.decoding.records import Finished, SettingsRecord, Shape, Start, Token
+from termchat.decoding.records import TAIL, Finished, SettingsRecord, Shape, Start, Token
 from termchat.decoding.redraw import redrawn
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
@@ -206,7 +206,9 @@ def _factors(
         if one.start.dice != other.start.dice:
             yield Cause(kind="dice", name="dice version", left=str(one.start.dice), right=str(other.start.dice))
     if one.token is not None and other.token is not None and _remember_otherwise(one.token.state, other.token.state):
-        states = (", ".join(f"{k} {v:.6g}" for k, v in token.state.items()) for token in (one.token, other.token))
+        states = (
+            ", ".join(f"{k} {v:.6g}" for k, v in token.state.items() if k != TAIL) for token in (one.token, other.token)
+        )
         yield Cause(
             kind="state", name="what stages remember", left=next(states) or "none", right=next(states) or "none"
         )
@@ -214,7 +216,7 @@ def _factors(
 
 def _remember_otherwise(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
     """Whether the same stages remember something else; what is on in one reply only is a matter of its knobs."""
-    return any(one[name] != other[name] for name in one.keys() & other.keys())
+    return any(one[name] != other[name] for name in one.keys() & other.keys() - {TAIL})
 
 
 def _knobs(

@@ -32,6 +32,9 @@ from termchat.decoding.thinking import Phase
 FORMAT = 1
 """Version of the record stream."""
 
+TAIL = "tail"
+"""Of a token's state: see `Token.unlisted`."""
+
 Reason = Literal["end", "length", "stop", "rule", "user", "context"]
 
 
@@ -263,6 +266,12 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     phase: Phase | None = "answer"
     walk: int | None = None
     draft: Draft | None = None
+
+    @property
+    def unlisted(self) -> float:
+        """The mass of the tokens that an engine elsewhere did not list: the entropy and `p_end` are then the most that they can
+        be. 0.0 where all are known."""
+        return self.state.get(TAIL, 0.0)
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):

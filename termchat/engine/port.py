@@ -22,6 +22,7 @@ from termchat.decoding.records import Remedy as Remedy
 from termchat.decoding.records import StageEffect as StageEffect
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.thinking import ThinkingTags
+from termchat.engine.abilities import LOCAL, EngineAbilities
 from termchat.engine.address import HERE, EngineAddress
 from termchat.text import show_piece
 
@@ -475,7 +476,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     `suppressed` are the tokens that the file bans. `thinking` are the tags of its thoughts, None if it does not think; with
     `thinking_switch` its template turns them on and off. `engine` is what the engine is called that it runs on, "" for this
     machine's. `recommended` are knobs by name, where only the engine knows the model's file. Up to cell `alike_until` a drafted
-    token has the bits that it has alone; 0 where none has.
+    token has the bits that it has alone; 0 where none has. `abilities`: what can be done with it.
     """
 
     name: str
@@ -505,6 +506,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     thinking_switch: bool = False
     engine: str = ""
     recommended: dict[str, Any] = {}
+    abilities: EngineAbilities = LOCAL
     alike_until: int = 0
 
 

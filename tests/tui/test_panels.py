@@ -221,6 +221,13 @@ def test_timing_shows_rates_from_the_engines_own_times() -> None:
     assert all(len(line.text) <= 43 for line in timing_lines(live, 43))
 
 
+def test_what_is_only_a_bound_is_marked() -> None:
+    live = live_with(step(entropy=3.9, p_end=0.002, state={"tail": 0.0083}))
+    shown = "\n".join(texts(timing_lines(live, 43)))
+    assert "entropy ≤3.90 bit" in shown
+    assert "p(end) ≤0.20%" in shown
+
+
 def test_the_header_keeps_what_matters_most_where_there_is_little_room() -> None:
     chat = idle_chat(FakeEngine())
     chat.conversation.title = "fox and bear"

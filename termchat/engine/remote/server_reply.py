@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from termchat.decoding.records import Prefill
+from termchat.decoding.records import TAIL, Prefill
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.observe import Drawn, Mask
@@ -16,10 +16,6 @@ from termchat.engine.llama.softmax import Row
 from termchat.engine.port import Generate, Prefilling
 from termchat.engine.remote import proof
 from termchat.engine.remote.server_cells import ServerCells
-
-TAIL = "tail"
-"""In the state of a token's record: the mass of the tokens that the server did not list, where it is not 0. The entropy is then
-the most that it can be, and so is `p_end`."""
 
 
 class ServerDecoder:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from termchat.decoding.records import SettingsRecord, Token
 from termchat.decoding.samplers import SamplerSettings
+from termchat.engine.abilities import LLAMA_SERVER
 from termchat.engine.access_key import read_key
 from termchat.engine.llama import native
 from termchat.engine.llama.asked_model import AskedModel
@@ -105,6 +106,7 @@ class ServerSession(AskedModel):
             can_rewind=model.can_rewind,
             end_ids=model.end_ids,
             remarks=self._remarks(),
+            abilities=LLAMA_SERVER,
             thinking=model.thinking,
             thinking_switch=model.thinking is not None and self.has_switch,
         )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from termchat.conversation.tree import Node
 from termchat.decoding.constraint import GRAMMAR
-from termchat.decoding.records import Token
+from termchat.decoding.records import TAIL, Token
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
 from termchat.text import one_line, show_piece
@@ -20,6 +20,7 @@ from termchat.tui.draw.marks import ACCENT, MUTED, ROOMY, STRONG, TEXT, TITLE, f
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.candidates import candidate_table
 from termchat.tui.panels.rolls import Rolls, missing, next_size
+from termchat.tui.panels.timing import at_most
 from termchat.tui.speculation.round_lines import ShownRound, drafted_lines
 
 AS_RECORDED = "as recorded"
@@ -144,8 +145,8 @@ def _facts(shown: Shown) -> list[list[Run]]:
         ("rank", str(token.rank + 1)),
         ("model", percent(math.exp(token.logprob))),
         ("after", percent(token.probability)),
-        ("entropy", f"{token.entropy:.2f} bit"),
-        ("p(end)", percent(token.p_end, 2)),
+        ("entropy", f"{at_most(token)}{token.entropy:.2f} bit"),
+        ("p(end)", at_most(token) + percent(token.p_end, 2)),
     ]
     if noise is not None:
         facts.append(("dice", signed(noise)))
@@ -157,7 +158,9 @@ def _facts(shown: Shown) -> list[list[Run]]:
     facts += [("id", str(token.id)), ("bytes", data or "none")]
     if token.position >= 0:
         facts.append(("position", str(token.position)))
-    facts += [(name, f"{value:.2f}") for name, value in token.state.items()]
+    facts += [(name, f"{value:.2f}") for name, value in token.state.items() if name != TAIL]
+    if token.unlisted:
+        facts.append(("not listed", percent(token.unlisted, 2)))
     if (grammar := next((stage for stage in token.stages if stage.name == GRAMMAR), None)) is not None:
         facts.append((GRAMMAR, f"allowed {grammar.survivors:,}"))
         if grammar.removed_mass is not None:
