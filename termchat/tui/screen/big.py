@@ -51,8 +51,8 @@ class Big:
             self._panels.point_at(newest_reply(self._chat.conversation), None)
         self._panels.show_chat(self._chat, self._desk.tune, mode)
 
-    def drafting(self) -> list[Run]:
-        """What drafts do for the newest reply, for the header; nothing where there are none."""
+    def drafting(self, width: int) -> list[Run]:
+        """What drafts do for the newest reply, for a header of so many cells; nothing where there are none."""
         reply = newest_reply(self._chat.conversation)
         if not reply or not reply[-1].node.settings or reply[-1].node.settings[-1].draft is None:
             return []
@@ -61,7 +61,7 @@ class Big:
 
         self._drafts = self._drafts or ReplyDrafts()
         self._drafts.follow(self._chat, reply)
-        return header_runs(self._drafts.figures, reply)
+        return header_runs(self._drafts.figures, reply, width)
 
     def turn(self, by: int) -> None:
         """Panels that are hidden are shown first."""

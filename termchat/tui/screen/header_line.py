@@ -13,7 +13,7 @@ from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, bar, count, length
 from termchat.tui.models.downloads import Pull
 
 _GAP = "   "
-_ORDER = ("name", "model", "device", "context", "title", "drafts")
+_ORDER = ("name", "model", "device", "context", "drafts", "title")
 _GAUGE = 8
 _MODELS = "dialog('models')"
 _CLICKED = {
@@ -25,8 +25,8 @@ _CLICKED = {
 }
 """What a click does."""
 _STATE_CLICKED = {"no model": _MODELS, "failed": "continue", "paused": "continue"}
-_LEAST = {"model": 8, "title": 12, "drafts": 13}
-"""Cells of a text that are worth showing where there is no room for all of it."""
+_LEAST = {"model": 8, "title": 12}
+"""Cells of a name that are worth showing where there is no room for all of it."""
 _BAR = 10
 _NAMED, _NAMES_FROM = 20, 100
 """Cells of the name of what is downloaded, and cells of a line that has room for it."""
@@ -48,7 +48,7 @@ def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = (), drafts: 
     right = [*_unsaved(chat), *_downloads(downloads, width), *state_runs(chat), (" ", TEXT)]
     room = width - length(right) - len(_GAP)
     parts = {"name": [(" termchat ", Ink("accent", bold=True))], "model": _model(chat), "context": _context(chat)}
-    parts |= {"title": _title(chat), "drafts": list(drafts), "device": _device(chat)}
+    parts |= {"drafts": list(drafts), "title": _title(chat), "device": _device(chat)}
     shown: dict[str, list[Run]] = {}
     for name, part in parts.items():  # the most telling first
         if part and _LEAST.get(name, width) + len(_GAP) <= room < length(part) + len(_GAP):

@@ -273,7 +273,8 @@ class ChatScreen(LiveScreen):
     def _show_state(self) -> None:
         self._stale = ""
         chat = self._chat
-        self._header.show_lines([header_line(chat, self._header.room, self._choosing.downloads, self._big.drafting())])
+        room = self._header.room
+        self._header.show_lines([header_line(chat, room, self._choosing.downloads, self._big.drafting(room))])
         mode = self.tokens.mode
         self._big.show()
         empty, big = chat.conversation.leaf is None, self.focused is self._panels

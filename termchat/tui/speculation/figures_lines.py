@@ -18,6 +18,7 @@ from termchat.tui.speculation.round_lines import drafter_name
 _LABEL = 11
 _BAR_FROM, _BAR = 40, 12
 """Cells from which acceptance has a bar, and how long it is."""
+_WHY_FROM = 160
 _UNKNOWN = "–"
 
 
@@ -37,10 +38,10 @@ def gained(figures: DraftFigures) -> str:
     return "" if figures.gain is None else f"{figures.gain - 1:+.0%}".replace("-", "−")
 
 
-def header_runs(figures: DraftFigures, reply: Sequence[Span]) -> list[Run]:
-    """What drafts do for a reply, in a few words."""
+def header_runs(figures: DraftFigures, reply: Sequence[Span], width: int) -> list[Run]:
+    """What drafts do for a reply, in a few words; why they do nothing where a header of so many cells has room for that."""
     if why := drafting_off(reply):
-        return [(f"drafting off: {why}", MUTED)]
+        return [(f"drafting off: {why}" if width >= _WHY_FROM else "drafting off", MUTED)]
     gain = gained(figures)
     return [("drafting ", MUTED), (gain, TEXT)] if gain else []
 
