@@ -13,6 +13,7 @@ from termchat.engine.ssh import run_there
 from termchat.models.listing import ModelRow, State
 
 _WITHIN = 30.0
+_DRAWS = {"here": "a server; termchat draws each token here", "server": "a server, which draws the tokens itself"}
 
 
 def models_of(address: EngineAddress, within: float = _WITHIN) -> list[ModelRow]:
@@ -46,7 +47,7 @@ def engine_rows(address: EngineAddress, within: float = 10.0) -> list[ModelRow]:
         model = checkup.model
         what = f"{name}: {model.name}" if model is not None else name
         context = model.context if model is not None else None
-        return [_row(address, name=what, source=far, context=context, description="a server; drawn " + address.draws)]
+        return [_row(address, name=what, source=far, context=context, description=_DRAWS[address.draws])]
     try:
         there = [row for row in models_of(address) if row.state == "ready"]
     except EngineError as error:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from termchat.engine.address import EngineAddress
+from termchat.engine.port import LoadDraft
 from termchat.models import elsewhere
 from termchat.models.elsewhere import engine_rows
 from termchat.models.listing import ModelRow
@@ -85,6 +87,35 @@ async def test_enter_chats_with_a_model_there_and_the_header_names_its_machine(
         desk.engine.die("the line to lab was cut")
         await desk.until(lambda: desk.app.chat.phase == "failed")
         assert "engine lab stopped" in header_line(desk.app.chat, 120).text
+
+
+async def test_a_server_that_does_not_tell_its_threads_has_none_in_the_header(
+    answers: threading.Event, config: Path
+) -> None:
+    answers.set()
+    async with shop(file=config) as desk:
+        desk.engine.info = msgspec.structs.replace(desk.engine.info, device="server", threads=0)
+        await highlight(desk, "lab: small")
+        await desk.type("", "enter")
+        await desk.until(lambda: not desk.open and desk.app.chat.phase == "idle")
+        said = header_line(desk.app.chat, 120).text
+        assert "lab server " in said
+        assert "thread" not in said
+
+
+async def test_a_draft_model_for_a_model_elsewhere_is_one_of_that_machine(
+    answers: threading.Event, config: Path
+) -> None:
+    answers.set()
+    async with shop(file=config) as desk:
+        await highlight(desk, "lab: large")
+        await desk.type("", "enter")
+        await desk.until(lambda: not desk.open and desk.app.chat.phase == "idle")
+        await desk.type("/draft small", "enter")
+        await desk.until(lambda: [one.spec for one in desk.engine.asked(LoadDraft) if one.spec is not None])
+        spec = desk.engine.asked(LoadDraft)[-1].spec
+        assert spec is not None
+        assert (spec.engine.name, spec.path) == ("lab", "small")
 
 
 async def test_one_that_does_not_answer_says_why_and_nothing_is_loaded(answers: threading.Event, config: Path) -> None:

@@ -292,7 +292,8 @@ def _running(running: Running) -> str:
 
     info, config = running
     device = f"{info.gpu_layers} of {info.layers + 1} layers on {info.device}" if info.gpu_layers else info.device
-    found: dict[str, OptionValue] = {name: getattr(info, name) for name in _TOLD}
+    told = {name: getattr(info, name) for name in _TOLD}
+    found: dict[str, OptionValue] = {name: value for name, value in told.items() if value or not info.engine}
     asked = dict(config.engine) if config is not None else {}
     origin = config.origin if config is not None else {}
     set_ = {name: value for name, value in asked.items() if origin[name] != DEFAULT}

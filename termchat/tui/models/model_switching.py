@@ -9,6 +9,7 @@ from textual.message import Message
 
 from termchat.chat.changes import DrafterChanged, Notice, StatusChanged
 from termchat.chat.loading import Choice
+from termchat.engine.address import SIGN
 from termchat.tui.keys.tables import name_of
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.gather import Chosen, Models
@@ -72,7 +73,10 @@ class ModelSwitching:
 
     def draft_with(self, wanted: str) -> None:
         """By its name or path, "" for none; it drafts for the chat's model as soon as its file is read and checked. The knob is
-        turned so that it does."""
+        turned so that it does. Where the chat's model is on another machine, it is one of that machine, too."""
+        spec = self._chat.spec
+        if wanted and not wanted.startswith(SIGN) and spec is not None and spec.engine.url:
+            wanted = spec.engine.asked_as(wanted)
         self._drafter = wanted
         if wanted:
             self._models.choose(wanted)

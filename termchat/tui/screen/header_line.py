@@ -150,9 +150,9 @@ def _device(chat: Chat) -> list[Run]:
     if model is None:
         return []
     now = chat.live.threads or model.threads
-    threads = f"{now} thread" + ("s" if now != 1 else "")
+    threads = f", {now} thread" + ("s" if now != 1 else "") if now else ""  # a server does not tell
     layers = f" {model.gpu_layers}/{model.layers + 1} layers" if model.gpu_layers else ""
-    return [(f"{_place(chat)}{one_line(model.device, 16)}{layers}, {threads}", MUTED)]
+    return [(f"{_place(chat)}{one_line(model.device, 16)}{layers}{threads}", MUTED)]
 
 
 def _context(chat: Chat) -> list[Run]:
