@@ -349,19 +349,33 @@ def test_what_it_costs_is_measured_again_after_a_while(pair: Session, monkeypatc
 
 
 def test_it_rests_where_its_drafts_do_not_pay_and_tries_again(pair: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial after a rest reads the last ids alone."""
     monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.3 * (rows - 1))
-    monkeypatch.setattr(DraftModel, "each", 0.3)
+    monkeypatch.setattr(DraftModel, "each", 0.2)
     loaded(pair, Path(pair._learned.model.model.spec.path))
-    without, with_them = both(pair, request(ids_of(pair, 30), Tuning(temperature=0.8, max_tokens=220)))
+    read = DraftModel.read
+    lengths: list[int] = []
+
+    def reading(self: DraftModel, ids: list[int], threads: int) -> int:
+        lengths.append(len(ids))
+        return read(self, ids, threads)
+
+    monkeypatch.setattr(DraftModel, "read", reading)
+    command = request(ids_of(pair, 30), Tuning(temperature=0.8, max_tokens=260))
+    without, with_them = both(pair, command)
     assert same(with_them) == same(without)
     whys = drafting(with_them)
     rests = [number for number, why in enumerate(whys) if "breaks even at" in why]
-    assert len(rests) >= 2
+    assert rests
     assert "" in whys[rests[0] :], "it never tried again"
+    again = lengths.index(64)
+    assert lengths[again - 1] < 30 + 40, "it rested late"
+    assert lengths[again : again + 12] == sorted(lengths[again : again + 12])
+    assert max(lengths[again : again + 12]) < 64 + 40
 
 
 def test_auto_takes_the_one_that_gains_more(pair: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    for cost, both_draft in ((0.02, True), (0.95, False)):
+    for cost, both_draft in ((0.02, True), (0.97, False)):
         monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.1 * rows)
         monkeypatch.setattr(DraftModel, "each", cost)
         monkeypatch.setattr(Judge, "rests", False)
