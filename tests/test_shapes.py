@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from termchat.conversation.batch_shapes import shapes_of, shapes_of_prompt
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.group import Group
-from termchat.decoding.records import Prefill, Shape, Start
+from termchat.decoding.records import IN_ROUND, Draft, DraftToken, Prefill, Shape, Start
 from tests.made_records import settings, start, token
 
 BATCH = 4
 """The micro-batch of these tests: prompts soon have several."""
+
+
+ROUNDS = st.sampled_from([(0, 0), (0, 0), (1, 0), (1, 1), (3, 2), (3, 3)])
 
 
 class Machine:
@@ -55,6 +58,30 @@ class Machine:
         self.found[node.number] = self.shapes()
         if drawn and last_is_decoded:
             self.decode(drawn[-1:])
+
+    def draft(self, node: Node, rounds: list[tuple[int, int]]) -> None:
+        """A reply that is not exact, of tokens decoded alone (0, 0), and rounds: drafted tokens, and how many were accepted."""
+        self.run(node, [])
+        assert node.start is not None
+        node.start = msgspec.structs.replace(node.start, exact=False)
+        node.settings, node.settings_at = [], []
+        drawn = 0
+        last: tuple[int, int] | None = None
+        for drafted, accepted in [(0, 0), *rounds]:
+            guesses = [DraftToken(i % 3, "d") for i in range(drafted)]
+            if last is not None:  # the newest token is decoded now, in the round or alone
+                self.decode([last[0]], threads=IN_ROUND if drafted else last[1])
+            for at in range(accepted + 1):
+                taken = guesses[at].id if at < accepted else 2
+                draft = Draft("ngram", at < accepted, guesses[at : at + 1] if at else guesses) if at < drafted else None
+                threads = len(self.made) + 2
+                node.add(settings(drawn, threads=threads))
+                made = token(drawn, b"t", "t", token_id=taken)
+                node.add(msgspec.structs.replace(made, settings=drawn, draft=draft, decode_us=0 if at else 9))
+                if at < accepted:
+                    self.decode([taken], threads=IN_ROUND)
+                last, drawn = (taken, threads), drawn + 1
+        self.found[node.number] = self.shapes()
 
     def walk(self, nodes: list[Node], drawn: list[list[int]], kept: int | None) -> None:
         """Several replies from one prompt, a row of one thread each; with `kept` the cells of one stay, else the prompt's."""
@@ -180,10 +207,12 @@ def test_any_chat_in_any_order_of_branches_and_processes(data: st.DataObject) ->
         if parent.role == "assistant" and at == len(parent.ids) and data.draw(st.booleans()):
             parent = asked(chat, data.draw(st.lists(small, min_size=1, max_size=6)))
             at = len(parent.ids)
-        count = data.draw(st.sampled_from([1, 1, 2, 3]))
+        count = data.draw(st.sampled_from([1, 1, 1, 2, 3]))
         nodes = [chat.grow("assistant", parent=parent.number, at=at) for _ in range(count)]
         drawn = [data.draw(st.lists(small, max_size=6)) for _ in nodes]
-        if count == 1:
+        if count == 1 and data.draw(st.booleans()):
+            machine.draft(nodes[0], data.draw(st.lists(ROUNDS, max_size=4)))
+        elif count == 1:
             machine.run(nodes[0], drawn[0], last_is_decoded=data.draw(st.booleans()))
         else:
             machine.walk(nodes, drawn, data.draw(st.none() | st.integers(0, count - 1)))

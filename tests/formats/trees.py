@@ -13,7 +13,7 @@ from termchat.conversation.tree import Node, Place
 from termchat.decoding.conditions import After, Every, IgnoreEnd, Loop, Text, Threshold
 from termchat.decoding.escapes import well_formed
 from termchat.decoding.group import BeamSettings, GridKnob, Group, GroupKind
-from termchat.decoding.records import Candidate, Failed, Reason, Record, Stage, Start, Token
+from termchat.decoding.records import Candidate, Draft, DraftToken, Failed, Reason, Record, Stage, Start, Token
 from tests.formats.example_chats import ExampleChat
 from tests.made_records import settings, stream
 from tests.made_walks import beams, ranking
@@ -148,7 +148,16 @@ class _Tree:
             for at in range(2)
         ]
         return msgspec.structs.replace(
-            token, forced=self._dice.random() < 0.3, logit=-number(), logprob=-number(), probability=number(),
-            entropy=number(), p_end=number(), rank=self._dice.choice([0, 300, 2**31 - 1]), candidates=candidates,
-            stages=[Stage(self._whole(), 5)], state={self._whole(): number()}, decode_us=self._dice.choice([0, 5, 2**40]),
+            token, draft=_draft(token.id), forced=self._dice.random() < 0.3, logit=-number(),
+            logprob=-number(), probability=number(), entropy=number(), p_end=number(),
+            rank=self._dice.choice([0, 300, 2**31 - 1]), candidates=candidates, stages=[Stage(self._whole(), 5)],
+            state={self._whole(): number()}, decode_us=self._dice.choice([0, 5, 2**40]),
         )  # fmt: skip
+
+
+def _draft(token: int) -> Draft | None:
+    """Something was drafted for every other token: not always what an engine would say."""
+    dice = random.Random(token)
+    guesses = [DraftToken(at, well_formed(dice.choice(_TEXTS))) for at in range(dice.choice([1, 3]))]
+    draft = Draft(well_formed(dice.choice(_TEXTS)), dice.random() < 0.7, guesses, dice.choice([0, 9, 2**40]))
+    return draft if dice.random() < 0.5 else None
