@@ -20,7 +20,18 @@ from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine import wire
 from termchat.engine.address import EngineAddress
-from termchat.engine.port import EngineError, Event, Load, Loaded, ModelSpec, Probe, Probed, Tokenize
+from termchat.engine.port import (
+    DraftLoaded,
+    EngineError,
+    Event,
+    Load,
+    LoadDraft,
+    Loaded,
+    ModelSpec,
+    Probe,
+    Probed,
+    Tokenize,
+)
 from termchat.engine.ssh import SshEngine, ssh_command
 from termchat.models.elsewhere import models_of
 from tests.engine.conftest import Driver, request, tokens
@@ -268,3 +279,18 @@ def test_the_models_there_are_listed() -> None:
         models_of(lab("sleep 60; worker"), within=0.2)
     with pytest.raises(EngineError, match="in another way"):
         models_of(lab("echo '{}'; true worker"))
+
+
+def test_windows_is_told_what_to_use_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(EngineError, match="ssh:// engines do not work on Windows") as refused:
+        SshEngine(lab()).send(Probe())
+    assert refused.value.hint == "use a server's URL, or WSL"
+
+
+def test_a_draft_model_of_the_other_machine_drafts_there(remote: Remote) -> None:
+    remote.ask(Load(SPEC), Loaded)
+    loaded = remote.ask(LoadDraft(ModelSpec("smollm2", "smollm2", engine=lab())), DraftLoaded)[-1]
+    assert isinstance(loaded, DraftLoaded), loaded
+    assert loaded.info is not None
+    assert loaded.info.name == "smollm2"
