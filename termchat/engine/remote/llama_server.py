@@ -25,8 +25,10 @@ from termchat.text import one_line
 T = TypeVar("T")
 
 _SMALL = 8 << 20
-_PER_CANDIDATE = 1000
-"""Bytes that tell of one candidate, at most; mostly they are ninety."""
+_PER_CANDIDATE = 400
+"""Bytes that tell of one candidate, at most, on average; mostly they are ninety."""
+_LARGEST = 2_000_000
+"""Tokens of a vocabulary that is believed; the largest have 262,144."""
 _FIELDS = ("completion_probabilities", "timings", "model")
 _SHOWN = 80
 
@@ -311,8 +313,8 @@ class LlamaServer:
                 "model", f"{self.client.shown} has no model {self._wanted!r}", f"it has: {there}" if data else ""
             )
         meta = entry.meta
-        if meta is None or meta.n_vocab <= 0:
-            raise self._otherwise("it does not say how large the vocabulary of its model is")
+        if meta is None or not 0 < meta.n_vocab <= _LARGEST:
+            raise self._otherwise("it does not say, or not credibly, how large the vocabulary of its model is")
         return ServedModel(entry.id, meta.n_vocab, meta.n_ctx_train, meta.n_params, meta.size, meta.ftype)
 
     def _another(self, now: str) -> EngineError:

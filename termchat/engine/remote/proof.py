@@ -8,6 +8,7 @@ no hidden one is left. Stages that only move some tokens count as moving them do
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,10 @@ class Shortlist(NamedTuple):
         return len(self.ids) >= self.n_vocab
 
 
+_first = lru_cache(64)(first_full)
+"""It is asked for at every token."""
+
+
 def is_lifting(samplers: SamplerSettings) -> bool:
     """Whether its penalties can make a token likelier."""
     return samplers.repeat_penalty < 1 or samplers.frequency_penalty < 0 or samplers.presence_penalty < 0
@@ -55,7 +60,7 @@ def penalties_of(samplers: SamplerSettings) -> tuple[float, int] | None:
 def needed(samplers: SamplerSettings, n_vocab: int, moving: int) -> int:
     """How many candidates a chain needs, whatever they are, when so many tokens may be moved; `USUAL` where that depends on
     them."""
-    first = first_full(samplers)
+    first = _first(samplers)
     if first is None or first.name not in ("top_k", "top_p", "min_p", "temperature"):
         return n_vocab
     if first.name == "top_k":
@@ -71,7 +76,7 @@ def is_greedy(samplers: SamplerSettings) -> bool:
 
 def is_by_rank(samplers: SamplerSettings) -> bool:
     """Whether how many candidates are needed does not depend on which they are."""
-    first = first_full(samplers)
+    first = _first(samplers)
     return first is not None and first.name in ("top_k", "temperature") and not is_lifting(samplers)
 
 
@@ -100,7 +105,7 @@ def more_than(
     if allowed is not None:
         # As many that fit as the chain would take, or all that fit.
         fitting = int(allowed[known.ids].sum())
-        first = first_full(samplers)
+        first = _first(samplers)
         top = samplers.top_k + len(moving) if first is not None and first.name == "top_k" else n_vocab
         return 0 if fitting >= min(top, int(allowed.sum())) else n_vocab
     return 0 if _is_proved(known, samplers, moving) else min(count * _MORE, n_vocab)
@@ -108,7 +113,7 @@ def more_than(
 
 def _is_proved(known: Shortlist, samplers: SamplerSettings, moving: set[int]) -> bool:
     """Whether no hidden token is left by the first stage that cuts, given that enough are listed for `needed`."""
-    first = first_full(samplers)
+    first = _first(samplers)
     assert first is not None
     if first.name in ("top_k", "temperature"):
         return True
