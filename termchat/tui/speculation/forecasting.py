@@ -56,6 +56,8 @@ def forecast_lines(chat: Chat, found: Forecast | None, drafts: ReplyDrafts, *, r
         *prose(_WHAT, width, MUTED),
         BLANK,
     ]
+    if chat.cannot_draft:
+        return [*lines, *prose(f"Not here: {chat.cannot_draft}.", width)]
     lines += prose(
         _on_reply(found) if reply else "After a reply, this page says what drafts would have gained on it.", width
     )
