@@ -17,8 +17,8 @@ from termchat.decoding.samplers import KNOBS, THINK_AUTO, Knob, SamplerSettings,
 from termchat.decoding.stages import chain_of
 from termchat.text import one_line
 
-_LONGEST = 60
-"""Characters of a model's name in a stamp."""
+_LONGEST, _LONGEST_REASON = 60, 200
+"""Characters of a model's name in a stamp, and of why nothing is drafted."""
 
 
 def values(settings: SettingsRecord) -> dict[str, Value]:
@@ -68,7 +68,9 @@ def changes(before: SettingsRecord, after: SettingsRecord) -> list[str]:
     if after.constraint_dropped and after.constraint_dropped != before.constraint_dropped:
         told.append(f"constraint dropped: {one_line(after.constraint_dropped, _LONGEST)}")
     if before.draft is not None and after.draft is not None and bool(before.drafting) != bool(after.drafting):
-        told.append(f"drafting off: {one_line(after.drafting, _LONGEST)}" if after.drafting else "drafting on again")
+        told.append(
+            f"drafting off: {one_line(after.drafting, _LONGEST_REASON)}" if after.drafting else "drafting on again"
+        )
     return told
 
 

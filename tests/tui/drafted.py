@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import msgspec
+
+from termchat.conversation.tree import Node
 from termchat.decoding.records import Candidate, Draft, DraftToken
 from tests.tui.fake_engine import FakeEngine
+from tests.tui.transcripts import token
 
 ROW_US, ROUND_US = 6_000, 15_000
 """What a row alone takes to decode, and a round."""
@@ -63,3 +67,12 @@ def _fields(engine: FakeEngine, piece: str, rejected: str = "") -> dict[str, obj
     ]
     of = {"id": _id(engine, piece), "logprob": math.log(TAKEN[0]), "probability": TAKEN[1]}
     return {**of, "candidates": candidates, "sample_us": 0}
+
+
+def drafted(node: Node, count: int) -> None:
+    """Adds tokens: two that were accepted, one that was taken instead of a drafted one, and one decoded alone, in turn."""
+    for _ in range(count):
+        at = len(node.tokens)
+        name = DraftToken(at if at % 4 < 2 else 9999, " owl")
+        draft = Draft("ngram", at % 4 < 2, [name]) if at % 4 < 3 else None
+        node.add(msgspec.structs.replace(token(at, " fox"), draft=draft))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from termchat.conversation.tree import Node, Span
-from termchat.decoding.records import Draft, DraftToken
+from termchat.conversation.tree import Span
+from termchat.decoding.records import Draft
 from termchat.tui.draw.ink import Paint
 from termchat.tui.panels.ribbon import BLOCKS, legend_line, ribbon_line
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
@@ -14,18 +13,9 @@ from termchat.tui.transcript import TokenRef, TranscriptView, looks
 from termchat.tui.transcript.cursor.cursor import Cursor
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.looks import ACCEPTED, PLAIN, REJECTED, heats
-from tests.tui.drafted import say_plain, say_story
+from tests.tui.drafted import drafted, say_plain, say_story
 from tests.tui.running_app import command, desktop
-from tests.tui.transcripts import THEMES, chat_of, reply, token
-
-
-def drafted(node: Node, count: int) -> None:
-    """Adds tokens: two that were accepted, one that was taken instead of a drafted one, and one decoded alone, in turn."""
-    for _ in range(count):
-        at = len(node.tokens)
-        name = DraftToken(at if at % 4 < 2 else 9999, " owl")
-        draft = Draft("ngram", at % 4 < 2, [name]) if at % 4 < 3 else None
-        node.add(msgspec.structs.replace(token(at, " fox"), draft=draft))
+from tests.tui.transcripts import THEMES, chat_of, reply
 
 
 @pytest.mark.parametrize("theme", [*THEMES, "no-color"])

@@ -36,6 +36,7 @@ from termchat.tui.models.model_lines import (
     text_of,
 )
 from termchat.tui.screen.header_line import header_line
+from termchat.tui.slash.commands import COMMANDS
 from tests.models.gguf_files import F32, TEXT, named
 from tests.pull.file_server import FileServer, gguf
 from tests.tui import fake_engine
@@ -385,6 +386,15 @@ async def test_a_key_has_a_model_draft_and_drops_it(tmp_path: Path) -> None:
         assert desk.chat.tuning.draft == "off"
         assert desk.open
         assert len(desk.loads) == 2
+
+
+async def test_the_command_offers_the_models_that_can_draft_and_no_other(tmp_path: Path) -> None:
+    async with with_large(tmp_path) as desk:
+        await desk.type("", "escape", "escape")
+        offered = [offer.text for offer in COMMANDS["draft"].offers(desk.app.screen._features)]  # type: ignore[attr-defined]
+        here = {Path(name).stem for name in offered if name.endswith(".gguf")}
+        assert offered[:4] == ["off", "ngram", "model", "auto"]
+        assert here == {"Small", "Least"}
 
 
 async def test_it_says_that_a_draft_model_is_being_loaded(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from termchat.conversation.tree import Span
+from termchat.conversation.tree import Span, TokenColumns
 from termchat.decoding.draft_figures import DraftFigures
 from termchat.decoding.draft_forecast import forecast
 from termchat.decoding.drafting import BatchTimes
 from termchat.tui.speculation.reply_drafts import ReplyDrafts
-from tests.tui.drafted import fields_in_round, say_plain, say_round, say_story
+from tests.tui.drafted import drafted, fields_in_round, say_plain, say_round, say_story
 from tests.tui.running_app import Desktop, command, desktop
 from tests.tui.token_mode import Memory
 
@@ -300,3 +300,34 @@ async def test_in_a_reply_that_ended_in_a_round_nothing_is_left_open() -> None:
         told = in_round(desk)
         assert told["accept"] == "accept 2 of 5 ·the ·old"
         assert told["correct"] == "correct nothing: the reply ended"
+
+
+async def test_an_engine_that_cannot_draft_says_so_instead_of_what_it_would_gain() -> None:
+    async with desktop() as desk:
+        desk.engine.offers = desk.engine.offers - {"drafts"}
+        await desk.sent("tell me")
+        say_plain(desk.engine, *COPY * 8)
+        desk.engine.end()
+        await desk.settle()
+        await command(desk, "/draft")
+        shown = " ".join(panel(desk).split())
+        assert "Not here: this engine cannot draft tokens." in shown
+        assert "times as fast" not in shown
+        assert "/draft auto" not in shown
+
+
+@pytest.mark.parametrize("count", [200, 4_000])
+async def test_a_frame_reads_only_the_tokens_that_came_since(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with desktop() as desk:
+        await begun(desk)
+        node = desk.chat.conversation.reply()[0].node
+        drafted(node, count)
+        drafts = ReplyDrafts()
+        drafts.follow(desk.chat, [Span(node, count)])
+        asked: list[int] = []
+        read = TokenColumns.__getitem__
+        monkeypatch.setattr(TokenColumns, "__getitem__", lambda self, at: (asked.append(at), read(self, at))[1])
+        drafted(node, 2)
+        drafts.follow(desk.chat, [Span(node, count + 2)])
+        drafts.follow(desk.chat, [Span(node, count + 2)])
+        assert asked == [count, count + 1]

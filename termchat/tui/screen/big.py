@@ -52,7 +52,8 @@ class Big:
         self._panels.show_chat(self._chat, self._desk.tune, mode)
 
     def drafting(self, width: int) -> list[Run]:
-        """What drafts do for the newest reply, for a header of so many cells; nothing where there are none."""
+        """What drafts do for the newest reply, for a header of so many cells; nothing where there are none, nor for one
+        that was over when the chat was opened: to read all of it may take a while."""
         reply = newest_reply(self._chat.conversation)
         if not reply or not reply[-1].node.settings or reply[-1].node.settings[-1].draft is None:
             return []
@@ -60,6 +61,8 @@ class Big:
         from termchat.tui.speculation.reply_drafts import ReplyDrafts
 
         self._drafts = self._drafts or ReplyDrafts()
+        if reply[-1].node.done and not self._drafts.knows(reply):
+            return []
         self._drafts.follow(self._chat, reply)
         return header_runs(self._drafts.figures, reply, width)
 

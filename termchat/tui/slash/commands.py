@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import starmap
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.chat.changes import Notice
 from termchat.config import presets
@@ -41,6 +41,9 @@ from termchat.tui.slash.walk_words import offered
 from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.looks import LOOKS
 from termchat.tui.walks import walk_start
+
+if TYPE_CHECKING:
+    from termchat.models.listing import ModelRow
 
 _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"')
 _KEEP = "keep"
@@ -203,9 +206,15 @@ def _draft(features: Features, text: str) -> None:
 
 
 def _drafters(features: Features) -> Iterable[Offer]:
-    """The words of the knob, then the models on this machine."""
+    """The words of the knob, then the models on this machine, but for those that are known not to draft for the loaded one."""
     yield from (Offer(word, told) for word, told in _DRAFTERS.items())
-    yield from _models(features)
+    models, spec = features.models, features.parts.chat.spec
+    rows = _ready(features)
+    here = models.in_file(spec.path) if spec is not None else ""
+    if (loaded := models.rows.get(here)) is not None:
+        models.read(rows, loaded)
+        rows = [row for row in rows if row is not loaded and not models.why_not_draft(row, loaded)]
+    yield from map(_model_offer, rows)
 
 
 def _title(features: Features, text: str) -> None:
@@ -313,16 +322,21 @@ def _offers_of_knob(features: Features, knob: Knob) -> Iterable[Offer]:
 
 
 def _models(features: Features) -> Iterable[Offer]:
-    """On this machine; the first call looks for them."""
+    """On this machine."""
+    return map(_model_offer, _ready(features))
+
+
+def _ready(features: Features) -> list[ModelRow]:
+    """The models on this machine; the first call looks for them."""
     models = features.models
     if not models.rows:
         models.look()
     models.take()
-    return (
-        Offer(row.wanted, one_line(row.description or str(row.path), 60))
-        for row in list(models.rows.values())
-        if row.state == "ready"
-    )
+    return [row for row in models.rows.values() if row.state == "ready"]
+
+
+def _model_offer(row: ModelRow) -> Offer:
+    return Offer(row.wanted, one_line(row.description or str(row.path), 60))
 
 
 def _personas(features: Features) -> Iterable[Offer]:

@@ -26,7 +26,7 @@ def page_lines(
 ) -> list[Line]:
     """Of the reply: its figures and its newest round; `found` says what drafts would have done for one made without."""
     if not is_drafted(reply):
-        done = bool(reply) and bool(drafts.figures.tokens) and not chat.busy
+        done = bool(reply) and bool(drafts.figures.tokens) and not chat.busy and not chat.cannot_draft
         return forecast_lines(chat, found() if done else None, drafts, reply=done, width=width)
     lines = figures_lines(chat, reply, drafts, width)
     if drafts.newest is not None:

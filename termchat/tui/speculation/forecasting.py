@@ -12,6 +12,7 @@ from termchat.text import one_line
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, prose, spread
+from termchat.tui.keys.tables import name_of
 from termchat.tui.speculation.reply_drafts import Machine, ReplyDrafts
 
 _WHAT = (
@@ -55,6 +56,8 @@ def forecast_lines(chat: Chat, found: Forecast | None, drafts: ReplyDrafts, *, r
         *prose(_WHAT, width, MUTED),
         BLANK,
     ]
+    if chat.cannot_draft:
+        return [*lines, *prose(f"Not here: {chat.cannot_draft}.", width)]
     lines += prose(
         _on_reply(found) if reply else "After a reply, this page says what drafts would have gained on it.", width
     )
@@ -82,7 +85,7 @@ def _on_reply(found: Forecast | None) -> str:
 
 def _by_model(chat: Chat, drafts: ReplyDrafts) -> str:
     if (drafter := chat.drafter) is None:
-        return "No draft model is loaded; /draft NAME loads one."
+        return f"No draft model is loaded; {name_of('models')} marks those that fit with ◇, and /draft NAME loads one."
     even = breaks_even(drafts.times.of, chat.tuning.draft_max, drafter.cost)
     pays = f"pays from {even:.0%} acceptance" if even < 1 else "never pays here"
     return f"{one_line(drafter.name, 40)} drafts a token in {drafter.cost:.2f} of the time of one, and {pays}."

@@ -50,6 +50,10 @@ class ReplyDrafts:
         """Microseconds that decoding one row alone takes now; None where none was."""
         return median(self._alone) if self._alone else None
 
+    def knows(self, reply: Sequence[Span]) -> bool:
+        """Whether this is the reply that was followed last."""
+        return self._nodes[:1] == [span.node for span in reply[:1]]
+
     def follow(self, chat: Chat, reply: Sequence[Span]) -> None:
         """Takes in what came since the last time; another reply, or one that was cut, is read from its begin."""
         machine = Machine.of(chat)
