@@ -27,12 +27,11 @@ from termchat.engine.port import (
     Progress,
 )
 from tests.engine.conftest import Driver, prompt, records, request, tokens
-from tests.engine.test_drafts import DEEDS, SCHEMA, SETTINGS, end, ids_of, same, session_of, steered, taken
+from tests.engine.drafting import DEEDS, LENGTH, SCHEMA, SETTINGS, end, ids_of, same, session_of, steered, taken
 from tests.fewer_blocks import with_vocabulary, without_blocks
 from tests.requantized import requantized
 
 MODEL, AUTO = DraftSettings("model"), DraftSettings("auto")
-LENGTH = 24
 
 
 @pytest.fixture

@@ -1,0 +1,102 @@
+"""Replies with drafts against the same ones without: what is tried, and what has to be equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from time import perf_counter
+
+import msgspec
+
+from termchat.decoding.constraint import Constraint
+from termchat.decoding.drafting import DraftSettings
+from termchat.decoding.records import Finished, Record, SettingsRecord, Token
+from termchat.decoding.samplers import Tuning
+from termchat.engine.llama.model_session import Session
+from termchat.engine.port import Adjust, Cancel, Force, Generate, ModelSpec, Pause, Paused, Resume, Steer, Step
+from tests.engine.walking import plain
+
+LENGTH = 24
+SETTINGS = {
+    "greedy": Tuning(temperature=0),
+    "warm": Tuning(temperature=0.8),
+    "hot": Tuning(temperature=1.6, top_k=0, top_p=1.0, min_p=0.0),
+    "penalties": Tuning(temperature=0.8, repeat_penalty=1.3, frequency_penalty=0.4, presence_penalty=0.2),
+    "dry": Tuning(temperature=0.7, dry_multiplier=0.8, dry_allowed_length=1),
+    "xtc": Tuning(temperature=1.0, xtc_probability=0.6, xtc_threshold=0.05),
+    "mirostat": Tuning(mirostat=2, mirostat_tau=4.0),
+}
+SCHEMA = Constraint("json_schema", '{"type": "array", "items": {"type": "integer"}, "minItems": 4}')
+TEXT = "The ship sailed on over the wide, quiet water; nobody said a word. " * 40
+
+
+def session_of(path: Path, **more: object) -> Session:
+    spec = ModelSpec(str(path), "small", context=1024, threads=1)
+    return Session(msgspec.structs.replace(spec, **more), lambda _: None)
+
+
+def ids_of(session: Session, count: int) -> list[int]:
+    return session.model.tokenize(TEXT, special=False)[:count]
+
+
+def same(stream: Iterable[Record]) -> list[Record]:
+    """Records without their times, and without what is told of drafts."""
+    found: list[Record] = []
+    for record in plain(stream):
+        if isinstance(record, Token):
+            record = msgspec.structs.replace(record, draft=None, settings=0)
+        elif isinstance(record, Finished):
+            record = msgspec.structs.replace(record, drafted=None, accepted=None, rounds=None)
+        elif isinstance(record, SettingsRecord):
+            record = msgspec.structs.replace(record, draft=None, drafting="", number=0)
+            if record in found:
+                continue
+        found.append(record)
+    return found
+
+
+def end(stream: Iterable[object]) -> Finished:
+    *_, last = stream
+    assert isinstance(last, Finished)
+    return last
+
+
+def steered(
+    session: Session, command: Generate, at: int, deeds: Sequence[Steer], when_paused: Sequence[Steer] = ()
+) -> list[Record | Paused]:
+    """A reply from an empty cache, to which this is done once it has `at` tokens, and one thing whenever it is paused."""
+    session.cache.rewind(0)
+    waiting: list[Steer] = []
+    planned = iter(when_paused)
+    found: list[Record | Paused] = []
+    made = session.generate(command, lambda: waiting.pop(0) if waiting else None, perf_counter())
+    for said in made:
+        if isinstance(said, Record | Paused):
+            found.append(said)
+        if isinstance(said, Token) and said.step + 1 == at:
+            waiting += deeds
+        elif isinstance(said, Paused):
+            waiting.append(next(planned))
+    return found
+
+
+def taken(stream: Iterable[Record | Paused]) -> list[tuple[int, float, bool]]:
+    """The tokens that were taken, and those that would have been where it paused."""
+    each = (said.token if isinstance(said, Paused) else said for said in stream)
+    return [(t.id, t.probability, t.forced) for t in each if isinstance(t, Token)]
+
+
+HOT = Tuning(temperature=1.4, max_tokens=LENGTH)
+DEEDS: dict[str, tuple[Sequence[Steer], Sequence[Steer]]] = {
+    "pause": ([Pause()], [Resume()]),
+    "step": ([Pause()], [Step(), Step(), Step("token"), Resume()]),
+    "force": ([Force([300, 301])], []),
+    "pause and force": ([Pause()], [Force([300]), Resume()]),
+    "adjust": ([Adjust(HOT.samplers(), HOT.conditions())], []),
+    "drafts off": (
+        [Adjust(Tuning(max_tokens=LENGTH).samplers(), HOT.conditions(), draft=DraftSettings("off"))],
+        [],
+    ),
+    "shorter": ([Adjust(Tuning(max_tokens=LENGTH).samplers(), Tuning(max_tokens=12).conditions())], []),
+    "cancel": ([Cancel()], []),
+}
