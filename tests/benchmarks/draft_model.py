@@ -141,7 +141,7 @@ def told(session: Session, temperature: float, length: int) -> None:
     print(
         f"{model.name}, T {temperature}: a token costs {model.each:.2f}, {rate:.0%} are right, of {drafted} drafted in {rounds}"
         f" rounds {accepted / max(drafted, 1):.0%}; gain {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}),"
-        f" allowed {allowed:.2f}: {median(ratios) / allowed:.2f} of it; {model.judge.why or 'it drafts'}",
+        f" allowed {allowed:.2f}: {median(ratios) / allowed:.2f} of it",
         flush=True,
     )
 
