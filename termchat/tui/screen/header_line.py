@@ -51,10 +51,12 @@ def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = (), drafts: 
     parts |= {"drafts": list(drafts), "title": _title(chat), "device": _device(chat)}
     shown: dict[str, list[Run]] = {}
     for name, part in parts.items():  # the most telling first
-        if part and _LEAST.get(name, width) + len(_GAP) <= room < length(part) + len(_GAP):
+        if not part:
+            continue
+        if _LEAST.get(name, width) + len(_GAP) <= room < length(part) + len(_GAP):
             part = [(one_line(part[0][0], room - len(_GAP)), part[0][1])]
         room -= length(part) + len(_GAP)
-        if part and room >= 0:
+        if room >= 0:
             shown[name] = part
     left: list[Run] = []
     for name in filter(shown.__contains__, _ORDER):
