@@ -47,6 +47,33 @@ def test_a_drafted_reply_is_the_plain_one_and_can_be_replayed(tmp_path: Path) ->
     assert said(termchat(tmp_path, "replay", path)) == f"identical, {len(tokens)} tokens\n"
 
 
+def test_walks_draft_from_their_own_words_and_can_be_replayed(tmp_path: Path) -> None:
+    walks = ("--walks", "2", *RUN)
+    drafted = said(termchat(tmp_path, "run", PROMPT, *walks, "--draft", "ngram"))
+    plain = lines(said(termchat(tmp_path, "run", PROMPT, *walks)))
+    records = lines(drafted)
+    assert [end["accepted"] > 0 for end in records if end["record"] == "finished"] == [True, True]
+    for walk in (0, 1):
+        ids, without = (
+            [record["id"] for record in found if record["record"] == "token" and record["walk"] == walk]
+            for found in (records, plain)
+        )
+        assert ids == without
+    path = tmp_path / "walks.jsonl"
+    path.write_text(drafted)
+    assert "identical" in said(termchat(tmp_path, "replay", path))
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [(("--walks", "2", "--draft", "model"), "one reply at a time"), (("--beams", "2", "--draft", "ngram"), "--beams")],
+)
+def test_several_replies_refuse_what_cannot_draft_for_them(tmp_path: Path, flags: tuple[str, ...], why: str) -> None:
+    refused = termchat(tmp_path, "run", "hi", *flags)
+    assert refused.returncode == 2
+    assert why in refused.stderr
+
+
 def test_a_reply_is_drafted_by_the_model_that_a_flag_names_or_a_file_sets(model_path: Path, tmp_path: Path) -> None:
     small = without_blocks(model_path, tmp_path / "small.gguf", 14)
     plain = lines(said(termchat(tmp_path, "run", PROMPT, *RUN)))

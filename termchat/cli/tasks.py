@@ -109,8 +109,11 @@ def run(
     constraint = constraint_of(given)
     conditions = (*map(_rule, rules), *([IgnoreEnd()] if ignore_eos else ()))
     chosen = config(given)
-    if plan is not None and chosen.tuning.drafts is not None and chosen.origin["draft"] == FLAG:
-        raise click.UsageError("--draft is for replies one by one: those made at once are decoded together already")
+    if plan is not None and chosen.origin["draft"] == FLAG:
+        if plan.beams is not None and chosen.tuning.drafts is not None:
+            raise click.UsageError("--draft does not work with --beams")
+        if chosen.tuning.draft == "model":
+            raise click.UsageError("a draft model drafts for one reply at a time: use --draft ngram with several walks")
     further = replies - 1 if plan is None else plan.seed(0, plan.size - 1)
     if chosen.tuning.seed is not None and chosen.tuning.seed + further > KNOBS["seed"].high:
         raise click.UsageError(f"the seed of the last reply would be larger than {KNOBS['seed'].high:.0f}")

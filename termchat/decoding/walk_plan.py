@@ -255,7 +255,7 @@ def _knob(name: str) -> Knob:
     if not (known := own_name(name)):
         raise PlanError(f"unknown knob {one_line(name, _LONGEST)!r}{guess_of(name, KNOBS)}", _EXAMPLE)
     if "draft" in (known, KNOBS[known].needs):
-        raise PlanError(f"{known} does nothing for replies made at once", "turn it for replies one by one")
+        raise PlanError(f"{known} cannot be a knob of a grid: it changes no reply", "set it for all of them, before")
     return KNOBS[known]
 
 

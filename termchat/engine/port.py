@@ -327,7 +327,8 @@ class GenerateWalks(msgspec.Struct, frozen=True, tag=True):
     However many threads compute a batch, its rows have the bits of one: so every walk is what its seed and settings give alone
     with one thread, where the model's weights allow that; its `Start` says whether they do, and all records say `threads` 1.
     Cells of a walk that ended stay until all are over: without them the others would be computed otherwise. When there is no
-    cell for each that runs, all of them end (`context`).
+    cell for each that runs, all of them end (`context`). A `draft` from the context is decoded with the others' rows where
+    that pays, which few walks allow; a draft model drafts for one reply at a time.
 
     Answer: `Prefilling` …, then the record streams of all walks, interleaved, each record with its `walk`, in every stream as
     for `Generate`; a `Paused` whenever a walk waits; and `WalksFinished` in the end. A `Failed` with a walk ends only that one.
@@ -343,6 +344,7 @@ class GenerateWalks(msgspec.Struct, frozen=True, tag=True):
     rebuild_exactly: bool = False
     prefill: str = ""
     constraint_begun: int = 0
+    draft: DraftSettings | None = None
 
 
 class SearchBeams(msgspec.Struct, frozen=True, tag=True):

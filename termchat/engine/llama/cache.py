@@ -506,7 +506,7 @@ class Cache:
     def decode_rows(
         self, rows: Sequence[tuple[int, int]], threads: int = 1, seconds: float = inf
     ) -> NDArray[np.float32]:
-        """Adds a token to each of several sequences, in one batch; `rows` are their numbers and the tokens.
+        """Adds tokens to several sequences, in one batch; `rows` are their numbers and the tokens, those of one in order.
 
         Returns the logits after each, shape (rows, n_vocab): a view, which the next decode writes over. A row alone is computed
         with one thread, several with `threads`, from now on; the bits are those of one, see above.
@@ -517,12 +517,14 @@ class Cache:
         if len(rows) > self.free:
             raise ContextFull
         begins = {sequence: len(self.sequences[sequence]) for sequence, _ in rows}
+        ends = dict(begins)
         count = self._batch.n_tokens = len(rows)
         self._tokens[:count] = [token for _, token in rows]
-        self._positions[:count] = list(begins.values())
         self._wanted[:count] = 1
-        for i, sequence in enumerate(begins):
+        for i, (sequence, _) in enumerate(rows):
             self._batch.seq_id[i][0] = sequence
+            self._positions[i] = ends[sequence]
+            ends[sequence] += 1
         self._use(1, threads)
         self.abort.watch(self.pointer, seconds)
         try:
@@ -539,6 +541,20 @@ class Cache:
             self._rows_address = address
             self._rows = np.ctypeslib.as_array(found, (_SEQUENCES, self.model.n_vocab))
         return self._rows[:count]
+
+    def retract(self, sequence: int, count: int) -> None:
+        """Takes the last tokens of a sequence, which it shares with no other, back until it has `count`. Their cells stay until
+        all sequences are dropped, so that the bits of the others do, too."""
+        ids = self.sequences[sequence]
+        if len(ids) > count:
+            LIB.llama_memory_seq_cp(self.memory, sequence, _UNUSED, count, len(ids))
+            LIB.llama_memory_seq_rm(self.memory, sequence, count, -1)
+        while len(ids) > count:
+            ids.pop()
+            end = self._ends[sequence]
+            assert end is not None
+            assert end.heirs == 1
+            self._ends[sequence] = end.before
 
     def keep(self, sequence: int, *, alone: bool = True) -> None:
         """Makes a sequence the main one and drops all others. Its cells are saved and restored, so that they stand in a row

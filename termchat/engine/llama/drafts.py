@@ -28,6 +28,7 @@ from termchat.decoding.records import Draft, DraftToken
 from termchat.engine.llama.cache import SPLIT, Aborted, Cache
 from termchat.engine.llama.draft_model import ByModel, DraftModel
 from termchat.engine.llama.drafter import Drafter, Drawing, Verified
+from termchat.engine.llama.model import Model
 from termchat.engine.port import EngineError, Generate
 
 T = TypeVar("T")
@@ -156,15 +157,7 @@ class Drafts(NoDrafts):
             self.why = self._why_not()
 
     def of(self, token: int) -> Draft | None:
-        drafted, at = self._round, self._at
-        if at >= len(drafted):
-            return None
-        begins = at == 0
-        tokens = drafted if begins else drafted[at : at + 1]
-        name = self._model.name
-        return Draft(
-            self._by, drafted[at] == token, [DraftToken(i, name(i)) for i in tokens], self._us if begins else 0
-        )
+        return draft_of(self._model, self._by, self._round, self._at, token, self._us)
 
     def decode(self, ids: list[int]) -> int:
         """Decodes the last id, unless that was drafted; returns microseconds."""
@@ -254,7 +247,9 @@ class Drafts(NoDrafts):
         ]
         for worth, drafter in sorted(zip(expected, drafters, strict=True), key=itemgetter(0), reverse=True):
             if worth > 0 and not made:
-                made = self._ask(drafter, lambda drafter: self._usable(drafter.propose(ids, most, times))[:most], [])
+                made = self._ask(
+                    drafter, lambda drafter: usable(self._model, drafter.propose(ids, most, times))[:most], []
+                )
                 self._by = drafter.by
         self.why = self._why_not()
         self._spent += int((perf_counter() - begun) * 1e6)
@@ -281,12 +276,20 @@ class Drafts(NoDrafts):
             self._failed["model" if drafter is self._by_model else "ngram"] = f"drafting failed: {why}"
             return instead
 
-    def _usable(self, proposed: list[int]) -> list[int]:
-        """Ids of the vocabulary, up to one that ends the reply."""
-        model = self._model
-        made = list(takewhile(lambda token: isinstance(token, int) and 0 <= token < model.n_vocab, proposed))
-        end = next((at for at, token in enumerate(made, 1) if token in model.end_ids), len(made))
-        return made[:end]
+
+def draft_of(model: Model, by: str, drafted: Sequence[int], at: int, token: int, us: int) -> Draft | None:
+    """What was drafted, in `us` microseconds, for step `at` of a round, in which this token is drawn; None behind its end."""
+    if at >= len(drafted):
+        return None
+    tokens = drafted[at : at + 1] if at else drafted
+    return Draft(by, drafted[at] == token, [DraftToken(i, model.name(i)) for i in tokens], 0 if at else us)
+
+
+def usable(model: Model, proposed: Sequence[int]) -> list[int]:
+    """Ids of the vocabulary, up to one that ends the reply."""
+    made = list(takewhile(lambda token: isinstance(token, int) and 0 <= token < model.n_vocab, proposed))
+    end = next((at for at, token in enumerate(made, 1) if token in model.end_ids), len(made))
+    return made[:end]
 
 
 _INEXACT = f"a reply that is exact cannot draft behind {SPLIT} cells: threads = 1 and kv_type bf16 or q8_0 can"

@@ -148,7 +148,8 @@ class Batches:
         """`Cache.decode_rows`, and how many microseconds it took. If it takes too long it is broken off, and done with fewer
         threads."""
         cache, pace = self._cache, self._pace
-        several = len(rows) > 1
+        # With drafts it takes longer, and tells nothing of the threads.
+        several = 1 < len(rows) == len({sequence for sequence, _ in rows})
         found: NDArray[np.float32] | None = None
         begun = now = perf_counter()
         while found is None:

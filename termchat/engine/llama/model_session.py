@@ -166,7 +166,7 @@ class Session(AskedModel):
     ) -> Iterator[list[Event]]:
         """The records of many replies; see `WalkBatch.records`."""
         self.cache.abort.clear()
-        self._walks = walk_batch.WalkBatch(self.cache, self.pace, command, arrived)
+        self._walks = walk_batch.WalkBatch(self.cache, self.pace, command, arrived, self._learned)
         yield from self._walks.records(poll, wait)
 
     def search(self, command: SearchBeams, poll: Poll, arrived: float) -> Iterator[Said | WalksFinished]:

@@ -16,15 +16,19 @@ from time import perf_counter
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from termchat.decoding.conditions import Length
+from termchat.decoding.drafting import BatchTimes
 from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.records import Failed, Prefill, Shape, Token
 from termchat.engine.llama import loop
 from termchat.engine.llama.cache import MAIN, Aborted, Cache, ContextFull, does_batch_alike
-from termchat.engine.llama.drafts import NoDrafts
+from termchat.engine.llama.drafts import Learned
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.running_reply import Pending, RunningReply, Said, check, is_exact
 from termchat.engine.llama.softmax import Row
+from termchat.engine.llama.walk_drafts import MOST_ROWS, WalkDrafts, room_ahead
 from termchat.engine.port import (
     EngineError,
     Event,
@@ -48,9 +52,9 @@ class _InBatch:
 
     threads = 1
     """The bits are those of one, whatever computes them."""
-    drafts = NoDrafts()
 
-    def __init__(self, cache: Cache, walk: int, *, exact: bool, forked: bool) -> None:
+    def __init__(self, cache: Cache, walk: int, drafts: WalkDrafts, *, exact: bool, forked: bool) -> None:
+        self.drafts = drafts
         self.cache, self.model, self.capacity = cache, cache.model, cache.capacity
         self.exact = exact
         self.decode_us = 0
@@ -58,6 +62,7 @@ class _InBatch:
         self.prefilled: Prefill | None = None
         self._walk, self._forked = walk, forked
         self._row: Row = np.empty(0, np.float32)
+        self._rows: NDArray[np.float32] = np.empty((0, 0), np.float32)
 
     def set_threads(self, threads: int) -> None:
         pass
@@ -75,8 +80,11 @@ class _InBatch:
             assert self.prefilled is not None
             yield msgspec.structs.replace(self.prefilled, walk=self._walk)
 
-    def decode(self, _ids: list[int]) -> Iterator[Pending]:
-        yield Pending.TOKEN
+    def decode(self, ids: list[int]) -> Iterator[Pending]:
+        if (ahead := self.drafts.advance(ids[-1])) is None:
+            yield Pending.TOKEN
+        else:
+            self._row, self.decode_us = self._rows[ahead], 0
 
     def row(self) -> Row:
         return self._row
@@ -85,8 +93,15 @@ class _InBatch:
         """The row after the newest token, which may be written over once the next batch is decoded."""
         self._row, self.decode_us = row, decode_us
 
+    def take_rows(self, rows: NDArray[np.float32], decode_us: int) -> None:
+        """The same, and those after what was drafted."""
+        self._rows = rows
+        self.take(rows[0], decode_us)
+        self.drafts.decoded(decode_us)
+
     def hold(self) -> None:
         """The next batch is decoded without this walk."""
+        self.drafts.cut()
         if self._row.base is not None:
             self._row = self._row.copy()
 
@@ -102,6 +117,8 @@ class _Walk:
         self.sequence: int | None = None
         self.ids: list[int] | None = None
         """Those that have cells; the cache's own list."""
+        self.shared = 0
+        """Those of them that it began with."""
         self.taken = self.reply.ids
         """Those and the newest."""
         self.state: Pending | Paused | None = None
@@ -109,6 +126,14 @@ class _Walk:
         self.over = False
         self.tokens = 0
         self._records = self.reply.records()
+        begun = len(request.ids) - request.done
+        limit = min((c.tokens for c in walk.conditions if isinstance(c, Length)), default=decoder.capacity)
+        self._most = min(begun + limit, decoder.capacity)
+
+    @property
+    def left(self) -> int:
+        """Tokens that it can have yet, as it was asked for."""
+        return max(self._most - len(self.taken), 0)
 
     def _poll(self) -> SteerReply | None:
         return self.commands.popleft() if self.commands else None
@@ -140,10 +165,16 @@ class _Walk:
             yield Failed(failure.kind, failure.message, failure.hint, self.number)
             self.end()
 
+    def settle(self) -> None:
+        """Takes cells back of what was drafted and not drawn: all but those in front of the newest token."""
+        if self.sequence is not None and self.ids is not None:
+            self.decoder.cache.retract(self.sequence, max(len(self.taken) - 1, self.shared))
+
     def end(self) -> None:
         """Nothing is left but its ids and its cells: what it computes with has the size of some rows of logits, and would
         stay until the next group."""
         self.over = True
+        self.settle()
         self.reply.close()
         del self.reply, self.decoder, self._records
 
@@ -158,7 +189,9 @@ class WalkBatch:
     rows_alone = True
     """No cells are freed while others go on."""
 
-    def __init__(self, cache: Cache, pace: Pace, request: GenerateWalks, asked_at: float) -> None:
+    def __init__(
+        self, cache: Cache, pace: Pace, request: GenerateWalks, asked_at: float, learned: Learned | None = None
+    ) -> None:
         check(cache, request.ids)
         if not 0 < len(request.walks) <= MOST_WALKS:
             raise EngineError("walks", f"{len(request.walks)} walks at once are not possible", f"1 to {MOST_WALKS} are")
@@ -169,6 +202,8 @@ class WalkBatch:
                 "ask for one: its state cannot be copied",
             )
         self._cache, self._pace, self._request, self._asked_at = cache, pace, request, asked_at
+        self._learned, self._judged = learned or Learned(), Learned()
+        self._times: dict[int, BatchTimes] = {}
         self._batches = loop.Batches(cache)
         self._walks: dict[int, _Walk] = {}
         self._prompt: Row = np.empty(0, np.float32)
@@ -263,9 +298,9 @@ class WalkBatch:
             constraint_begun=request.constraint_begun,
         )
         forked = len(ids) > len(request.ids)
-        made = _Walk(
-            walk, asked, request, _InBatch(self._cache, walk.number, exact=self._exact, forked=forked), asked_at
-        )
+        drafts = WalkDrafts(self._cache.model, self._judged, request.draft)
+        decoder = _InBatch(self._cache, walk.number, drafts, exact=self._exact, forked=forked)
+        made = _Walk(walk, asked, request, decoder, asked_at)
         if self._prefilled is not None:
             sequence = MAIN if walk.base is None else self._walks[walk.base[0]].sequence
             self._share(made, sequence, len(ids) - forked)
@@ -287,7 +322,7 @@ class WalkBatch:
         """The walk's own sequence begins with the first cells of another."""
         assert sequence is not None
         walk.sequence = self._cache.begin(sequence, count)
-        walk.ids = self._cache.sequences[walk.sequence]
+        walk.ids, walk.shared = self._cache.sequences[walk.sequence], count
 
     # --- what is decoded ---------------------------------------------------------------------------------------------
 
@@ -319,20 +354,47 @@ class WalkBatch:
         walk.state = None
 
     def _decode(self, pending: list[_Walk]) -> list[Event]:
-        """Decodes the newest token of each walk; what they say if that fails."""
+        """Decodes the newest token of each walk, with what is drafted behind it; what they say if that fails."""
         cache = self._cache
+        for walk in pending:
+            walk.settle()
         if cache.free < len(pending):
             used = f"{cache.capacity - cache.free} of {cache.capacity}"
             return self._fail(self._running, ContextFull(f"{used}: no cell left for each walk"))
+        asked = [[walk.taken[-1], *ahead] for walk, ahead in zip(pending, self._drafted(pending), strict=True)]
         try:
-            rows, us = self._batches.decode([(walk.sequence or 0, walk.taken[-1]) for walk in pending])
+            rows, us = self._batches.decode(
+                [(walk.sequence or 0, token) for walk, ids in zip(pending, asked, strict=True) for token in ids]
+            )
         except (Aborted, ContextFull) as failure:
+            for walk in pending:
+                walk.decoder.drafts.cut()
             return self._fail(pending, failure)
         self._steps += 1
-        for walk, row in zip(pending, rows, strict=True):
-            walk.decoder.take(row, us)
+        if len(rows) % len(pending) == 0:
+            self._times_of(len(pending)).add(len(rows) // len(pending), us)
+        at = 0
+        for walk, ids in zip(pending, asked, strict=True):
+            walk.decoder.take_rows(rows[at : at + len(ids)], us)
             walk.state = None
+            at += len(ids)
         return []
+
+    def _drafted(self, pending: list[_Walk]) -> list[list[int]]:
+        """What is drafted for each walk: as many rows as a batch can have, and as there are cells for beside all tokens."""
+        count = len(pending)
+        room = room_ahead(self._cache.free, self._cache.capacity, [walk.left for walk in self._running])
+        most = max(min(MOST_ROWS // count - 1, room // count), 0)
+        times = self._times_of(count)
+        return [walk.decoder.drafts.propose(walk.taken, min(most, walk.left - 1), times) for walk in pending]
+
+    def _times_of(self, count: int) -> BatchTimes:
+        """What batches cost in which so many walks have some rows each, in units of one with a row each."""
+        if count not in self._times:
+            times = self._learned.times(self._cache.loaded[1]).of
+            several = {n: times(n * count) / times(count) for n in range(2, MOST_ROWS // count + 1)}
+            self._times[count] = BatchTimes(self._cache.loaded[1], several or {2: 2.0})
+        return self._times[count]
 
     def _fail(self, walks: list[_Walk], failure: Exception) -> list[Event]:
         """What these walks waited for failed."""
