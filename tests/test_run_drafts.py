@@ -109,7 +109,6 @@ def test_a_draft_model_of_another_vocabulary_is_named(small_model_path: Path, tm
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--draft", "ngram", "--walks", "2"), "made at once"),
         (("--draft", "ngram", "--draft-max", "16"), "from 1 to 15"),
         (("--draft", "ngrm"), "no model named 'ngrm'"),
         (("--draft", "model"), "no draft model is chosen"),
