@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice, takewhile
+from itertools import takewhile
 from operator import itemgetter
 from time import perf_counter
 from typing import TypeVar
@@ -75,7 +75,7 @@ class ByNgrams:
             cost = times.of(last.rows)
             ngrams.paid(1 + last.accepted, cost)
             judge.round(last.drafted, last.accepted, cost, even)
-        for token in islice(ids, len(ngrams.lookup.ids), None):
+        for token in ids[len(ngrams.lookup.ids) :]:
             if not last.drafted:
                 ngrams.paid(1, 1.0)
                 judge.plain(even)
