@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import msgspec
 
 from termchat.decoding.records import Finished, Record
-from tests.whole.terminal import Terminal
+from tests.whole.terminal import Terminal, environment
 
 Open = Callable[..., Terminal]
 FLAGS = ("--context", "2048", "--threads", "1", "--seed", "1")
@@ -47,6 +48,20 @@ def save_and_quit(terminal: Terminal, target: Path) -> list[dict[str, Any]]:
     terminal.keys("ctrl+q")
     assert terminal.ended() == 0
     return [json.loads(line) for line in target.read_text().splitlines()]
+
+
+def replayed(terminal: Terminal, home: Path) -> subprocess.CompletedProcess[str]:
+    """Saves the chat with a command, quits, and has `termchat replay` make its replies again."""
+    saved = home / "chat.jsonl"
+    terminal.keys("esc", f"/save {saved}", "enter")
+    terminal.wait(saved.exists)
+    terminal.settle()
+    terminal.keys("ctrl+q")
+    assert terminal.ended() == 0
+    return subprocess.run(
+        [sys.executable, "-m", "termchat", "replay", str(saved)],
+        capture_output=True, text=True, timeout=240, check=False, env=environment(home, {}),
+    )  # fmt: skip
 
 
 def ready(terminal: Terminal) -> None:

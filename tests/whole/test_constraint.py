@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.records import SettingsRecord, Token
-from tests.whole.chat_steps import FLAGS, Open, over, ready, stored
-from tests.whole.terminal import environment
+from tests.whole.chat_steps import FLAGS, Open, over, ready, replayed, stored
 
 LIST = {
     "type": "object",
@@ -63,16 +60,7 @@ def test_apply_a_schema_stream_drop_it_fork_and_replay(open_terminal: Open, tmp_
     assert fork
     assert all(GRAMMAR in {stage.name for stage in token.stages} for token in fork)
 
-    saved = tmp_path / "chat.jsonl"
-    terminal.keys("esc", f"/save {saved}", "enter")
-    terminal.wait(saved.exists)
-    terminal.settle()
-    terminal.keys("ctrl+q")
-    assert terminal.ended() == 0
-    again = subprocess.run(
-        [sys.executable, "-m", "termchat", "replay", str(saved)],
-        capture_output=True, text=True, timeout=240, check=False, env=environment(tmp_path, {}),
-    )  # fmt: skip
+    again = replayed(terminal, tmp_path)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "identical" in again.stdout
 

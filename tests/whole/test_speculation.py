@@ -4,13 +4,11 @@ and how it switches itself off and on."""
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from termchat.decoding.records import Finished, SettingsRecord, Start, Token
-from tests.whole.chat_steps import ENDLESS, FLAGS, Open, over, ready, stop, stored
-from tests.whole.terminal import Terminal, environment
+from tests.whole.chat_steps import ENDLESS, FLAGS, Open, over, ready, replayed, stop, stored
+from tests.whole.terminal import Terminal
 
 QUOTE = (
     "Repeat this text: The lighthouse keeper wrote in his journal every night, describing the waves, the wind and the ships"
@@ -71,16 +69,7 @@ def test_the_look_the_figures_a_round_and_a_knob_in_the_middle_of_one(open_termi
     assert (knobs[0], knobs[-1]) == (0.0, 0.3)
     assert any(token.draft is not None for token in tokens)
 
-    saved = tmp_path / "chat.jsonl"
-    terminal.keys("esc", f"/save {saved}", "enter")
-    terminal.wait(saved.exists)
-    terminal.settle()
-    terminal.keys("ctrl+q")
-    assert terminal.ended() == 0
-    again = subprocess.run(
-        [sys.executable, "-m", "termchat", "replay", str(saved)],
-        capture_output=True, text=True, timeout=240, check=False, env=environment(tmp_path, {}),
-    )  # fmt: skip
+    again = replayed(terminal, tmp_path)
     assert "identical" in again.stdout, again.stdout + again.stderr
 
 

@@ -21,7 +21,7 @@ _BY_MODEL = "a draft model drafts for one reply at a time"
 
 
 class WalkDrafts(NoDrafts):
-    """The drafts of one walk. `begun`: they are on, or were."""
+    """The drafts of one walk."""
 
     def __init__(self, model: Model, learned: Learned, settings: DraftSettings | None) -> None:
         self._model, self._learned = model, learned
