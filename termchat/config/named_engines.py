@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from termchat.config.named_tables import EntryRefused, only, valid_name
-from termchat.engine.address import HERE, REMOTE_COMMAND, AddressError, EngineAddress, address_of, checked_url, is_url
+from termchat.engine.address import (
+    HERE,
+    REMOTE_COMMAND,
+    AddressError,
+    EngineAddress,
+    ServerKind,
+    address_of,
+    checked_url,
+    is_url,
+)
 from termchat.text import guess_of
 
 ON_THIS_MACHINE = "here"
@@ -21,13 +30,14 @@ FIELDS = {
     "insecure_key": "send the key over http:// to another machine, unencrypted",
     "ssl_cert_file": "certificates of your own authority, in PEM format",
     "draws": "here: termchat draws each token, every feature works; server: the server streams, faster on slow lines",
+    "kind": f"{', '.join(get_args(ServerKind))}: which server it is, where termchat cannot see it",
     "remote_command": f"command that ssh runs there instead of {REMOTE_COMMAND}",
 }
 """Every key of such a table, in words."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ONLY_SSH = ("remote_command",)
-_ONLY_SERVERS = ("key_env", "key_file", "key_keyring", "insecure_key", "ssl_cert_file", "draws")
+_ONLY_SERVERS = ("key_env", "key_file", "key_keyring", "insecure_key", "ssl_cert_file", "draws", "kind")
 _KEYS = ("key_env", "key_file", "key_keyring")
 
 
@@ -63,6 +73,8 @@ def _check_values(table: Mapping[str, Any]) -> None:
         raise EntryRefused(f"insecure_key must be true or false, not {insecure!r}", "insecure_key")
     if draws is not None and draws not in ("here", "server"):
         raise EntryRefused(f"draws must be one of here, server, not {draws!r}", "draws")
+    if (kind := table.get("kind")) is not None and kind not in get_args(ServerKind):
+        raise EntryRefused(f"kind must be one of {', '.join(get_args(ServerKind))}, not {kind!r}", "kind")
     if variable and not _VARIABLE.fullmatch(variable):
         # Not quoted: whoever put the key itself here must not find it in a log.
         raise EntryRefused("key_env must be the name of a variable, not the key itself", "key_env")

@@ -32,6 +32,9 @@ from termchat.decoding.thinking import Phase
 FORMAT = 1
 """Version of the record stream."""
 
+ABSENT = math.nan
+"""A number that an engine does not tell; `UNKNOWN` for an id, a rank or a position. JSON leaves such fields out."""
+UNKNOWN = -1
 TAIL = "tail"
 """Of a token's state: see `Token.unlisted`."""
 
@@ -242,6 +245,9 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     one. `end`: it is an end token, with which a reply ends, unless that is ignored. `phase` None: the token may be a part of
     the tag that opens the thoughts; it is of the phase that follows. `draft` None: nothing was drafted for the step. Where it
     was accepted the step was decoded with the first one of the draft, whose `decode_us` is that of all.
+
+    An engine that does not draw here does not tell all of it: numbers are then `ABSENT` or `UNKNOWN`, `stages` empty, and a
+    candidate whose probability is absent has no `removed_by`.
     """
 
     step: int
@@ -369,6 +375,25 @@ _LEFT_OUT: dict[Any, tuple[str, ...]] = {
 """Fields that JSON has only where they are something."""
 _NOTHING = {"drafting": ""}
 """What it is to be nothing, for a field that is never None."""
+_UNKNOWN: dict[Any, tuple[str, ...]] = {Token: ("id", "position", "rank"), Candidate: ("id",)}
+"""Fields that JSON lacks where they are `UNKNOWN`."""
+
+
+def _without_unknown(value: Token | Candidate, named: dict[str, Any]) -> dict[str, Any]:
+    """Without what its engine did not tell."""
+    lacking = {name for name in _UNKNOWN[type(value)] if named[name] == UNKNOWN}
+    lacking |= {name for name in _NUMBERS[type(value)] if math.isnan(getattr(value, name))}
+    if isinstance(value, Token):
+        lacking |= {"stages"} if not value.stages else set()
+    elif "probability" in lacking:
+        lacking.add("removed_by")
+    return {name: content for name, content in named.items() if name not in lacking} if lacking else named
+
+
+_NUMBERS: dict[Any, tuple[str, ...]] = {
+    Token: ("logit", "logprob", "probability", "entropy", "p_end"),
+    Candidate: ("logit", "logprob", "probability", "noise"),
+}
 
 
 def to_dict(value: Any) -> Any:
@@ -391,7 +416,7 @@ def to_dict(value: Any) -> Any:
         for name in _LEFT_OUT.get(type(value), ()):
             if named[name] == _NOTHING.get(name):
                 del named[name]
-        return named
+        return _without_unknown(value, named) if isinstance(value, Token | Candidate) else named
     if isinstance(value, (list, tuple, PackedCandidates)):
         return [to_dict(item) for item in value]
     if isinstance(value, dict):

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 SCHEMES = ("ssh", "http", "https")
+ServerKind = Literal["llama-server", "vllm", "sglang", "openai"]
+"""What can answer behind a URL; "openai" is any server of its chat API, of which only texts are known."""
 SIGN = "@"
 """What a model elsewhere is asked for with begins so: @lab, @lab/qwen3-8b."""
 REMOTE_COMMAND = "termchat worker"
@@ -28,7 +30,8 @@ class EngineAddress(msgspec.Struct, frozen=True):
     """Where an engine is and how to reach it. It holds no secret: `key_env`, `key_file` and `key_keyring` say where the key is.
 
     `name` is what the config file calls it, "" where only the URL was given. `model` is what to ask for there, "" leaves that
-    to the engine. `draws` says where a server's tokens are drawn. `insecure_key` allows a key to travel unencrypted.
+    to the engine. `draws` says where a server's tokens are drawn, `kind` which server it is, where that cannot be
+    seen. `insecure_key` allows a key to travel unencrypted.
     """
 
     name: str = ""
@@ -41,6 +44,7 @@ class EngineAddress(msgspec.Struct, frozen=True):
     ssl_cert_file: str = ""
     draws: Literal["here", "server"] = "here"
     remote_command: str = ""
+    kind: ServerKind | None = None
 
     @property
     def shown(self) -> str:

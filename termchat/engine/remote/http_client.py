@@ -71,6 +71,10 @@ class HttpClient:
         except (OSError, ssl.SSLError) as error:
             raise EngineError("tls", f"ssl_cert_file cannot be read: {file}: {_why(error)}", "correct it") from None
 
+    def path(self, of: str) -> str:
+        """A path below /v1 where the URL itself may end with that, as people give it for OpenAI's API."""
+        return of.removeprefix("/v1") if self._base.endswith("/v1") else of
+
     @property
     def connected(self) -> bool:
         return self._connection is not None

@@ -1,0 +1,59 @@
+"""Which server answers at a URL."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+
+from termchat.engine.address import ServerKind
+from termchat.engine.port import EngineError
+from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
+
+_SMALL = 8 << 20
+_OWNERS: dict[str, ServerKind] = {"llamacpp": "llama-server", "vllm": "vllm", "sglang": "sglang"}
+"""Who owns a model, in the words of its server; what others say is not known."""
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    owned_by: str = ""
+
+
+class _Models(msgspec.Struct, frozen=True):
+    data: list[_Entry] = []
+
+
+def kind_of(client: HttpClient, said: ServerKind | None = None) -> ServerKind:
+    """The kind of the server at the client's URL: what was `said` of it, else what its list of models tells, and one that
+    tells nothing is taken for any server of OpenAI's chat API.
+
+    Raises:
+        EngineError: it cannot be reached, or refuses.
+    """
+    if said is not None:
+        return said
+    try:
+        data = _asked(client)
+    except ServerError as error:
+        if error.status == 503:  # llama-server says nothing else while it loads
+            return "llama-server"
+        raise
+    try:
+        models = msgspec.json.decode(data, type=_Models).data
+    except (msgspec.DecodeError, RecursionError):
+        raise EngineError(
+            "server", f"{client.shown} is no server of models", f"is the path of the URL right? kinds: {_KINDS}"
+        ) from None
+    return next((_OWNERS[one.owned_by] for one in models if one.owned_by in _OWNERS), "openai")
+
+
+def _asked(client: HttpClient) -> bytes:
+    for _ in range(2):
+        try:
+            return client.ask("GET", client.path("/v1/models"), None, _SMALL)
+        except StaleConnection:
+            continue
+    raise EngineError("server", f"{client.shown} closes every connection", "is it starting? go on when it is ready")
+
+
+_KINDS = ", ".join(get_args(ServerKind))

@@ -1,0 +1,93 @@
+"""Tokens that a server draws by itself and sends as they come: what such a server is asked, and what it tells.
+
+`streamed_reply` makes the records of a reply out of one or more streams: a change of settings closes the stream, and the next
+one goes on from the ids that are there. `llama_stream`, `vllm_stream` … are the servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.decoding.conditions import Condition
+from termchat.decoding.constraint import Constraint
+from termchat.decoding.records import ABSENT
+from termchat.decoding.samplers import SamplerSettings
+from termchat.engine.abilities import EngineAbilities
+
+
+class Told(NamedTuple):
+    """One token that the server drew. `logprob` and the listed candidates (`ids`, `logprobs`: shape (n,), best first) are the
+    model's own, before any sampler; `probability` is after the server's chain. ABSENT, and None, where it does not say."""
+
+    id: int
+    logprob: float = ABSENT
+    probability: float = ABSENT
+    ids: NDArray[np.int32] | None = None
+    logprobs: NDArray[np.float64] | None = None
+
+
+class Reading(NamedTuple):
+    """So many of the `total` prompt tokens are read, `reused` of which the server still had (None: it does not say)."""
+
+    done: int
+    total: int
+    reused: int | None = None
+    ms: float = ABSENT
+
+
+class StreamEnd(NamedTuple):
+    """The server ended the reply: with an end token, which it told (`end`), with `detail` for a stop sequence or a token that
+    stops, at the length that it was asked for, or because its context is full. `read` is what it says of the prompt."""
+
+    reason: Literal["end", "length", "stop", "context"]
+    detail: str = ""
+    read: Reading | None = None
+
+
+class Segment(NamedTuple):
+    """One segment of a reply: it goes on from `ids`, `done` of which are the reply's own, for at most `limit` tokens. `seed` is
+    for the server's own random numbers, which begin anew with each segment."""
+
+    ids: list[int]
+    done: int
+    samplers: SamplerSettings
+    conditions: tuple[Condition, ...]
+    seed: int
+    limit: int
+    candidates: int
+    constraint: Constraint | None = None
+
+
+class TokenStream(Protocol):
+    """What comes of one segment. Iterating raises Aborted where the client was stopped, ContextFull, and EngineError; a line
+    that ends without `StreamEnd` was cut, which is an EngineError."""
+
+    def __iter__(self) -> Iterator[Told | Reading | StreamEnd]: ...
+
+    def close(self) -> None:
+        """Ends it; the server stops computing soon after. It may be called in the middle of an iteration, or twice."""
+
+
+class StreamingServer(Protocol):
+    """A server that draws. `order` are the names of the stages that its chain has, in its own order."""
+
+    abilities: EngineAbilities
+    order: tuple[str, ...]
+
+    def refusal(self, asked: Segment) -> str:
+        """Why it cannot do that, as the end of "SERVER cannot …"; "" where it can."""
+
+    def stream(self, asked: Segment) -> TokenStream:
+        """Begins a segment."""
+
+    def listed(self, ids: list[int], count: int, also: list[int]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The model's own most likely tokens after ids, and their log-probabilities: `count` of them, or as many as it tells,
+        best first; `also` are tokens that are told whatever their rank, as far as it can, behind those.
+
+        Raises:
+            Aborted, ContextFull, EngineError: as for streams.
+        """
