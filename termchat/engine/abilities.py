@@ -38,6 +38,10 @@ class EngineAbilities(msgspec.Struct, frozen=True):
 LOCAL = EngineAbilities()
 LLAMA_SERVER = EngineAbilities(candidates=200, exact=False, absolute=False, walks=False)
 """llama.cpp's HTTP server, whose tokens are drawn here."""
+LLAMA_SERVER_STREAMED = EngineAbilities(
+    candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False
+)
+"""The same, whose tokens are its own: it draws and streams them."""
 
 WHO_CAN = "a model on this machine, or one behind ssh://, can"
 """What to do about an engine that cannot do something."""

@@ -17,6 +17,9 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import ABSENT
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.abilities import EngineAbilities
+from termchat.engine.llama.vocabulary import Vocabulary
+from termchat.engine.port import ModelInfo, Render, Spelling
+from termchat.engine.remote.http_client import HttpClient
 
 
 class Told(NamedTuple):
@@ -91,3 +94,22 @@ class StreamingServer(Protocol):
         Raises:
             Aborted, ContextFull, EngineError: as for streams.
         """
+
+
+class StreamedModel(StreamingServer, Protocol):
+    """A server that draws, and the one model of it that is asked for: all that `streamed_session` needs. `model` is its
+    vocabulary, with what can be known of it, and `capacity` its context in tokens. Everything raises EngineError."""
+
+    client: HttpClient
+    model: Vocabulary
+    capacity: int
+
+    def render(self, command: Render) -> tuple[list[int], bool]:
+        """Prompt ids, and whether they are the whole prompt; see `Render`."""
+
+    def spellings(self, text: str) -> list[Spelling]:
+        """See `Spell`."""
+
+    def info(self) -> ModelInfo: ...
+
+    def close(self) -> None: ...
