@@ -48,7 +48,7 @@ _STREAMS: dict[ServerKind, tuple[str, str]] = {
 }
 """Who draws and streams at servers of a kind: the module and its class, which is made of a client and a spec."""
 _TEXTS = ("text_session", "TextSession")
-"""The session with a server that tells texts alone, which is made as `StreamedSession` is, of a client and a spec."""
+"""The session with a server that tells texts alone, which is made of a client, a spec, and whom to tell of progress."""
 
 
 class ServerWorker(worker.Worker):
@@ -67,7 +67,7 @@ class ServerWorker(worker.Worker):
                 return cast("Session", _of(kind, *_TEXTS)(client, spec, progress))
             from termchat.engine.remote.streamed_session import StreamedSession
 
-            return cast("Session", StreamedSession(_of(kind, *_STREAMS[kind])(client, spec), progress))
+            return cast("Session", StreamedSession(_of(kind, *_STREAMS[kind])(client, spec), client, progress))
         except EngineError:
             client.close()
             raise

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 from termchat.decoding.records import Token
 from termchat.engine.abilities import WHO_CAN
-from termchat.engine.llama.asked_vocabulary import describe
+from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.running_reply import Poll, Said
+from termchat.engine.llama.spellings import Speller
 from termchat.engine.port import (
     EngineError,
     Explain,
@@ -18,34 +19,62 @@ from termchat.engine.port import (
     Render,
     Score,
     Scored,
-    Tokenized,
 )
-from termchat.engine.remote.streams import StreamedModel
+from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.remote.server_session import remarks_of
+from termchat.engine.remote.streams import StreamingServer
 
 
-class StreamedSession:
-    """Answers as `ServerSession` does; what takes dice or logits of our own is refused."""
+class StreamedSession(AskedVocabulary):
+    """Answers as `ServerSession` does; what takes dice or logits of our own is refused. `client` is the server's."""
 
-    def __init__(self, server: StreamedModel, progress: Callable[[float], None]) -> None:
-        self._server = self.speller = server
+    def __init__(self, server: StreamingServer, client: HttpClient, progress: Callable[[float], None]) -> None:
+        super().__init__()
+        self._server, self._client = server, client
         self.model = server.model
+        self.speller = Speller(server.model)
         progress(1.0)
 
     def abort(self) -> None:
         """Ends what is computed; may be called from any thread."""
-        self._server.client.stop()
+        self._client.stop()
 
     def close(self) -> None:
-        self._server.close()
+        self._client.close()
+        self.model.close()
 
     def info(self) -> ModelInfo:
-        return self._server.info()
+        server, model = self._server, self.model
+        return ModelInfo(
+            name=model.spec.name,
+            path=model.spec.path,
+            sha256=model.spec.sha256,
+            architecture="",
+            quantization=model.spec.quantization,
+            description=model.description,
+            size=server.size,
+            parameters=server.parameters,
+            vocabulary=model.n_vocab,
+            context=server.capacity,
+            context_trained=model.context_trained,
+            threads=0,
+            threads_batch=0,
+            prefill_batch=0,
+            kv_type="",
+            layers=0,
+            gpu_layers=0,
+            device=self._client.shown,
+            has_template=model.template is not None,
+            can_rewind=model.can_rewind,
+            end_ids=model.end_ids,
+            remarks=remarks_of(model.spec),
+            abilities=server.abilities,
+            thinking=model.thinking,
+            thinking_switch=model.thinking is not None and self.has_switch,
+        )
 
     def render(self, command: Render) -> tuple[list[int], bool]:
-        return self._server.render(command)
-
-    def describe(self, ids: list[int]) -> Tokenized:
-        return describe(self.model, ids)
+        return self._server.render(command) or super().render(command)
 
     def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
         raise _refused("generate yet")

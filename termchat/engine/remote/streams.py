@@ -18,8 +18,7 @@ from termchat.decoding.records import ABSENT
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.abilities import EngineAbilities
 from termchat.engine.llama.vocabulary import Vocabulary
-from termchat.engine.port import ModelInfo, Render, Spelling
-from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.port import Render
 
 
 class Told(NamedTuple):
@@ -76,10 +75,23 @@ class TokenStream(Protocol):
 
 
 class StreamingServer(Protocol):
-    """A server that draws. `order` are the names of the stages that its chain has, in its own order."""
+    """A server that draws. `order` are the names of the stages that its chain has, in its own order. `model` is what it told of
+    its tokens, `capacity` how many of them have room in a context, `size` and `parameters` are 0 where it does not say."""
 
     abilities: EngineAbilities
     order: tuple[str, ...]
+    model: Vocabulary
+    capacity: int
+    size: int
+    parameters: int
+
+    def render(self, command: Render) -> tuple[list[int], bool] | None:
+        """Prompt ids by the server's own template, and whether they are the whole prompt; None where the template is known here
+        (`model.template`), or there is none.
+
+        Raises:
+            EngineError: it refuses the messages.
+        """
 
     def refusal(self, asked: Segment) -> str:
         """Why it cannot do that, as the end of "SERVER cannot …"; "" where it can."""
@@ -94,22 +106,3 @@ class StreamingServer(Protocol):
         Raises:
             Aborted, ContextFull, EngineError: as for streams.
         """
-
-
-class StreamedModel(StreamingServer, Protocol):
-    """A server that draws, and the one model of it that is asked for: all that `streamed_session` needs. `model` is its
-    vocabulary, with what can be known of it, and `capacity` its context in tokens. Everything raises EngineError."""
-
-    client: HttpClient
-    model: Vocabulary
-    capacity: int
-
-    def render(self, command: Render) -> tuple[list[int], bool]:
-        """Prompt ids, and whether they are the whole prompt; see `Render`."""
-
-    def spellings(self, text: str) -> list[Spelling]:
-        """See `Spell`."""
-
-    def info(self) -> ModelInfo: ...
-
-    def close(self) -> None: ...
