@@ -281,29 +281,30 @@ class LlamaServer:
         return self._ask("POST", path, msgspec.json.encode(asked), limit, stoppable=path == "/completion")
 
     def _ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool = False) -> bytes:
-        """Asks, once more where the kept connection was closed meanwhile."""
-        client = self.client
-        for _ in range(2):
+        """Asks, again where the kept connection was closed meanwhile, also right after it was met again on a new one."""
+        client, met = self.client, False
+        for _ in range(3):
             try:
-                if not client.connected and self._model is not None:
-                    self._meet_again()
+                if not client.connected and self._model is not None and not met:
+                    self._meet_again(stoppable=stoppable)
+                    met = True
                 return client.ask(method, path, body, limit, stoppable=stoppable)
             except StaleConnection:
                 continue
         raise EngineError("server", f"{client.shown} closes every connection", "is it starting? go on when it is ready")
 
-    def _meet_again(self) -> None:
+    def _meet_again(self, *, stoppable: bool) -> None:
         """The connection is a new one: is it still the same model?
 
         Raises:
             EngineError: it is another one.
         """
-        if (found := self._found()) != self._model:
+        if (found := self._found(stoppable=stoppable)) != self._model:
             self.client.close()
             raise self._another(found.id)
 
-    def _found(self) -> ServedModel:
-        data = self._told(self.client.ask("GET", "/v1/models", None, _SMALL), _Models).data
+    def _found(self, *, stoppable: bool = False) -> ServedModel:
+        data = self._told(self.client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable), _Models).data
         entry = next((one for one in data if self._wanted in (one.id, *one.aliases)), None)
         if entry is None and not self._wanted and data:
             entry = data[0]
