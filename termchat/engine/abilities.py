@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from termchat.decoding.samplers import KNOBS
+
 
 class EngineAbilities(msgspec.Struct, frozen=True):
     """By default those of a model in llama.cpp's own process.
@@ -20,6 +22,7 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     - `absolute`: logits are told, and not only log-probabilities.
     - `grammar`: replies can match a constraint.
     - `walks`: several replies are made at once.
+    - `lacks`: names of knobs that it does not know.
     """
 
     ids: bool = True
@@ -33,11 +36,18 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     absolute: bool = True
     grammar: bool = True
     walks: bool = True
+    lacks: tuple[str, ...] = ()
 
 
 LOCAL = EngineAbilities()
 LLAMA_SERVER = EngineAbilities(candidates=200, exact=False, absolute=False, walks=False)
 """llama.cpp's HTTP server, whose tokens are drawn here."""
+_OF_CHAT_API = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop", "max_tokens", "seed")
+TEXT_ONLY = EngineAbilities(
+    ids=False, tokenizer=False, candidates=20, client_draw=False, adjust="restart", rewind=False, exact=False,
+    absolute=False, grammar=False, walks=False, lacks=tuple(name for name in KNOBS if name not in _OF_CHAT_API),
+)  # fmt: skip
+"""Any server of OpenAI's chat API: messages go in, text comes out, and a change of settings needs another reply."""
 
 WHO_CAN = "a model on this machine, or one behind ssh://, can"
 """What to do about an engine that cannot do something."""
