@@ -17,6 +17,8 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import ABSENT
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.abilities import EngineAbilities
+from termchat.engine.llama.vocabulary import Vocabulary
+from termchat.engine.port import Render
 
 
 class Told(NamedTuple):
@@ -73,10 +75,23 @@ class TokenStream(Protocol):
 
 
 class StreamingServer(Protocol):
-    """A server that draws. `order` are the names of the stages that its chain has, in its own order."""
+    """A server that draws. `order` are the names of the stages that its chain has, in its own order. `model` is what it told of
+    its tokens, `capacity` how many of them have room in a context, `size` and `parameters` are 0 where it does not say."""
 
     abilities: EngineAbilities
     order: tuple[str, ...]
+    model: Vocabulary
+    capacity: int
+    size: int
+    parameters: int
+
+    def render(self, command: Render) -> tuple[list[int], bool] | None:
+        """Prompt ids by the server's own template, and whether they are the whole prompt; None where the template is known here
+        (`model.template`), or there is none.
+
+        Raises:
+            EngineError: it refuses the messages.
+        """
 
     def refusal(self, asked: Segment) -> str:
         """Why it cannot do that, as the end of "SERVER cannot …"; "" where it can."""
