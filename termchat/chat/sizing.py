@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from termchat.chat.full_context import messages
+from termchat.chat.prompting import messages
 from termchat.chat.requests import Inquiry, Newest
 from termchat.chat.state import State
 from termchat.chat.turns import question

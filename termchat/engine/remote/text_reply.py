@@ -44,6 +44,9 @@ from termchat.engine.remote.openai_server import (
 Said = Record | FirstToken | Noted
 Ending = tuple[Reason, str] | None
 _MAYBE_STOPPED = "or at a stop sequence: the server does not say which"
+_PARTS = frozenset(bytes([byte]) for byte in range(0x80, 0xC0))
+"""The bytes of UTF-8 that begin no character."""
+_NO_TEXT = "\ufffd".encode()
 _END = "stop"
 """What the API says where the model ended its reply, and where a stop sequence did."""
 
@@ -167,7 +170,7 @@ class TextReply:
         if data and not chunk.text:
             self._waiting = chunk
             return []
-        if data and data == chunk.text.encode("utf-8", "replace"):
+        if data and data == chunk.text.encode("utf-8", "replace") and not any(map(_is_rest, chunk.told)):
             return [_Piece(one.data, self._phase(one.data, chunk), one) for one in chunk.told]
         return self._parted(chunk)
 
@@ -263,6 +266,13 @@ class TextReply:
             decode_ms=decoding * 1e3,
             tokens_per_second=rate,
         )
+
+
+def _is_rest(told: ToldText) -> bool:
+    """Whether a token stood where a character was half said: some servers tell the whole character, and the numbers of its
+    last part."""
+    expected = told.top_logprobs[0].data if told.top_logprobs else b""
+    return told.data[:1] not in _PARTS and (expected[:1] in _PARTS or expected == _NO_TEXT)
 
 
 def _known(told: ToldText | None) -> float:
