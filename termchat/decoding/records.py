@@ -375,30 +375,30 @@ _LEFT_OUT: dict[Any, tuple[str, ...]] = {
 """Fields that JSON has only where they are something."""
 _NOTHING = {"drafting": ""}
 """What it is to be nothing, for a field that is never None."""
-_UNKNOWN: dict[Any, tuple[str, ...]] = {Token: ("id", "position", "rank"), Candidate: ("id",)}
-"""Fields that JSON lacks where they are `UNKNOWN`."""
-
-
-def _without_unknown(value: Token | Candidate, named: dict[str, Any]) -> dict[str, Any]:
-    """Without what its engine did not tell."""
-    lacking = {name for name in _UNKNOWN[type(value)] if named[name] == UNKNOWN}
-    lacking |= {name for name in _NUMBERS[type(value)] if math.isnan(getattr(value, name))}
-    if isinstance(value, Token):
-        lacking |= {"stages"} if not value.stages else set()
-    elif "probability" in lacking:
-        lacking.add("removed_by")
-    return {name: content for name, content in named.items() if name not in lacking} if lacking else named
-
-
-_NUMBERS: dict[Any, tuple[str, ...]] = {
-    Token: ("logit", "logprob", "probability", "entropy", "p_end"),
-    Candidate: ("logit", "logprob", "probability", "noise"),
+UNTOLD: dict[type, dict[str, Any]] = {
+    Token: dict.fromkeys(("position", "id", "rank"), UNKNOWN)
+    | dict.fromkeys(("logit", "logprob", "probability", "entropy", "p_end"), ABSENT)
+    | {"stages": []},
+    Candidate: {"id": UNKNOWN, "removed_by": None}
+    | dict.fromkeys(("logit", "logprob", "probability", "noise"), ABSENT),
 }
+"""What fields are that an engine does not tell. JSON lacks them then."""
+
+
+def untold(value: Token | Candidate) -> set[str]:
+    """The fields that its engine did not tell."""
+    found = {name for name, nothing in UNTOLD[type(value)].items() if _is_nothing(getattr(value, name), nothing)}
+    # No stage removed the token (None) is something to tell, unless nothing is known of what the chain did.
+    return found if "probability" in found else found - {"removed_by"}
+
+
+def _is_nothing(value: Any, nothing: Any) -> bool:
+    return value is None if nothing is None else value != value or value == nothing
 
 
 def to_dict(value: Any) -> Any:
     """A record as plain values: structs become dicts by field name, bytes become base64 text, and what is no number
-    (NaN, infinity), for which JSON has no word, becomes None."""
+    (NaN, infinity), for which JSON has no word, becomes None. What an engine does not tell of a token is left out."""
     if isinstance(value, float):  # first what there is most of: a token has two hundred numbers and texts
         return value if math.isfinite(value) else None
     if type(value) in _PLAIN:
@@ -416,7 +416,9 @@ def to_dict(value: Any) -> Any:
         for name in _LEFT_OUT.get(type(value), ()):
             if named[name] == _NOTHING.get(name):
                 del named[name]
-        return _without_unknown(value, named) if isinstance(value, Token | Candidate) else named
+        for name in untold(value) if isinstance(value, Token | Candidate) else ():
+            del named[name]
+        return named
     if isinstance(value, (list, tuple, PackedCandidates)):
         return [to_dict(item) for item in value]
     if isinstance(value, dict):

@@ -13,7 +13,18 @@ from termchat.conversation.tree import Node, Place
 from termchat.decoding.conditions import After, Every, IgnoreEnd, Loop, Text, Threshold
 from termchat.decoding.escapes import well_formed
 from termchat.decoding.group import BeamSettings, GridKnob, Group, GroupKind
-from termchat.decoding.records import Candidate, Draft, DraftToken, Failed, Reason, Record, Stage, Start, Token
+from termchat.decoding.records import (
+    UNTOLD,
+    Candidate,
+    Draft,
+    DraftToken,
+    Failed,
+    Reason,
+    Record,
+    Stage,
+    Start,
+    Token,
+)
 from tests.formats.example_chats import ExampleChat
 from tests.made_records import settings, stream
 from tests.made_walks import beams, ranking
@@ -147,12 +158,23 @@ class _Tree:
             Candidate(at, self._whole(), number(), -number(), number(), -number(), self._whole() or None)
             for at in range(2)
         ]
-        return msgspec.structs.replace(
+        made = msgspec.structs.replace(
             token, draft=_draft(token.id), forced=self._dice.random() < 0.3, logit=-number(),
             logprob=-number(), probability=number(), entropy=number(), p_end=number(),
             rank=self._dice.choice([0, 300, 2**31 - 1]), candidates=candidates, stages=[Stage(self._whole(), 5)],
             state={self._whole(): number()}, decode_us=self._dice.choice([0, 5, 2**40]),
         )  # fmt: skip
+        return self._partly_told(made) if self._dice.random() < 0.3 else made
+
+    def _partly_told(self, token: Token) -> Token:
+        """The token as an engine elsewhere may tell it; sometimes only its text."""
+        dice, least = self._dice, self._dice.choice([0, 0.5])
+
+        def lost(kind: type) -> dict[str, object]:
+            return {name: nothing for name, nothing in UNTOLD[kind].items() if dice.random() >= least}
+
+        told = [msgspec.structs.replace(one, **lost(Candidate)) for one in token.candidates]
+        return msgspec.structs.replace(token, **{"candidates": told} | lost(Token))
 
 
 def _draft(token: int) -> Draft | None:

@@ -147,7 +147,7 @@ class Handler(BaseHTTPRequestHandler):
             "size": 1,
             "ftype": "Q4_1",
         }
-        return {"data": [{"id": self.server.name, "aliases": [], "meta": meta}]}
+        return {"data": [{"id": self.server.name, "aliases": [], "owned_by": "llamacpp", "meta": meta}]}
 
     def _tokenize(self, body: dict[str, Any]) -> Any:
         special = body.get("parse_special", True)

@@ -2,8 +2,8 @@
 
 `node` says which reply a row belongs to. `bytes` is base64, and exact; `text` stands on one line, its control characters as
 escapes, so that neither a terminal nor a spreadsheet obeys it: one that begins like a formula has an escape there. So has a
-word that pandas would take for no value, such as null. A number that was none is an empty cell. The last columns are the
-knobs, each with the value that the token was drawn with; `stop` is a list in JSON.
+word that pandas would take for no value, such as null. A number that was none, or that an engine did not tell, is an empty
+cell. The last columns are the knobs, each with the value that the token was drawn with; `stop` is a list in JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from termchat.conversation.setting_changes import values
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation
 from termchat.decoding.escapes import escape
-from termchat.decoding.records import Record, SettingsRecord, Start, Token
+from termchat.decoding.records import Record, SettingsRecord, Start, Token, untold
 from termchat.decoding.samplers import KNOBS
 
 _NESTED = ("stages", "candidates", "state", "draft")
@@ -53,7 +53,9 @@ def _tokens(records: Iterable[Record]) -> Iterator[list[object]]:
             in_force = {**values(record), "seed": seed}
             knobs[record.number] = [_cell(in_force.get(name, "")) for name in KNOBS]
         elif isinstance(record, Token):
-            yield [*(_cell(getattr(record, name)) for name in FIELDS), *knobs.get(record.settings, unknown)]
+            lacking = untold(record)
+            cells = ("" if name in lacking else _cell(getattr(record, name)) for name in FIELDS)
+            yield [*cells, *knobs.get(record.settings, unknown)]
 
 
 def _row(cells: tuple[object, ...]) -> str:

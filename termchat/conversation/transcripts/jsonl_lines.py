@@ -1,8 +1,8 @@
 """The lines of our own JSON Lines: what may stand in one, and how it is read.
 
 A file is foreign: versions and ranges are checked, and every refusal says what is wrong. What the fast decoder refuses is read
-again by a patient one, which takes null for NaN. JSON may escape half of a surrogate pair alone; such a half becomes U+FFFD and
-is counted.
+again by a patient one, which takes null for NaN, or for -inf where a field lacks what would be NaN. JSON may escape half of a
+surrogate pair alone; such a half becomes U+FFFD and is counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from termchat.conversation.transcripts.transcript import VERSION
 from termchat.decoding.beam_search import penalty_problem, problem
 from termchat.decoding.conditions import Condition, ConditionError, Rule, describe, parse
 from termchat.decoding.group import MOST_BEAMS, MOST_WALKS
-from termchat.decoding.records import FORMAT, RECORD_NAMES, Record, SettingsRecord, Start
+from termchat.decoding.records import FORMAT, RECORD_NAMES, UNTOLD, Record, SettingsRecord, Start
 from termchat.decoding.samplers import KNOBS, KnobError, SamplerSettings, Tuning
 
 _MAY_BE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -190,17 +190,21 @@ def _check_walk(start: Start) -> None:
             raise LineError(f"unknown knob {knob.name!r:.40} in a grid")
 
 
-def _with_numbers(value: Any, kind: Any) -> Any:
-    """The value with NaN for null where a number is expected (see `to_dict`)."""
+def _with_numbers(value: Any, kind: Any, null: float = math.nan) -> Any:
+    """The value with a number for `null` where one is expected (see `to_dict`)."""
     if kind is float:
-        return math.nan if value is None else value
+        return null if value is None else value
     inner = typing.get_args(kind)
     if isinstance(value, list) and inner:
         return [_with_numbers(item, inner[0]) for item in value]
     if isinstance(value, dict):
         hints = typing.get_type_hints(kind) if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else {}
         otherwise = inner[-1] if inner else None
-        return {name: _with_numbers(item, hints.get(name, otherwise)) for name, item in value.items()}
+        left_out = UNTOLD.get(kind, {})
+        return {
+            name: _with_numbers(item, hints.get(name, otherwise), -math.inf if name in left_out else math.nan)
+            for name, item in value.items()
+        }
     return value
 
 
@@ -224,14 +228,15 @@ def _twin(kind: Any) -> Any:
         return kind
     if kind not in _twins:
         hints = typing.get_type_hints(kind, include_extras=True)
+        defaults = {field.name: field.default for field in msgspec.structs.fields(kind)} | UNTOLD.get(kind, {})
         fields: list[Any] = [
-            (field.name, _twin(hints[field.name]), *(() if field.default is msgspec.NODEFAULT else (field.default,)))
-            for field in msgspec.structs.fields(kind)
+            (name, _twin(hints[name]), *(() if default is msgspec.NODEFAULT else (default,)))
+            for name, default in defaults.items()
         ]
         tag: dict[str, Any] = (
             {"tag_field": "record", "tag": kind.__struct_config__.tag} if kind in _KINDS.values() else {}
         )
-        _twins[kind] = msgspec.defstruct(kind.__name__, fields, gc=False, **tag)
+        _twins[kind] = msgspec.defstruct(kind.__name__, fields, gc=False, kw_only=True, **tag)
     return _twins[kind]
 
 

@@ -1,36 +1,33 @@
-"""Answers to questions about a loaded model: prompts, tokens, past positions. They take a `Vocabulary` and `Cells` alone."""
+"""Answers to questions about past positions of a loaded model. They take a `Vocabulary` and `Cells` alone."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding import whynot
 from termchat.decoding.records import Token
+from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.cells import Aborted, Cells, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.running_reply import token_record
 from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.spellings import Speller
-from termchat.engine.llama.template import ChatTemplate
-from termchat.engine.llama.vocabulary import Vocabulary
-from termchat.engine.port import EngineError, Explain, Explained, Inspect, Render, Score, Scored, Tokenized
+from termchat.engine.port import EngineError, Explain, Explained, Inspect, Score, Scored
 
 
-class AskedModel(ABC):
+class AskedModel(AskedVocabulary, ABC):
     """Whoever derives from it sets `model` and `cache` first."""
 
-    model: Vocabulary
     cache: Cells
 
     def __init__(self, scorer: Scorer, speller: Speller) -> None:
+        super().__init__()
         self._scorer, self.speller = scorer, speller
-        self._template: ChatTemplate | None = None
         self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
 
     def abort(self) -> None:
@@ -40,37 +37,6 @@ class AskedModel(ABC):
     @abstractmethod
     def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
         """The logits after `ids`, and whether a fresh forward pass was needed; see `inspect`."""
-
-    @property
-    def has_switch(self) -> bool:
-        """Whether the template can turn the model's thoughts on and off."""
-        with suppress(EngineError):  # it is told when a chat needs the template
-            self._template = self._template or ChatTemplate(self.model)
-            return self._template.has_switch
-        return False
-
-    def render(self, command: Render) -> tuple[list[int], bool]:
-        """Prompt ids, and whether they are the whole prompt; see `Render`."""
-        if self._template is None:
-            self._template = ChatTemplate(self.model)
-        if command.after_reply:
-            ids = self._template.ids_after_reply(command.messages, command.reply_ended, command.think)
-            if ids is not None:
-                return ids, False
-        return self._template.ids(command.messages, command.think), True
-
-    def describe(self, ids: list[int]) -> Tokenized:
-        """Bytes and labels of ids.
-
-        Raises:
-            EngineError: one is not in the vocabulary.
-        """
-        model = self.model
-        unknown = next((i for i in ids if not 0 <= i < model.n_vocab), None)
-        if unknown is not None:
-            raise EngineError("prompt", f"token {unknown} is not in this model's vocabulary", "")
-        control = [index for index, i in enumerate(ids) if model.is_control(i)]
-        return Tokenized(ids, [model.piece(i) for i in ids], [model.name(i) for i in ids], control)
 
     def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
         """What would be drawn after `command.ids`, and whether a fresh forward pass was needed.

@@ -105,19 +105,11 @@ class ServerSession(AskedModel):
             has_template=model.template is not None,
             can_rewind=model.can_rewind,
             end_ids=model.end_ids,
-            remarks=self._remarks(),
+            remarks=remarks_of(model.spec),
             abilities=LLAMA_SERVER,
             thinking=model.thinking,
             thinking_switch=model.thinking is not None and self.has_switch,
         )
-
-    def _remarks(self) -> list[Remark]:
-        said = self.model.spec.said
-        if not said:
-            return []
-        return [
-            Remark(f"{', '.join(said)}: the server's own affair, and left out", "set it where the server is started")
-        ]
 
     def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
         """The records of a reply; see `RunningReply.records`."""
@@ -177,6 +169,15 @@ class ServerSession(AskedModel):
             if alone and wanted():
                 raise Aborted
         return cells.row_aside(ids), True
+
+
+def remarks_of(spec: ModelSpec) -> list[Remark]:
+    """What a person should know who asked for a server's model like this."""
+    if not spec.said:
+        return []
+    return [
+        Remark(f"{', '.join(spec.said)}: the server's own affair, and left out", "set it where the server is started")
+    ]
 
 
 def _wait_for(server: LlamaServer, progress: Callable[[float], None]) -> None:

@@ -6,13 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, cast
 
 from termchat.decoding.records import Failed
+from termchat.engine.access_key import read_key
+from termchat.engine.address import ServerKind
 from termchat.engine.llama import worker
 from termchat.engine.port import (
     Command,
     Compare,
+    EngineError,
     GenerateWalks,
     Keep,
     LoadDraft,
@@ -20,6 +25,8 @@ from termchat.engine.port import (
     ModelSpec,
     SearchBeams,
 )
+from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.remote.server_kind import kind_of
 
 if TYPE_CHECKING:
     from termchat.engine.llama.model_session import Session
@@ -34,21 +41,53 @@ _REFUSED: dict[type, str] = {
     Compare: "compare batches with single tokens",
 }
 
+_STREAMS: dict[ServerKind, tuple[str, str]] = {
+    "llama-server": ("llama_stream", "LlamaStream"),
+    "vllm": ("vllm_stream", "VllmStream"),
+    "sglang": ("vllm_stream", "VllmStream"),
+}
+"""Who draws and streams at servers of a kind: the module and its class, which is made of a client and a spec."""
+_TEXTS = ("text_session", "TextSession")
+"""The session with a server that tells texts alone, which is made of a client, a spec, and whom to tell of progress."""
+
 
 class ServerWorker(worker.Worker):
     """Answers the commands of the inbox with what a server computes."""
 
     def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> Session:
-        from termchat.engine.remote.server_session import ServerSession
+        client = HttpClient(spec.engine, read_key(spec.engine))
+        try:
+            kind = kind_of(client, spec.engine.kind)
+            if kind == "llama-server" and spec.engine.draws == "here":
+                client.close()
+                from termchat.engine.remote.server_session import ServerSession
 
-        return cast("Session", ServerSession(spec, progress))  # what it lacks is refused below
+                return cast("Session", ServerSession(spec, progress))  # what it lacks is refused below
+            if kind == "openai":
+                return cast("Session", _of(kind, *_TEXTS)(client, spec, progress))
+            from termchat.engine.remote.streamed_session import StreamedSession
+
+            return cast("Session", StreamedSession(_of(kind, *_STREAMS[kind])(client, spec), client, progress))
+        except EngineError:
+            client.close()
+            raise
 
     def _do(self, number: int, command: Command, arrived: float) -> None:
-        what = _REFUSED.get(type(command))
+        what = (_REFUSED | getattr(self._session, "refused", {})).get(type(command))
         if what is None:
             super()._do(number, command, arrived)
         else:
             self._send(number, Failed("capability", f"a model on a server cannot {what}", _INSTEAD))
+
+
+def _of(kind: ServerKind, module: str, name: str) -> Any:
+    """What is made for a kind of server; only what is needed is imported."""
+    path = f"{__package__}.{module}"
+    if find_spec(path) is None:
+        raise EngineError(
+            "capability", f"this termchat cannot talk to {kind} servers that draw by themselves", "use a llama-server"
+        )
+    return getattr(import_module(path), name)
 
 
 if __name__ == "__main__":

@@ -51,9 +51,9 @@
     element("h3", text, panel);
     const facts = element("dl", "", panel);
     for (const [name, value] of [
-      ["token", token.dataset.n + ", id " + id + (drawn === "forced" ? ", forced" : "")],
+      ["token", token.dataset.n + (id === null ? "" : ", id " + id) + (drawn === "forced" ? ", forced" : "")],
       ["bytes", bytes],
-      ["model", percent(logprob === null ? null : Math.exp(logprob)) + ", rank " + (rank + 1)],
+      ["model", percent(logprob === null ? null : Math.exp(logprob)) + (rank === null ? "" : ", rank " + (rank + 1))],
       ["after", percent(probability)],
       ["entropy", number(entropy, " bit")],
       ["end", percent(end)],
@@ -68,8 +68,8 @@
     for (const name of ["candidate", "model", "after", ""]) element("th", name, head);
     for (const [other, piece, model, after, removed] of candidates) {
       const row = element("tr", "", table);
-      if (other === id) row.className = "drawn";
-      for (const cell of [piece, percent(model), percent(after), removed || (other === id ? drawn : "")])
+      if (other === id && id !== null) row.className = "drawn";
+      for (const cell of [piece, percent(model), percent(after), removed || (other === id && id !== null ? drawn : "")])
         element("td", cell, row);
     }
     panel.hidden = false;

@@ -12,7 +12,7 @@ from termchat.conversation.heat import Heats, MeasureName
 from termchat.conversation.setting_changes import Piece
 from termchat.conversation.tree import Node
 from termchat.decoding.draft_figures import round_at
-from termchat.decoding.records import Candidate, Record, Token
+from termchat.decoding.records import UNKNOWN, Candidate, Record, Token
 from termchat.text import sanitize, show_piece
 
 SHOWN: tuple[MeasureName, ...] = ("probability", "after", "entropy", "rank")
@@ -62,9 +62,10 @@ def data(node: Node, records: Iterator[Record]) -> Iterator[str]:
     """What is known of each token of a node, as a JSON array in a block that no browser runs, a line each.
 
     A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us, candidates,
-    round; a candidate: id, shown text, the model's probability, that after the chain, the stage that removed it or 0; the round
-    of drafting that the token came out of: its place there from 0 on, who drafted, the shown texts of what was drafted, how
-    many of them were accepted, microseconds of the draft and of the pass; 0 for a token decoded alone.
+    round; null is what its engine did not tell. A candidate: id, shown text, the model's probability, that after the chain, the
+    stage that removed it or 0. The round of drafting that the token came out of: its place there from 0 on, who drafted, the
+    shown texts of what was drafted, how many of them were accepted, microseconds of the draft and of the pass; 0 for a token
+    decoded alone.
     """
     yield f'<script type="application/json" id="data-{node.number}">['
     index = 0
@@ -79,11 +80,12 @@ def _token(token: Token) -> list[object]:
     most = [*token.candidates[:CANDIDATES]]
     if all(candidate.id != token.id for candidate in most):
         most += [candidate for candidate in token.candidates[CANDIDATES:] if candidate.id == token.id]
+    rank = None if token.rank == UNKNOWN else token.rank
     return [
-        token.id,
+        None if token.id == UNKNOWN else token.id,
         token.bytes.hex(" "),
         show_piece(token.bytes.decode("utf-8", "replace")),
-        *map(_short, (token.logprob, token.rank, token.probability, token.entropy, token.p_end)),
+        *map(_short, (token.logprob, rank, token.probability, token.entropy, token.p_end)),
         token.decode_us,
         token.sample_us,
         [_candidate(candidate) for candidate in most],

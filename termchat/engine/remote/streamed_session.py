@@ -1,0 +1,95 @@
+"""One model of a server that draws by itself: all that a command can need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from termchat.decoding.records import Token
+from termchat.engine.abilities import WHO_CAN
+from termchat.engine.llama.asked_vocabulary import AskedVocabulary
+from termchat.engine.llama.running_reply import Poll, Said
+from termchat.engine.llama.spellings import Speller
+from termchat.engine.port import (
+    EngineError,
+    Explain,
+    Explained,
+    Generate,
+    Inspect,
+    ModelInfo,
+    Render,
+    Score,
+    Scored,
+)
+from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.remote.server_session import remarks_of
+from termchat.engine.remote.streams import StreamingServer
+
+
+class StreamedSession(AskedVocabulary):
+    """Answers as `ServerSession` does; what takes dice or logits of our own is refused. `client` is the server's."""
+
+    def __init__(self, server: StreamingServer, client: HttpClient, progress: Callable[[float], None]) -> None:
+        super().__init__()
+        self._server, self._client = server, client
+        self.model = server.model
+        self.speller = Speller(server.model)
+        progress(1.0)
+
+    def abort(self) -> None:
+        """Ends what is computed; may be called from any thread."""
+        self._client.stop()
+
+    def close(self) -> None:
+        self._client.close()
+        self.model.close()
+
+    def info(self) -> ModelInfo:
+        server, model = self._server, self.model
+        return ModelInfo(
+            name=model.spec.name,
+            path=model.spec.path,
+            sha256=model.spec.sha256,
+            architecture="",
+            quantization=model.spec.quantization,
+            description=model.description,
+            size=server.size,
+            parameters=server.parameters,
+            vocabulary=model.n_vocab,
+            context=server.capacity,
+            context_trained=model.context_trained,
+            threads=0,
+            threads_batch=0,
+            prefill_batch=0,
+            kv_type="",
+            layers=0,
+            gpu_layers=0,
+            device=self._client.shown,
+            has_template=model.template is not None,
+            can_rewind=model.can_rewind,
+            end_ids=model.end_ids,
+            remarks=remarks_of(model.spec),
+            abilities=server.abilities,
+            thinking=model.thinking,
+            thinking_switch=model.thinking is not None and self.has_switch,
+        )
+
+    def render(self, command: Render) -> tuple[list[int], bool]:
+        return self._server.render(command) or super().render(command)
+
+    def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
+        raise _refused("generate yet")
+
+    def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
+        raise _refused("show the candidates of a past position")
+
+    def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
+        raise _refused("explain why a token was not drawn")
+
+    def score(
+        self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]
+    ) -> Scored:
+        raise _refused("redraw a whole reply with different knobs")
+
+
+def _refused(what: str) -> EngineError:
+    return EngineError("capability", f"a server that draws by itself cannot {what}", WHO_CAN)
