@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from termchat.decoding.conditions import After, Condition, Length, Stop, Text
+from termchat.decoding.conditions import After, Condition, Length, Loop, Stop, Text
 from termchat.decoding.samplers import KNOBS, SamplerSettings, Value
 
 _SERVANTS = frozenset(
@@ -41,4 +41,6 @@ def _idle(name: str) -> Value:
 
 def is_of_text(condition: Condition) -> bool:
     """Whether a condition can be looked at where only the text is known, and a reply can end, but not wait."""
-    return isinstance(condition, Stop | Length) or (isinstance(condition, After | Text) and condition.action == "stop")
+    return isinstance(condition, Stop | Length) or (
+        isinstance(condition, After | Text | Loop) and condition.action == "stop"
+    )

@@ -219,6 +219,13 @@ def as_packed(value: object) -> msgspec.Raw:
     raise NotImplementedError(f"{type(value)} cannot be written")
 
 
+def is_taken(candidate: Candidate, token: Token) -> bool:
+    """Whether a candidate is the token that was drawn; where no ids are known, by its text."""
+    if candidate.id != UNKNOWN or token.id != UNKNOWN:
+        return candidate.id == token.id
+    return candidate.text == token.bytes.decode("utf-8", "replace")
+
+
 class DraftToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One token of a draft."""
 

@@ -11,6 +11,7 @@ import msgspec
 import termchat
 from termchat.decoding.conditions import ConditionError, Length, Stop, TextGate, describe
 from termchat.decoding.lacking import is_of_text, without
+from termchat.decoding.loops import sign_of
 from termchat.decoding.records import (
     ABSENT,
     FORMAT,
@@ -207,7 +208,7 @@ class TextReply:
             yield msgspec.structs.replace(token, text=self._gate.push(piece.data))
             if self._gate.stopped_by is not None:
                 return "stop", self._gate.stopped_by
-            if met := self._rules.after(piece.data):
+            if met := self._rules.after(piece.data, sign_of(UNKNOWN, piece.data)):
                 return "rule", describe(met)
         return None
 
