@@ -388,11 +388,13 @@ UNTOLD: dict[type, dict[str, Any]] = {
     | {"stages": []},
     Candidate: {"id": UNKNOWN, "removed_by": None}
     | dict.fromkeys(("logit", "logprob", "probability", "noise"), ABSENT),
+    Prefill: {"reused": UNKNOWN},
+    Finished: {"tokens": UNKNOWN},
 }
 """What fields are that an engine does not tell. JSON lacks them then."""
 
 
-def untold(value: Token | Candidate) -> set[str]:
+def untold(value: msgspec.Struct) -> set[str]:
     """The fields that its engine did not tell."""
     found = {name for name, nothing in UNTOLD[type(value)].items() if _is_nothing(getattr(value, name), nothing)}
     # No stage removed the token (None) is something to tell, unless nothing is known of what the chain did.
@@ -423,7 +425,7 @@ def to_dict(value: Any) -> Any:
         for name in _LEFT_OUT.get(type(value), ()):
             if named[name] == _NOTHING.get(name):
                 del named[name]
-        for name in untold(value) if isinstance(value, Token | Candidate) else ():
+        for name in untold(value) if type(value) in UNTOLD else ():
             del named[name]
         return named
     if isinstance(value, (list, tuple, PackedCandidates)):

@@ -79,7 +79,7 @@ class ToldText(ListedText, frozen=True, gc=False):
     top_logprobs: list[ListedText] = []
 
 
-class Chunk(NamedTuple):
+class ChatPiece(NamedTuple):
     """Text that came at once; `told` are its tokens, where the server tells them. `thought`: it belongs to the thoughts, which
     the server keeps apart."""
 
@@ -106,7 +106,7 @@ class ChatUsage(NamedTuple):
     per_second: float | None = None
 
 
-Heard = Chunk | ChatEnd | ChatUsage | Remark
+Heard = ChatPiece | ChatEnd | ChatUsage | Remark
 
 
 class _Delta(msgspec.Struct, frozen=True):
@@ -311,13 +311,13 @@ def events(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield b" ".join(whole)
 
 
-def _said(choice: _Choice) -> Iterator[Chunk]:
+def _said(choice: _Choice) -> Iterator[ChatPiece]:
     delta = choice.delta or choice.message or _Delta()
     thought, told = delta.reasoning_content or delta.reasoning or "", _told(choice.logprobs)
     if thought:
-        yield Chunk(thought, thought=True, told=told if not delta.content else ())
+        yield ChatPiece(thought, thought=True, told=told if not delta.content else ())
     if delta.content or (told and not thought):
-        yield Chunk(delta.content or "", told=told if not thought else ())
+        yield ChatPiece(delta.content or "", told=told if not thought else ())
 
 
 def _told(logprobs: msgspec.Raw) -> tuple[ToldText, ...]:

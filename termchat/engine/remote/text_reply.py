@@ -35,7 +35,7 @@ from termchat.engine.remote.openai_server import (
     ChatEnd,
     ChatRequest,
     ChatUsage,
-    Chunk,
+    ChatPiece,
     Heard,
     ListedText,
     OpenAIServer,
@@ -90,7 +90,7 @@ class TextReply:
             raise EngineError("condition", error.message, "correct the condition") from None
         self._step = 0
         self._came_at: list[float] = []
-        self._waiting = Chunk("")
+        self._waiting = ChatPiece("")
         self._apart = False
         """Whether the server keeps the thoughts apart."""
         self._end: ChatEnd | None = None
@@ -159,12 +159,12 @@ class TextReply:
             return (yield from self._say(self._pieces(heard)))
         return None
 
-    def _pieces(self, chunk: Chunk) -> list[_Piece]:
+    def _pieces(self, chunk: ChatPiece) -> list[_Piece]:
         """A chunk as what can be told of it: its tokens one by one, as far as they make up its text, else all as one. Parts of
         a character wait for the others."""
         if not chunk.thought:
-            waiting, self._waiting = self._waiting, Chunk("")
-            chunk = Chunk(waiting.text + chunk.text, told=(*waiting.told, *chunk.told))
+            waiting, self._waiting = self._waiting, ChatPiece("")
+            chunk = ChatPiece(waiting.text + chunk.text, told=(*waiting.told, *chunk.told))
         elif not self._apart:
             self._apart, self._thoughts = True, PhaseParser(None)
         data = b"".join(one.data for one in chunk.told)
@@ -175,10 +175,10 @@ class TextReply:
             return [_Piece(one.data, self._phase(one.data, chunk), one) for one in chunk.told]
         return self._parted(chunk)
 
-    def _phase(self, data: bytes, chunk: Chunk) -> Phase | None:
+    def _phase(self, data: bytes, chunk: ChatPiece) -> Phase | None:
         return "thinking" if chunk.thought else self._thoughts.push(data)
 
-    def _parted(self, chunk: Chunk) -> list[_Piece]:
+    def _parted(self, chunk: ChatPiece) -> list[_Piece]:
         """A text in one piece, or in two where the thoughts end within it."""
         text, thoughts = chunk.text.encode("utf-8", "replace"), self._thoughts
         if chunk.thought:
