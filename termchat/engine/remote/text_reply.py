@@ -33,9 +33,9 @@ from termchat.engine.llama.cells import Aborted
 from termchat.engine.port import Cancel, EngineError, FirstToken, Generate, Noted, Remark, SteerReply
 from termchat.engine.remote.openai_server import (
     ChatEnd,
+    ChatPiece,
     ChatRequest,
     ChatUsage,
-    ChatPiece,
     Heard,
     ListedText,
     OpenAIServer,
