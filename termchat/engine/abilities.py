@@ -163,7 +163,9 @@ def who_can(feature: Feature) -> str:
 
 def most_of(address: EngineAddress) -> EngineAbilities:
     """What an engine can do at most, as far as its address tells."""
-    return LLAMA_SERVER if address.scheme in ("http", "https") else LOCAL
+    if address.scheme not in ("http", "https"):
+        return LOCAL
+    return LLAMA_SERVER if address.draws == "here" else LLAMA_SERVER_STREAMED
 
 
 def _or(names: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from termchat.decoding.records import Token
-from termchat.engine.abilities import WHO_CAN
+from termchat.engine.abilities import who_can
 from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.running_reply import Poll, Said
 from termchat.engine.llama.spellings import Speller
@@ -92,4 +92,4 @@ class StreamedSession(AskedVocabulary):
 
 
 def _refused(what: str) -> EngineError:
-    return EngineError("capability", f"a server that draws by itself cannot {what}", WHO_CAN)
+    return EngineError("capability", f"a server that draws by itself cannot {what}", who_can("score"))
