@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from termchat.engine.address import EngineAddress
+from termchat.engine.address import EngineAddress, ServerKind
 
 Feature = Literal[
     "render", "tokenize", "continue", "raw", "adjust", "pause", "step", "force", "seeds", "bias", "constrain", "inspect",
@@ -128,6 +128,11 @@ LLAMA_SERVER_STREAMED = EngineAbilities(
 )
 """The same, whose tokens are its own: it draws and streams them."""
 
+_OF_SERVERS: dict[ServerKind, tuple[EngineAbilities, EngineAbilities]] = {
+    "llama-server": (LLAMA_SERVER, LLAMA_SERVER_STREAMED),
+}
+"""Where a server's tokens are drawn here, and where it draws them."""
+
 _KNOWN: tuple[tuple[str, EngineAbilities], ...] = (
     ("a model on this machine", LOCAL),
     ("one over ssh://", LOCAL),
@@ -165,7 +170,13 @@ def most_of(address: EngineAddress) -> EngineAbilities:
     """What an engine can do at most, as far as its address tells."""
     if address.scheme not in ("http", "https"):
         return LOCAL
-    return LLAMA_SERVER if address.draws == "here" else LLAMA_SERVER_STREAMED
+    return of_server(address.kind or "llama-server", address) or LLAMA_SERVER
+
+
+def of_server(kind: ServerKind, address: EngineAddress) -> EngineAbilities | None:
+    """What a server of this kind can do, drawn as its address says; None where that is not known before it is asked."""
+    both = _OF_SERVERS.get(kind)
+    return both[address.draws == "server"] if both is not None else None
 
 
 def _or(names: Iterable[str]) -> str:
