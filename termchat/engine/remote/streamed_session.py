@@ -92,4 +92,4 @@ class StreamedSession(AskedVocabulary):
 
 
 def _refused(what: str) -> EngineError:
-    return EngineError("capability", f"a server that draws by itself cannot {what}", who_can("score"))
+    return EngineError("capability", f"a server that draws by itself cannot {what}", who_can("seeds"))
