@@ -249,7 +249,7 @@ def _engine_rows(address: EngineAddress, checkup: Checkup) -> Iterator[tuple[str
             yield "models" if checkup.several else "model", _models_there(checkup)
             yield "slots", str(checkup.slots or "not told")
     yield "encryption", _encryption(address)
-    yield "key", key_source(address) or "none"
+    yield "key", f"from {source}" if (source := key_source(address)) else "none"
 
 
 def _models_there(checkup: Checkup) -> str:

@@ -18,28 +18,13 @@ from termchat.engine.access_key import read_key
 from termchat.engine.address import EngineAddress, ServerKind
 from termchat.engine.make import engine_at
 from termchat.engine.port import Command, Engine, EngineError, Event, Probe, Probed, Tokenize, is_last
+from termchat.engine.remote.served import ThereModel
 
 T = TypeVar("T")
 
 ROUNDS = 3
 RPC = "RPC"
 """llama.cpp's backend that computes on other machines."""
-
-
-class ThereModel(msgspec.Struct, frozen=True):
-    """A model of a server: what to ask for there; its context and its size in bytes, 0 where that is not told. `state` is
-    "loaded", or what a server of several models says of it."""
-
-    id: str
-    context: int = 0
-    quantization: str = ""
-    size: int = 0
-    state: str = "loaded"
-
-    @property
-    def name(self) -> str:
-        """What to call it: some are called by their file."""
-        return self.id.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf") if ".gguf" in self.id else self.id
 
 
 class Checkup(msgspec.Struct, frozen=True):

@@ -52,6 +52,22 @@ class ServedEntry(msgspec.Struct, frozen=True):
         return self.state in _READY
 
 
+class ThereModel(msgspec.Struct, frozen=True):
+    """A model of a server: what to ask for there; its context and its size in bytes, 0 where that is not told. `state` is
+    "loaded", or what a server of several models says of it."""
+
+    id: str
+    context: int = 0
+    quantization: str = ""
+    size: int = 0
+    state: str = LOADED
+
+    @property
+    def name(self) -> str:
+        """What to call it: some are called by their file."""
+        return self.id.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf") if ".gguf" in self.id else self.id
+
+
 def quantization_of(told: str) -> str:
     """What files call it: a server says "Q4_K - Medium" of Q4_K_M. "" for anything else than one word."""
     for size, short in _SIZES.items():

@@ -9,10 +9,9 @@ from typing import TypeVar
 import msgspec
 
 from termchat.engine.address import ServerKind
-from termchat.engine.checkup import ThereModel
 from termchat.engine.port import EngineError
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
-from termchat.engine.remote.served import ServedEntry, quantization_of
+from termchat.engine.remote.served import ServedEntry, ThereModel, quantization_of
 from termchat.engine.remote.server_kind import kind_of
 from termchat.text import one_line
 

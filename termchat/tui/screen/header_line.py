@@ -16,7 +16,7 @@ from termchat.tui.models.downloads import Pull
 _GAP = "   "
 _ORDER = ("name", "model", "draws", "device", "context", "drafts", "title")
 _GAUGE = 8
-_NAMED_MODEL = 48
+_NAMED_MODEL = 40
 """Cells of the names of engine and model, at most."""
 _MODELS = "dialog('models')"
 _CLICKED = {
