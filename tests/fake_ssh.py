@@ -26,6 +26,24 @@ wait $!
 """
 WORKER = f"{shlex.quote(sys.executable)} -P -m termchat worker"
 """The worker of this very termchat."""
+_HASTY = """
+import time
+from termchat.engine import wire
+from termchat.engine.llama.worker import Worker
+wire.BEATS_S = {beats}
+at_once = Worker._answer
+def late(self, number, command):
+    time.sleep({late})
+    return at_once(self, number, command)
+Worker._answer = late
+from termchat.cli.remote_worker import worker
+worker([])
+"""
+
+
+def hasty(beats: float, late: float = 0.0) -> str:
+    """The command of a worker that gives signs of life every `beats` seconds, and its answers so many seconds late."""
+    return f"{shlex.quote(sys.executable)} -P -c {shlex.quote(_HASTY.format(beats=beats, late=late))}"
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

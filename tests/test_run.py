@@ -513,3 +513,24 @@ def test_later_replies_are_those_of_their_seeds_and_read_the_prompt_no_more(envi
     assert [[r[name] for name in kept] for r in second if r["record"] == "token"] == [
         [r[name] for name in kept] for r in again if r["record"] == "token"
     ]
+
+
+NOBODY = "http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--walks", "2"], "make several replies at once: it makes one reply at a time"),
+        (["--beams", "2"], "search with beams: it makes one reply at a time"),
+        (["--draft", "ngram"], "draft tokens: it makes one reply at a time"),
+    ],
+)
+def test_what_an_engine_cannot_do_is_a_usage_error_before_anybody_is_asked(
+    environment: dict[str, str], flags: list[str], said: str
+) -> None:
+    done = run(environment, "hi", "--engine", NOBODY, *flags)
+    assert done.returncode == running.USAGE
+    assert done.stderr.startswith(f"termchat: {NOBODY} cannot {said}\n")
+    assert "a model on this machine or one over ssh:// can" in done.stderr
+    assert done.stdout == ""

@@ -262,7 +262,7 @@ def test_what_is_there_of_walks_is_printed_when_the_engine_dies(answered: Answer
 def test_an_engine_that_makes_one_reply_at_a_time_says_so(answered: Answered, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PlayedEngine, "offers", frozenset())
     plan = walk_plan.walks(2)
-    assert answered(plan, played(plan, ["a", "b"])) == 1
+    assert answered(plan, played(plan, ["a", "b"])) == running.USAGE
     assert answered.err.startswith("termchat: this engine cannot make several replies at once\n")
 
 

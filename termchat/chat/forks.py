@@ -88,6 +88,8 @@ class Forks:
         done, text = sum(span.count for span in spans), "".join(span.node.text(span.count) for span in spans)
         if reason == "end" and done and not state.ignores_end:
             state.changed(Notice("the model finished this reply", "regenerate it or send the next message"))
+        elif not state.offered("continue"):
+            pass
         elif state.is_foreign() or (text and not done):
             self.from_text(spans, text)
         elif state.model is not None and state.conversation.length(last.number) >= state.model.context:
@@ -113,6 +115,8 @@ class Forks:
         `then` is what follows them. A reply that is running ends first. What cannot be forked is told.
         """
         state = self._state
+        if not state.offered("continue"):
+            return
         why = self._refusal(node, at) if node.role == "assistant" else "this is not part of a reply"
         if why is not None:
             state.changed(Notice(f"cannot fork: {why}"))
@@ -123,6 +127,8 @@ class Forks:
     def write(self, node: Node, at: int, ids: Sequence[int]) -> None:
         """A branch of just these ids, from the first ones of a reply's node or of a message's, which can be continued. A reply
         that is running ends first."""
+        if not self._state.offered("continue"):
+            return
         why = self._refusal(node, at)
         if why is not None:
             self._state.changed(Notice(f"cannot make a branch: {why}"))

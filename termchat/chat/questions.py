@@ -389,7 +389,7 @@ class Preview:
         state = self._state
         spans = state.conversation.reply()
         tokens = sum(span.count for span in spans)
-        if state.phase != "idle" or not tokens or state.is_foreign():
+        if state.phase != "idle" or not tokens or state.is_foreign() or "inspect" not in state.engine.offers:
             return
         position = position_of(state.conversation, spans[-1].node, spans[-1].count - 1)
         if position.seed is None:

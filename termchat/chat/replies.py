@@ -15,7 +15,6 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Start, Token
 from termchat.engine.port import (
-    FEATURES,
     Adjust,
     Cancel,
     EndThinking,
@@ -112,8 +111,8 @@ class Replies:
     def adjust(self) -> None:
         """Applies the current knobs and breakpoints from the next token on."""
         state = self._state
-        if "adjust" not in state.engine.offers:
-            state.changed(Notice(f"this engine cannot {FEATURES['adjust']}", "the next reply uses them"))
+        if (refused := state.refused("adjust")) is not None:
+            state.changed(Notice(refused.message, "the next reply uses them"))
             return
         if self.several is not None:
             self.several.adjust_to_chat()
@@ -177,8 +176,8 @@ class Replies:
         state = self._state
         if not self.may_think:
             state.changed(Notice("the model is not thinking"))
-        elif "force" not in state.engine.offers:
-            state.changed(Notice(f"this engine cannot {FEATURES['force']}"))
+        elif not state.offered("force"):
+            pass
         elif self.several is not None:
             self.several.end_thinking()
         else:

@@ -26,7 +26,7 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.decoding import biases
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Token
-from termchat.decoding.samplers import STEP_BY_STEP, KnobError, Tuning, Value
+from termchat.decoding.samplers import KNOBS, STEP_BY_STEP, KnobError, Tuning, Value
 from termchat.decoding.stages import LOGIT_BIAS
 from termchat.engine.port import Engine, Event
 
@@ -109,7 +109,7 @@ class Chat(State):
 
         Its tokens are forced, and on record as such. A text that never came to begin a reply waits for the next.
         """
-        if not self.takes(text):
+        if not self.takes(text) or (text and not self.offered("continue")):
             return
         self.prefill = None
         if text or self.beginning:  # else there is nothing that "" would take back
@@ -126,7 +126,7 @@ class Chat(State):
 
     def constrain(self, constraint: Constraint | None) -> None:
         """What the running reply has to match from its next token on, and those that follow from their first; None: nothing."""
-        if constraint == self.constraint:
+        if constraint == self.constraint or (constraint is not None and not self.offered("constrain")):
             return
         self.constraint = constraint
         self.changed(TuningChanged())
@@ -205,6 +205,8 @@ class Chat(State):
             KnobError: the knob refuses the value; nothing has changed.
         """
         turned = self.tuning.turned({name: value})
+        if name in self.lacking(turned):
+            raise KnobError(f"{name}: {self.engine_name} has no such knob")
         unknown = biases.unknown(turned.logit_bias, self.model.vocabulary) if self.model is not None else None
         if name == LOGIT_BIAS and unknown is not None:
             raise KnobError(f"{name}: token {unknown} is not in this model's vocabulary")
@@ -212,12 +214,18 @@ class Chat(State):
             self._turn(turned, {name: "panel"})
 
     def adjust_all(self, values: Mapping[str, object], places: Mapping[str, str]) -> None:
-        """Turns several knobs at once, as one change; `places` are where their values come from.
+        """Turns several knobs at once, as one change; `places` are where their values come from. Those that the engine lacks
+        are left as they are by default.
 
         Raises:
             KnobError: a knob refuses its value; nothing has changed.
         """
-        self._turn(self.tuning.turned(values), places)
+        turned = self.tuning.turned(values)
+        lacking = [name for name in self.lacking(turned) if name in values]
+        if lacking:
+            turned = turned.turned({name: KNOBS[name].default for name in lacking})
+            self.changed(Notice(f"{self.engine_name} has no {', '.join(lacking)}: left out"))
+        self._turn(turned, places)
 
     def _turn(self, turned: Tuning, origin: Mapping[str, str]) -> None:
         before, self.tuning = self.tuning, turned

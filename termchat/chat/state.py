@@ -19,7 +19,8 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning
-from termchat.engine.port import FEATURES, DraftInfo, Engine, ModelInfo, ModelSpec, Paused
+from termchat.engine.abilities import Feature, Refused, refused
+from termchat.engine.port import DraftInfo, Engine, ModelInfo, ModelSpec, Paused
 
 
 def known_of(spec: ModelSpec) -> str:
@@ -134,7 +135,7 @@ class State:
         """What the next new reply begins with."""
         if self.prefill is not None:
             return self.prefill
-        return self.step_by_step_text if self.tuning.step_by_step else ""
+        return self.step_by_step_text if self.tuning.step_by_step and self.refused("continue") is None else ""
 
     @property
     def thinking(self) -> int | None:
@@ -166,11 +167,37 @@ class State:
     @property
     def cannot_draft(self) -> str:
         """Why nobody can draft here, whatever the knob `draft` says; "" where somebody can."""
-        if "drafts" not in self.engine.offers:
-            return f"this engine cannot {FEATURES['drafts']}"
+        if (refused := self.refused("drafts")) is not None:
+            return refused.message
         if self.model is not None and not self.model.can_rewind:
             return f"{self.model.name} cannot take back drafted tokens"
         return ""
+
+    def refused(self, feature: Feature) -> Refused | None:
+        """Why the engine does not do this, and which would; None where it does."""
+        abilities = self.model.abilities if self.model is not None else None
+        return refused(feature, self.engine.offers, abilities, self.engine_name)
+
+    @property
+    def engine_name(self) -> str:
+        """What to call the engine in a sentence."""
+        return self.spec.engine.shown if self.spec is not None and self.spec.engine.url else "this engine"
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """The knobs that the engine does not know."""
+        return self.model.abilities.lacks if self.model is not None else ()
+
+    def lacking(self, tuning: Tuning) -> list[str]:
+        """Those of them that are turned."""
+        return [name for name in self.lacks if getattr(tuning, name) not in (KNOBS[name].off, KNOBS[name].default)]
+
+    def offered(self, feature: Feature) -> bool:
+        """Whether the engine does this; a notice says why not."""
+        why = self.refused(feature)
+        if why is not None:
+            self.changed(Notice(*why))
+        return why is None
 
     @property
     def unsaved(self) -> str | None:

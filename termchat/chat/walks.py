@@ -27,8 +27,7 @@ from termchat.chat.walk_run import WalkRun
 from termchat.conversation.tree import Node, Place
 from termchat.decoding.records import Failed
 from termchat.decoding.walk_plan import PlanError, WalkPlan
-from termchat.engine.abilities import WHO_CAN
-from termchat.engine.port import FEATURES, Event, Feature, Keep, Tokenize, Tokenized, Unit
+from termchat.engine.port import Event, Feature, Keep, Tokenize, Tokenized, Unit
 
 NUMBERS = 2**53
 """The numbers of groups are below it, so that JSON keeps them."""
@@ -248,8 +247,8 @@ class Walks:
 
     def _refusal(self, plan: WalkPlan) -> Notice | None:
         feature: Feature = "beams" if plan.beams is not None else "walks"
-        if feature not in self._state.engine.offers:
-            return Notice(f"this engine cannot {FEATURES[feature]}", WHO_CAN)
+        if (refused := self._state.refused(feature)) is not None:
+            return Notice(*refused)
         try:
             plan.seed(self._state.tuning.seed or 0, plan.size - 1)
         except PlanError as error:

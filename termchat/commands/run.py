@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import sleep
@@ -25,12 +27,14 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import KNOBS, well_formed
 from termchat.decoding.walk_plan import WalkPlan
-from termchat.engine.abilities import WHO_CAN
-from termchat.engine.port import FEATURES, Engine, EngineError, Feature, ModelSpec
+from termchat.engine.abilities import Feature, Refused, most_of, refused
+from termchat.engine.port import Engine, EngineError, ModelSpec
 from termchat.models.errors import ModelError
 
 FAILED, USAGE, CUT_OFF = 1, 2, 3
 """Exit codes; 3: the context was full before a reply ended."""
+
+Refuses = Callable[[Feature], Refused | None]
 
 _GATHER = 0.04
 """Seconds between reads while tokens stream: waking for every token would take a core when the engine needs all of them."""
@@ -120,6 +124,9 @@ def _answer(
         complain(problem)
     if isinstance(spec, Failed):
         return _fail(printer, spec)
+    most, name = most_of(spec.engine), spec.engine.shown if spec.engine.url else "this engine"
+    known = partial(refused, offers=most.features(), abilities=most, name=name)
+    _check_abilities(config, asked, name, known, most.lacks)  # before anything is loaded
     chat = Chat(
         engine,
         config.tuning,
@@ -132,10 +139,15 @@ def _answer(
         step_by_step_text=config.step_by_step_text,
     )
     chat.constrain(asked.constraint)
+    chat.loading.load(spec, _drafter(config) if asked.plan is None else None, heeds=config.recommendations)
+    if spec.engine.url:
+        ended = _wait(chat, printer, signals)  # for the model, which tells what the engine can
+        if ended:
+            return ended
+    lacks = chat.model.abilities.lacks if chat.model is not None else ()
+    _check_abilities(config, asked, name, chat.refused, lacks)
     if asked.plan is not None:
-        chat.loading.load(spec, heeds=config.recommendations)
         return _at_once(chat, asked, prompt, printer, signals)
-    chat.loading.load(spec, _drafter(config), heeds=config.recommendations)
     if config.origin["draft"] == FLAG and config.tuning.draft in ("ngram", "model"):
         ended = _wait(chat, printer, signals)  # for the models
         if ended or chat.cannot_draft or chat.drafter_failure is not None:
@@ -143,6 +155,32 @@ def _answer(
                 printer.failed(chat.drafter_failure)
             return ended or FAILED
     return _one_after_the_other(chat, asked, prompt, printer, signals)
+
+
+def _check_abilities(config: Settings, asked: Question, name: str, refused: Refuses, lacks: Iterable[str]) -> None:
+    """Whether the engine of that name can do what the flags ask for; it `lacks` these knobs.
+
+    Raises:
+        QuestionError: it cannot.
+    """
+    plan = asked.plan
+    wanted: dict[Feature, bool] = {
+        "walks": plan is not None and plan.beams is None,
+        "beams": plan is not None and plan.beams is not None,
+        "constrain": asked.constraint is not None,
+        "continue": bool(asked.prefill),
+        "raw": asked.raw,
+        "drafts": config.origin["draft"] == FLAG and config.tuning.draft in ("ngram", "model"),
+    }
+    for feature in wanted:
+        why = refused(feature) if wanted[feature] else None
+        if why is not None:
+            raise QuestionError(*why, USAGE)
+    lacking = [knob for knob in lacks if config.origin[knob] == FLAG]
+    if lacking:
+        raise QuestionError(
+            f"{name} has no {', '.join(lacking)}", "leave it out" if len(lacking) == 1 else "leave them out", USAGE
+        )
 
 
 def _drafter(config: Settings) -> ModelSpec | Failed | None:
@@ -187,16 +225,9 @@ def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Prin
 
 
 def _at_once(chat: Chat, asked: Question, prompt: str, printer: Printer, signals: _Signals) -> int:
-    """Makes the walks that are asked for, and returns the exit code.
-
-    Raises:
-        EngineError: the engine cannot do that.
-    """
+    """Makes the walks that are asked for, and returns the exit code."""
     plan = asked.plan
     assert plan is not None
-    feature: Feature = "walks" if plan.beams is None else "beams"
-    if feature not in chat.engine.offers:
-        raise EngineError("capability", f"this engine cannot {FEATURES[feature]}", WHO_CAN)
     ended = _wait(chat, printer, signals)  # for the model
     if ended:
         return ended

@@ -1,10 +1,76 @@
-"""What an engine can do, as a value: who shows or offers something asks it first."""
+"""What an engine can do, as a value: who shows or offers something asks it first, and is told why not, and who could."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Collection, Iterable
+from typing import Literal, NamedTuple
 
 import msgspec
+
+from termchat.engine.address import EngineAddress
+
+Feature = Literal[
+    "render", "tokenize", "continue", "raw", "adjust", "pause", "step", "force", "seeds", "bias", "constrain", "inspect",
+    "explain", "score", "walks", "beams", "drafts",
+]  # fmt: skip
+"""What one engine can do and another cannot. Every engine loads, generates and cancels."""
+
+FEATURES: dict[Feature, str] = {
+    "render": "apply the model's chat template",
+    "tokenize": "show the tokens of a text",
+    "continue": "continue from a token",
+    "raw": "complete a text without a chat template",
+    "adjust": "change knobs while a reply runs",
+    "pause": "pause a reply",
+    "step": "draw one token at a time",
+    "force": "force a token",
+    "seeds": "redraw with the same dice",
+    "bias": "ban or boost tokens",
+    "constrain": "constrain replies",
+    "inspect": "inspect a past position",
+    "explain": "explain why a token was not drawn",
+    "score": "redraw a whole reply with different knobs",
+    "walks": "make several replies at once",
+    "beams": "search with beams",
+    "drafts": "draft tokens",
+}
+"""Each feature as a verb: "this engine cannot …"."""
+
+ALL_FEATURES = frozenset(FEATURES)
+
+Ability = Literal["ids", "tokenizer", "client_draw", "rewind", "grammar", "walks"]
+"""The abilities that are there or not, and that features need."""
+
+_NEEDED: dict[Feature, tuple[Ability, ...]] = {
+    "render": ("tokenizer",),
+    "tokenize": ("tokenizer",),
+    "continue": ("ids",),
+    "raw": ("ids",),
+    "adjust": ("ids",),  # an engine that begins anew goes on from the ids that are there
+    "pause": ("ids", "client_draw"),
+    "step": ("ids", "client_draw"),
+    "force": ("ids", "client_draw"),
+    "seeds": ("ids", "client_draw"),
+    "bias": ("ids", "tokenizer"),
+    "constrain": ("grammar",),
+    "inspect": ("ids", "rewind"),
+    "explain": ("ids", "rewind"),
+    "score": ("ids", "client_draw", "rewind"),
+    "walks": ("ids", "walks"),
+    "beams": ("ids", "client_draw", "walks"),
+    "drafts": ("ids", "client_draw", "walks"),
+}
+"""The abilities that a feature needs, the one that tells most of an engine first."""
+
+_LACKS: dict[Ability, str] = {
+    "ids": "it is text only",
+    "tokenizer": "it does not tell the tokens of a text",
+    "client_draw": "it draws there",
+    "rewind": "it cannot be asked about past positions",
+    "grammar": "it takes no constraints",
+    "walks": "it makes one reply at a time",
+}
+"""What it means to lack an ability, as the reason why something cannot be done."""
 
 
 class EngineAbilities(msgspec.Struct, frozen=True):
@@ -19,7 +85,8 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     - `exact`: the same seed gives the same bits.
     - `absolute`: logits are told, and not only log-probabilities.
     - `grammar`: replies can match a constraint.
-    - `walks`: several replies are made at once.
+    - `walks`: several sequences are decoded in one batch, for walks, beams and drafts.
+    - `lacks`: names of knobs that it does not know.
     """
 
     ids: bool = True
@@ -33,6 +100,24 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     absolute: bool = True
     grammar: bool = True
     walks: bool = True
+    lacks: tuple[str, ...] = ()
+
+    def features(self) -> frozenset[Feature]:
+        """What can be done with it."""
+        return frozenset(feature for feature in _NEEDED if self.lack(feature) is None)
+
+    def lack(self, feature: Feature) -> Ability | None:
+        """The ability that a feature needs and that is not there; None where nothing is missing."""
+        return next((ability for ability in _NEEDED[feature] if not getattr(self, ability)), None)
+
+    @property
+    def manner(self) -> str:
+        """In two or three words how replies are made: "draws there"."""
+        if not self.ids:
+            return "text only"
+        if not self.client_draw:
+            return "draws there"
+        return "here everything works" if self.features() == ALL_FEATURES else "draws here"
 
 
 LOCAL = EngineAbilities()
@@ -43,5 +128,44 @@ LLAMA_SERVER_STREAMED = EngineAbilities(
 )
 """The same, whose tokens are its own: it draws and streams them."""
 
-WHO_CAN = "a model on this machine, or one behind ssh://, can"
-"""What to do about an engine that cannot do something."""
+_KNOWN: tuple[tuple[str, EngineAbilities], ...] = (
+    ("a model on this machine", LOCAL),
+    ("one over ssh://", LOCAL),
+    ("a llama-server whose tokens are drawn here", LLAMA_SERVER),
+)
+"""Engines as a person chooses them, and what they can do."""
+
+
+class Refused(NamedTuple):
+    """Why a thing cannot be done, and what to do about it."""
+
+    message: str
+    hint: str
+
+
+def refused(
+    feature: Feature, offers: Collection[Feature], abilities: EngineAbilities | None = None, name: str = "this engine"
+) -> Refused | None:
+    """Why an engine that `offers` these features does not offer this one; None where it does. `abilities` are those of its
+    model, as far as they are known, and `name` what it is called."""
+    if feature in offers:
+        return None
+    lack = abilities.lack(feature) if abilities is not None else None
+    because = f": {_LACKS[lack]}" if lack is not None else ""
+    return Refused(f"{name} cannot {FEATURES[feature]}{because}", who_can(feature))
+
+
+def who_can(feature: Feature) -> str:
+    """Which engines can do a thing, as a hint."""
+    able = [name for name, abilities in _KNOWN if feature in abilities.features()]
+    return f"{_or(able)} can"
+
+
+def most_of(address: EngineAddress) -> EngineAbilities:
+    """What an engine can do at most, as far as its address tells."""
+    return LLAMA_SERVER if address.scheme in ("http", "https") else LOCAL
+
+
+def _or(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)}{',' * (len(others) > 1)} or {last}" if others else last

@@ -20,8 +20,10 @@ from termchat.engine.port import (
     Command,
     EngineError,
     Event,
+    Feature,
     Generate,
     GenerateWalks,
+    Loaded,
     SearchBeams,
     Steer,
     is_last,
@@ -99,8 +101,6 @@ class LocalEngine:
     another worker than llama.cpp's.
     """
 
-    offers = ALL_FEATURES
-
     def __init__(self, log: Path | None = None, *, command: list[str] | None = None) -> None:
         self._log, self._command = log, command
         self._number = 0
@@ -108,6 +108,11 @@ class LocalEngine:
         self._process: subprocess.Popen[bytes] | None = None
         self._frames = wire.Frames(wire.EVENTS)
         self._log_start: int | None = None
+        self._offers = ALL_FEATURES
+
+    @property
+    def offers(self) -> frozenset[Feature]:
+        return self._offers
 
     @property
     def alive(self) -> bool:
@@ -160,6 +165,8 @@ class LocalEngine:
             if found:
                 wait = 0.0
         for number, event in found:
+            if isinstance(event, Loaded):
+                self._offers = event.info.abilities.features()
             if is_last(event):
                 self._open.pop(number, None)
         return found
@@ -229,6 +236,7 @@ class LocalEngine:
         self._in, self._out = self._process.stdin, self._process.stdout
         self._outbox = Outbox(self._in.fileno())
         self._frames = wire.Frames(wire.EVENTS)
+        self._offers = ALL_FEATURES
         self._open.clear()
         if sys.platform == "linux":
             import fcntl

@@ -22,7 +22,10 @@ from termchat.decoding.records import Remedy as Remedy
 from termchat.decoding.records import StageEffect as StageEffect
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.thinking import ThinkingTags
+from termchat.engine.abilities import ALL_FEATURES as ALL_FEATURES
+from termchat.engine.abilities import FEATURES as FEATURES
 from termchat.engine.abilities import LOCAL, EngineAbilities
+from termchat.engine.abilities import Feature as Feature
 from termchat.engine.address import HERE, EngineAddress
 from termchat.text import show_piece
 
@@ -736,38 +739,13 @@ class EngineError(Exception):
         self.kind, self.message, self.hint = kind, message, hint
 
 
-Feature = Literal[
-    "render", "tokenize", "adjust", "pause", "step", "force", "seeds", "inspect", "explain", "score", "walks", "beams",
-    "drafts",
-]  # fmt: skip
-"""What one engine can do and another cannot. Every engine loads, generates and cancels."""
-
-FEATURES: dict[Feature, str] = {
-    "render": "apply the model's chat template",
-    "tokenize": "show the tokens of a text",
-    "adjust": "change knobs while a reply runs",
-    "pause": "pause a reply",
-    "step": "draw one token at a time",
-    "force": "force a token",
-    "seeds": "redraw with the same dice",
-    "inspect": "inspect a past position",
-    "explain": "explain why a token was not drawn",
-    "score": "redraw a whole reply with different knobs",
-    "walks": "make several replies at once",
-    "beams": "search with beams",
-    "drafts": "draft tokens",
-}
-"""Each feature as a verb: "this engine cannot …"."""
-
-ALL_FEATURES = frozenset(FEATURES)
-
-
 class Engine(Protocol):
     """What the chat service stands on. Not thread-safe: one owner calls it."""
 
     @property
     def offers(self) -> frozenset[Feature]:
-        """What it can do. Commands for anything else are answered by `Failed` of kind "capability", or have no effect."""
+        """What it can do: as the abilities of the model that is loaded tell, and all before. Commands for anything else
+        are answered by `Failed` of kind "capability", or have no effect."""
 
     def send(self, command: Command) -> int:
         """Takes a command and returns its number. Where there is no engine process, or no longer, it starts one first.

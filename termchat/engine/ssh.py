@@ -2,6 +2,9 @@
 
 Keys, jump hosts and ports are ssh's own business (~/.ssh/config). What a shell there prints before the worker's hello is
 skipped. The worker ends when the line is cut.
+
+A line can also fall silent without an end: a cable is pulled, a machine between sleeps. So the worker gives a sign of life
+every few seconds while the app waits for something, whatever it computes, and without any the line is given up.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from time import monotonic
 from typing import IO
 
 import msgspec
@@ -20,13 +24,17 @@ from termchat.decoding.records import Failed
 from termchat.engine import wire
 from termchat.engine.address import REMOTE_COMMAND, EngineAddress
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import EngineError, Event
+from termchat.engine.port import Command, EngineError, Event
 from termchat.text import one_line
 
 _OPTIONS = ("BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=3")
 """Nobody can answer a question that ssh asks; a line that is silent for 45 s is cut."""
 _UNREACHED, _NOT_FOUND = 255, (126, 127)
 """Exit codes: ssh's own failures, and a shell's that has no such command."""
+_MISSED = 6
+"""So many signs of life in a row may be missing, or late on a busy machine."""
+_LOOK = 1.0
+"""Seconds: what counts at most between two looks, as the app may have stood still itself."""
 _MOST_STRAY = 1 << 16
 _LONGEST = 300
 
@@ -78,12 +86,14 @@ class SshEngine(LocalEngine):
         self._before: bytes | None = None
         self._waiting = bytearray()
         self._unlogged: IO[bytes] | None = None
+        self._patience = self._silent = self._looked = 0.0
 
     def _launch(self) -> tuple[list[str], dict[str, str]]:
         if sys.platform == "win32":
             raise EngineError("engine", "ssh:// engines do not work on Windows", "use a server's URL, or WSL")
         self._before = b""
         self._waiting.clear()
+        self._patience = 0.0
         return ssh_command(self._address, self._run_there), dict(os.environ)
 
     def _open_log(self) -> IO[bytes] | None:
@@ -93,6 +103,29 @@ class SshEngine(LocalEngine):
         self._unlogged = tempfile.TemporaryFile()  # noqa: SIM115 - ssh writes into it as long as it runs
         return os.fdopen(os.dup(self._unlogged.fileno()), "wb")
 
+    def send(self, command: Command) -> int:
+        if not self._open:
+            self._silent, self._looked = 0.0, monotonic()
+        return super().send(command)
+
+    def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
+        until = None if timeout is None else monotonic() + timeout
+        while True:
+            left = _LOOK if until is None else min(max(until - monotonic(), 0.0), _LOOK)
+            found = super().receive(left) or self._given_up_if_silent()
+            if found or not self.alive or (until is not None and monotonic() >= until):
+                return found
+
+    def _given_up_if_silent(self) -> list[tuple[int, Event]]:
+        """Nothing was there to read: that is a silence where somebody waits for an answer, and a sign of life is due."""
+        now = monotonic()
+        self._silent += min(now - self._looked, _LOOK)
+        self._looked = now
+        if not (self.alive and self._open and 0 < self._patience < self._silent):
+            return []
+        what = f"the line to {self._address.shown} is silent: no word for {self._patience:.0f} s"
+        return [self._given_up(Failed("engine", what))]
+
     def _write(self, data: bytes) -> None:
         """Nothing is sent before the hello: whoever reads there may be a shell."""
         if self._before is None:
@@ -101,6 +134,7 @@ class SshEngine(LocalEngine):
             self._waiting += data
 
     def _read(self, data: bytes) -> list[tuple[int, Event]]:
+        self._silent, self._looked = 0.0, monotonic()
         try:
             return super()._read(data if self._before is None else self._greeted(data))
         except msgspec.MsgspecError as error:
@@ -123,7 +157,8 @@ class SshEngine(LocalEngine):
         if hello.protocol != wire.protocol():
             raise self._mismatch(hello.termchat)
         self._before, self.there = None, hello.termchat
-        super()._write(bytes(self._waiting))
+        self._patience = hello.beats * _MISSED
+        super()._write((wire.BEAT if hello.beats > 0 else b"") + self._waiting)
         self._waiting.clear()
         return rest
 

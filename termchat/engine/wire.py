@@ -29,12 +29,19 @@ def frame(encoder: msgspec.msgpack.Encoder, number: int, message: Command | Even
     return len(body).to_bytes(_HEAD, "little") + body
 
 
+BEAT = bytes(_HEAD)
+"""An empty frame: a sign of life, and no message. A worker on another machine gives it every `BEATS_S` seconds while it does
+something, once the app has sent one: an older app would not know what it is."""
+BEATS_S = 2.5
+
+
 class Frames(Generic[T]):
-    """Splits a stream of bytes into whole messages."""
+    """Splits a stream of bytes into whole messages; `beats` counts the signs of life among them."""
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[T]) -> None:
         self._decoder = decoder
         self._buffer = bytearray()
+        self.beats = 0
 
     def feed(self, data: bytes) -> list[T]:
         """Takes bytes and returns the messages they complete.
@@ -50,7 +57,10 @@ class Frames(Generic[T]):
             end = at + _HEAD + int.from_bytes(buffer[at : at + _HEAD], "little")
             if len(buffer) < end:
                 break
-            found.append(self._decoder.decode(memoryview(buffer)[at + _HEAD : end]))
+            if end == at + _HEAD:
+                self.beats += 1
+            else:
+                found.append(self._decoder.decode(memoryview(buffer)[at + _HEAD : end]))
             at = end
         del buffer[:at]
         return found
@@ -63,15 +73,17 @@ _SIGN = b"\0termchat worker\0"
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """Which termchat speaks, and the digest of all that it can send and receive."""
+    """Which termchat speaks, the digest of all that it can send and receive, and the seconds between its signs of life; 0.0
+    where it gives none."""
 
     termchat: str
     protocol: str
+    beats: float = 0.0
 
 
 def hello() -> bytes:
     """What a worker on another machine sends before its first frame."""
-    body = msgspec.json.encode(Hello(termchat.__version__, protocol()))
+    body = msgspec.json.encode(Hello(termchat.__version__, protocol(), BEATS_S))
     return _SIGN + len(body).to_bytes(_HEAD, "little") + body
 
 

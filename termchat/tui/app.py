@@ -28,7 +28,7 @@ from termchat.text import sanitize
 from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
-from termchat.tui.keys.offered import refusal, refusal_of
+from termchat.tui.keys.offered import lacking, lacking_for
 from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, WALKS, name_of, way_to
 from termchat.tui.models.gather import Models
 from termchat.tui.screen.notices import in_short
@@ -296,7 +296,9 @@ class TermchatApp(App[None]):
         if screen is self._chat_screen:
             for key in (*CHAT, *MODEL, *TOKENS, *APP):
                 if key.palette:
-                    help = refusal(key.id, self.chat.engine.offers) or key.help
+                    need = lacking(key.id, self.chat.engine.offers)
+                    refused = self.chat.refused(need) if need is not None else None
+                    help = refused.message if refused is not None else key.help
                     keys = way_to(key.id)
                     yield SystemCommand(
                         key.palette, f"{keys}  {help}" if keys else help, lambda key=key: self._act(key)
@@ -312,9 +314,10 @@ class TermchatApp(App[None]):
     ) -> bool:
         """By key, click, palette or command: what the engine does not offer is refused with the reason."""
         if self.screen is self._chat_screen and isinstance(action, str):
-            why = refusal_of(action, (*TOKENS, *WALKS, *MODEL), self.chat.engine.offers)
-            if why:
-                self._chat_screen.tell(Notice(why))
+            need = lacking_for(action, (*TOKENS, *WALKS, *MODEL), self.chat.engine.offers)
+            refused = self.chat.refused(need) if need is not None else None
+            if refused is not None:
+                self._chat_screen.tell(Notice(*refused))
                 return True
         return await super().run_action(action, default_namespace, namespaces)
 

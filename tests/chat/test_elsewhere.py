@@ -22,7 +22,7 @@ from termchat.engine.ssh import SshEngine
 from termchat.models.errors import ModelError
 from tests.chat.driven_chat import Driven, Faked
 from tests.chat.kept_chat import Kept
-from tests.fake_ssh import install, lab
+from tests.fake_ssh import hasty, install, lab
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -127,13 +127,16 @@ def test_knobs_follow_what_the_engine_recommends_unless_that_is_off(written) -> 
         assert (it.chat.origin["temperature"] == "model") is heeded
 
 
-def test_a_cut_line_keeps_the_reply_and_says_which_engine_and_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+@pytest.mark.parametrize(
+    ("sent", "words"), [(signal.SIGTERM, "the line to lab was cut"), (signal.SIGSTOP, "the line to lab is silent")]
+)
+def test_a_line_that_is_lost_keeps_the_reply_and_says_which_engine_and_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, sent: signal.Signals, words: str
 ) -> None:
     (tmp_path / "bin").mkdir()
     install(tmp_path / "bin", monkeypatch)
     tuning = Tuning(max_tokens=40, seed=5, temperature=1.0)
-    engine = SshEngine(lab())
+    engine = SshEngine(lab(hasty(0.5)))
     driven = Driven(Chat(engine, tuning, recorder=StoreRecorder(store, SessionInfo(tuning=tuning))))
     try:
         driven.chat.loading.load(ModelSpec("smollm2", "smollm2", context=2048, threads=1, engine=lab()))
@@ -142,10 +145,10 @@ def test_a_cut_line_keeps_the_reply_and_says_which_engine_and_it_goes_on(
         cut = driven.stepped("Tell me about the desert.", 8)
         driven.chat.replies.resume()
         assert engine.pid is not None
-        os.kill(engine.pid, signal.SIGTERM)
+        (os.kill if sent == signal.SIGTERM else os.killpg)(engine.pid, sent)
         driven.until(lambda: driven.chat.phase == "failed")
         assert cut.failed is not None
-        assert cut.failed.message.startswith("the line to lab was cut")
+        assert cut.failed.message.startswith(words)
         assert len(cut.tokens) >= 8
         driven.chat.loading.restart()
         driven.idle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shlex
 import signal
 import subprocess
@@ -35,7 +36,7 @@ from termchat.engine.port import (
 from termchat.engine.ssh import SshEngine, ssh_command
 from termchat.models.elsewhere import models_of
 from tests.engine.conftest import Driver, request, tokens
-from tests.fake_ssh import WORKER, install, lab
+from tests.fake_ssh import WORKER, hasty, install, lab
 
 SPEC = ModelSpec("smollm2", "smollm2", context=2048, threads=1, engine=lab())
 
@@ -236,6 +237,73 @@ def test_a_cut_line_is_told_and_nothing_is_left_running(remote: Remote) -> None:
     assert answer.message == ("the line to lab was cut, or its worker ended: client_loop: send disconnect: Broken pipe")
     gone(pid)
     assert isinstance(remote.ask(Load(SPEC), Loaded)[-1], Loaded)
+
+
+def test_a_line_that_falls_silent_is_told_and_nothing_is_left_running() -> None:
+    remote = Remote(lab(hasty(0.5)))
+    remote.ask(Load(SPEC), Loaded)
+    number = remote.engine.send(request(remote.prompt("Tell me a long story."), Tuning(max_tokens=400)))
+    pid = remote.engine.pid
+    assert pid is not None
+    found: list[Event] = []
+    while not tokens(found):
+        found += [event for _, event in remote.engine.receive(1.0)]
+    os.killpg(pid, signal.SIGSTOP)
+    stopped = monotonic()
+    answer = remote.until(number, Finished)[-1]
+    assert 2.5 < monotonic() - stopped < 30
+    assert isinstance(answer, Failed)
+    assert (answer.kind, answer.message) == ("engine", "the line to lab is silent: no word for 3 s")
+    assert not remote.engine.alive
+    os.killpg(pid, signal.SIGCONT)  # the line is back, and its worker hears that nobody waits for it
+    gone(pid)
+    assert isinstance(remote.ask(Load(SPEC), Loaded)[-1], Loaded)
+    remote.engine.close()
+
+
+def test_what_takes_long_is_no_silence_nor_is_an_app_that_stands_still() -> None:
+    remote = Remote(lab(hasty(0.5, late=7.0)))
+    number = remote.engine.send(Probe())
+    sleep(4)
+    assert isinstance(remote.until(number, Probed)[-1], Probed)
+    remote.engine.close()
+
+
+def test_nothing_comes_while_nobody_waits() -> None:
+    """Else a screen at rest would wake up for it."""
+    remote = Remote(lab(hasty(0.05)))
+    remote.ask(Probe(), Probed)
+    remote.engine.receive(0.2)
+    assert not select.select([remote.engine.fileno()], [], [], 0.5)[0]
+    remote.engine.close()
+
+
+def test_signs_of_life_are_given_only_to_who_knows_them(tmp_path: Path) -> None:
+    """An older app asks for none, and an older worker is asked for none."""
+    line = subprocess.Popen(
+        ["/bin/sh", "-c", hasty(0.05, late=1.0)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
+    assert line.stdin is not None
+    assert line.stdout is not None
+    line.stdin.write(wire.frame(wire.COMMAND_ENCODER, 1, Probe()))
+    data = b""
+    frames: wire.Frames[tuple[int, Event]] = wire.Frames(wire.EVENTS)
+    while not (heard := wire.heard(data)) or not frames.feed(heard[2]):
+        data += line.stdout.read(1 << 16)
+        frames = wire.Frames(wire.EVENTS)
+    assert frames.beats == 0
+    line.stdin.close()
+    line.wait()
+    line.stdout.close()
+
+    for beats, asked in ((0.0, b""), (2.5, wire.BEAT)):
+        got = tmp_path / "got"
+        hello = said(wire.Hello(termchat.__version__, wire.protocol(), beats), tmp_path / "hello")
+        remote = Remote(lab(hello.replace("/dev/null", str(got))))
+        remote.engine.send(Probe())
+        remote.engine.receive(0.5)
+        remote.engine.close()
+        assert got.read_bytes() == asked + wire.frame(wire.COMMAND_ENCODER, 1, Probe())
 
 
 def test_the_worker_leaves_when_the_line_ends(remote: Remote) -> None:

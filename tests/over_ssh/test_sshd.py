@@ -66,9 +66,11 @@ def test_a_chat_over_ssh_is_the_chat_at_home(sshd: Sshd, made: list[Driven]) -> 
     gone(sshd)
 
 
-@pytest.mark.parametrize("who", ["client", "server"])
-def test_a_line_that_is_cut_keeps_the_reply_ends_the_worker_and_is_taken_up_again(
-    sshd: Sshd, made: list[Driven], who: str
+@pytest.mark.parametrize(
+    ("who", "sent"), [("client", signal.SIGKILL), ("server", signal.SIGKILL), ("client", signal.SIGSTOP)]
+)
+def test_a_line_that_is_cut_or_silent_keeps_the_reply_ends_the_worker_and_is_taken_up_again(
+    sshd: Sshd, made: list[Driven], who: str, sent: signal.Signals
 ) -> None:
     engine = SshEngine(sshd.lab())
     driven = chat(made, engine, sshd.lab())
@@ -76,11 +78,13 @@ def test_a_line_that_is_cut_keeps_the_reply_ends_the_worker_and_is_taken_up_agai
     driven.chat.new()
     cut = driven.stepped("Tell me about the desert.", 8)
     assert engine.pid is not None
+    begun = monotonic()
     for pid in [engine.pid] if who == "client" else sshd.sessions():
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, sent)
     driven.until(lambda: driven.chat.phase == "failed")
+    assert monotonic() - begun < 30
     assert cut.failed is not None
-    assert "lab" in cut.failed.message
+    assert ("the line to lab is silent" if sent == signal.SIGSTOP else "lab") in cut.failed.message
     assert len(cut.tokens) >= 8
     gone(sshd)
     driven.chat.loading.restart()

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from termchat.engine.port import ALL_FEATURES, Adjust, Feature, Force, Pause, Score, Step
+from collections.abc import Callable
+
+import msgspec
+
+from termchat.chat.service import Chat
+from termchat.decoding.samplers import Tuning
+from termchat.engine.abilities import EngineAbilities
+from termchat.engine.address import EngineAddress
+from termchat.engine.port import ALL_FEATURES, Adjust, Feature, Force, Generate, ModelSpec, Pause, Score, Step
 from termchat.tui.draw.marks import ACCENT, MUTED
-from termchat.tui.keys.offered import NEEDS, refusal
+from termchat.tui.keys.offered import NEEDS, lacking
 from termchat.tui.keys.tables import CHAT, MODEL, TOKENS, WALKS
 from termchat.tui.screen.keyline import key_line
-from tests.tui.running_app import desktop, talked
+from tests.tui.fake_engine import FakeEngine
+from tests.tui.running_app import command, desktop, talked
 from tests.tui.token_mode import index, looking
 
 
@@ -18,8 +27,8 @@ def without(*features: Feature) -> frozenset[Feature]:
 def test_every_need_is_one_of_a_key_and_of_the_contract() -> None:
     assert set(NEEDS) <= {key.id for key in (*TOKENS, *WALKS, *CHAT, *MODEL)}
     assert set(NEEDS.values()) <= ALL_FEATURES
-    assert refusal("pause", ALL_FEATURES) == refusal("send", frozenset()) == ""
-    assert refusal("pause", without("pause")) == "this engine cannot pause a reply"
+    assert lacking("pause", ALL_FEATURES) is lacking("send", frozenset()) is None
+    assert lacking("pause", without("pause")) == "pause"
 
 
 def test_the_key_line_shows_it_in_grey() -> None:
@@ -30,7 +39,7 @@ def test_the_key_line_shows_it_in_grey() -> None:
 
 async def test_its_keys_say_why_and_send_nothing() -> None:
     async with looking(ended=False) as desk:
-        desk.engine.offers = without("pause", "step", "force", "score")
+        desk.engine.offers = without("pause", "step", "continue", "score")
         place = index(desk)
         await desk.type("", "space")
         assert "this engine cannot pause a reply" in desk.text
@@ -41,7 +50,7 @@ async def test_its_keys_say_why_and_send_nothing() -> None:
         await desk.type("", "v")
         assert "this engine cannot redraw a whole reply with different knobs" in desk.text
         await desk.type("", "1")
-        assert "this engine cannot force a token" in desk.text
+        assert "this engine cannot continue from a token" in desk.text
         for kind in (Pause, Step, Force, Score):
             assert desk.engine.asked(kind) == []
         assert len(desk.engine.generated) == 1
@@ -73,3 +82,77 @@ async def test_commands_and_the_palette_say_why_too() -> None:
         assert told["Regenerate with the same seed"] == "this engine cannot redraw with the same dice"
         await desk.type("", "ctrl+r")
         assert len(desk.engine.generated) == 2
+
+
+LAB = ModelSpec("qwen", "qwen", engine=EngineAddress(name="lab", url="https://lab"))
+
+
+def only(abilities: EngineAbilities) -> Callable[[FakeEngine], Chat]:
+    """A chat whose engine has a model with these abilities."""
+
+    def made(engine: FakeEngine) -> Chat:
+        engine.info = msgspec.structs.replace(engine.info, abilities=abilities)
+        engine.offers = abilities.features()
+        return Chat(engine, Tuning(seed=1))
+
+    return made
+
+
+async def test_a_refusal_names_the_engine_the_reason_and_who_can() -> None:
+    streams = EngineAbilities(candidates=20, client_draw=False, adjust="restart", walks=False)
+    async with desktop(spec=LAB, chat=only(streams)) as desk:
+        await desk.sent("hello", "hi")
+        await desk.type("", "ctrl+g", "space")
+        assert "lab cannot pause a reply: it draws there" in desk.text
+        assert "a model on this machine, one over ssh://, or a llama-server whose" in desk.text
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "escape")
+        await command(desk, "/walks 2 hello")
+        assert "lab cannot make several replies at once: it makes one reply at a time" in desk.text
+        assert len(desk.engine.asked(Generate)) == 1
+
+
+async def test_text_only_refuses_what_needs_tokens_and_chats() -> None:
+    text_only = EngineAbilities(
+        ids=False, tokenizer=False, client_draw=False, rewind=False, grammar=False, walks=False, exact=False
+    )
+    async with desktop(spec=LAB, chat=only(text_only)) as desk:
+        await talked(desk, ("hello", "hi"))
+        asked = len(desk.engine.commands)
+        for line, why in (
+            ("/prefill Sure,", "lab cannot continue from a token: it is text only"),
+            ("/schema {}", "lab cannot constrain replies: it takes no constraints"),
+            ("/raw", "lab cannot complete a text without a chat template: it is text only"),
+            ("/tokens hello", "lab cannot show the tokens of a text: it does not tell the tokens"),
+            ("/bias", "lab cannot ban or boost tokens: it is text only"),
+            ("/draft ngram", "lab cannot draft tokens: it is text only"),
+        ):
+            await command(desk, line)
+            assert why in " ".join(desk.text.split()), line
+            desk.composer.clear()
+        await desk.type("", "ctrl+g", "1")
+        assert "lab cannot continue from a token: it is text only" in desk.text
+        await desk.type("", "w")
+        assert "lab cannot explain why a token was not drawn: it is text only" in desk.text
+        await desk.type("", "escape", "f2")
+        assert "no raw mode: lab cannot complete a text without a chat template" in desk.text
+        await desk.type("", "ctrl+r")
+        assert "[x]" not in desk.text
+        await desk.type("", "escape")
+        assert len(desk.engine.commands) == asked
+        await desk.sent("and now?", "bye")
+        assert len(desk.engine.asked(Generate)) == 2
+
+
+async def test_a_knob_that_the_engine_lacks_stays_off_and_says_so() -> None:
+    async with desktop((120, 50), spec=LAB, chat=only(EngineAbilities(lacks=("dry_multiplier", "top_k")))) as desk:
+        await desk.type("", "ctrl+t", "k", "9", "enter")
+        assert "top_k: lab has no such knob" in desk.text
+        assert "not there" in desk.text
+        await desk.type("", "escape")
+        assert desk.chat.tuning.top_k == Tuning().top_k
+        desk.chat.adjust_all({"dry_multiplier": 0.8, "temperature": 0.3}, {})
+        assert (desk.chat.tuning.dry_multiplier, desk.chat.tuning.temperature) == (0.0, 0.3)
+        await desk.settle()
+        assert "lab has no dry_multiplier: left out" in desk.text

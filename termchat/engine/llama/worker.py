@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -84,7 +84,7 @@ class Inbox:
     """Commands as they arrive, read by a thread of its own.
 
     Commands that steer a running reply are kept apart from work that waits its turn. A cancel also sets the abort flag, so
-    that a long prefill ends at once.
+    that a long prefill ends at once. `beaten` is set by the app's first sign of life (`wire.BEAT`).
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -93,6 +93,7 @@ class Inbox:
         self._steer: deque[tuple[int, Steer]] = deque()
         self._ready = threading.Condition()
         self.on_cancel: Callable[[], None] = _nothing
+        self.beaten = threading.Event()
         threading.Thread(target=self._run, name="inbox", daemon=True).start()
 
     def next(self) -> tuple[int, Command, float]:
@@ -156,6 +157,8 @@ class Inbox:
                     self._ready.notify()
                 if isinstance(command, Cancel):
                     self.on_cancel()
+            if frames.beats:
+                self.beaten.set()
 
 
 class Worker:
@@ -166,14 +169,29 @@ class Worker:
         self._inbox = inbox
         self._descriptor = descriptor
         self._session: Session | None = None
-        self._replying = False
+        self._replying = self._doing = False
+        self._writing = threading.Lock()
 
     def run(self) -> None:
         """Never returns; the inbox ends the process when its pipe is closed."""
+        if self._find is not None:
+            threading.Thread(target=self._beat, name="beat", daemon=True).start()
         with suppress(Exception):  # it fails again, and is told, when it is needed
             import termchat.engine.llama.model_session  # noqa: F401 - while nobody has asked for a model yet
         while True:
-            self._do(*self._inbox.next())
+            work = self._inbox.next()
+            self._doing = True
+            self._do(*work)
+            self._doing = False
+
+    def _beat(self) -> None:
+        """Tells an app that asked for it, while it waits for something, that the line is there: a prompt may take minutes."""
+        self._inbox.beaten.wait()
+        with suppress(OSError):  # the app is gone; the inbox ends the process
+            while True:
+                sleep(wire.BEATS_S)
+                if self._doing or self._inbox.has_work():
+                    self._write(wire.BEAT)
 
     def _do(self, number: int, command: Command, arrived: float) -> None:
         try:
@@ -322,9 +340,13 @@ class Worker:
         return command
 
     def _send(self, number: int, *events: Event) -> None:
-        data = memoryview(b"".join(wire.frame(wire.EVENT_ENCODER, number, event) for event in events))
-        while data:
-            data = data[os.write(self._descriptor, data) :]
+        self._write(b"".join(wire.frame(wire.EVENT_ENCODER, number, event) for event in events))
+
+    def _write(self, whole: bytes) -> None:
+        data = memoryview(whole)
+        with self._writing:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
 
 
 def main(find: Find | None = None, *, kind: type[Worker] | None = None) -> None:

@@ -6,15 +6,12 @@ import sys
 from pathlib import Path
 
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import ALL_FEATURES
 
 WORKER = "termchat.engine.remote.server_worker"
 
 
 class ServerEngine(LocalEngine):
     """A worker process whose model is on a server, which is named by the spec that is loaded."""
-
-    offers = ALL_FEATURES - {"walks", "beams", "drafts"}
 
     def __init__(self, log: Path | None = None) -> None:
         super().__init__(log, command=[sys.executable, "-P", "-m", WORKER])

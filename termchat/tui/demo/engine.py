@@ -10,8 +10,8 @@ from time import monotonic
 import msgspec
 
 from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
+from termchat.engine.abilities import EngineAbilities
 from termchat.engine.port import (
-    ALL_FEATURES,
     Adjust,
     Cancel,
     Command,
@@ -32,6 +32,7 @@ from termchat.tui.keys.tables import name_of
 
 SPEC = ModelSpec("", "demo: a recording")
 """The model that is none; whoever loads another one gets a real engine."""
+RECORDING = EngineAbilities(walks=False)
 NO_MODEL = "this is a recording; no model is loaded to answer"
 _TIMED = (Load, Generate)
 _UNHEARD = (Adjust, Pause, Step, Force, Inspect)
@@ -107,7 +108,7 @@ class DemoEngine:
     @property
     def offers(self) -> frozenset[Feature]:
         """Of a recording all that it tells of; what is not in it is refused one by one."""
-        return ALL_FEATURES - {"walks", "beams", "drafts"} if self._real is None else self._real.offers
+        return RECORDING.features() if self._real is None else self._real.offers
 
     @property
     def alive(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from termchat.engine.port import FEATURES, Feature
+from termchat.engine.abilities import Feature
 from termchat.tui.keys.key import Key
 
 NEEDS: dict[str, Feature] = {
@@ -13,24 +13,30 @@ NEEDS: dict[str, Feature] = {
     "cut-paused": "pause",
     **dict.fromkeys(("step", "step-sentence", "step-line", "walk-step", "walk-step-one"), "step"),
     **dict.fromkeys(("walk-tune",), "adjust"),
-    **dict.fromkeys(("answer", "other-text", *(f"choose-{digit}" for digit in range(1, 10))), "force"),
+    "answer": "force",
+    # A fork; in a reply that is paused they force a token, and what can pause can do that.
+    **dict.fromkeys(("other-text", *(f"choose-{digit}" for digit in range(1, 10))), "continue"),
+    "prefill": "continue",
     **dict.fromkeys(("ask-again", "ask-now"), "inspect"),
     "why": "explain",
     **dict.fromkeys(("what-if", "fork-there"), "score"),
     **dict.fromkeys(("cut", "regenerate-same"), "seeds"),
-    **dict.fromkeys(("prompt", "tokenize"), "tokenize"),
+    **dict.fromkeys(("ban", "boost", "bias"), "bias"),
+    "constraint": "constrain",
+    **dict.fromkeys(("prompt", "reply-tokens", "tokenize"), "tokenize"),
     **dict.fromkeys(("walks", "token-walks", "grid", "ab", "best", "vote"), "walks"),
     "beams": "beams",
 }
 """Id of a key to what it needs."""
 
 
-def refusal(id: str, offers: Collection[Feature]) -> str:
-    """Why the key of that id does nothing, "" where it does."""
+def lacking(id: str, offers: Collection[Feature]) -> Feature | None:
+    """What the key of that id needs and the engine does not offer; None where it works."""
     need = NEEDS.get(id)
-    return "" if need is None or need in offers else f"this engine cannot {FEATURES[need]}"
+    return None if need is None or need in offers else need
 
 
-def refusal_of(action: str, table: Iterable[Key], offers: Collection[Feature]) -> str:
+def lacking_for(action: str, table: Iterable[Key], offers: Collection[Feature]) -> Feature | None:
     """The same for the action of one of these keys."""
-    return next((why for key in table if key.action == action and (why := refusal(key.id, offers))), "")
+    needs = (lacking(key.id, offers) for key in table if key.action == action)
+    return next((need for need in needs if need is not None), None)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from termchat.chat.changes import Phase
 from termchat.engine.port import ALL_FEATURES, Feature
 from termchat.tui.keys.key import Key, Label, Situation, displayed, families, pressed
-from termchat.tui.keys.offered import refusal
+from termchat.tui.keys.offered import lacking
 
 TOKEN_SITUATIONS: tuple[Situation, ...] = ("token", "token-busy", "token-paused")
 WALK_SITUATIONS: tuple[Situation, ...] = ("walks", "walks-busy", "walks-paused")
@@ -350,7 +350,7 @@ def working(
         now: Situation = "thinking" if thinking and "thinking" in key.labels else situation
         does = words.get(key.id, key.labels.get(now, ""))
         if does and (name := displayed(family)):
-            refused = bool(refusal(key.id, offers))
+            refused = lacking(key.id, offers) is not None
             label = Label(name, does, pressed(family), refused)
             shown[key.id in always].insert(0 if now == "thinking" else len(shown[key.id in always]), label)
     return shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 from termchat.config.origins import DEFAULT, FLAG, PRESET
@@ -25,6 +25,7 @@ _ALL = 1 - 1e-6
 FAMILIAR = ("repeat_penalty", "top_k", "top_p", "min_p", "temperature", "stop", "max_tokens", "seed")
 """The knobs that are shown though they are off."""
 _UNTOLD = (DEFAULT, FLAG, "panel", "session")
+_LACKING = "not there"
 UNFOLD = "v"
 """The key of TUNE that shows all knobs, or hides those that do nothing."""
 
@@ -40,10 +41,12 @@ def chain_lines(
     origin: Mapping[str, str] = {},
     rules: Sequence[Condition] = (),
     constraint: Constraint | None = None,
+    lacks: Collection[str] = (),
 ) -> list[Line]:
     """A title, a line per knob, one of what set them (`origin` by knob), one for the `rules`, one where sampling takes long,
     and one for the stages that are off. `selected` is the knob that TUNE is on, `typed` what is being typed for it; with
-    `unfolded` every knob has its line. A `constraint` has its line where its stage stands."""
+    `unfolded` every knob has its line. A `constraint` has its line where its stage stands. Knobs that the engine
+    `lacks` are grey."""
     names = shown_knobs(tuning, selected, unfolded=unfolded)
     effects = {stage.name: stage for stage in token.stages} if token else {}
     models = LOGIT_BIAS in effects and not tuning.logit_bias
@@ -64,6 +67,7 @@ def chain_lines(
         chosen = name == selected
         after = KNOBS[name].show(tuple(rule.pattern for rule in kept)) if kept and name == "stop" else ""
         instead = "by the model's file" if models and name == LOGIT_BIAS else _instead(stage, tuning)
+        instead = _LACKING if name in lacks else instead
         runs = _knob(name, getattr(tuning, name), width, typed if chosen else None, chosen, instead, after)
         tail = _tail(effect, before, width)
         before = effect.survivors if effect is not None else before

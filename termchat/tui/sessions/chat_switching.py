@@ -70,7 +70,10 @@ class ChatSwitching:
         self._go(lambda: self._chat.new(keep=keep))
 
     def begin(self, system: str, *, raw: bool, keep: bool = False) -> None:
-        old = self._chat.conversation
+        old, refused = self._chat.conversation, self._chat.refused("raw")
+        if raw and refused is not None:
+            self._tell(Notice(*refused))
+            return
         if raw and not old.raw:
             self._before_raw = old.system
         self._go(lambda: self._chat.new(system, raw=raw, keep=keep))
@@ -93,7 +96,9 @@ class ChatSwitching:
             if setup is not None:
                 self.begin(setup.system, raw=setup.raw, keep=setup.keep)
 
-        self._parts.open(SetupDialog(self._system, raw=chat.configured.raw, turned=turned(chat)), begin)
+        refused = chat.refused("raw")
+        no_raw = refused.message if refused is not None else ""
+        self._parts.open(SetupDialog(self._system, raw=chat.configured.raw, turned=turned(chat), no_raw=no_raw), begin)
 
     def browse(self) -> None:
         """Opens the saved chats; the chosen one replaces the current chat."""

@@ -36,7 +36,7 @@ def turned(chat: Chat) -> str:
 
 
 class SetupDialog(Dialog[Setup]):
-    """`turned` is what can be kept of the chat before."""
+    """`turned` is what can be kept of the chat before, `no_raw` why there is no raw mode, "" where there is."""
 
     DEFAULT_CSS = """
     SetupDialog Composer { background: $panel; margin-top: 1; padding: 0 1; min-height: 3; max-height: 8; }
@@ -45,10 +45,11 @@ class SetupDialog(Dialog[Setup]):
     KEYS = "NEW CHAT"
     BINDINGS = [key.binding for key in SETUP]  # noqa: RUF012
 
-    def __init__(self, system: str, *, raw: bool, turned: str) -> None:
+    def __init__(self, system: str, *, raw: bool, turned: str, no_raw: str = "") -> None:
         super().__init__()
         self._prompt = SystemPrompt(system, placeholder="System prompt (optional)")
-        self._raw = CheckMark("setup-raw", "raw mode: no chat template, no system prompt", on=raw)
+        what = f"no raw mode: {no_raw}" if no_raw else "raw mode: no chat template, no system prompt"
+        self._raw = CheckMark("setup-raw", what, on=raw and not no_raw, works=not no_raw)
         self._keep = CheckMark("setup-keep", f"keep {one_line(turned, _MOST_KEPT)}")
         self._keep.display = bool(turned)
 
@@ -79,12 +80,12 @@ class SetupDialog(Dialog[Setup]):
 class CheckMark(Label):
     """Something that a key or a click switches. It never has the keyboard, so that Enter has one meaning."""
 
-    def __init__(self, id: str, what: str, *, on: bool = False) -> None:
-        self._key, self._what, self.on = name_of(id), what, on
+    def __init__(self, id: str, what: str, *, on: bool = False, works: bool = True) -> None:
+        self._key, self._what, self.on, self._works = name_of(id), what, on, works
         super().__init__(self._text, id=id, markup=False)
 
     def toggle(self) -> None:
-        self.on = not self.on
+        self.on = not self.on and self._works
         self.update(self._text)
 
     def on_click(self) -> None:
@@ -92,7 +93,7 @@ class CheckMark(Label):
 
     @property
     def _text(self) -> str:
-        return f"[{'x' if self.on else ' '}] {self._what}  ({self._key})"
+        return f"[{'x' if self.on else ' '}] {self._what}  ({self._key})" if self._works else self._what
 
 
 class SystemPrompt(Composer):

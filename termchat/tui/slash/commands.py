@@ -23,6 +23,7 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.group import GroupKind
 from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value, unescape
 from termchat.decoding.text_error import TextError
+from termchat.engine.abilities import Feature
 from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.composer.completion import Offer
 from termchat.tui.constraint.constraint_setting import by_example, choices, file_or_text, grammar
@@ -81,6 +82,15 @@ class Command(NamedTuple):
 # --- what they do -------------------------------------------------------------------------------------------------------
 
 
+def _needs(features: Features, feature: Feature) -> None:
+    """Raises:
+    CommandRefused: the engine does not offer it.
+    """
+    refused = features.parts.chat.refused(feature)
+    if refused is not None:
+        raise CommandRefused(*refused)
+
+
 def _press(features: Features, key: Key) -> None:
     app = features.parts.screen.app
     owner = app if key in APP else features.parts.tokens if key in TOKENS else features.parts.screen
@@ -110,6 +120,8 @@ def _begin(features: Features, system: str) -> None:
 
 
 def _raw(features: Features, _nothing: str) -> None:
+    if not features.parts.chat.conversation.raw:
+        _needs(features, "raw")
     features.conversations.toggle_raw()
 
 
@@ -166,6 +178,7 @@ def _look(features: Features, name: str) -> None:
 
 
 def _prefill(features: Features, text: str) -> None:
+    _needs(features, "continue")
     features.parts.do(lambda: features.parts.chat.begin_with(unescape(text)))
 
 
@@ -189,6 +202,7 @@ def _rules(features: Features) -> Iterable[Offer]:
 
 
 def _tokens(features: Features, text: str) -> None:
+    _needs(features, "tokenize")
     tokenize(features, unescape(text))
 
 
@@ -271,6 +285,7 @@ def _help(features: Features, name: str) -> None:
 
 
 def _constrained(features: Features, made: Callable[[], Constraint]) -> None:
+    _needs(features, "constrain")
     try:
         features.constraining.set(made())
     except TextError as error:

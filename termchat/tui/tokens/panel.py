@@ -100,6 +100,7 @@ class TokenPanel:
                 unfolded=tune.unfolded,
                 rules=self._chat.rules,
                 constraint=self._chat.constraint,
+                lacks=self._chat.lacks,
             )
             selected = [line for line in chain if line.ground]
             head = around_selected(chain, rows // 2) if rows >= _WHOLE_CHAIN else selected
