@@ -18,6 +18,7 @@ from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.group import Group
 from termchat.decoding.records import (
     FORMAT,
+    UNKNOWN,
     Draft,
     Finished,
     ModelIdentity,
@@ -109,7 +110,7 @@ class Decoder(Prepared, Protocol):
     def prepare(self, ids: list[int]) -> None:
         """Finds out what of `ids` is in the cache."""
 
-    def prefill(self, ids: list[int]) -> Iterator[Prefilling | Prefill | Pending]:
+    def prefill(self, ids: list[int]) -> Iterable[Prefilling | Prefill | Pending]:
         """Decodes what is not. In the end there is its record."""
 
     def decode(self, ids: list[int]) -> Iterable[Pending]:
@@ -451,7 +452,7 @@ def token_record(
         step=step,
         position=position,
         id=drawn.id,
-        bytes=model.piece(drawn.id),
+        bytes=model.piece(drawn.id) if drawn.id != UNKNOWN else b"",
         text=text,
         logit=drawn.logit,
         logprob=drawn.logprob,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from termchat.decoding.records import Token
+from termchat.decoding.records import UNKNOWN, Token
 from termchat.engine.abilities import WHO_CAN
 from termchat.engine.llama.asked_vocabulary import AskedVocabulary
-from termchat.engine.llama.running_reply import Poll, Said
+from termchat.engine.llama.cells import Aborted, ContextFull
+from termchat.engine.llama.running_reply import Pending, Poll, Said, check, token_record
 from termchat.engine.llama.spellings import Speller
 from termchat.engine.port import (
     EngineError,
@@ -22,7 +23,9 @@ from termchat.engine.port import (
 )
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_session import remarks_of
-from termchat.engine.remote.streams import StreamingServer
+from termchat.engine.remote.streamed_reply import StreamedReply
+from termchat.engine.remote.streams import StreamingServer, Told
+from termchat.engine.remote.told_numbers import as_drawn
 
 
 class StreamedSession(AskedVocabulary):
@@ -77,10 +80,36 @@ class StreamedSession(AskedVocabulary):
         return self._server.render(command) or super().render(command)
 
     def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
-        raise _refused("generate yet")
+        """The records of a reply; see `RunningReply.records`."""
+        self._client.go_on()
+        scripted = (entry.id for entry in command.script if entry.id is not None)
+        check(self._server, command.ids, scripted)
+        reply = StreamedReply(command, self._server, poll, arrived)
+        try:
+            for said in reply.records():
+                assert not isinstance(said, Pending)
+                yield said
+        finally:
+            reply.close()
 
     def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
-        raise _refused("show the candidates of a past position")
+        """The candidates after `command.ids`; which one the server would draw is not known.
+
+        Raises:
+            EngineError: a reply is running, or the server refuses.
+        """
+        if not alone:
+            raise EngineError("busy", "the server is busy with the reply", "ask again when it is over")
+        self._client.go_on()
+        check(self._server, command.ids)
+        try:
+            ids, logprobs = self._server.listed(command.ids, command.candidates, [])
+        except ContextFull:
+            raise EngineError("context", "not enough free context to inspect this position", "") from None
+        except Aborted:
+            raise EngineError("busy", "interrupted by another request", "") from None
+        drawn = as_drawn(Told(UNKNOWN, ids=ids, logprobs=logprobs), self.model, command.candidates)
+        return token_record(drawn, command.done, len(command.ids), "", self.model, -1, 0, 0), True
 
     def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
         raise _refused("explain why a token was not drawn")
