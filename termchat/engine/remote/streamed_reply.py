@@ -19,7 +19,7 @@ from termchat.decoding.conditions import Condition, Threshold, describe
 from termchat.decoding.constraint import NOT_YET, Constraint
 from termchat.decoding.records import Prefill, SettingsRecord, Start, Token
 from termchat.decoding.thinking import Phase
-from termchat.engine.abilities import WHO_CAN
+from termchat.engine.abilities import who_can
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.grammars import ConstraintError
@@ -127,7 +127,7 @@ class ServedSteering(Steering):
             candidates, constraint,
         )  # fmt: skip
         if why := self._server.refusal(asked):
-            raise EngineError("capability", f"a server that draws by itself cannot {why}", WHO_CAN)
+            raise EngineError("capability", f"a server that draws by itself cannot {why}", who_can("seeds"))
         return asked
 
     @property
@@ -165,7 +165,7 @@ class ServedSteering(Steering):
 
     def _check_constraint(self) -> None:
         if self.constrains and self.constraint_begun < self._step:
-            raise EngineError("capability", f"the constraint cannot be followed further: {_BEGUN}", WHO_CAN)
+            raise EngineError("capability", f"the constraint cannot be followed further: {_BEGUN}", who_can("seeds"))
 
     def _condition(self, conditions: tuple[Condition, ...]) -> None:
         for condition in conditions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from termchat.decoding.records import UNKNOWN, Token
-from termchat.engine.abilities import WHO_CAN
+from termchat.engine.abilities import FEATURES, Feature, who_can
 from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.running_reply import Pending, Poll, Said, check, token_record
@@ -112,13 +112,13 @@ class StreamedSession(AskedVocabulary):
         return token_record(drawn, command.done, len(command.ids), "", self.model, -1, 0, 0), True
 
     def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
-        raise _refused("explain why a token was not drawn")
+        raise _refused("explain")
 
     def score(
         self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]
     ) -> Scored:
-        raise _refused("redraw a whole reply with different knobs")
+        raise _refused("score")
 
 
-def _refused(what: str) -> EngineError:
-    return EngineError("capability", f"a server that draws by itself cannot {what}", WHO_CAN)
+def _refused(feature: Feature) -> EngineError:
+    return EngineError("capability", f"a server that draws by itself cannot {FEATURES[feature]}", who_can(feature))
