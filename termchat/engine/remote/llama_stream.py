@@ -122,7 +122,7 @@ class LlamaStream:
         )
 
     def stream(self, asked: Segment) -> TokenStream:
-        body = self._request(asked)
+        body = self.body(asked)
         if asked.limit == 1 or len(asked.ids) == self.alone_at:
             return _OneToken(self, asked, body)
         return _Stream(self, asked, self.server.events(body))
@@ -136,7 +136,8 @@ class LlamaStream:
         keep[:count] = True
         return all_.ids[keep], all_.logprobs[keep]
 
-    def _request(self, asked: Segment) -> dict[str, Any]:
+    def body(self, asked: Segment) -> dict[str, Any]:
+        """What is asked of the server."""
         samplers = asked.samplers
         body: dict[str, Any] = {
             "prompt": asked.ids, "n_predict": asked.limit, "stream": True, "return_progress": True, "cache_prompt": True,

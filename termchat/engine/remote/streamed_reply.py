@@ -35,6 +35,8 @@ MOST_SEED = 2**32 - 2
 """llama.cpp's seeds have 32 bits; the last of them stands for a fresh one."""
 _UNTOLD = ("survivors", "probability")
 """Measures of what the sampler chain leaves, which a server does not tell."""
+_MOST_EMPTY = 2
+"""Segments in a row that end before a token is told; the first only says that the last token was the last of its segment."""
 _BEGUN = "the server begins it anew when the reply goes on"
 
 
@@ -188,7 +190,7 @@ class StreamedReply(RunningReply):
         self._stream: TokenStream | None = None
         self._events: Iterator[Told | Reading | StreamEnd] = iter(())
         self._told: Told | None = None
-        self._empty, self._since = False, asked_at
+        self._empty, self._since = 0, asked_at
         super().__init__(request, self._context, poll, asked_at)
 
     def close(self) -> None:
@@ -244,6 +246,8 @@ class StreamedReply(RunningReply):
     def _draw(self) -> Generator[SettingsRecord, None, Drawn]:
         steering, model = self.steering, self.model
         if (forced := steering.forced) is not None:
+            if self._told is None and not steering.stale and isinstance(said := next(self._events, None), Told):
+                self._told = said  # what it would have drawn lists others, too
             self._hang_up()
             listed = (self._told.ids, self._told.logprobs) if self._told is not None else (None, None)
             return as_drawn(Told(forced, ids=listed[0], logprobs=listed[1]), model, self.request.candidates)
@@ -255,7 +259,7 @@ class StreamedReply(RunningReply):
                 yield from self._open()
             said = next(self._events, None)
             if isinstance(said, Told):
-                self._told, self._empty = said, False
+                self._told, self._empty = said, 0
                 now = perf_counter()
                 self._context.decode_us, self._since = int((now - self._since) * 1e6), now
             elif isinstance(said, StreamEnd):
@@ -273,9 +277,9 @@ class StreamedReply(RunningReply):
             raise ContextFull
         if not goes_on:
             raise Ended(said.reason, said.detail)
-        if self._empty:
+        self._empty += 1
+        if self._empty > _MOST_EMPTY:
             raise EngineError("server", "the server draws no token", "see the server's log")
-        self._empty = True
 
     def _passes_over_end(self) -> bool:
         return self.steering.rules.ignores_end and self.step > 0 and self.ids[-1] in self.model.end_ids

@@ -33,7 +33,7 @@ class StreamedSession(AskedVocabulary):
 
     def __init__(self, server: StreamingServer, client: HttpClient, progress: Callable[[float], None]) -> None:
         super().__init__()
-        self._server, self._client = server, client
+        self.served, self._client = server, client
         self.model = server.model
         self.speller = Speller(server.model)
         progress(1.0)
@@ -47,7 +47,7 @@ class StreamedSession(AskedVocabulary):
         self.model.close()
 
     def info(self) -> ModelInfo:
-        server, model = self._server, self.model
+        server, model = self.served, self.model
         return ModelInfo(
             name=model.spec.name,
             path=model.spec.path,
@@ -77,14 +77,14 @@ class StreamedSession(AskedVocabulary):
         )
 
     def render(self, command: Render) -> tuple[list[int], bool]:
-        return self._server.render(command) or super().render(command)
+        return self.served.render(command) or super().render(command)
 
     def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
         """The records of a reply; see `RunningReply.records`."""
         self._client.go_on()
         scripted = (entry.id for entry in command.script if entry.id is not None)
-        check(self._server, command.ids, scripted)
-        reply = StreamedReply(command, self._server, poll, arrived)
+        check(self.served, command.ids, scripted)
+        reply = StreamedReply(command, self.served, poll, arrived)
         try:
             for said in reply.records():
                 assert not isinstance(said, Pending)
@@ -101,9 +101,9 @@ class StreamedSession(AskedVocabulary):
         if not alone:
             raise EngineError("busy", "the server is busy with the reply", "ask again when it is over")
         self._client.go_on()
-        check(self._server, command.ids)
+        check(self.served, command.ids)
         try:
-            ids, logprobs = self._server.listed(command.ids, command.candidates, [])
+            ids, logprobs = self.served.listed(command.ids, command.candidates, [])
         except ContextFull:
             raise EngineError("context", "not enough free context to inspect this position", "") from None
         except Aborted:
