@@ -20,7 +20,7 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 """For SO_LINGER: the server learns at once that nobody listens any more."""
 
 
-class Line:
+class Caller:
     """What a stream has to know of its client: whether it was stopped, how long a server may be silent, and how what goes wrong
     is told."""
 
@@ -36,10 +36,10 @@ class Line:
 
 class EventStream:
     """The events that come over a `connection` for the request that was sent on it. Comments are signs of life, and nothing
-    else. `socket` may be shut down by any thread, once the line is stopped."""
+    else. `socket` may be shut down by any thread, once the caller was stopped."""
 
-    def __init__(self, line: Line, connection: http.client.HTTPConnection) -> None:
-        self._line, self._connection = line, connection
+    def __init__(self, caller: Caller, connection: http.client.HTTPConnection) -> None:
+        self._caller, self._connection = caller, connection
         self.socket: socket.socket | None = connection.sock
         self._response: http.client.HTTPResponse | None = None
 
@@ -47,7 +47,7 @@ class EventStream:
         """The data of each event. It ends where the answer does, be it cut or not: whoever reads it knows what comes last.
 
         Raises:
-            Aborted: the line was stopped.
+            Aborted: the caller was stopped.
             EngineError: the server refuses, breaks off, is silent, or sends an event without end.
         """
         try:
@@ -73,7 +73,7 @@ class EventStream:
         found.close()
 
     def _lines(self) -> Iterator[bytes]:
-        line, rest, since = self._line, b"", monotonic()
+        caller, rest, since = self._caller, b"", monotonic()
         try:
             response = self._answered()
             while piece := response.read1(_PIECE):
@@ -81,19 +81,19 @@ class EventStream:
                 yield from complete
                 if complete:
                     since = monotonic()
-                elif len(rest) > MOST or monotonic() - since > line.silence:
-                    raise line.broken(TimeoutError() if len(rest) <= MOST else OSError("an event without end"))
+                elif len(rest) > MOST or monotonic() - since > caller.silence:
+                    raise caller.broken(TimeoutError() if len(rest) <= MOST else OSError("an event without end"))
         except (http.client.HTTPException, OSError, ValueError, AttributeError) as error:
             # The last two: the socket was closed by another thread while it was being read.
-            if line.stopped():
+            if caller.stopped():
                 raise Aborted from None
-            raise line.broken(error) from None
-        if line.stopped():
+            raise caller.broken(error) from None
+        if caller.stopped():
             raise Aborted
 
     def _answered(self) -> http.client.HTTPResponse:
         response = self._response = self._connection.getresponse()
         if response.status != 200:
             where = response.headers.get("Location", "")
-            raise self._line.refused(response.status, response.read(_MOST_OF_ERRORS), where)
+            raise self._caller.refused(response.status, response.read(_MOST_OF_ERRORS), where)
         return response

@@ -19,7 +19,7 @@ import msgspec
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.port import EngineError
-from termchat.engine.remote.event_stream import EventStream, Line
+from termchat.engine.remote.event_stream import Caller, EventStream
 from termchat.text import one_line
 
 CONNECT = 5.0
@@ -117,8 +117,8 @@ class HttpClient:
         if self._stream is not None:
             self._stream.close()
         connection = self._made()
-        line = Line(lambda: self._stopped, self._silence, self._broken, self._refused)
-        stream = self._stream = EventStream(line, connection)
+        caller = Caller(lambda: self._stopped, self._silence, self._broken, self._refused)
+        stream = self._stream = EventStream(caller, connection)
         try:
             connection.request("POST", self._base + path, body, self._headers | {"Accept": "text/event-stream"})
             if self._stopped:
