@@ -16,6 +16,7 @@ from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import FirstToken, Generate, Message, ModelSpec, Paused, Prefilling, Render, Steer
 from termchat.engine.remote.server_session import ServerSession
+from tests.remote.chat_twin import Answer, ChatTwin, Serve
 from tests.remote.twin_server import TwinServer
 
 _SERVE = """
@@ -126,3 +127,17 @@ def on_twin(twin: TwinServer) -> Iterator[ServerSession]:
     made = on_server(twin.url)
     yield made
     made.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Begins servers of a chat API with their answers."""
+    made: list[ChatTwin] = []
+
+    def begin(*answers: Answer, **more: object) -> ChatTwin:
+        made.append(ChatTwin(*answers, **more))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield begin
+    for one in made:
+        one.close()
