@@ -78,8 +78,8 @@ def test_no_two_go_by_one_name() -> None:
 @pytest.mark.parametrize(
     ("word", "term"),
     [("Entropy", "entropy"), ("top-p", "top_p"), ("top p", "top_p"), ("kv  cache", "KV cache"), ("tokens", "token"),
-     ("entr", "entropy"), ("time to first token", "TTFT"), ("vocab", "vocabulary"), ("temp", "temperature"), ("logprobs", "logprob"),
-     ("walks", "walk")],
+     ("entr", "entropy"), ("time to first token", "TTFT"), ("vocab", "vocabulary"), ("temp", "temperature"),
+     ("logprobs", "logprob"), ("walks", "walk")],
 )  # fmt: skip
 def test_a_term_is_found_by_its_names(word: str, term: str) -> None:
     assert find(word).term == term
