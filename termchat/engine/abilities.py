@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from termchat.decoding.samplers import KNOBS
 from termchat.engine.address import EngineAddress, ServerKind
 
 Feature = Literal[
@@ -127,9 +128,16 @@ LLAMA_SERVER_STREAMED = EngineAbilities(
     candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False
 )
 """The same, whose tokens are its own: it draws and streams them."""
+_OF_CHAT_API = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop", "max_tokens", "seed")
+TEXT_ONLY = EngineAbilities(
+    ids=False, tokenizer=False, candidates=20, client_draw=False, adjust="restart", rewind=False, exact=False,
+    absolute=False, grammar=False, walks=False, lacks=tuple(name for name in KNOBS if name not in _OF_CHAT_API),
+)  # fmt: skip
+"""Any server of OpenAI's chat API: messages go in, text comes out, and a change of settings needs another reply."""
 
 _OF_SERVERS: dict[ServerKind, tuple[EngineAbilities, EngineAbilities]] = {
     "llama-server": (LLAMA_SERVER, LLAMA_SERVER_STREAMED),
+    "openai": (TEXT_ONLY, TEXT_ONLY),
 }
 """Where a server's tokens are drawn here, and where it draws them."""
 

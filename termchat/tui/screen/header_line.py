@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 
 from termchat.chat.service import Chat
-from termchat.conversation.tree import Conversation
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.records import UNKNOWN
 from termchat.decoding.samplers import THINK_ON
 from termchat.engine.port import ModelInfo
 from termchat.text import one_line
@@ -36,12 +38,27 @@ _NAMED, _NAMES_FROM = 20, 100
 """Cells of the name of what is downloaded, and cells of a line that has room for it."""
 
 
-def context_used(conversation: Conversation) -> int:
-    """Tokens on the path from the root to the leaf."""
-    used = 0
+def context_used(conversation: Conversation) -> int | None:
+    """Tokens on the path from the root to the leaf. Of a reply without ids they are what its engine told; None where it did
+    not."""
+    used: int | None = 0
     for span in conversation.path():
-        used = span.count if span.node.whole else used + span.count
+        node = span.node
+        if node.tokens.ids[:1] == _NO_IDS:
+            used = _told(node)
+        else:
+            used = span.count if node.whole or used is None else used + span.count
     return used
+
+
+_NO_IDS = array("i", [UNKNOWN])
+
+
+def _told(node: Node) -> int | None:
+    """How many tokens a reply and all before it have, as the engine counted them."""
+    if node.prefill is None or node.finished is None or node.finished.tokens < 0:
+        return None
+    return node.prefill.tokens + node.finished.tokens
 
 
 def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = (), drafts: Sequence[Run] = ()) -> Line:
@@ -183,7 +200,9 @@ def _context(chat: Chat) -> list[Run]:
     if chat.model is None:
         return []
     used, size = context_used(chat.conversation), chat.model.context
-    share = used / size if size else 0.0
+    if used is None or not size or not (used or chat.model.abilities.ids):  # an engine that tells texts alone
+        return []
+    share = used / size
     ink = ACCENT if share < 0.8 else Ink("warning")
     return [("context ", MUTED), *bar(share, _GAUGE, ink), (f" {count(used)}/{count(size)}", TEXT)]
 
