@@ -127,6 +127,8 @@ LLAMA_SERVER_STREAMED = EngineAbilities(
     candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False
 )
 """The same, whose tokens are its own: it draws and streams them."""
+VLLM = EngineAbilities(candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False)
+"""A vLLM, which draws and streams, too; it tells how many candidates it can."""
 
 _KNOWN: tuple[tuple[str, EngineAbilities], ...] = (
     ("a model on this machine", LOCAL),
