@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import islice, takewhile
 from operator import eq
 from time import perf_counter
@@ -24,7 +24,6 @@ from termchat.decoding.stages import STAGES, chain_of
 from termchat.engine.abilities import VLLM
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError, ModelSpec, Remark, Render
-from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, TokenStream, Told
 from termchat.engine.remote.vllm_server import Choice, Completion, VllmServer, is_full
@@ -203,7 +202,7 @@ class _Stream:
 
     def __init__(self, model: VllmStream, asked: Segment) -> None:
         self._model, self._asked = model, asked
-        self._events: EventStream | None = None
+        self._lines: Iterator[bytes] | None = None
 
     def __iter__(self) -> Iterator[Told | Reading | StreamEnd]:
         model, asked, server = self._model, self._asked, self._model.server
@@ -216,10 +215,11 @@ class _Stream:
         end: StreamEnd | None = None
         read = Reading(len(asked.ids), len(asked.ids))
         try:
-            self._events = server.client.stream(path, body)
-            for data in self._events:
-                if data == b"[DONE]":
-                    break
+            self._lines = server.client.lines(path, body)
+            for line in self._lines:
+                kind, _, data = line.partition(b":")
+                if kind != b"data" or data.strip() == b"[DONE]":
+                    continue
                 event = server.event(data)
                 if not count and event.choices:
                     read = read._replace(ms=(perf_counter() - begun) * 1e3)
@@ -244,9 +244,9 @@ class _Stream:
         yield end._replace(read=read)
 
     def close(self) -> None:
-        events, self._events = self._events, None
-        if events is not None:
-            events.close()
+        lines, self._lines = self._lines, None
+        if isinstance(lines, Generator):
+            lines.close()
 
     def _ended(self, choice: Choice, count: int) -> StreamEnd | None:
         """How the segment ended with this event, `count` tokens being there."""
