@@ -164,12 +164,12 @@ def test_a_name_that_is_only_text_stays_text(model: VllmStream) -> None:
 
     class Tagged:
         def complete(self, ids: list[int], count: int, **asked: Any) -> Any:
-            from termchat.engine.remote.vllm_server import Choice, Completion
+            from termchat.engine.remote.vllm_server import VllmAnswer, VllmChoice
 
             drawn_ids = [i for i in asked["allowed_token_ids"] if i != 2] or [2]
             text = "<think>" if fox in drawn_ids else ""
             ended = drawn_ids == [2]
-            return Completion([Choice(drawn_ids, text, None, "stop" if ended else "length")])
+            return VllmAnswer([VllmChoice(drawn_ids, text, None, "stop" if ended else "length")])
 
     probe = object.__new__(VllmVocabulary)
     probe.server, probe.n_vocab, probe._pieces = Tagged(), vocabulary.n_vocab, vocabulary._pieces  # type: ignore[assignment]

@@ -37,7 +37,7 @@ def _alphabet() -> dict[str, int]:
 _ALPHABET = _alphabet()
 
 
-class Texts(Protocol):
+class Retokenizer(Protocol):
     """What takes texts apart, and puts them together."""
 
     def apart(self, text: str) -> tuple[list[int], list[str]]:
@@ -46,7 +46,7 @@ class Texts(Protocol):
     def together(self, ids: list[int]) -> str: ...
 
 
-def read(texts: Texts, count: int) -> list[bytes]:
+def read(texts: Retokenizer, count: int) -> list[bytes]:
     """The bytes of each token by its id, control tokens by their names; U+FFFD of what cannot be found out."""
     found = [text.encode("utf-8", "replace") for text in _between(texts, [[i] for i in range(count)])]
     probed, names = texts.apart(_PROBE)
@@ -73,7 +73,7 @@ def _fall_back(found: list[bytes], known: dict[int, int]) -> None:
         found[base : base + 256] = [bytes([byte]) for byte in range(256)]
 
 
-def _restored(texts: Texts, lost: list[int], known: dict[int, int]) -> Iterator[tuple[int, bytes]]:
+def _restored(texts: Retokenizer, lost: list[int], known: dict[int, int]) -> Iterator[tuple[int, bytes]]:
     """Tokens that are parts of characters, and their bytes, as far as they can be found out."""
     lead4 = next((byte for byte in _LEADS4 if byte in known), None)
     before4 = [] if lead4 is None else [(lead4, _OTHER, _NEXT), (lead4, _OTHER), (lead4,)]
@@ -95,7 +95,7 @@ def _restored(texts: Texts, lost: list[int], known: dict[int, int]) -> Iterator[
                     break
 
 
-def _between(texts: Texts, sequences: list[list[int]]) -> list[str]:
+def _between(texts: Retokenizer, sequences: list[list[int]]) -> list[str]:
     """The text of each sequence of tokens, as it is in the middle of a text."""
     separator = texts.apart(SEPARATOR)[0]
     inner = texts.together(separator * 3).split(SEPARATOR)[1] + SEPARATOR
@@ -105,7 +105,7 @@ def _between(texts: Texts, sequences: list[list[int]]) -> list[str]:
     return found
 
 
-def _split(texts: Texts, sequences: list[list[int]], separator: list[int], inner: str) -> list[str]:
+def _split(texts: Retokenizer, sequences: list[list[int]], separator: list[int], inner: str) -> list[str]:
     ids = [*separator, *(i for sequence in sequences for i in (*sequence, *separator))]
     parts = texts.together(ids).removeprefix(SEPARATOR).split(inner)
     if len(parts) == len(sequences) + 1:

@@ -1,6 +1,6 @@
 """The contract of vLLM's HTTP server (`vllm serve`), as far as it is used here: typed requests and answers.
 
-Tried with vLLM 0.32.0. Tokens go to `/v1/completions` and come from it as ids, candidates as "token_id:N". Texts are taken
+Tried with vLLM 0.32.0. TakenApart go to `/v1/completions` and come from it as ids, candidates as "token_id:N". Texts are taken
 apart outside `/v1`, by `/tokenize`, which takes the name of a control token in a text for the token itself. How large the
 vocabulary is, and how many candidates are told, it says only where one asks for too much.
 """
@@ -35,7 +35,7 @@ _FULL = "maximum context length"
 _SHOWN = 80
 
 
-class ServedModel(msgspec.Struct, frozen=True):
+class VllmModel(msgspec.Struct, frozen=True):
     """A model as its server tells of it: its name, where its files are there, and its context in tokens."""
 
     id: str
@@ -58,7 +58,7 @@ class _Version(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class TakenApart(msgspec.Struct, frozen=True):
     """A text taken apart; `token_strs` are the tokens as the vocabulary has them, such as "Ġthe"."""
 
     tokens: list[int]
@@ -76,7 +76,7 @@ class Logprobs(msgspec.Struct, frozen=True):
     top_logprobs: list[dict[str, float] | None] = []
 
 
-class Choice(msgspec.Struct, frozen=True):
+class VllmChoice(msgspec.Struct, frozen=True):
     """A reply, or what is new of it. `stop_reason` is the stop sequence, or an id; None for the model's own end token."""
 
     token_ids: list[int] | None = None
@@ -100,16 +100,16 @@ class _Complaint(msgspec.Struct, frozen=True):
     type: str = ""
 
 
-class Completion(msgspec.Struct, frozen=True):
+class VllmAnswer(msgspec.Struct, frozen=True):
     """An answer, or one event of a streamed one. `error` is told in mid-stream, where it is too late for a status."""
 
-    choices: list[Choice] = []
+    choices: list[VllmChoice] = []
     model: str = ""
     usage: Usage | None = None
     error: _Complaint | str | None = None
 
 
-_EVENTS = msgspec.json.Decoder(Completion)
+_EVENTS = msgspec.json.Decoder(VllmAnswer)
 
 
 class VllmServer:
@@ -123,10 +123,10 @@ class VllmServer:
 
     def __init__(self, client: HttpClient, wanted: str = "") -> None:
         self.client, self._wanted = client, wanted
-        self._model: ServedModel | None = None
+        self._model: VllmModel | None = None
 
     @property
-    def model(self) -> ServedModel:
+    def model(self) -> VllmModel:
         assert self._model is not None
         return self._model
 
@@ -136,7 +136,7 @@ class VllmServer:
         other._model = self._model
         return other
 
-    def find(self) -> ServedModel:
+    def find(self) -> VllmModel:
         """The model that is wanted."""
         self._model = self._found()
         return self._model
@@ -160,11 +160,11 @@ class VllmServer:
         """How many candidates a step it tells at most."""
         return self._refusal_of({"logprobs": _TOO_MANY}, _MOST)
 
-    def tokenize(self, text: str, *, begin: bool = False, strings: bool = False) -> Tokens:
+    def tokenize(self, text: str, *, begin: bool = False, strings: bool = False) -> TakenApart:
         """A text taken apart, control tokens and all. With `begin`, what begins a text is added."""
         well = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         asked = {"prompt": well, "add_special_tokens": begin, "return_token_strs": strings, "model": self.model.id}
-        return self._told(self._post("/tokenize", asked, _SMALL + 64 * len(well)), Tokens)
+        return self._told(self._post("/tokenize", asked, _SMALL + 64 * len(well)), TakenApart)
 
     def chat(self, messages: list[dict[str, str]], **arguments: object) -> list[int]:
         """The prompt that its template makes of messages, up to where the assistant begins to speak.
@@ -176,14 +176,14 @@ class VllmServer:
         if arguments:
             asked["chat_template_kwargs"] = arguments
         size = sum(len(text) for message in messages for text in message.values())
-        return self._told(self._post("/tokenize", asked, _SMALL + 64 * size), Tokens).tokens
+        return self._told(self._post("/tokenize", asked, _SMALL + 64 * size), TakenApart).tokens
 
     def text_of(self, ids: list[int]) -> str:
         """The text of tokens, with the names of control tokens; parts of characters become U+FFFD."""
         asked = {"tokens": ids, "model": self.model.id}
         return self._told(self._post("/detokenize", asked, _SMALL + 64 * len(ids)), _Text).prompt
 
-    def complete(self, ids: list[int], count: int, **more: object) -> Completion:
+    def complete(self, ids: list[int], count: int, **more: object) -> VllmAnswer:
         """At most `count` tokens after ids, all at once.
 
         Raises:
@@ -192,7 +192,7 @@ class VllmServer:
         asked = self.request(ids, count, **more)
         listed = more.get("logprobs")
         limit = _SMALL + _PER_TOKEN * (len(ids) + count * (listed if isinstance(listed, int) else 1))
-        return self.checked(self._told(self._completed(asked, limit), Completion))
+        return self.checked(self._told(self._completed(asked, limit), VllmAnswer))
 
     def request(self, ids: list[int], count: int, **more: object) -> dict[str, Any]:
         """What every request about ids has."""
@@ -201,7 +201,7 @@ class VllmServer:
             "return_tokens_as_token_ids": True, **more,
         }  # fmt: skip
 
-    def event(self, line: bytes) -> Completion:
+    def event(self, line: bytes) -> VllmAnswer:
         """One event of a streamed answer, without "data: ".
 
         Raises:
@@ -212,7 +212,7 @@ class VllmServer:
         except (msgspec.DecodeError, RecursionError) as error:
             raise self.otherwise(one_line(str(error), _SHOWN)) from None
 
-    def checked(self, answer: Completion) -> Completion:
+    def checked(self, answer: VllmAnswer) -> VllmAnswer:
         if answer.error is not None:
             self.client.close()
             said = answer.error if isinstance(answer.error, str) else answer.error.message
@@ -287,7 +287,7 @@ class VllmServer:
             self.client.close()
             raise self._another(found.id)
 
-    def _found(self) -> ServedModel:
+    def _found(self) -> VllmModel:
         client = self.client
         data = self._told(client.ask("GET", client.path("/v1/models"), None, _SMALL), _Models).data
         entry = next((one for one in data if self._wanted == one.id), None)
@@ -302,7 +302,7 @@ class VllmServer:
         context = entry.max_model_len or of.max_model_len or 0
         if context <= 0:
             raise self.otherwise("it does not say how large its context is")
-        return ServedModel(entry.id, entry.root or "", context)
+        return VllmModel(entry.id, entry.root or "", context)
 
     def _closes(self) -> EngineError:
         shown = self.client.shown

@@ -26,7 +26,7 @@ from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError, ModelSpec, Remark, Render
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, TokenStream, Told
-from termchat.engine.remote.vllm_server import Choice, Completion, VllmServer, is_full
+from termchat.engine.remote.vllm_server import VllmAnswer, VllmChoice, VllmServer, is_full
 from termchat.engine.remote.vllm_vocabulary import VllmVocabulary
 
 ORDER = (GRAMMAR, "logit_bias", "penalties", "temperature", "min_p", "top_k", "top_p")
@@ -150,7 +150,7 @@ class VllmStream:
             asked["structured_outputs"] = _structured(segment.constraint)
         return asked
 
-    def told(self, choice: Choice, at: int, count: int) -> Told:
+    def told(self, choice: VllmChoice, at: int, count: int) -> Told:
         """One of the tokens that it drew, with what the server tells of it."""
         ids = choice.token_ids or []
         logprobs = choice.logprobs.token_logprobs if choice.logprobs is not None else []
@@ -167,7 +167,7 @@ class VllmStream:
         if any(not 0 <= i < self.model.n_vocab for i in found):
             raise self.server.otherwise("it tells of tokens that its vocabulary lacks")
 
-    def _step(self, ids: list[int], **more: object) -> Choice:
+    def _step(self, ids: list[int], **more: object) -> VllmChoice:
         answer = self.server.complete(ids, 1, **{"temperature": 0.0, **more})
         if not answer.choices:
             raise self.server.otherwise("it tells no candidates")
@@ -248,7 +248,7 @@ class _Stream:
         if isinstance(lines, Generator):
             lines.close()
 
-    def _ended(self, choice: Choice, count: int) -> StreamEnd | None:
+    def _ended(self, choice: VllmChoice, count: int) -> StreamEnd | None:
         """How the segment ended with this event, `count` tokens being there."""
         asked = self._asked
         if choice.finish_reason is None:
@@ -263,12 +263,12 @@ class _Stream:
         raise EngineError("server", f"{self._model.server.client.shown} ended the reply: {choice.finish_reason}", "")
 
 
-def _reused(event: Completion, before: int | None) -> int | None:
+def _reused(event: VllmAnswer, before: int | None) -> int | None:
     details = event.usage.prompt_tokens_details if event.usage is not None else None
     return before if details is None or details.cached_tokens is None else details.cached_tokens
 
 
-def _candidates(choice: Choice, at: int, count: int | None) -> dict[int, float]:
+def _candidates(choice: VllmChoice, at: int, count: int | None) -> dict[int, float]:
     """The candidates of one step by id, best first: at most `count`, since the drawn token is told whatever its rank."""
     listed = choice.logprobs.top_logprobs if choice.logprobs is not None else []
     by_key = (listed[at] if at < len(listed) else None) or {}

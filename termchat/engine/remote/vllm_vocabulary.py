@@ -108,7 +108,7 @@ class VllmVocabulary(Vocabulary):
         bos = [self.bos] if begin and self.adds_bos else []
         return bos + (self.apart(text)[0] if special else self._plain(text))
 
-    # --- as told_pieces.Texts ---
+    # --- as a Retokenizer ---
 
     def apart(self, text: str) -> tuple[list[int], list[str]]:
         told = self.server.tokenize(text, strings=True)
