@@ -29,7 +29,7 @@ from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import lacking, lacking_for
-from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, WALKS, name_of, way_to
+from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, WALKS, name_of, way_to
 from termchat.tui.models.gather import Models
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
@@ -145,6 +145,11 @@ class TermchatApp(App[None]):
     def palette(self) -> Palette:
         """The colours for widgets that draw their own lines."""
         return self._loaded_theme.palette
+
+    @property
+    def typing(self) -> bool:
+        """Whether a key that came has not been taken in yet."""
+        return self._typed.busy
 
     def get_default_screen(self) -> Screen[None]:
         return self._chat_screen
@@ -294,7 +299,8 @@ class TermchatApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         if screen is self._chat_screen:
-            for key in (*CHAT, *MODEL, *TOKENS, *APP):
+            lesson = LESSON if self._chat_screen.in_lesson else ()
+            for key in (*CHAT, *MODEL, *TOKENS, *lesson, *APP):
                 if key.palette:
                     need = lacking(key.id, self.chat.engine.offers)
                     refused = self.chat.refused(need) if need is not None else None
