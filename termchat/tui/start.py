@@ -44,9 +44,12 @@ def start(
     resume: str | None = None,
     raw: bool = False,
     constraint: Constraint | None = None,
+    lesson: str | None = None,
 ) -> int:
-    """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it."""
-    app = build(config, engine, resume=resume, raw=raw, abilities=abilities_of(os.environ, config.glyphs))
+    """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it; `lesson` is the
+    name of a lesson to begin with, "" lists them."""
+    abilities = abilities_of(os.environ, config.glyphs)
+    app = build(config, engine, resume=resume, raw=raw, abilities=abilities, lesson=lesson)
     if constraint is not None:  # else a chat that is opened again keeps its own
         app.chat.constrain(constraint)
     app.run()
@@ -64,6 +67,7 @@ def build(
     resume: str | None = None,
     raw: bool = False,
     abilities: Abilities = EVERYTHING,
+    lesson: str | None = None,
 ) -> TermchatApp:
     """The app, not running yet; its engine loads a model after the first frame."""
     notices: list[Notice] = []
@@ -108,6 +112,8 @@ def build(
         save=lambda path: recorder.saving(path, chat.conversation),
         close=store.close,
         history=History(store),
+        lesson=lesson,
+        big=config.big,
     )
 
 

@@ -29,10 +29,13 @@ class Learning:
     Args:
         show: has the screen show its state soon.
         sessions: the saved chats, where those of lessons are kept too.
+        big: the strip shows all of a step's text.
     """
 
-    def __init__(self, parts: Parts, sessions: SessionList | None, show: Callable[[], object]) -> None:
-        self._parts, self._sessions, self._show = parts, sessions, show
+    def __init__(
+        self, parts: Parts, sessions: SessionList | None, show: Callable[[], object], *, big: bool = False
+    ) -> None:
+        self._parts, self._sessions, self._show, self._big = parts, sessions, show, big
         self.runner: Runner | None = None
         self.dialog = ""
         self._runner: Runner | None = None
@@ -116,6 +119,18 @@ class Learning:
         )
         self._parts.open(dialog, closed)
 
+    def open_named(self, name: str) -> None:
+        """Begins the lesson of that name; lists all where it is "", or unknown."""
+        from termchat.lessons.shelf import LessonRefused
+
+        if name:
+            try:
+                self.begin(self.shelf().lesson(name))
+                return
+            except LessonRefused as error:
+                self._parts.tell(Notice(str(error), severity="warning"))
+        self.browse()
+
     def begin(self, lesson: Lesson, *, anew: bool = False) -> None:
         """Begins a lesson, or resumes it in the chat in which it was left."""
         from termchat.lessons.playing import LessonState
@@ -161,6 +176,7 @@ class Learning:
         return Runner(
             self._parts, strip,
             show=self._show, keep=self.progress.keep, leave=self.leave, go=self._go, dialog=lambda: self.dialog,
+            big=self._big,
         )  # fmt: skip
 
     def _go(self, lesson: Lesson, by: int) -> None:

@@ -46,6 +46,7 @@ class Runner:
         show: has the screen show its state soon.
         keep: keeps how far a lesson is.
         strip: its widget, mounted.
+        big: it shows all of a step's text.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Runner:
         leave: Callable[[], object],
         go: Callable[[Lesson, int], object],
         dialog: Callable[[], str],
+        big: bool = False,
     ) -> None:
         self._parts, self.strip = parts, strip
         self._show_soon, self._keep, self._leave, self._go, self._dialog = show, keep, leave, go, dialog
@@ -65,7 +67,7 @@ class Runner:
         self._facts: ChatFacts | None = None
         self._before: _Before | None = None
         self._typed = ""
-        self._unfolded = False
+        self._unfolded = big
         self._note = ""
         self._given = ""
         """What the lesson has put into the composer."""

@@ -76,6 +76,7 @@ class ChatScreen(LiveScreen):
         save: makes what writes a transcript (see `chat_switching`).
         keep_theme: shows a theme from now on.
         leave: ends the app.
+        big: it is for a projector.
     """
 
     DEFAULT_CSS = """
@@ -86,6 +87,7 @@ class ChatScreen(LiveScreen):
     ChatScreen Panels { display: none; }
     ChatScreen.-panels Panels { display: block; }
     ChatScreen.-wide Panels { width: 60; }
+    ChatScreen.-projector Panels { width: 50%; }
     ChatScreen.-alone.-panels #chat { display: none; }
     ChatScreen.-alone.-panels Panels { width: 1fr; }
     ChatScreen.-big #main { layout: vertical; }
@@ -111,6 +113,7 @@ class ChatScreen(LiveScreen):
         keep_theme: Callable[[str], None],
         leave: Callable[[], None],
         history: History | None = None,
+        big: bool = False,
     ) -> None:
         super().__init__()
         use_compositor(self, LineCompositor())
@@ -124,7 +127,8 @@ class ChatScreen(LiveScreen):
         self.tokens = Tokens(chat, self._transcript)
         self._panels = Panels()
         self._desk = Desk(chat, keymap)
-        self._drawer = Drawer(self)
+        self._drawer = Drawer(self, asked=big)
+        self.set_class(big, "-projector")
         parts = Parts(
             self, chat, self._transcript, self.tokens, self._panels, self._drawer, self._desk,
             palette=lambda: self._palette, do=self._do, tell=self.tell,
@@ -140,7 +144,7 @@ class ChatScreen(LiveScreen):
         self._choosing = ModelSwitching(parts, models)
         self._conversations = ChatSwitching(parts, sessions, save)
         self._following = ChatFollowing(parts, sessions)
-        self._learning = Learning(parts, sessions, self._show_soon)
+        self._learning = Learning(parts, sessions, self._show_soon, big=big)
         personating = PersonaStarting(parts, self._conversations)
         self._constraining = ConstraintSetting(parts)
         self._features = Features(
@@ -439,6 +443,10 @@ class ChatScreen(LiveScreen):
             self._desk.close_tune()
         else:
             self._pointing.open_tune()
+
+    def learn(self, lesson: str) -> None:
+        """Begins the lesson of that name, or lists all where it is ""."""
+        self._learning.open_named(lesson)
 
     def action_learn(self) -> None:
         self._learning.toggle()
