@@ -1,0 +1,10 @@
+"""Lessons: what they are, how their files are read, and how one is played. Nothing here knows a screen or an engine.
+
+- `lesson`: a lesson as values. `lesson_file` reads one from TOML, and says the line of what is wrong in it.
+- `fact_table`: what a lesson may ask of the chat, one line a fact. `lesson_check`: checks and values made of facts, as people
+  write them. `deeds`: what "do it for me" does.
+- `playing`: where somebody is in a lesson, and what moves them on.
+- `shelf`: all lessons there are, the package's and a user's own. `lesson_progress`: how far somebody has come in each.
+
+The lessons themselves are files in the folder beside these modules.
+"""

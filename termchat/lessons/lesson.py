@@ -1,0 +1,155 @@
+"""A lesson as values: what it teaches, in which state it begins, what it relies on, and its steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from termchat.decoding.samplers import KNOBS, Value
+from termchat.engine.port import Feature
+from termchat.lessons.deeds import Deed
+from termchat.lessons.lesson_check import LessonCheck, LessonValue
+
+_HOLE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+TUNE_KNOB = "tune."
+
+
+class LessonText(str):
+    """A text of a lesson. `{tune}` in it stands for the key that is bound to the id `tune` now, `{tune.temperature}` for the
+    way to that knob; two braces are one."""
+
+    __slots__ = ()
+
+    @property
+    def keys(self) -> list[str]:
+        """The ids of keys that it names."""
+        return [found[1] for found in _HOLE.finditer(self) if found[1] is not None]
+
+    @property
+    def lone_brace(self) -> bool:
+        """Whether a brace in it has no partner."""
+        return any(found[0] in ("{", "}") for found in _HOLE.finditer(self))
+
+    def pieces(self) -> Iterator[tuple[str, str]]:
+        """Its pieces in order: a text and "", or "" and the id of a key."""
+        at = 0
+        for found in _HOLE.finditer(self):
+            if found[1] is not None:
+                if plain := self[at : found.start()]:
+                    yield plain.replace("{{", "{").replace("}}", "}"), ""
+                yield "", found[1]
+                at = found.end()
+        if plain := self[at:]:
+            yield plain.replace("{{", "{").replace("}}", "}"), ""
+
+    def filled(self, keys: Mapping[str, str]) -> str:
+        """The text with keys as they are written now, by id; an unknown id stays as it is."""
+        return "".join(plain or keys.get(id, f"{{{id}}}") for plain, id in self.pieces())
+
+
+class Opening(NamedTuple):
+    """In which state a lesson begins. `knobs` are those that are not at their default; the look and the page "" stay as they
+    are. `text` is put into the composer, and not sent."""
+
+    system: str = ""
+    raw: bool = False
+    text: str = ""
+    look: str = ""
+    page: str = ""
+    knobs: Mapping[str, Value] = {}
+
+
+class Claim(NamedTuple):
+    """What a lesson relies on: a reply to `prompt`, made in this way, meets the checks. Where it does not, `otherwise` is said
+    to the reader."""
+
+    what: LessonText
+    prompt: str
+    checks: tuple[LessonCheck, ...]
+    otherwise: LessonText
+    raw: bool = False
+    system: str = ""
+    prefill: str = ""
+    knobs: Mapping[str, Value] = {}
+
+
+class LessonQuestion(NamedTuple):
+    """What is asked before a step is done, or with `before` False after it. There are `answers`, of which `right` is the right
+    one, from 1 on, or the first whose check of `rights` holds; or a number with the `unit` is asked for, and `truth` tells it.
+    """
+
+    ask: LessonText
+    answers: tuple[LessonText, ...] = ()
+    right: int = 0
+    rights: tuple[LessonCheck, ...] = ()
+    unit: str = ""
+    truth: LessonValue | None = None
+    before: bool = True
+
+    @property
+    def is_number(self) -> bool:
+        return not self.answers
+
+
+class LessonStep(NamedTuple):
+    """One step: what to do, what is pointed at, what must hold then, and how it is done for the reader. `line` is where it
+    begins in its file."""
+
+    text: LessonText
+    points: tuple[str, ...] = ()
+    checks: tuple[LessonCheck, ...] = ()
+    deeds: tuple[Deed, ...] = ()
+    hints: tuple[LessonText, ...] = ()
+    question: LessonQuestion | None = None
+    notes: LessonText = LessonText()
+    line: int = 0
+
+    @property
+    def rungs(self) -> int:
+        """How many hints there are: the texts, and that it can be done for the reader."""
+        return len(self.hints) + bool(self.deeds)
+
+
+class Lesson(NamedTuple):
+    """A lesson. `number` is its place in the course, "" for one that has none."""
+
+    id: str
+    number: str
+    path: Path
+    title: str
+    minutes: int
+    summary: str
+    learned: LessonText
+    next: LessonText
+    needs: tuple[Feature, ...]
+    terms: tuple[str, ...]
+    notes: LessonText
+    opening: Opening
+    claims: tuple[Claim, ...]
+    steps: tuple[LessonStep, ...]
+
+    @property
+    def texts(self) -> Iterator[LessonText]:
+        """All of its texts that may name keys."""
+        yield from (self.learned, self.next, self.notes)
+        for claim in self.claims:
+            yield from (claim.what, claim.otherwise)
+        for step in self.steps:
+            yield from (step.text, *step.hints, step.notes)
+            if step.question is not None:
+                yield from (step.question.ask, *step.question.answers)
+
+    @property
+    def keys(self) -> list[str]:
+        """The ids of keys that it names, points at or presses, without those of knobs."""
+        named = [id for text in self.texts for id in text.keys]
+        pointed = [point for step in self.steps for point in step.points if ":" not in point]
+        pressed = [deed.what for step in self.steps for deed in step.deeds if deed.kind == "press"]
+        return [id for id in dict.fromkeys([*named, *pointed, *pressed]) if not is_knob_key(id)]
+
+
+def is_knob_key(id: str) -> bool:
+    """Whether it stands for the key of a knob in TUNE: `tune.temperature`."""
+    return id.startswith(TUNE_KNOB) and id.removeprefix(TUNE_KNOB) in KNOBS

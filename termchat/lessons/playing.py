@@ -1,0 +1,197 @@
+"""How far somebody is in a lesson, and what moves them on. It is driven by facts, and knows no screen.
+
+A step is over once all of its checks hold and its question is answered or skipped; the next one begins at once. What held
+before the reader did anything is not taken for done: `already` says so, and `skip` goes on.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol
+
+from termchat.lessons.lesson import Lesson, LessonQuestion, LessonStep
+from termchat.lessons.lesson_check import LessonFacts, all_hold
+
+MOST_RUNGS = 3
+
+
+class CountedFacts(LessonFacts, Protocol):
+    """Facts that count some things since the step began."""
+
+    def begin_step(self) -> None:
+        """Counts from now on."""
+
+    def took_hint(self, hints: int) -> None:
+        """So many hints were taken in this step."""
+
+
+class Guess(NamedTuple):
+    """What somebody expected of a step, and what came. Of a question with answers both are the number of one, from 1 on;
+    `truth` None: there was none. `date` is UTC."""
+
+    step: int
+    guess: float
+    truth: float | None
+    date: str
+
+    def is_right(self, question: LessonQuestion) -> bool | None:
+        """Of answers, whether it is the right one; of a number, whether it is within a tenth of it, or half a unit. None where
+        the truth is not known."""
+        if self.truth is None:
+            return None
+        if not question.is_number:
+            return self.guess == self.truth
+        return abs(self.guess - self.truth) <= max(abs(self.truth) / 10, 0.5)
+
+
+class LessonState(NamedTuple):
+    """What is kept of a lesson: the step that is next, whether it was ever finished, and the newest guess of each step."""
+
+    step: int = 0
+    done: bool = False
+    guesses: tuple[Guess, ...] = ()
+
+
+NOTHING_DONE = LessonState()
+
+
+class Playing:
+    """One lesson that is being played. `step` is the index of the current step; its number is one more.
+
+    `guess` is what was answered in this step, `hints` how many were taken of it. `result` is the guess of the step before,
+    beside the truth: it is told while this one begins. `held`: the checks of this step hold. `already`: they did when it began.
+    `skipped`: the question is not to be answered. After the last step it is `finished`.
+    """
+
+    def __init__(self, lesson: Lesson, state: LessonState = NOTHING_DONE) -> None:
+        self.lesson = lesson
+        self.guesses = {guess.step: guess for guess in state.guesses if guess.step < len(lesson.steps)}
+        self.was_done = state.done
+        self.step = state.step if 0 <= state.step < len(lesson.steps) else 0
+        self.finished = False
+        self.result: Guess | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.hints = 0
+        self.guess: float | None = None
+        self.skipped = self.already = self.held = False
+        self._looked = False
+
+    @property
+    def current(self) -> LessonStep:
+        return self.lesson.steps[self.step]
+
+    @property
+    def number(self) -> int:
+        """Of the current step, from 1 on."""
+        return self.step + 1
+
+    @property
+    def asks(self) -> LessonQuestion | None:
+        """The question that waits for an answer: from the beginning of its step, or once that is done."""
+        question = self.current.question
+        if self.finished or question is None or self.guess is not None or self.skipped:
+            return None
+        return question if question.before or self.held else None
+
+    @property
+    def result_question(self) -> LessonQuestion | None:
+        """What `result` is the answer to."""
+        return self.lesson.steps[self.result.step].question if self.result is not None else None
+
+    @property
+    def state(self) -> LessonState:
+        """What is to be kept. A finished lesson begins anew the next time."""
+        guesses = tuple(self.guesses[step] for step in sorted(self.guesses))
+        return LessonState(0 if self.finished else self.step, self.was_done or self.finished, guesses)
+
+    def update(self, facts: CountedFacts) -> bool:
+        """Looks at the facts; returns whether the lesson went on, or says something else than before."""
+        changed = False
+        while not self.finished:
+            if not self._looked:
+                facts.begin_step()
+                facts.took_hint(0)
+            held = all_hold(self.current.checks, facts)
+            if not self._looked:
+                self._looked, self.already = True, held and bool(self.current.checks)
+                changed = changed or self.already
+            elif self.already and not held:
+                self.already, changed = False, True
+            changed = changed or held != self.held
+            self.held = held
+            if not held or self._waits or (self.already and self.guess is None):
+                break
+            self._go_on(facts)
+            changed = True
+        return changed
+
+    @property
+    def _waits(self) -> bool:
+        return self.current.question is not None and self.guess is None and not self.skipped
+
+    def answer(self, guess: float) -> bool:
+        """The reader's guess; False where nothing is asked, or it is no answer. `update` goes on."""
+        question = self.asks
+        if question is None or guess != guess or abs(guess) > 1e12:
+            return False
+        if not question.is_number and guess not in range(1, len(question.answers) + 1):
+            return False
+        self.guess = guess
+        return True
+
+    def hint(self, facts: CountedFacts | None = None) -> int:
+        """Takes one more hint of the step: the number of its rung, from 1 on; the last one again where there is none. The last
+        rung of a step with deeds is that it is done for the reader."""
+        self.hints = min(self.hints + 1, self.current.rungs, MOST_RUNGS)
+        if facts is not None:
+            facts.took_hint(self.hints)
+        return self.hints
+
+    @property
+    def does_it(self) -> bool:
+        """Whether the rung that was taken is the one on which the step is done for the reader."""
+        return bool(self.current.deeds) and self.hints == self.current.rungs
+
+    def did(self) -> None:
+        """Its deeds were done: what held already counts."""
+        self.already = False
+
+    def skip(self, facts: CountedFacts) -> None:
+        """On to the next step, whatever holds: a question is left without a guess."""
+        if not self.finished:
+            self.skipped = True
+            self._go_on(facts)
+            self.update(facts)
+
+    def go_to(self, step: int, facts: CountedFacts) -> None:
+        """To a step, also after the end; one that does not exist is the nearest."""
+        self.step = min(max(step, 0), len(self.lesson.steps) - 1)
+        self.finished, self.result = False, None
+        self._begin()
+        self.update(facts)
+
+    def _go_on(self, facts: CountedFacts) -> None:
+        """The step is over: its guess stands beside the truth, and the next one begins."""
+        self.result = None
+        question = self.current.question
+        if question is not None and self.guess is not None:
+            date = datetime.now(UTC).isoformat(timespec="seconds")
+            self.result = Guess(self.step, self.guess, truth_of(question, facts), date)
+            self.guesses[self.step] = self.result
+        self._begin()
+        if self.step + 1 < len(self.lesson.steps):
+            self.step += 1
+        else:
+            self.finished = True
+
+
+def truth_of(question: LessonQuestion, facts: LessonFacts) -> float | None:
+    """The right answer's number, or the number that was asked for; None where that is not known."""
+    if question.truth is not None:
+        found = question.truth.value(facts)
+        return None if found is None or isinstance(found, str) else float(found)
+    if question.rights:
+        return next((float(i) for i, check in enumerate(question.rights, 1) if check.holds(facts)), None)
+    return float(question.right) or None

@@ -1,0 +1,145 @@
+"""Checks and values: what people write is understood, what is none is refused, and absent facts meet nothing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from termchat.decoding.samplers import KNOBS
+from termchat.lessons.fact_table import CLAIM_FACTS, EARLIER, FACT_GROUPS, FACTS, REPLY_FACTS
+from termchat.lessons.lesson_check import (
+    CheckError,
+    LessonCheck,
+    LessonValue,
+    all_hold,
+    parse_check,
+    parse_checks,
+    parse_value,
+)
+from tests.lessons.made_lessons import MadeFacts
+
+
+@pytest.fixture
+def facts() -> MadeFacts:
+    facts = MadeFacts(
+        temperature=0.7000000001, tokens=40, loops=True, running=False, ending="length", ttft_ms=20.0,
+        earlier_ttft_ms=50.0, seed="fresh", top_k=0, think=1_000_000, entropy=3.0, p_end=math.nan,
+    )  # fmt: skip
+    facts["model", " blue"] = 0.25
+    facts["says", "it's"] = True
+    facts["used", "temperature"] = 0.0
+    facts.met = {"entropy": True, "fo+": False}
+    return facts
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "temperature == 0.7", "temperature != 0.8", "tokens >= 40", "tokens<=40.5", "loops", "not running", "running == false",
+        "ending == 'length'", 'ending != "end"', "ttft_ms < earlier_ttft_ms / 2", "seed == 'fresh'", "seed != 7",
+        "top_k == 'off'", "think == 'on'", "model(' blue') * 100 == 25", "model( ' blue' ) > .2", r"says('it\'s')",
+        "used('temperature') == 0", "token entropy > 3", "not token /fo+/", "tokens -1 == 39", "tokens - 1 == 39",
+        "40 == tokens", "entropy == 3", "loops == true",
+    ],
+)  # fmt: skip
+def test_a_check_that_holds(facts: MadeFacts, check: str) -> None:
+    parsed = parse_check(check)
+    assert parsed.holds(facts)
+    assert parsed.written == check
+    opposite = check.removeprefix("not ") if check.startswith("not ") else f"not {check}"
+    assert not parse_check(opposite).holds(facts)
+
+
+@pytest.mark.parametrize(
+    "check", ["perplexity < 9", "same", "rank(' red') > 2", "apart > 0", "tokens / forced > 1", "p_end > 0"]
+)
+def test_what_is_absent_meets_nothing(facts: MadeFacts, check: str) -> None:
+    assert not parse_check(check).holds(facts)
+    assert not parse_check(f"not {check}").holds(facts)
+
+
+def test_token_conditions_need_a_reply() -> None:
+    assert not parse_check("token entropy > 3").holds(MadeFacts())
+    assert not parse_check("not token entropy > 3").holds(MadeFacts())
+
+
+def test_dividing_by_nothing_is_absent() -> None:
+    assert parse_value("tokens / forced").value(MadeFacts(tokens=3, forced=0)) is None
+    assert parse_value("tokens / forced").value(MadeFacts(tokens=3, forced=2)) == 1.5
+
+
+def test_all_hold(facts: MadeFacts) -> None:
+    assert all_hold(parse_checks(["loops", "tokens > 3"]), facts)
+    assert not all_hold(parse_checks(["loops", "tokens > 300"]), facts)
+    assert all_hold((), facts)
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        ("", "it is empty; for example: temperature == 0"),
+        ("lops", "unknown fact 'lops' (did you mean loops?)"),
+        ("tokens", "'tokens' is a number: compare it, for example: tokens > 1"),
+        ("ending", "'ending' is a text: compare it, for example: ending == 'length'"),
+        ("tokens >", "breaks off"),
+        ("tokens > 3 4", "'4' is too much"),
+        ("tokens = 3", "needs one of == != < <= > >=, not '='"),
+        ("ending > 'a'", "texts can only be == or !="),
+        ("tokens == 'a'", "tokens is a number, and 'a' a text: they are never equal"),
+        ("temperature == 'warm'", "temperature must be a number"),
+        ("says", "says needs a text in brackets, as says(' blue')"),
+        ("says(3)", "needs a text in quotes, as says(' blue'), not '3'"),
+        ("says('a'", "the bracket behind says is not closed"),
+        ("loops('a')", "loops takes nothing in brackets"),
+        ("used('temp') == 0", "unknown knob 'temp'"),
+        ("ending * 2 == 3", "only numbers can be reckoned with"),
+        ("token tokens > 3", "token: 'tokens > 3' is not a condition"),
+        ("token loop", "token: 'loop' does not look at one token"),
+        ("token survivors < 3", "does not look at one token"),
+        ("tokens > 3 and loops", "'and' is too much"),
+        ("(tokens) > 3", "'(' is not a fact, a number or a 'text'"),
+        ("tokens > " + "9" * 600, "more than 500 characters"),
+    ],
+)
+def test_what_is_no_check(check: str, message: str) -> None:
+    with pytest.raises(CheckError) as raised:
+        parse_check(check)
+    assert message in str(raised.value)
+
+
+_PIECES = st.sampled_from(
+    ["tokens", "loops", "says", "ending", "used", "model", "not", "token", "(", ")", "'a", "'a'", '"b"', "==", ">", "<=", "=",
+     "+", "-1", "3", "1e999", "true", "temperature", "seed", "'fresh'", "entropy", "/x/", "\\", "🙂", "earlier_tokens"]
+)  # fmt: skip
+
+
+@given(st.lists(_PIECES, max_size=7).map(" ".join) | st.text(max_size=40))
+def test_anything_is_a_check_or_refused(written: str) -> None:
+    said: list[str] = []
+    for parse in (parse_check, parse_value):
+        parsed: LessonCheck | LessonValue | None
+        try:
+            parsed = parse(written)
+        except CheckError as error:
+            parsed = None
+            said.append(str(error))
+        if parsed is not None:
+            assert all(fact.name in FACTS for fact in parsed.facts)
+            facts = MadeFacts(
+                tokens=3, loops=True, ending="end", temperature=1.0, seed=3, entropy=1.0, earlier_tokens=0
+            )
+            found = parsed.holds(facts) if isinstance(parsed, LessonCheck) else parsed.value(facts)
+            assert found is None or isinstance(found, (bool, float, int, str))
+    assert all(said)
+
+
+def test_every_fact_has_one_place_and_a_help() -> None:
+    names = [name for group in FACT_GROUPS for name in group.facts]
+    assert len(names) == len(set(names)), "no fact has a knob's name, or stands twice"
+    assert all(entry.help for entry in FACTS.values())
+    assert set(KNOBS) <= set(FACTS)
+    assert {f"{EARLIER}{name}" for name in REPLY_FACTS} <= set(FACTS)
+    assert "turns" not in CLAIM_FACTS
