@@ -30,6 +30,7 @@ from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import lacking, lacking_for
 from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, WALKS, name_of, way_to
+from termchat.tui.lessons.learning import Learning
 from termchat.tui.models.gather import Models
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
@@ -154,6 +155,11 @@ class TermchatApp(App[None]):
     def palette(self) -> Palette:
         """The colours for widgets that draw their own lines."""
         return self._loaded_theme.palette
+
+    @property
+    def learning(self) -> Learning:
+        """The lessons of the chat's screen."""
+        return self._chat_screen.learning
 
     @property
     def typing(self) -> bool:

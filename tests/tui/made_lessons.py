@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+
+from termchat import paths
+from termchat.chat.recording import StoreRecorder
+from termchat.chat.service import Chat
+from termchat.config.settings import load
+from termchat.conversation.session import SessionInfo
+from termchat.conversation.store.store import Store
+from termchat.decoding.samplers import Tuning
+from termchat.tui.sessions.session_list import SessionList
+from tests.tui.fake_engine import FakeEngine
+from tests.tui.running_app import Desktop, desktop
 
 FIRST = """\
 title = "Greedy"
@@ -16,7 +29,7 @@ raw = true
 text = "The sea is"
 look = "probability"
 page = "next"
-knobs = { temperature = 0.7, max_tokens = 40 }
+knobs = { temperature = 0.7, max_tokens = 40, seed = 7 }
 
 [[steps]]
 text = "Turn the temperature to 0: {tune.temperature}, then 0 and Enter."
@@ -65,3 +78,58 @@ def write_lessons(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "80-first-own.toml").write_text(FIRST)
     (folder / "81-second-own.toml").write_text(SECOND)
+
+
+@asynccontextmanager
+async def learner(
+    size: tuple[int, int] = (120, 40),
+    *,
+    store: Store | None = None,
+    lesson: str | None = "first-own",
+    **options: object,
+) -> AsyncIterator[Desktop]:
+    """The app with both lessons in the user's folder, and a lesson begun in it; chats are kept in `store`."""
+    write_lessons(paths.lessons_folder())
+    config = load({}, {}, Path("/none"))
+
+    def chat(engine: FakeEngine) -> Chat:
+        recorder = StoreRecorder(store, SessionInfo()) if store is not None else None
+        return Chat(engine, Tuning(seed=1), recorder=recorder)
+
+    sessions = SessionList(store, config) if store is not None else None
+    async with desktop(size, chat=chat, sessions=sessions, **options) as desk:  # type: ignore[arg-type]
+        if lesson is not None:
+            await begun(desk, lesson)
+        yield desk
+
+
+async def begun(desk: Desktop, lesson: str) -> None:
+    """A lesson is begun, or resumed."""
+    desk.app.learning.open_named(lesson)
+    await desk.until(lambda: (runner := desk.app.learning.runner) is not None and runner.lesson.id == lesson)
+
+
+def step(desk: Desktop) -> int:
+    """The number of the step that is shown."""
+    runner = desk.app.learning.runner
+    assert runner is not None
+    return runner.playing.number
+
+
+async def at_step(desk: Desktop, number: int) -> None:
+    await desk.until(lambda: step(desk) == number)
+
+
+async def answered(desk: Desktop, *pieces: str) -> None:
+    """The running reply is said, and ends."""
+    await desk.settle()
+    desk.engine.say(*pieces)
+    desk.engine.end()
+    await desk.settle()
+
+
+def strip(desk: Desktop) -> str:
+    """What the strip says, in one line."""
+    runner = desk.app.learning.runner
+    words = (line.text.removeprefix("▎ ") for line in runner.strip.drawn) if runner is not None else ()
+    return " ".join(" ".join(words).split())

@@ -6,6 +6,7 @@
 - `lesson_words`: a lesson's text with the keys that are bound now.
 - `screen_facts`: what the screen tells of itself to the checks.
 - `hands`: carries out the deeds of a step.
+- `lesson_traces`: what is left outside: the step that is played now, and a picture of each step.
 - `lesson_list`: the dialog with all lessons.
 - `robot`: plays a whole lesson by its deeds.
 """

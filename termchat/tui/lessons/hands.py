@@ -22,6 +22,8 @@ _PATIENCE = 600.0
 """Seconds in which what runs must have ended."""
 _TAKEN = 10.0
 """Seconds in which a key must have been taken in."""
+_STEP = 1.0
+"""Seconds in which a paused reply should wait again, if it was to go on by one token only."""
 _WAYS_OUT = 6
 """Presses of Esc that lead back to the composer from anywhere."""
 
@@ -46,8 +48,11 @@ class Hands:
         for deed in deeds:
             if deed.kind not in STEERING:
                 await self.rest()
+            paused, before = self._parts.chat.phase == "paused", self._written
             await self._DOES[deed.kind](self, deed)
             await asyncio.sleep(_LOOK)
+            if paused:
+                await self._steps_on(before)
 
     async def rest(self) -> None:
         """Until nothing runs but what waits for the reader.
@@ -60,6 +65,21 @@ class Hands:
             if monotonic() > end:
                 raise DeedFailed("the reply does not end")
             await asyncio.sleep(_LOOK)
+
+    @property
+    def _written(self) -> tuple[int | None, int]:
+        chat = self._parts.chat.conversation
+        return chat.leaf, len(chat.nodes[chat.leaf].ids) if chat.leaf is not None else 0
+
+    async def _steps_on(self, before: tuple[int | None, int]) -> None:
+        """A paused reply that goes on by a token waits again soon, and the cursor is on what it waits with; one that was resumed
+        does not, nor does the cursor of who looks back."""
+        chat, mode = self._parts.chat, self._parts.tokens.mode
+        end = monotonic() + _STEP
+        while chat.busy and monotonic() < end:
+            if self._written != before and chat.phase == "paused" and (mode.pending or not mode.open):
+                return
+            await asyncio.sleep(0.01)
 
     @property
     def _runs(self) -> bool:

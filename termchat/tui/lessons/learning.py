@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from termchat.chat.changes import Change, Notice
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from termchat.conversation.session import StoredSession
     from termchat.lessons.lesson import Lesson
     from termchat.lessons.lesson_progress import LessonProgress
-    from termchat.lessons.playing import LessonState
+    from termchat.lessons.playing import LessonState, Playing
     from termchat.lessons.shelf import Shelf
     from termchat.tui.lessons.lesson_list import ChosenLesson
     from termchat.tui.lessons.runner import Runner
@@ -42,6 +43,9 @@ class Learning:
         self._known: LessonProgress | None = None
         self._finding: BackgroundTask[StoredSession | None] | None = None
         self._begins: tuple[Lesson, LessonState] | None = None
+        self._drawing: BackgroundTask[None] | None = None
+        self.folder: Path | None = None
+        """Where progress is kept instead of the user's own file."""
 
     # --- what the screen asks ------------------------------------------------------------------------------------------
 
@@ -96,8 +100,23 @@ class Learning:
         from termchat.lessons.lesson_progress import LessonProgress
 
         if self._known is None:
-            self._known = LessonProgress(warn=lambda said: self._parts.tell(Notice(said, severity="warning")))
+            file = self.folder / "lessons.json" if self.folder is not None else None
+            self._known = LessonProgress(file, lambda said: self._parts.tell(Notice(said, severity="warning")))
         return self._known
+
+    def _keep(self, playing: Playing) -> None:
+        """Keeps how far it is, and tells a second terminal."""
+        from termchat.tui.lessons.lesson_traces import tell_step
+
+        self.progress.keep(playing.lesson.id, playing.state)
+        if self.folder is None:
+            tell_step(playing)
+
+    def _picture(self, lesson: Lesson, step: int) -> None:
+        from termchat.tui.lessons.lesson_traces import picture
+
+        if self.folder is None:
+            self._drawing = picture(self._parts.screen.app, lesson, step)
 
     def shelf(self) -> Shelf:
         """All lessons as they are on the disk now."""
@@ -175,7 +194,7 @@ class Learning:
         self._parts.composer.before_all = self.direct
         return Runner(
             self._parts, strip,
-            show=self._show, keep=self.progress.keep, leave=self.leave, go=self._go, dialog=lambda: self.dialog,
+            show=self._show, keep=self._keep, picture=self._picture, leave=self.leave, go=self._go, dialog=lambda: self.dialog,
             big=self._big,
         )  # fmt: skip
 
@@ -210,7 +229,10 @@ class Learning:
         """The reader's own chat comes back, unless another one was opened."""
         runner, self.runner = self.runner, None
         if runner is not None:
+            from termchat.tui.lessons.lesson_traces import tell_nothing
+
             runner.end(back=self._parts.chat.aside.follow())
+            tell_nothing()
 
 
 _LABELS = {

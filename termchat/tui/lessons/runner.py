@@ -45,6 +45,7 @@ class Runner:
     Args:
         show: has the screen show its state soon.
         keep: keeps how far a lesson is.
+        picture: takes a picture of the screen at the end of a step, by its number.
         strip: its widget, mounted.
         big: it shows all of a step's text.
     """
@@ -55,7 +56,8 @@ class Runner:
         strip: LessonStrip,
         *,
         show: Callable[[], object],
-        keep: Callable[[str, LessonState], object],
+        keep: Callable[[Playing], object],
+        picture: Callable[[Lesson, int], object],
         leave: Callable[[], object],
         go: Callable[[Lesson, int], object],
         dialog: Callable[[], str],
@@ -63,6 +65,7 @@ class Runner:
     ) -> None:
         self._parts, self.strip = parts, strip
         self._show_soon, self._keep, self._leave, self._go, self._dialog = show, keep, leave, go, dialog
+        self._picture = picture
         self._playing: Playing | None = None
         self._facts: ChatFacts | None = None
         self._before: _Before | None = None
@@ -85,6 +88,16 @@ class Runner:
     @property
     def lesson(self) -> Lesson:
         return self.playing.lesson
+
+    @property
+    def facts(self) -> ChatFacts:
+        assert self._facts is not None
+        return self._facts
+
+    @property
+    def note(self) -> str:
+        """What went wrong in this step, "" for nothing."""
+        return self._note
 
     @property
     def doing(self) -> bool:
@@ -122,6 +135,7 @@ class Runner:
         self._typed, self._note, self._steps, self._seen = "", "", [], ()
         if self._timer is None:
             self._timer = parts.screen.set_interval(1 / LOOKS_PER_SECOND, self.look)
+        self._watch()
         self._playing.update(self._facts)
         self._changed()
         parts.desk.take_keyboard()
@@ -136,7 +150,7 @@ class Runner:
     def pause(self) -> None:
         """Another lesson is to begin."""
         self._stop_doing()
-        self._keep(self.lesson.id, self.playing.state)
+        self._keep(self.playing)
 
     def end(self, *, back: bool = True) -> None:
         """Gives the reader's chat back, and how it was looked at; `back` False where another chat was opened meanwhile."""
@@ -147,7 +161,7 @@ class Runner:
             self._timer = None
         self.open = False
         if self._playing is not None:
-            self._keep(self.lesson.id, self.playing.state)
+            self._keep(self.playing)
         if parts.tokens.mode.open:
             parts.tokens.leave()
         if parts.desk.tune is not None:
@@ -187,12 +201,13 @@ class Runner:
         if self.playing.update(self._facts):
             if (step, finished) != (self.playing.step, self.playing.finished):
                 self._typed = self._note = ""
+                self._picture(self.lesson, step + 1)
             self._changed()
         elif self._direct != self._seen_direct:
             self.show()
 
     def _changed(self) -> None:
-        self._keep(self.lesson.id, self.playing.state)
+        self._keep(self.playing)
         self.show()
         self._show_soon()
 
@@ -462,15 +477,15 @@ class Runner:
             return
         if now == self._seen:
             return
-        before, self._seen = self._seen, now
+        before, self._seen, at = self._seen, now, self.playing.step
         if before[0] != now[0]:
             self._steps.clear()
         elif before[2] != now[2]:
-            self._steps.append(_Deed("node", int(str(before[2])) + 1, before[3]))
+            self._steps.append(_Deed("node", at, int(str(before[2])) + 1))
         elif before[1] != now[1]:
-            self._steps.append(_Deed("knob"))
+            self._steps.append(_Deed("knob", at))
         elif before[3] != now[3]:
-            self._steps.append(_Deed("leaf", leaf=before[3]))
+            self._steps.append(_Deed("leaf", at, leaf=before[3]))
 
     def _undo(self) -> None:
         """Takes the last thing back, as the reader could."""
@@ -499,6 +514,9 @@ class Runner:
         self._seen = ()
         self._watch()
         parts.tell(Notice(f"undone: {said}"))
+        if self._facts is not None and (self.playing.finished or self.playing.step > deed.step):
+            self.playing.go_to(deed.step, self._facts)  # what it was done for is to do again
+        self._changed()
 
     def _take_back(self, number: int) -> str:
         """The first node that was added; what was written comes back into the empty composer."""
@@ -514,9 +532,10 @@ class Runner:
 
 
 class _Deed(NamedTuple):
-    """What can be undone: a knob, a node that was added, or a step to another leaf."""
+    """What can be undone: a knob, a node that was added, or a way to another leaf; and in which step it was done."""
 
     kind: str
+    step: int
     node: int = 0
     leaf: object = None
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual import events
 from textual.message import Message
 
+from termchat.tui.draw.ink import Line
 from termchat.tui.draw.lines_view import Slip
 from termchat.tui.keys.tables import LESSON
 
@@ -24,6 +27,10 @@ class LessonStrip(Slip, can_focus=True):
 
     class Turned(Message):
         """The keyboard came, or went."""
+
+    @property
+    def drawn(self) -> Sequence[Line]:
+        return self._lines
 
     def on_focus(self) -> None:
         self.post_message(self.Turned())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ _GOOD, _BAD = Ink("success", bold=True), Ink("warning", bold=True)
 _TIED = "\N{NO-BREAK SPACE}"
 _BUDGET = ((55, 7), (36, 5), (0, 3))
 """From so many rows of the screen on, at most so many rows of a strip."""
+_SENTENCE = re.compile(r"[.:!?]\s+(?=\S)")
 _DOTS = 14
 """Steps up to which there is a dot for each."""
 
@@ -66,16 +68,17 @@ def strip_lines(
     if not words.over:
         head.append((f"{words.step} of {words.steps}".replace(" ", _TIED), MUTED))
     head.append(("  ", TEXT))
-    told = [*_told(words), *words.text] if words.told else list(words.text)
-    if words.guess:
-        told += [("  Your guess: ", MUTED), (words.guess, TEXT)]
-    first = _wrapped([*head, *told], width)
+    before = [*head, *(_told(words) if words.told else [])]
+    after = [("  Your guess: ", MUTED), (words.guess, TEXT)] if words.guess else []
+    first = _wrapped([*before, *words.text, *after], width)
     asks = _wrapped(_question(words.asked, direct=direct, open=open), width) if words.asked is not None else []
     hint = _wrapped([("Hint ", Ink("accent", bold=True)), *words.hint], width) if words.hint else []
     note = _wrapped([(words.note, Ink("warning"))], width) if words.note else []
     must = [*note, *hint, *asks]
     room = max(rows - 1 - len(must), 0)
     cut = len(first) > room
+    if cut and room:
+        first = _last_sentences(before, words.text, after, width, room)
     if cut and room == 0 and must:  # whatever else there is no room for, the lesson is named
         must = _wrapped([*head, *_joined(must)], width)
     body = [*_cut(first, room, width), *must][: max(rows - 1, 1)]
@@ -101,12 +104,10 @@ def _question(asked: AskedWords, *, direct: bool, open: bool) -> list[Run]:
                 (answer.replace(" ", _TIED) if len(answer) < 40 else answer, Ink(does=does)),
             ]
         return runs
-    field = (asked.typed or " ") + ("▏" if direct or open else "")
-    runs += [("  ", TEXT), (f" {field} ".replace(" ", _TIED), Ink("text", ground="surface", bold=True))]
-    says = (
-        f"{asked.unit}  type a number, Enter" if direct or open else f"{asked.unit}  {name_of('learn')}, then a number"
-    )
-    return [*runs, (" " + says, MUTED)]
+    field = (asked.typed or "__") + ("▏" if direct or open else "")
+    runs += [("  ", TEXT), (f"{_TIED}{field}{_TIED}", Ink("text", ground="surface", bold=True))]
+    says = "type a number, then Enter" if direct or open else f"{name_of('learn')}, then a number and Enter"
+    return [*runs, (f"{_TIED}{asked.unit}  ", TEXT), (says, MUTED)]
 
 
 def _last(words: StripWords, width: int, *, open: bool, folds: bool, unfolded: bool) -> Line:
@@ -158,6 +159,24 @@ def _joined(lines: Sequence[Line]) -> list[Run]:
     return runs
 
 
+def _last_sentences(
+    before: Sequence[Run], text: Sequence[Run], after: Sequence[Run], width: int, room: int
+) -> list[Line]:
+    """As many sentences as there is room for, those at the end: they say what to do. All lines where not even the last fits."""
+    starts = [found.end() for found in _SENTENCE.finditer("".join(part for part, _ in text))]
+    for start in starts:
+        kept: list[Run] = []
+        at = 0
+        for part, ink in text:
+            if at + len(part) > start:
+                kept.append((part[max(start - at, 0) :], ink))
+            at += len(part)
+        lines = _wrapped([*before, ("… ", MUTED), *kept, *after], width)
+        if kept and len(lines) <= room:
+            return lines
+    return _wrapped([*before, *text, *after], width)
+
+
 def _cut(lines: list[Line], room: int, width: int) -> list[Line]:
     if len(lines) <= room or not room:
         return lines[:room]
@@ -173,7 +192,9 @@ def _shortened(runs: Sequence[Run], room: int) -> list[Run]:
         left = room - length(kept)
         if left <= 0:
             break
-        kept.append((text if length([(text, ink)]) <= left else one_line(text, left).rstrip("…"), ink))
+        if length([(text, ink)]) > left:  # between two words
+            text, _, _ = one_line(text, left).rpartition(" ")
+        kept.append((text, ink))
     return kept
 
 

@@ -144,12 +144,12 @@ class ChatScreen(LiveScreen):
         self._choosing = ModelSwitching(parts, models)
         self._conversations = ChatSwitching(parts, sessions, save)
         self._following = ChatFollowing(parts, sessions)
-        self._learning = Learning(parts, sessions, self._show_soon, big=big)
+        self.learning = Learning(parts, sessions, self._show_soon, big=big)
         personating = PersonaStarting(parts, self._conversations)
         self._constraining = ConstraintSetting(parts)
         self._features = Features(
             parts, self._writing, models, self._choosing, self._conversations, personating, self._constraining,
-            theme_chooser, keep_theme, self._learning,
+            theme_chooser, keep_theme, self.learning,
         )  # fmt: skip
         Slash(self._features).attach()
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
@@ -213,14 +213,14 @@ class ChatScreen(LiveScreen):
         for view in (
             self._header, self._welcome, self._small, self._legend, self._told, self._queue, self._full, self._standing,
             self._panels,
-            self._desk, self.tokens, self._ask_line, self._walks, self._learning,
+            self._desk, self.tokens, self._ask_line, self._walks, self.learning,
         ):  # fmt: skip
             view.paint_with(palette)
 
     @property
     def in_lesson(self) -> bool:
         """Whether a lesson is open."""
-        return self._learning.runner is not None
+        return self.learning.runner is not None
 
     @property
     def place(self) -> str:
@@ -229,7 +229,7 @@ class ChatScreen(LiveScreen):
             return "TUNE"
         if self.tokens.mode.open:
             return "TOKEN MODE"
-        if self._learning.open:
+        if self.learning.open:
             return "LESSON"
         return "BIG VIEW" if self._panels.big else "WALKS" if self._walking.has_keyboard else "CHAT"
 
@@ -245,7 +245,7 @@ class ChatScreen(LiveScreen):
             return
         self._pulse.disarm()
         changes = chat.pump(0)
-        self._learning.heard(changes)
+        self.learning.heard(changes)
         if any(isinstance(change, PathChanged) for change in changes):
             self._show_path()
         else:
@@ -291,13 +291,13 @@ class ChatScreen(LiveScreen):
         room = self._header.room
         self._header.show_lines([header_line(chat, room, self._choosing.downloads, self._big.drafting(room))])
         mode = self.tokens.mode
-        self._panels.lit = self._learning.lights.pages
+        self._panels.lit = self.learning.lights.pages
         self._big.show()
         empty, big = chat.conversation.leaf is None, self.focused is self._panels
         walks = self._walking.has_keyboard
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
-        asked = self._learning.asked or self._ask_line.asked or self.tokens.asked
-        lights, thinking = self._learning.lights, chat.thinking is not None
+        asked = self.learning.asked or self._ask_line.asked or self.tokens.asked
+        lights, thinking = self.learning.lights, chat.thinking is not None
         words = self._walking.words if walks else NOT_OTHERWISE
         self._desk.show_keys(situation, asked, chat.engine.offers, thinking=thinking, words=words, lit=lights.keys)
         self._legend.draw()
@@ -344,7 +344,7 @@ class ChatScreen(LiveScreen):
         self._show_slips()
         self.tokens.show()
         self._greet()
-        self._learning.laid()
+        self.learning.laid()
 
     def _do(self, what: Callable[[], object]) -> None:
         what()
@@ -446,23 +446,23 @@ class ChatScreen(LiveScreen):
 
     def learn(self, lesson: str) -> None:
         """Begins the lesson of that name, or lists all where it is ""."""
-        self._learning.open_named(lesson)
+        self.learning.open_named(lesson)
 
     def action_learn(self) -> None:
-        self._learning.toggle()
+        self.learning.toggle()
 
     def action_lesson(self, what: str, *arguments: object) -> None:
-        self._learning.act(what, *arguments)
+        self.learning.act(what, *arguments)
 
     def on_lesson_strip_typed(self, event: LessonStrip.Typed) -> None:
-        self._learning.act("typed", event.key, event.character)
+        self.learning.act("typed", event.key, event.character)
 
     def on_lesson_strip_turned(self) -> None:
-        self._learning.laid()
+        self.learning.laid()
         self._show_soon()
 
     def action_back(self) -> None:
-        if self._learning.back():
+        if self.learning.back():
             return
         if self._ask_line.back() or self._desk.back() or self._big.back() or self.tokens.back() or self._walking.back():
             return
@@ -592,7 +592,7 @@ class ChatScreen(LiveScreen):
         self._conversations.new()
 
     def action_dialog(self, name: str) -> None:
-        self._learning.dialog = name
+        self.learning.dialog = name
         DIALOGS[name](self._features)
 
     def on_tokens_bias_wanted(self, event: Tokens.BiasWanted) -> None:
