@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from termchat.chat.live import Live
-from termchat.decoding.records import Candidate, Token
+from termchat.decoding.records import Candidate, Token, is_taken
 from termchat.decoding.stages import DICE
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run, doing
@@ -149,7 +149,7 @@ def _word(candidate: Candidate) -> str:
 
 
 def _ink(candidate: Candidate, token: Token) -> Ink:
-    return STRONG if candidate.id == token.id else MUTED if candidate.removed_by is not None else TEXT
+    return STRONG if is_taken(candidate, token) else MUTED if candidate.removed_by is not None else TEXT
 
 
 def _row(candidate: Candidate, token: Token, columns: Sequence[_Column], sizes: Sequence[int], room: int) -> list[Run]:
@@ -168,7 +168,7 @@ def _row(candidate: Candidate, token: Token, columns: Sequence[_Column], sizes: 
         runs.append((f"{each.number(candidate):>{each.cells}}", ink))
         if size and each.share is not None:
             runs.append((_bar(each.share(candidate), size), _bar_ink(each)))
-    return [*runs, (" ●" if candidate.id == token.id else "  ", ACCENT)]
+    return [*runs, (" ●" if is_taken(candidate, token) else "  ", ACCENT)]
 
 
 def _bar_ink(each: _Column) -> Ink:
@@ -195,8 +195,8 @@ def _chosen_among(token: Token, rows: int) -> list[tuple[int, Candidate]]:
     """Candidates with their numbers, from 1."""
     numbered = list(enumerate(token.candidates, 1))
     shown = numbered[: max(rows, 0)]
-    if shown and all(candidate.id != token.id for _, candidate in shown):
-        shown[-1:] = [pair for pair in numbered if pair[1].id == token.id][:1] or shown[-1:]
+    if shown and not any(is_taken(candidate, token) for _, candidate in shown):
+        shown[-1:] = [pair for pair in numbered if is_taken(pair[1], token)][:1] or shown[-1:]
     return shown
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from termchat.conversation.tree import Node
 from termchat.decoding.constraint import GRAMMAR
-from termchat.decoding.records import TAIL, Token
+from termchat.decoding.records import TAIL, Token, is_taken
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
 from termchat.text import one_line, show_piece
@@ -114,7 +114,7 @@ def step_lines(shown: Shown, rolls: Rolls | None, width: int, rows: int, *, larg
 def piece_of(token: Token) -> str:
     """The token as a list shows it, by its bytes: the text of half a character comes only with its other half. A control token
     has none, but a name."""
-    name = next((candidate.text for candidate in token.candidates if candidate.id == token.id), "")
+    name = next((candidate.text for candidate in token.candidates if is_taken(candidate, token)), "")
     return show_piece(token.bytes.decode("utf-8", "replace") or name)
 
 
@@ -140,7 +140,7 @@ def _unrecorded(width: int) -> list[Line]:
 def _facts(shown: Shown) -> list[list[Run]]:
     token = shown.token
     data = token.bytes[:_LONGEST].hex(" ") + (" …" if len(token.bytes) > _LONGEST else "")
-    noise = next((candidate.noise for candidate in token.candidates if candidate.id == token.id), None)
+    noise = next((candidate.noise for candidate in token.candidates if is_taken(candidate, token)), None)
     facts: list[tuple[str, str]] = [
         ("rank", str(token.rank + 1)),
         ("model", percent(math.exp(token.logprob))),

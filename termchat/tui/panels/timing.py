@@ -24,7 +24,7 @@ def timing_lines(live: Live, width: int) -> list[Line]:
     entropy = f"{most}{token.entropy:.2f} bit" if token else _UNKNOWN
     p_end = most + percent(token.p_end, 2) if token else _UNKNOWN
     ttft = f"{live.ttft_ms:.0f} ms" if live.ttft_ms is not None else _UNKNOWN
-    reused = f"{count(live.prefill.reused)} reused" if live.prefill else ""
+    reused = f"{count(live.prefill.reused)} reused" if live.prefill and live.prefill.reused >= 0 else ""
     rate = live.tokens_per_second
     share = live.sampling_share
     decode = _pair("decode ", f"{rate:.0f} t/s" if rate else _UNKNOWN)
