@@ -14,7 +14,13 @@ from termchat.lessons.playing import LessonState
 from tests.tui.made_lessons import SECOND, answered, at_step, begun, learner, step, strip, write_lessons
 from tests.tui.running_app import command, desktop
 
-pytestmark = pytest.mark.usefixtures("home")
+pytestmark = pytest.mark.usefixtures("own_lessons_only")
+
+
+@pytest.fixture
+def own_lessons_only(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the course come and go."""
+    monkeypatch.setattr("termchat.lessons.shelf.COURSE", home / "no-course")
 
 
 async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
@@ -23,9 +29,7 @@ async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
         desk.chat.adjust("top_k", 7)
         mine, knobs = desk.chat.conversation, desk.chat.tuning
         await desk.type("", "ctrl+space")
-        at = next(at for at, line in enumerate(desk.text.splitlines()) if "Greedy" in line)
-        assert "3 min" in desk.text.splitlines()[at]
-        desk.app.screen.picker.chosen = len(desk.app.learning.shelf().lessons) - 2  # type: ignore[attr-defined]
+        assert "80 Greedy 3 min What temperature 0 does." in " ".join(desk.text.split())
         await desk.type("", "enter")
         await desk.until(lambda: desk.app.learning.runner is not None)
         assert (desk.chat.tuning.temperature, desk.chat.tuning.top_k, desk.composer.text) == (0.7, 40, "The sea is")

@@ -72,8 +72,8 @@ class Hands:
         return chat.leaf, len(chat.nodes[chat.leaf].ids) if chat.leaf is not None else 0
 
     async def _steps_on(self, before: tuple[int | None, int]) -> None:
-        """A paused reply that goes on by a token waits again soon, and the cursor is on what it waits with; one that was resumed
-        does not, nor does the cursor of who looks back."""
+        """A paused reply that goes on by a token waits again soon, and the cursor is on what it waits with; one that was
+        resumed does not, nor does the cursor of who looks back."""
         chat, mode = self._parts.chat, self._parts.tokens.mode
         end = monotonic() + _STEP
         while chat.busy and monotonic() < end:
