@@ -19,5 +19,5 @@ to who waits for it, and returns what changed (`changes`) to whoever shows the c
 whoever makes it, `prompting` what the model is told. `live` is the newest step, for the panels; `position` says what stands
 before a token; `sizing` counts a message before it is sent. `recording` keeps the chat in the store, `opening` and
 `reopening` make one of the settings or of the store. `lesson_facts` is the chat as a lesson sees it, with `lesson_replies`
-for the figures of its replies.
+for the figures of its replies; `lesson_claims` measures what a lesson relies on.
 """
