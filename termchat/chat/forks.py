@@ -88,6 +88,8 @@ class Forks:
         done, text = sum(span.count for span in spans), "".join(span.node.text(span.count) for span in spans)
         if reason == "end" and done and not state.ignores_end:
             state.changed(Notice("the model finished this reply", "regenerate it or send the next message"))
+        elif not done and state.model is not None and not state.model.abilities.ids:
+            self.regenerate()
         elif not state.offered("continue"):
             pass
         elif state.is_foreign() or (text and not done):

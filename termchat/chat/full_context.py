@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from termchat.chat.beginning import Make
 from termchat.chat.changes import WAYS, Full, Notice, PathChanged, StatusChanged, Way
+from termchat.chat.prompting import Turn, omission_of, turns_of
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.conversation.node import Node, Omission
-from termchat.conversation.thoughts import answer_of, thoughts_of
-from termchat.conversation.tree import Conversation, Span
 from termchat.decoding.records import Failed
-from termchat.engine.port import Message
 
 FREE = 4
 """One part in so many of the context is free again once room was made."""
@@ -26,23 +23,6 @@ SUMMARY = 8
 
 REQUEST = "Summarise our conversation so far in a few sentences: names, facts, decisions, and what is still open."
 """What asks a model for a summary; it is a turn as any other."""
-
-Turn = list[Span]
-"""What a person wrote, and all pieces of the reply to it."""
-
-
-def turns_of(path: Sequence[Span]) -> list[Turn]:
-    turns: list[Turn] = []
-    for span in path:
-        if span.node.role == "user" or not turns:
-            turns.append([])
-        turns[-1].append(span)
-    return turns
-
-
-def omission_of(path: Sequence[Span]) -> Omission | None:
-    """What is left out at the end of a path: the newest turn that says so counts."""
-    return next((span.node.omitted for span in reversed(path) if span.node.omitted is not None), None)
 
 
 def sizes_of(turns: Sequence[Turn]) -> list[int]:
@@ -71,36 +51,6 @@ def most_kept(sizes: Sequence[int], needed: int, context: int) -> int:
             break
         kept += 1
     return kept
-
-
-def messages(chat: Conversation) -> list[Message]:
-    """What the model is told: the system message, the summary of what is left out if there is one, the rest of the path."""
-    path = chat.path()
-    omitted = omission_of(path)
-    said = [Message("system", chat.system)] if chat.system else []
-    if omitted is None:
-        return said + list(_said(path, raw=chat.raw))
-    if omitted.summary is not None and omitted.summary in chat.nodes:
-        request = chat.nodes[chat.reply(omitted.summary)[0].node.parent or omitted.summary]
-        said += _said([Span(request, len(request.ids)), *chat.reply(omitted.summary)], raw=chat.raw)
-    return said + list(_said([span for turn in turns_of(path)[omitted.turns :] for span in turn], raw=chat.raw))
-
-
-def _said(spans: Sequence[Span], *, raw: bool) -> Iterator[Message]:
-    """Spans as messages; a reply in several pieces is one message, its thoughts apart, which the template may leave out; what
-    is `raw` has no template, and its text stays whole."""
-    for user, group in groupby(spans, key=lambda span: span.node.role == "user"):
-        pieces = list(group)
-        if user:
-            yield from (Message("user", span.node.text(span.count)) for span in pieces)
-        else:
-            thoughts = None if raw else thoughts_of(pieces)
-            text = "".join(span.node.text(span.count) for span in pieces)
-            yield (
-                Message("assistant", text)
-                if thoughts is None
-                else Message("assistant", answer_of(pieces), thoughts.text)
-            )
 
 
 class BeginTurn(Protocol):

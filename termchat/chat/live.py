@@ -7,7 +7,7 @@ from itertools import dropwhile
 
 from termchat.conversation.tree import Conversation
 from termchat.decoding.draft_figures import DraftedStep
-from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Token
+from termchat.decoding.records import UNKNOWN, Failed, Finished, Prefill, Record, SettingsRecord, Token
 
 
 class Live:
@@ -58,7 +58,10 @@ class Live:
     @property
     def tokens_per_second(self) -> float | None:
         """Decode rate over the remembered steps after the first, sampling and drafting included. Where these begin in a round
-        of drafting, its time is not known: they count from the next one."""
+        of drafting, its time is not known: they count from the next one. Where a step may be several tokens, it is what the
+        engine told in the end."""
+        if self.token is not None and self.token.id == UNKNOWN:
+            return self.finished.tokens_per_second if self.finished is not None else None
         steps = list(zip(self.decode_us, self.sample_us, strict=True))[1:]
         if any(self.decode_us):
             steps = list(dropwhile(lambda step: not step[0], steps))
@@ -68,7 +71,7 @@ class Live:
     @property
     def prefill_per_second(self) -> float | None:
         """New prompt tokens per second."""
-        if self.prefill is None or self.prefill.ms <= 0:
+        if self.prefill is None or not self.prefill.ms > 0 or self.prefill.reused < 0:
             return None
         new = self.prefill.tokens - self.prefill.reused
         return new / (self.prefill.ms / 1e3) if new > 1 else None

@@ -86,12 +86,14 @@ def constraint_of(conversation: Conversation) -> Constraint | None:
 
 
 def is_foreign(path: list[Span], model: ModelInfo) -> bool:
-    """Whether another model made ids of the path; a turn whose ids are the whole prompt begins anew."""
+    """Whether another model made ids of the path, or an engine that has none answered a message of it; a turn whose ids are the
+    whole prompt begins anew."""
     foreign = False
     for span in path:
         start = span.node.start
         foreign = foreign and not span.node.whole
         foreign = foreign or (start is not None and start.model.sha256 != model.sha256)
+        foreign = foreign or (model.abilities.ids and span.node.role == "user" and not span.node.ids)
     return foreign
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from termchat.chat.beginning import ReplyBeginning
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, ReplyGrew, StatusChanged
 from termchat.chat.looking_on import LookingOn
+from termchat.chat.prompting import messages
 from termchat.chat.state import State
 from termchat.conversation.batch_shapes import shapes_of
 from termchat.conversation.tree import Conversation, Node
@@ -22,6 +23,7 @@ from termchat.engine.port import (
     FirstToken,
     Force,
     Generate,
+    Noted,
     Pause,
     Paused,
     Prefilling,
@@ -202,6 +204,8 @@ class Replies:
             self._record(running, event)
         elif isinstance(event, Paused):
             self._wait(running, event)
+        elif isinstance(event, Noted):
+            state.changed(Notice(event.remark.message, event.remark.hint, "warning"))
         elif not self._is_shown(running):
             return
         elif isinstance(event, Prefilling):
@@ -279,8 +283,9 @@ class Replies:
 def question(state: State, beginning: ReplyBeginning, reply: Node, *, paused: bool = False) -> Generate:
     """What is asked for a reply that grows in the shown chat."""
     shapes = shapes_of(state.conversation, reply.number)
+    has_ids = state.model is None or state.model.abilities.ids
     return Generate(
-        ids=state.conversation.ids_before(reply.number),
+        ids=state.conversation.ids_before(reply.number) if has_ids else [],
         samplers=state.tuning.samplers(),
         conditions=(*state.conditions(beginning.longer), *beginning.limits),
         seed=beginning.seed,
@@ -298,4 +303,5 @@ def question(state: State, beginning: ReplyBeginning, reply: Node, *, paused: bo
         constraint=state.constraint,
         constraint_begun=beginning.constraint_begun,
         draft=state.drafts,
+        messages=[] if has_ids else messages(state.conversation, beginning.parent.number),
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from termchat.chat.full_context import messages
+from termchat.chat.prompting import messages
 from termchat.chat.requests import Inquiry, Newest
 from termchat.chat.state import State
 from termchat.chat.turns import question
@@ -51,7 +51,7 @@ class Sizing:
     def ask(self, text: str, hear: Callable[[Size | None], None]) -> None:
         """`hear` gets the size of this message as the next one of the chat that is shown, None where it cannot be counted."""
         state = self._state
-        if state.model is None:
+        if state.model is None or not state.model.abilities.ids:
             hear(None)
             return
         self._newest.ask(self._inquiry(text), lambda size: hear(None if isinstance(size, Failed) else size))

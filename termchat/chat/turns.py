@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from termchat.chat.beginning import Make, ReplyBeginning, Then
 from termchat.chat.changes import PathChanged, StatusChanged
-from termchat.chat.full_context import MakingRoom, messages
+from termchat.chat.full_context import MakingRoom
 from termchat.chat.looking_on import LookingOn
+from termchat.chat.prompting import messages
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.conversation.node import Omission

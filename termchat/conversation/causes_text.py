@@ -8,7 +8,7 @@ from typing import Any
 
 from termchat.conversation.causes import Cause, Evidence, WhyDifferent, is_greedy, lead
 from termchat.conversation.recorded_reply import RecordedStep
-from termchat.decoding.records import Candidate, Token, to_dict
+from termchat.decoding.records import Candidate, Token, is_taken, to_dict
 from termchat.text import cells, show_piece
 
 SHOWN = 8
@@ -108,7 +108,7 @@ def tie_lines(left: RecordedStep, right: RecordedStep, names: Names) -> Iterator
 
 
 def token_name(token: Token) -> str:
-    text = next((c.text for c in token.candidates if c.id == token.id), token.text)
+    text = next((c.text for c in token.candidates if is_taken(c, token)), token.text)
     return f"{show_piece(text)} ({token.id})"
 
 

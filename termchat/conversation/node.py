@@ -16,7 +16,9 @@ from termchat.conversation.draft_columns import DraftColumns
 from termchat.conversation.token_texts import Texts, from_words, words
 from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.group import Group
+from termchat.decoding.loops import sign_of
 from termchat.decoding.records import (
+    UNKNOWN,
     Beams,
     Draft,
     Failed,
@@ -164,6 +166,13 @@ class TokenColumns:
     def pieces(self) -> Iterator[bytes]:
         """The bytes of each token."""
         return (bytes(self.data[start:end]) for start, end in pairwise((0, *self.ends)))
+
+    def signs(self, begin: int = 0, end: int | None = None) -> Sequence[int]:
+        """What tells tokens `begin` to `end` apart: their ids, or numbers made of their bytes where an engine has no ids."""
+        ids = self.ids[begin:end]
+        if UNKNOWN not in ids:
+            return ids
+        return [sign_of(id, self[begin + at].bytes) for at, id in enumerate(ids)]
 
     def append(self, token: Token) -> None:
         """Adds the newest token."""

@@ -45,7 +45,7 @@ class TokenMarks:
         if begin < end and self._ends:  # something follows them
             yield from self._ends
             self._ends = []
-        finder.extend(tokens.ids[begin:end])
+        finder.extend(tokens.signs(begin, end))
         marks = [self._of_loop(loop) for loop in finder.ended[self._told :]]
         self._told = len(finder.ended)
         passed = tokens.end_tokens

@@ -6,6 +6,7 @@ bounds are such that real texts (code, tables, lists) hardly ever do.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -39,6 +40,11 @@ class Repetition(NamedTuple):
     def told(self, text: str) -> str:
         """Which text, that of its period, and how often."""
         return f'"{one_line(text, _SHOWN)}" {self.times} times'
+
+
+def sign_of(id: int, data: bytes) -> int:
+    """What tells tokens apart: the id, or where it is not known a number made of the bytes."""
+    return id if id >= 0 else zlib.crc32(data)
 
 
 class LoopFinder:

@@ -219,6 +219,13 @@ def as_packed(value: object) -> msgspec.Raw:
     raise NotImplementedError(f"{type(value)} cannot be written")
 
 
+def is_taken(candidate: Candidate, token: Token) -> bool:
+    """Whether a candidate is the token that was drawn; where no ids are known, by its text."""
+    if candidate.id != UNKNOWN or token.id != UNKNOWN:
+        return candidate.id == token.id
+    return candidate.text == token.bytes.decode("utf-8", "replace")
+
+
 class DraftToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One token of a draft."""
 
@@ -381,11 +388,13 @@ UNTOLD: dict[type, dict[str, Any]] = {
     | {"stages": []},
     Candidate: {"id": UNKNOWN, "removed_by": None}
     | dict.fromkeys(("logit", "logprob", "probability", "noise"), ABSENT),
+    Prefill: {"reused": UNKNOWN},
+    Finished: {"tokens": UNKNOWN},
 }
 """What fields are that an engine does not tell. JSON lacks them then."""
 
 
-def untold(value: Token | Candidate) -> set[str]:
+def untold(value: msgspec.Struct) -> set[str]:
     """The fields that its engine did not tell."""
     found = {name for name, nothing in UNTOLD[type(value)].items() if _is_nothing(getattr(value, name), nothing)}
     # No stage removed the token (None) is something to tell, unless nothing is known of what the chain did.
@@ -416,7 +425,7 @@ def to_dict(value: Any) -> Any:
         for name in _LEFT_OUT.get(type(value), ()):
             if named[name] == _NOTHING.get(name):
                 del named[name]
-        for name in untold(value) if isinstance(value, Token | Candidate) else ():
+        for name in untold(value) if type(value) in UNTOLD else ():
             del named[name]
         return named
     if isinstance(value, (list, tuple, PackedCandidates)):

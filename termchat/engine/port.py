@@ -188,6 +188,8 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     on, here and below. With a `draft` tokens are guessed and decoded together, which changes none of them, but where rows of a
     batch have other bits than each alone; the `Start` says whether the reply is exact then.
 
+    An engine without ids answers the `messages`, which nobody gives to another one; `ids` are empty then.
+
     Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
     """
 
@@ -209,6 +211,7 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     constraint: Constraint | None = None
     constraint_begun: int = 0
     draft: DraftSettings | None = None
+    messages: list[Message] = []
 
 
 class Adjust(msgspec.Struct, frozen=True, tag=True):
@@ -630,6 +633,12 @@ class Prefilling(msgspec.Struct, frozen=True, tag=True, array_like=True):
     total: int
 
 
+class Noted(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """What a person should know of the reply that is being made, for which there is no record."""
+
+    remark: Remark
+
+
 class FirstToken(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The reply's first token was drawn `ttft_ms` milliseconds after the request; its record follows."""
 
@@ -712,7 +721,7 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 Event = (
     Progress | Loaded | DraftLoaded | BatchesMeasured | Unloaded | Probed | Rendered | Tokenized | Spelled
-    | Prefilling | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Checked | Compared
+    | Prefilling | Noted | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Checked | Compared
     | Start | SettingsRecord | Prefill | Token | Finished | Failed | Beams | Ranking | WalksFinished | Kept
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ import contextlib
 import http.client
 import socket
 import ssl
+from collections.abc import Iterator
 from time import monotonic
 from urllib.parse import urlsplit
 
@@ -31,16 +32,17 @@ _SLOWEST = 50_000
 _GRACE = 60.0
 _PIECE = 1 << 18
 _MOST_OF_ERRORS = 1 << 16
+_LONGEST_LINE = 8 << 20
 _SAID = 300
 """Characters of a server's own words that are told."""
 
 
 class ServerError(EngineError):
-    """The server refused: its `status`, and the `type` that it gave the error."""
+    """The server refused: its `status`, the `type` that it gave the error, and all that it `said`."""
 
-    def __init__(self, kind: str, message: str, hint: str, status: int = 0, type: str = "") -> None:
+    def __init__(self, kind: str, message: str, hint: str, status: int = 0, type: str = "", said: str = "") -> None:
         super().__init__(kind, message, hint)
-        self.status, self.type = status, type
+        self.status, self.type, self.said = status, type, said
 
 
 class StaleConnection(Exception):
@@ -160,8 +162,54 @@ class HttpClient:
         if response.will_close:
             self._let_go()
         if status != 200:
-            raise self._refused(status, data, response.headers.get("Location", ""))
+            raise self._refused(status, data, response)
         return data
+
+    def lines(self, path: str, body: bytes) -> Iterator[bytes]:
+        """The lines of the answer to a POST as they come, ends and all; it can be stopped, and to leave it ends it, too. Where
+        the server breaks off, they only end: whoever asks knows what is missing.
+
+        Raises:
+            Aborted: `stop` was called.
+            ServerError, EngineError: as `ask`, of which the first comes before there are lines.
+        """
+        self.close()  # a connection of its own: servers close it afterwards, whatever they say
+        self._stoppable = True
+        if self._stopped:
+            raise Aborted
+        connection = self._connected()
+        try:
+            connection.request("POST", self._base + path, body, self._headers)
+            response = connection.getresponse()
+            refused = response.status != 200
+            data = self._read(response, _MOST_OF_ERRORS, strict=False) if refused else b""
+        except (http.client.HTTPException, OSError) as error:
+            raise self._ended(error) from None
+        if refused:
+            self.close()
+            raise self._refused(response.status, data, response)
+        return self._lines_of(response)
+
+    def _lines_of(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        try:
+            while line := response.readline(_LONGEST_LINE):
+                if len(line) == _LONGEST_LINE:
+                    raise self._too_long(_LONGEST_LINE)
+                yield line
+            if self._stopped:
+                raise Aborted
+        except http.client.IncompleteRead:
+            if self._stopped:
+                raise Aborted from None
+        except (http.client.HTTPException, OSError) as error:
+            raise self._ended(error) from None
+        finally:
+            self.close()
+
+    def _ended(self, error: Exception) -> Exception:
+        """What it means that a request failed so."""
+        self.close()
+        return Aborted() if self._stopped else self._broken(error)
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is not None:
@@ -233,7 +281,8 @@ class HttpClient:
             "server", f"{self.shown} broke off the connection: {_why(error)}", "is it still running? go on when it is"
         )
 
-    def _refused(self, status: int, data: bytes, location: str) -> ServerError:
+    def _refused(self, status: int, data: bytes, response: http.client.HTTPResponse) -> ServerError:
+        location = response.headers.get("Location", "")
         said, type_ = _complaint(data)
         shown, told = self.shown, f": {said}" if said else ""
         if 300 <= status < 400:
@@ -243,22 +292,31 @@ class HttpClient:
             return ServerError("key", f"{shown} refuses the key ({status}){told}", "check key_env or key_file", status)
         hints = {
             404: "is it a llama-server, and the path of the URL right?",
-            429: "it is busy: try again later",
+            429: f"it is busy: try again {_when(response.headers.get('Retry-After', ''))}",
             503: "wait until it is ready, and go on",
         }
         hint = hints.get(status, "see the server's log" if status >= 500 else "")
-        return ServerError("server", f"{shown} answers {status}{told}", hint, status, type_)
+        whole = data.decode("utf-8", "replace")
+        return ServerError("server", f"{shown} answers {status}{told}", hint, status, type_, whole)
 
 
 def _complaint(data: bytes) -> tuple[str, str]:
     """What a server says is wrong, and the type that it gives it."""
     try:
-        error = msgspec.json.decode(data)["error"]
-    except (msgspec.DecodeError, LookupError, TypeError):
+        said = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
         return "", ""
+    if not isinstance(said, dict):
+        return "", ""
+    error = next((said[name] for name in ("error", "detail", "message") if name in said), "")
     if isinstance(error, dict):
         return one_line(str(error.get("message", "")), _SAID), str(error.get("type", ""))
     return one_line(str(error), _SAID), ""
+
+
+def _when(seconds: str) -> str:
+    """When to try again, as a server says it."""
+    return f"in {int(seconds)} s" if seconds.isascii() and seconds.isdigit() and len(seconds) < 7 else "later"
 
 
 def _is_stale(error: Exception) -> bool:

@@ -35,6 +35,7 @@ from termchat.engine.port import (
 from termchat.engine.remote import proof
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.llama_server import LlamaServer
+from termchat.engine.remote.served import quantization_of
 from termchat.engine.remote.server_cells import ServerCells
 from termchat.engine.remote.server_reply import ServerDecoder, ServerReply
 from termchat.engine.remote.server_vocabulary import ServerVocabulary
@@ -174,7 +175,7 @@ def connected(
     server = LlamaServer(client, spec.path)
     _wait_for(server, progress)
     found, props = server.find(), server.props()
-    model = ServerVocabulary(server, _identified(spec, found.id, found.ftype), props)
+    model = ServerVocabulary(server, _identified(spec, found.id, quantization_of(found.ftype)), props)
     # What it was read from says which model it is: another one of the same name is another model.
     parts = b"\0".join(model.piece(i) for i in range(model.n_vocab))
     sizes = f"{found.n_vocab} {found.n_params} {found.size} {found.ftype}"

@@ -73,7 +73,7 @@ class ServerWorker(worker.Worker):
             raise
 
     def _do(self, number: int, command: Command, arrived: float) -> None:
-        what = _REFUSED.get(type(command))
+        what = (_REFUSED | getattr(self._session, "refused", {})).get(type(command))
         if what is None:
             super()._do(number, command, arrived)
         else:

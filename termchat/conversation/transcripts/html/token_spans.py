@@ -12,7 +12,7 @@ from termchat.conversation.heat import Heats, MeasureName
 from termchat.conversation.setting_changes import Piece
 from termchat.conversation.tree import Node
 from termchat.decoding.draft_figures import round_at
-from termchat.decoding.records import UNKNOWN, Candidate, Record, Token
+from termchat.decoding.records import UNKNOWN, Candidate, Record, Token, is_taken
 from termchat.text import sanitize, show_piece
 
 SHOWN: tuple[MeasureName, ...] = ("probability", "after", "entropy", "rank")
@@ -78,8 +78,8 @@ def data(node: Node, records: Iterator[Record]) -> Iterator[str]:
 
 def _token(token: Token) -> list[object]:
     most = [*token.candidates[:CANDIDATES]]
-    if all(candidate.id != token.id for candidate in most):
-        most += [candidate for candidate in token.candidates[CANDIDATES:] if candidate.id == token.id]
+    if not any(is_taken(candidate, token) for candidate in most):
+        most += [candidate for candidate in token.candidates[CANDIDATES:] if is_taken(candidate, token)]
     rank = None if token.rank == UNKNOWN else token.rank
     return [
         None if token.id == UNKNOWN else token.id,

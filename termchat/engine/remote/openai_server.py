@@ -1,0 +1,358 @@
+"""The contract of OpenAI's chat API, as far as it is used here: typed requests and answers.
+
+Many servers speak it, each in its own way: so fields that are not known are passed over, those that are missing or make no
+sense are absent, and a parameter that a server refuses by name is left out, which is told. An answer is a stream of events
+(`data: …`), the last of which is `[DONE]`; between the last of the text and that, some servers count the tokens.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgspec
+
+from termchat.decoding.samplers import SamplerSettings
+from termchat.engine.port import EngineError, Message, Remark
+from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
+from termchat.text import one_line
+
+_SMALL = 8 << 20
+_SHOWN = 80
+_NAMED = 3
+"""Models of a server that are named as examples."""
+MOST_STOPS = 4
+"""Stop sequences that the API takes."""
+_MOST_CANDIDATES = 20
+_CONTEXTS = ("context_length", "max_model_len", "context_window", "max_context_length", "n_ctx")
+"""What servers call the size of a model's context."""
+_OPTIONAL = (
+    "stream_options", "top_logprobs", "logprobs", "seed", "frequency_penalty", "presence_penalty", "top_p",
+    "temperature", "stop",
+)  # fmt: skip
+"""Parameters that are left out where a server refuses them."""
+_TOGETHER = {"top_logprobs": "logprobs", "logprobs": "top_logprobs"}
+_REFUSALS = (400, 422)
+_LONG_MESSAGE = re.compile(r"context.{0,20}(length|window|size)|too many tokens|context_length", re.IGNORECASE)
+
+
+class ChatModel(msgspec.Struct, frozen=True):
+    """A model as its server tells of it; `context` in tokens, 0 where it does not say."""
+
+    id: str
+    context: int = 0
+
+
+class ChatRequest(NamedTuple):
+    """What a reply is asked for with. `limit` is the most tokens, 0 for no limit; so many `candidates` of a step are to be told
+    as far as the API can."""
+
+    messages: list[Message]
+    samplers: SamplerSettings
+    stops: tuple[str, ...]
+    limit: int
+    seed: int
+    candidates: int
+
+
+class ListedText(msgspec.Struct, frozen=True, gc=False):
+    """A token by its text, which may be only a part of a character: then its `numbers` are the bytes."""
+
+    token: str
+    logprob: float | None = None
+    numbers: list[int] | None = msgspec.field(default=None, name="bytes")
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes."""
+        with suppress(ValueError, TypeError):
+            return bytes(self.numbers or ()) or self.token.encode("utf-8", "replace")
+        return self.token.encode("utf-8", "replace")
+
+
+class ToldText(ListedText, frozen=True, gc=False):
+    """A token of the reply, and what the model thought likely in its place, best first."""
+
+    top_logprobs: list[ListedText] = []
+
+
+class ChatPiece(NamedTuple):
+    """Text that came at once; `told` are its tokens, where the server tells them. `thought`: it belongs to the thoughts, which
+    the server keeps apart."""
+
+    text: str
+    thought: bool = False
+    told: tuple[ToldText, ...] = ()
+
+
+class ChatEnd(NamedTuple):
+    """Why the reply ended, in the API's own words (`finish_reason`), and at which stop sequence, where the server says that."""
+
+    reason: str
+    stopped_by: str = ""
+
+
+class ChatUsage(NamedTuple):
+    """How many tokens prompt and reply had, and how many of the prompt's the server still had; None where it does not say. So
+    for the milliseconds of the prompt, and the rate of the reply's tokens."""
+
+    prompt: int | None
+    reply: int | None
+    reused: int | None = None
+    prompt_ms: float | None = None
+    per_second: float | None = None
+
+
+Heard = ChatPiece | ChatEnd | ChatUsage | Remark
+
+
+class _Delta(msgspec.Struct, frozen=True):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    content: list[ToldText] | None = None
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    delta: _Delta | None = None
+    message: _Delta | None = None
+    logprobs: msgspec.Raw = msgspec.Raw(b"null")
+    finish_reason: str | None = None
+    stop_reason: Any = None
+    matched_stop: Any = None
+
+
+class _Event(msgspec.Struct, frozen=True):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+    timings: Any = None
+    error: Any = None
+    object: Any = None
+    message: Any = None
+
+
+class OpenAIServer:
+    """A server of the chat API, and the one model of it that is asked for as `wanted` ("": its only one).
+
+    Everything raises EngineError, and Aborted where the client was stopped.
+    """
+
+    def __init__(self, client: HttpClient, wanted: str = "") -> None:
+        self.client, self._wanted = client, wanted
+        self.model = ChatModel(wanted)
+        self._left_out: set[str] = set()
+        self._limit = "max_tokens"
+
+    def find(self) -> ChatModel:
+        """The model that is wanted. A server that lists no models is believed to have it."""
+        try:
+            found = self._listed()
+        except ServerError as error:
+            if not self._wanted or error.status not in (400, 404, 405, 501):
+                raise
+            found = []
+        there = {one.id: one for one in found}
+        if self._wanted:
+            self.model = there.get(self._wanted, ChatModel(self._wanted))
+        elif len(found) == 1:
+            self.model = found[0]
+        else:
+            raise self._unchosen([one.id for one in found])
+        return self.model
+
+    def stream(self, asked: ChatRequest) -> Iterator[Heard]:
+        """The reply as it comes. What is left out for this server is told first."""
+        lines, remarks = self._begun(asked)
+        yield from remarks
+        ended = False
+        for data in events(lines):
+            if data == b"[DONE]":
+                break
+            for heard in self._heard(data):
+                ended = ended or isinstance(heard, ChatEnd)
+                yield heard
+        if not ended:
+            raise EngineError(
+                "server",
+                f"{self.client.shown} broke off in mid-reply",
+                "what it said is kept; regenerate the reply, or ask it to go on",
+            )
+
+    def _begun(self, asked: ChatRequest) -> tuple[Iterator[bytes], list[Remark]]:
+        """The lines of the answer, once the server takes the request, and what had to be left out for that."""
+        remarks: list[Remark] = []
+        while True:
+            body = self._body(asked)
+            try:
+                return self.client.lines(self.client.path("/v1/chat/completions"), msgspec.json.encode(body)), remarks
+            except ServerError as error:
+                remark = self._learn(error, body)
+                if remark is None:
+                    raise self._explained(error) from None
+                remarks += [remark] if remark.message else []
+
+    def _body(self, asked: ChatRequest) -> dict[str, Any]:
+        samplers = asked.samplers
+        body: dict[str, Any] = {
+            "model": self.model.id,
+            "messages": [{"role": one.role, "content": one.content} for one in asked.messages],
+            "stream": True, "stream_options": {"include_usage": True}, "seed": asked.seed,
+            "temperature": samplers.temperature,
+        }  # fmt: skip
+        if samplers.top_p < 1:
+            body["top_p"] = samplers.top_p
+        for name in ("frequency_penalty", "presence_penalty"):
+            if value := getattr(samplers, name):
+                body[name] = value
+        if asked.stops:
+            body["stop"] = list(asked.stops[:MOST_STOPS])
+        if asked.limit:
+            body[self._limit] = asked.limit
+        if asked.candidates:
+            body |= {"logprobs": True, "top_logprobs": min(asked.candidates, _MOST_CANDIDATES)}
+        return {name: value for name, value in body.items() if name not in self._left_out}
+
+    def _learn(self, error: ServerError, body: dict[str, Any]) -> Remark | None:
+        """Has the next request leave out, or call otherwise, what the server refuses by name; what to tell about that (a
+        message "" for nothing). None: it is something else."""
+        if error.status not in _REFUSALS:
+            return None
+        if "max_tokens" in body and _names("max_completion_tokens", error.said):
+            self._limit = "max_completion_tokens"
+            return Remark("")
+        name = next((name for name in _OPTIONAL if name in body and _names(name, error.said)), None)
+        if name is None:
+            return None
+        self._left_out |= {name, _TOGETHER.get(name, name)}
+        if name == "stream_options":
+            return Remark("")
+        return Remark(f"{self.client.shown} refuses {name}: it is left out", error.message)
+
+    def _explained(self, error: ServerError) -> EngineError:
+        if error.status == 404:
+            hint = f"is there a model {self.model.id!r}? A URL ends where /chat/completions would follow, often in /v1"
+            return EngineError("server", error.message, hint)
+        if error.status in (400, 413) and _LONG_MESSAGE.search(error.message):
+            return EngineError("context", error.message, "shorten the message, or start a new chat")
+        return error
+
+    def _heard(self, data: bytes) -> Iterator[Heard]:
+        try:
+            event = msgspec.json.decode(data, type=_Event)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise EngineError(
+                "server",
+                f"{self.client.shown} does not answer as a chat API does: {one_line(str(error), _SHOWN)}",
+                "is the path of the URL right? Many end in /v1",
+            ) from None
+        if event.error or event.object == "error":
+            raise self._failed(event.error or event.message)
+        for choice in (event.choices or [])[:1]:
+            yield from _said(choice)
+            if choice.finish_reason == "error":
+                raise self._failed("")
+            if choice.finish_reason:
+                stop = next((one for one in (choice.stop_reason, choice.matched_stop) if isinstance(one, str)), "")
+                yield ChatEnd(choice.finish_reason, stop)
+        if event.usage or event.timings:
+            yield _usage(event.usage, event.timings)
+
+    def _failed(self, error: Any) -> EngineError:
+        message = error.get("message", "") if isinstance(error, dict) else error
+        told = one_line(str(message), 4 * _SHOWN)
+        return EngineError(
+            "server",
+            f"{self.client.shown} gave up in mid-reply" + (f": {told}" if told else ""),
+            "what it said is kept; regenerate the reply to try again",
+        )
+
+    def _listed(self) -> list[ChatModel]:
+        client = self.client
+        for _ in range(2):
+            try:
+                data = client.ask("GET", client.path("/v1/models"), None, _SMALL)
+                break
+            except StaleConnection:
+                continue
+        else:
+            raise EngineError("server", f"{client.shown} closes every connection", "is it starting? try again")
+        with suppress(msgspec.DecodeError, RecursionError, KeyError, TypeError):
+            entries = msgspec.json.decode(data)["data"]
+            return [ChatModel(one["id"], _context(one)) for one in entries if isinstance(one.get("id"), str)]
+        return []
+
+    def _unchosen(self, ids: list[str]) -> EngineError:
+        shown = self.client.shown
+        if not ids:
+            return EngineError("model", f"{shown} does not say which models it has", "name one with model = …")
+        some = ", ".join(one_line(one, _SHOWN) for one in ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
+        return EngineError("model", f"{shown} has {len(ids)} models: choose one", f"set model = …; it has {some}")
+
+
+def events(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """What the events of a stream say, one after the other. A whole answer of JSON, as from a server that does not stream, is
+    one event; an event that was cut off is none."""
+    whole: list[bytes] = []
+    for line in lines:
+        bare = line.strip()
+        if bare.startswith(b"data:"):
+            said = bare[len(b"data:") :].lstrip()
+            if line.endswith(b"\n") or said.endswith((b"}", b"]")):
+                yield said
+        elif whole or bare.startswith(b"{"):
+            whole.append(bare)
+    if whole:
+        yield b" ".join(whole)
+
+
+def _said(choice: _Choice) -> Iterator[ChatPiece]:
+    delta = choice.delta or choice.message or _Delta()
+    thought, told = delta.reasoning_content or delta.reasoning or "", _told(choice.logprobs)
+    if thought:
+        yield ChatPiece(thought, thought=True, told=told if not delta.content else ())
+    if delta.content or (told and not thought):
+        yield ChatPiece(delta.content or "", told=told if not thought else ())
+
+
+def _told(logprobs: msgspec.Raw) -> tuple[ToldText, ...]:
+    with suppress(msgspec.DecodeError, RecursionError):
+        listed = msgspec.json.decode(logprobs, type=_Listed | None)
+        return tuple(listed.content or ()) if listed is not None else ()
+    return ()
+
+
+def _usage(usage: Any, timings: Any) -> ChatUsage:
+    usage, timings = (one if isinstance(one, dict) else {} for one in (usage, timings))
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return ChatUsage(
+        _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")), _count(cached),
+        _number(timings.get("prompt_ms")), _number(timings.get("predicted_per_second")),
+    )  # fmt: skip
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _number(value: Any) -> float | None:
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    return float(value) if fits else None
+
+
+def _context(entry: dict[str, Any]) -> int:
+    """The size of the context that a model's entry tells of."""
+    meta = entry.get("meta")
+    places = (entry, meta if isinstance(meta, dict) else {})
+    return next((found for place in places for name in _CONTEXTS if (found := _count(place.get(name)))), 0)
+
+
+def _names(name: str, said: str) -> bool:
+    """Whether an error is about a parameter: it stands in quotes, or behind a colon."""
+    return re.search(rf"['\"`]{name}['\"`]|[:.] ?{name}\b", said) is not None

@@ -1,0 +1,118 @@
+"""One model of a chat API: all that a command can need where there are texts, and no tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+from termchat.decoding.records import ModelIdentity
+from termchat.decoding.thinking import ThinkingTags, tags_from
+from termchat.engine.abilities import TEXT_ONLY
+from termchat.engine.port import (
+    Check,
+    Describe,
+    EngineError,
+    Explain,
+    Generate,
+    Inspect,
+    ModelInfo,
+    ModelSpec,
+    Remark,
+    Render,
+    Score,
+    Spell,
+    SteerReply,
+    Tokenize,
+)
+from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.remote.openai_server import OpenAIServer
+from termchat.engine.remote.text_reply import Said, TextReply
+
+_TAGS = ThinkingTags("<think>", "</think>")
+"""Between which a model thinks, unless something else is configured."""
+
+
+class TextSession:
+    """A connection to a server, and the one model that is asked for.
+
+    Raises:
+        EngineError: it cannot be reached, wants a key, or has no such model.
+    """
+
+    refused: ClassVar[dict[type, str]] = {
+        Tokenize: "take texts apart: it takes messages alone",
+        Describe: "tell of tokens",
+        Spell: "tell of tokens",
+        Inspect: "be asked about a past position",
+        Explain: "say why a token was not drawn",
+        Score: "redraw a reply",
+        Check: "match a constraint",
+    }
+    """Commands that it cannot answer, and what it cannot do."""
+
+    def __init__(self, client: HttpClient, spec: ModelSpec, progress: Callable[[float], None]) -> None:
+        self._client, self._spec = client, spec
+        self._server = OpenAIServer(client, spec.path)
+        found = self._server.find()
+        name = found.id if spec.name in ("", spec.engine.shown) else spec.name
+        self._identity = ModelIdentity(name.replace("\\", "/").rsplit("/", 1)[-1], found.id, "", "", "")
+        progress(1.0)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def abort(self) -> None:
+        """Ends what is asked for; may be called from any thread."""
+        self._client.stop()
+
+    def info(self) -> ModelInfo:
+        found = self._server.model
+        return ModelInfo(
+            name=self._identity.name,
+            path=found.id,
+            sha256="",
+            architecture="",
+            quantization="",
+            description="",
+            size=0,
+            parameters=0,
+            vocabulary=0,
+            context=found.context,
+            context_trained=0,
+            threads=0,
+            threads_batch=0,
+            prefill_batch=0,
+            kv_type="",
+            layers=0,
+            gpu_layers=0,
+            device=self._client.shown,
+            has_template=True,
+            can_rewind=False,
+            end_ids=[],
+            remarks=self._remarks(),
+            abilities=TEXT_ONLY,
+        )
+
+    def _remarks(self) -> list[Remark]:
+        said = self._spec.said
+        if not said:
+            return []
+        return [Remark(f"{', '.join(said)}: the server's own affair, and left out")]
+
+    def render(self, _command: Render) -> tuple[list[int], bool]:
+        """No ids: the server makes the prompt of the messages that it is sent."""
+        return [], True
+
+    def generate(self, command: Generate, poll: Callable[[], SteerReply | None], arrived: float) -> Iterator[Said]:
+        """The records of a reply; see `TextReply.records`."""
+        self._client.go_on()
+        if not command.messages:
+            raise EngineError("prompt", "there is no message to answer", "type a message")
+        if command.constraint is not None:
+            raise EngineError("constraint", f"{self._client.shown} cannot match a constraint", "remove the constraint")
+        if command.script:
+            raise EngineError(
+                "capability", f"{self._client.shown} cannot be made to begin a reply so", "send a message"
+            )
+        tags = tags_from(self._spec.thinking) or _TAGS
+        yield from TextReply(command, self._server, self._identity, tags, poll, arrived).records()
