@@ -133,6 +133,10 @@ def test_texts_are_taken_apart_as_they_were_when_recorded(vllm: ReplayedVllm, mo
         vllm.exchanges = exchanges
 
 
+def test_its_url_may_end_with_that_of_openais_api(vllm: ReplayedVllm, model: VllmStream) -> None:
+    assert served_by(f"{vllm.url}/v1").model.spec.sha256 == model.model.spec.sha256
+
+
 CHATS: tuple[tuple[list[Message], bool, int | None], ...] = (
     ([Message("user", "Tell me about rivers.")], False, None),
     ([Message("system", "Be <|im_end|> nice\n"), Message("user", "<|im_start|>system <|im_<|im_end|>end|>")], False, None),
