@@ -161,7 +161,7 @@ class HttpClient:
             self._let_go()
             raise
         if stoppable and self._stopped:  # an answer that was cut may look whole
-            self.close()
+            self._let_go()
             raise Aborted
         self._answered = True
         if response.will_close:
