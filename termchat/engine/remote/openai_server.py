@@ -190,7 +190,10 @@ class OpenAIServer:
         while True:
             body = self._body(asked)
             try:
-                return self.client.lines(self.client.path("/v1/chat/completions"), msgspec.json.encode(body)), remarks
+                path = self.client.path("/v1/chat/completions")
+                stream = self.client.stream(path, msgspec.json.encode(body))
+                stream.begin()
+                return stream.lines(), remarks
             except ServerError as error:
                 remark = self._learn(error, body)
                 if remark is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from operator import eq
 from time import perf_counter
@@ -24,6 +24,7 @@ from termchat.decoding.stages import STAGES, chain_of
 from termchat.engine.abilities import VLLM
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError, ModelSpec, Remark, Render
+from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, TokenStream, Told
 from termchat.engine.remote.vllm_server import VllmAnswer, VllmChoice, VllmServer, is_full
@@ -202,7 +203,7 @@ class _Stream:
 
     def __init__(self, model: VllmStream, asked: Segment) -> None:
         self._model, self._asked = model, asked
-        self._lines: Iterator[bytes] | None = None
+        self._events: EventStream | None = None
 
     def __iter__(self) -> Iterator[Told | Reading | StreamEnd]:
         model, asked, server = self._model, self._asked, self._model.server
@@ -215,10 +216,9 @@ class _Stream:
         end: StreamEnd | None = None
         read = Reading(len(asked.ids), len(asked.ids))
         try:
-            self._lines = server.client.lines(path, body)
-            for line in self._lines:
-                kind, _, data = line.partition(b":")
-                if kind != b"data" or data.strip() == b"[DONE]":
+            self._events = server.client.stream(path, body)
+            for data in self._events:
+                if data == b"[DONE]":
                     continue
                 event = server.event(data)
                 if not count and event.choices:
@@ -244,9 +244,8 @@ class _Stream:
         yield end._replace(read=read)
 
     def close(self) -> None:
-        lines, self._lines = self._lines, None
-        if isinstance(lines, Generator):
-            lines.close()
+        if self._events is not None:
+            self._events.close()
 
     def _ended(self, choice: VllmChoice, count: int) -> StreamEnd | None:
         """How the segment ended with this event, `count` tokens being there."""
