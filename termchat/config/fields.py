@@ -156,6 +156,10 @@ class Fields(BaseSettings):
     glyphs: Literal["auto", "unicode", "ascii"] = Field(
         default="auto", description="characters for bars and borders; auto follows the terminal's locale"
     )
+    big: bool = Field(
+        default=False,
+        description="for a projector: high contrast, panels hidden until wanted, and the whole text of a lesson's step",
+    )
     engine: EngineSettings = Field(default_factory=EngineSettings)
     sampling: Sampling = Field(default_factory=Sampling)
     keys: dict[str, str] = {}

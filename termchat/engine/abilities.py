@@ -88,6 +88,7 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     - `grammar`: replies can match a constraint.
     - `walks`: several sequences are decoded in one batch, for walks, beams and drafts.
     - `lacks`: names of knobs that it does not know.
+    - `order`: the stages of its sampler chain, where that has an order of its own.
     """
 
     ids: bool = True
@@ -102,6 +103,7 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     grammar: bool = True
     walks: bool = True
     lacks: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
 
     def features(self) -> frozenset[Feature]:
         """What can be done with it."""
@@ -141,6 +143,7 @@ TEXT_ONLY = EngineAbilities(
 _OF_SERVERS: dict[ServerKind, tuple[EngineAbilities, EngineAbilities]] = {
     "llama-server": (LLAMA_SERVER, LLAMA_SERVER_STREAMED),
     "vllm": (VLLM, VLLM),
+    "sglang": (TEXT_ONLY, TEXT_ONLY),
     "openai": (TEXT_ONLY, TEXT_ONLY),
 }
 """Where a server's tokens are drawn here, and where it draws them."""
