@@ -83,6 +83,7 @@ _OF_REPLY: dict[str, FactEntry] = {
         highest_entropy="highest entropy of a step, in bits",
         lowest_model="smallest probability that the model gave one of its tokens",
         highest_rank="highest rank of one of its tokens",
+        greedy_share="share of its tokens that were the likeliest",
         distinct1="different tokens, divided by all tokens",
         distinct2="different pairs of tokens, divided by all pairs",
         distinct3="different triples of tokens, divided by all triples",
@@ -171,7 +172,10 @@ _WALKS = {
         ended_walks="walks of it that ended",
         distinct_walks="different walks in it, by their tokens",
     ),
-    **_texts(walks_kind="what it is: walks grid ab best vote beams", answer="most common answer of a vote"),
+    **_texts(
+        walks_kind="what it is: walks grid compare best vote beams; compare is A/B",
+        answer="most common answer of a vote",
+    ),
     **_numbers(
         walks_part="tokens that all walks have in common before two differ",
         shared="share of tokens in common beginnings, 0 to 1",
@@ -246,8 +250,10 @@ FACTS: dict[str, FactEntry] = {
 }
 REPLY_FACTS, EARLIER = frozenset(_OF_REPLY), "earlier_"
 TOKEN_FACTS = frozenset(_OF_TOKEN)
-CLAIM_FACTS = REPLY_FACTS | TOKEN_FACTS
-"""What a claim can be made of: there is one reply, and its newest token."""
+CLAIM_FACTS = (
+    REPLY_FACTS | TOKEN_FACTS | frozenset(_EARLIER) | frozenset(_OF_TWO) | frozenset(_WALKS) | frozenset(_KNOBS)
+)
+"""What a claim can be made of: replies, tokens and walks."""
 
 
 def kind_of(name: str, argument: str = "") -> FactKind:

@@ -1,6 +1,7 @@
 """A server that speaks as llama-server does and computes with this very llama.cpp, so that its numbers are the local engine's.
 
-It can also do what no server should: `faults` are done, one a request, instead of what is asked.
+It can also do what no server should: `faults` are done, one a request, instead of what is asked. It may keep no connection, and
+`muted` paths are answered when their event is set.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from time import sleep
+from typing import Any, Literal
 
 import numpy as np
 
@@ -44,6 +46,12 @@ class TwinServer(ThreadingHTTPServer):
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers_seen: list[dict[str, str]] = []
         self.forgets = False
+        self.keeps: Literal["connections", "none and says so", "none"] = "connections"
+        self.muted: dict[str, threading.Event] = {}
+        self.several: dict[str, str] = {}
+        """Its models and what each is doing, where it chooses among them by name."""
+        self.has_room = True
+        """Whether it can load one of several."""
         self.connections: set[socket.socket] = set()
         if certificate:
             context_ = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -98,17 +106,28 @@ class Handler(BaseHTTPRequestHandler):
         server.asked.append((self.path, body))
         server.headers_seen.append(dict(self.headers))
         self.body = body
+        if self.path in server.muted:
+            server.muted[self.path].wait(60)
         if server.faults and self.path == "/completion" and server.faults[0](self):
             return
         if server.key and self.path != "/health" and self.headers.get("Authorization") != f"Bearer {server.key}":
             self.refuse(401, "Invalid API Key", "authentication_error")
             return
+        path, _, query = self.path.partition("?")
+        named = body.get("model") or query.removeprefix("model=")
+        chooses = (
+            server.several and path not in ("/health", "/v1/models", "/models/load") and (path != "/props" or named)
+        )
+        if chooses and server.several.get(named) != "loaded":
+            self.refuse(400, f"model '{named}' is not loaded", "invalid_request_error")
+            return
         with _ONE_AT_A_TIME:
             answers = {
+                "/models/load": self._load,
                 "/health": self._health, "/props": self._props, "/v1/models": self._models, "/tokenize": self._tokenize,
                 "/detokenize": self._detokenize, "/completion": self._completion,
             }  # fmt: skip
-            answer = answers.get(self.path)
+            answer = answers.get(path)
             told = answer(body) if answer is not None else None
         if answer is None:
             self.refuse(404, "File Not Found", "not_found_error")
@@ -120,9 +139,12 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        if self.server.keeps == "none and says so":
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(data)
         self.wfile.flush()
+        self.close_connection |= self.server.keeps != "connections"
 
     def refuse(self, status: int, message: str, kind: str = "server_error", **more: Any) -> None:
         self.tell({"error": {"code": status, "message": message, "type": kind, **more}}, status)
@@ -130,9 +152,16 @@ class Handler(BaseHTTPRequestHandler):
     def _health(self, _body: dict[str, Any]) -> Any:
         return {"status": "ok"}
 
+    def _load(self, body: dict[str, Any]) -> Any:
+        self.server.several[body["model"]] = "loading"
+        return {"success": True}
+
     def _props(self, _body: dict[str, Any]) -> Any:
+        if self.server.several and "?" not in self.path:
+            return {"role": "router", "default_generation_settings": {"params": None, "n_ctx": 0}, "build_info": "twin"}
         model = self.server.session.model
         return {
+            "total_slots": 1,
             "default_generation_settings": {"n_ctx": self.server.context},
             "chat_template": model.template,
             "bos_token": model.name(model.bos),
@@ -147,7 +176,17 @@ class Handler(BaseHTTPRequestHandler):
             "size": 1,
             "ftype": "Q4_1",
         }
-        return {"data": [{"id": self.server.name, "aliases": [], "owned_by": "llamacpp", "meta": meta}]}
+        several, listed = self.server.several, []
+        for name, state in several.items():
+            status = {"value": "unloaded" if state == "failed" else state} | (
+                {"failed": True} if state == "failed" else {}
+            )
+            loaded = {"meta": meta} if state == "loaded" else {}
+            listed.append({"id": name, "aliases": [], "owned_by": "llamacpp", "status": status} | loaded)
+            if state == "loading":  # which it is for one look
+                several[name] = "loaded" if self.server.has_room else "failed"
+        one = {"id": self.server.name, "aliases": [], "owned_by": "llamacpp", "meta": meta}
+        return {"data": listed or [one]}
 
     def _tokenize(self, body: dict[str, Any]) -> Any:
         special = body.get("parse_special", True)
@@ -174,7 +213,8 @@ class Handler(BaseHTTPRequestHandler):
             cache.read(ids, Shape(min(len(ids) - at, cache.batch_size)))
             at = len(cache.ids)
         told: dict[str, Any] = {
-            "model": server.name, "timings": {"cache_n": kept, "prompt_n": len(ids) - kept},
+            "model": body["model"] if server.several else server.name,
+            "timings": {"cache_n": kept, "prompt_n": len(ids) - kept},
             "generation_settings/logit_bias": [{"bias": None, "token": i} for i in model.end_ids],
         }  # fmt: skip
         if count := body.get("n_probs", 0):
@@ -276,6 +316,48 @@ def _without_end(handler: Handler, headers: dict[str, str]) -> bool:
             handler.wfile.write(b" " * (1 << 20))
     except OSError:
         pass
+    handler.close_connection = True
+    return True
+
+
+def drips(handler: Handler) -> bool:
+    """A byte ten times a second, of an answer that is told to be long."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "100000")
+    handler.end_headers()
+    return _drop_by_drop(handler, b" ")
+
+
+def drips_chunks(handler: Handler) -> bool:
+    """The same in pieces, of which any number may come."""
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    return _drop_by_drop(handler, b"1\r\n \r\n")
+
+
+def drips_the_head(handler: Handler) -> bool:
+    """An answer that does not come as far as its body."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+    return _drop_by_drop(handler, b"x")
+
+
+def puts_off(handler: Handler) -> bool:
+    """Again and again it only says that it will answer."""
+    return _drop_by_drop(handler, b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def puts_off_fast(handler: Handler) -> bool:
+    """The same as fast as it is read."""
+    return _drop_by_drop(handler, b"HTTP/1.1 100 Continue\r\n\r\n" * 4000, 0.0)
+
+
+def _drop_by_drop(handler: Handler, drop: bytes, each: float = 0.1) -> bool:
+    with contextlib.suppress(OSError):
+        while True:
+            handler.wfile.write(drop)
+            handler.wfile.flush()
+            sleep(each)
     handler.close_connection = True
     return True
 

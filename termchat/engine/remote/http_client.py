@@ -1,7 +1,8 @@
-"""One kept-alive HTTP connection to one server. What goes wrong is an `EngineError` that says what to do.
+"""One kept-alive HTTP connection to one server, and one beside it for an answer that is streamed. What goes wrong is an
+`EngineError` that says what to do.
 
 No redirect is followed: it could take a key, or a chat, to somebody else. Proxies from the environment are not used. Answers
-are read up to a limit, and for a limited time.
+are read up to a limit, and have to come steadily (`steady_response`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import http.client
 import socket
 import ssl
 from collections.abc import Iterator
-from time import monotonic
+from functools import partial
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,17 +20,17 @@ import msgspec
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.port import EngineError
+from termchat.engine.remote.event_stream import Caller, EventStream
+from termchat.engine.remote.steady_response import Endless, SteadyResponse, TooSlow
 from termchat.text import one_line
 
 CONNECT = 5.0
 """Seconds until a connection must be there."""
 SILENCE = 120.0
 """Seconds in which a server must begin to answer: others may be in front of us."""
-_SLOWEST = 50_000
-"""Bytes a second at which an answer must come, after `_GRACE` seconds."""
-_GRACE = 60.0
 _PIECE = 1 << 18
 _MOST_OF_ERRORS = 1 << 16
+_MOST_OF_HEAD = 1 << 18
 _LONGEST_LINE = 8 << 20
 _SAID = 300
 """Characters of a server's own words that are told."""
@@ -64,6 +65,7 @@ class HttpClient:
         self._context = self._trusting() if parts.scheme == "https" else None
         self._connection: http.client.HTTPConnection | None = None
         self._socket: socket.socket | None = None
+        self._stream: EventStream | None = None
         self._answered = self._stopped = self._stoppable = False
 
     def _trusting(self) -> ssl.SSLContext:
@@ -84,18 +86,48 @@ class HttpClient:
     def stop(self) -> None:
         """Ends the request that is under way if it can be stopped, and every later one of those until `go_on`."""
         self._stopped = True
-        found = self._socket
-        if found is not None and self._stoppable:
-            with contextlib.suppress(OSError):
-                found.shutdown(socket.SHUT_RDWR)
+        stream, found = self._stream, self._socket
+        for open_ in (found if self._stoppable else None, None if stream is None else stream.socket):
+            if open_ is not None:
+                with contextlib.suppress(OSError):
+                    open_.shutdown(socket.SHUT_RDWR)
 
     def go_on(self) -> None:
         self._stopped = False
 
     def close(self) -> None:
+        self._let_go()
+        if self._stream is not None:
+            self._stream.close()
+
+    def _let_go(self) -> None:
+        """Closes the kept connection."""
         connection, self._connection, self._socket = self._connection, None, None
         if connection is not None:
             connection.close()
+
+    def stream(self, path: str, body: bytes) -> EventStream:
+        """The events that answer a request, on a connection of their own; it can be stopped. There is one at a time: an earlier
+        one is closed.
+
+        Raises:
+            Aborted, ServerError, EngineError: as `ask`.
+        """
+        if self._stopped:
+            raise Aborted
+        if self._stream is not None:
+            self._stream.close()
+        connection = self._made()
+        caller = Caller(lambda: self._stopped, self._silence, self._broken, self._refused)
+        stream = self._stream = EventStream(caller, connection)
+        try:
+            connection.request("POST", self._base + path, body, self._headers | {"Accept": "text/event-stream"})
+            if self._stopped:
+                raise Aborted
+        except (http.client.HTTPException, OSError) as error:
+            stream.close()
+            raise self._broken(error) from None
+        return stream
 
     def ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool = False) -> bytes:
         """The body of the answer to a request, at most `limit` bytes.
@@ -109,6 +141,11 @@ class HttpClient:
         if stoppable and self._stopped:
             raise Aborted
         connection = self._connected()
+        if stoppable and self._stopped:  # while it was made: whoever stopped it saw nothing to end
+            raise Aborted
+        connection.response_class = partial(  # type: ignore[assignment]
+            SteadyResponse, silence=self._silence, most=limit + _MOST_OF_ERRORS + _MOST_OF_HEAD
+        )
         try:
             connection.request(method, self._base + path, body, self._headers)
             response = connection.getresponse()
@@ -116,18 +153,21 @@ class HttpClient:
             data = self._read(response, limit if status == 200 else _MOST_OF_ERRORS, strict=status == 200)
         except (http.client.HTTPException, OSError) as error:
             stale, self._answered = self._answered and _is_stale(error), False
-            self.close()
+            self._let_go()
             if stoppable and self._stopped:
                 raise Aborted from None
             if stale:
                 raise StaleConnection from None
             raise self._broken(error) from None
         except EngineError:
-            self.close()
+            self._let_go()
             raise
+        if stoppable and self._stopped:  # an answer that was cut may look whole
+            self.close()
+            raise Aborted
         self._answered = True
         if response.will_close:
-            self.close()
+            self._let_go()
         if status != 200:
             raise self._refused(status, data, response)
         return data
@@ -145,6 +185,8 @@ class HttpClient:
         if self._stopped:
             raise Aborted
         connection = self._connected()
+        if self._stopped:
+            raise Aborted
         try:
             connection.request("POST", self._base + path, body, self._headers)
             response = connection.getresponse()
@@ -182,6 +224,12 @@ class HttpClient:
         if self._connection is not None:
             return self._connection
         self._answered = False
+        connection = self._connection = self._made()
+        self._socket = connection.sock
+        return connection
+
+    def _made(self) -> http.client.HTTPConnection:
+        """A new connection."""
         connection = (
             http.client.HTTPConnection(self._host, self._port, timeout=CONNECT)
             if self._context is None
@@ -203,13 +251,12 @@ class HttpClient:
             ) from None
         connection.sock.settimeout(self._silence)
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection, self._socket = connection, connection.sock
         return connection
 
     def _read(self, response: http.client.HTTPResponse, limit: int, *, strict: bool) -> bytes:
         """The body; what is beyond the limit is an error if `strict`, and cut off otherwise."""
         parts: list[bytes] = []
-        size, until = 0, monotonic() + _GRACE + limit / _SLOWEST
+        size = 0
         if strict and (response.length or 0) > limit:
             raise self._too_long(limit)
         while piece := response.read(min(_PIECE, limit + 1 - size)):
@@ -221,8 +268,6 @@ class HttpClient:
                 self._answered = False
                 response.will_close = True
                 break
-            if monotonic() > until:
-                raise EngineError("server", f"{self.shown} answers too slowly", "is the line down?")
         if response.length:  # a body that ends before its length
             raise http.client.IncompleteRead(b"", response.length)
         return b"".join(parts)
@@ -233,6 +278,12 @@ class HttpClient:
         )
 
     def _broken(self, error: Exception) -> EngineError:
+        if isinstance(error, TooSlow):
+            return EngineError(
+                "server", f"{self.shown} answers too slowly", "is the line down? go on when it is better"
+            )
+        if isinstance(error, Endless):
+            return EngineError("server", f"{self.shown} answers without end", "is it a llama-server? Check the URL")
         if isinstance(error, TimeoutError):
             return EngineError(
                 "server",

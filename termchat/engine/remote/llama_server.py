@@ -6,12 +6,18 @@ a slot would make it read everything again and again.
 
 The server draws one token a request, which nobody uses. It is made to draw a character of ASCII, whatever the model says, since
 it tells no probabilities where it draws a part of a character.
+
+Started without a model it has several, which it loads as they are asked for by name: then every request names one.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from time import sleep
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -19,7 +25,9 @@ from numpy.typing import NDArray
 
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError
+from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
+from termchat.engine.remote.served import ServedEntry
 from termchat.text import one_line
 
 T = TypeVar("T")
@@ -31,6 +39,9 @@ _LARGEST = 2_000_000
 """Tokens of a vocabulary that is believed; the largest have 262,144."""
 _FIELDS = ("completion_probabilities", "timings", "model")
 _SHOWN = 80
+_ON_ITS_WAY = ("loading", "downloading", "downloaded")
+_LOOK = 0.5
+"""Seconds between looks at a model that is being loaded."""
 
 
 class Timings(msgspec.Struct, frozen=True):
@@ -59,22 +70,8 @@ class ServedModel(msgspec.Struct, frozen=True):
     ftype: str = ""
 
 
-class _Meta(msgspec.Struct, frozen=True):
-    n_vocab: int
-    n_ctx_train: int = 0
-    n_params: int = 0
-    size: int = 0
-    ftype: str = ""
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    id: str
-    aliases: list[str] = []
-    meta: _Meta | None = None
-
-
 class _Models(msgspec.Struct, frozen=True):
-    data: list[_Entry]
+    data: list[ServedEntry]
 
 
 class _Generation(msgspec.Struct, frozen=True):
@@ -91,15 +88,15 @@ class Props(msgspec.Struct, frozen=True):
     build_info: str = ""
 
 
-class _Listed(msgspec.Struct, frozen=True, gc=False):
+class Listed(msgspec.Struct, frozen=True, gc=False):
     id: int
     logprob: float | None = None
     prob: float | None = None
 
 
 class _Step(msgspec.Struct, frozen=True):
-    top_logprobs: list[_Listed] = []
-    top_probs: list[_Listed] = []
+    top_logprobs: list[Listed] = []
+    top_probs: list[Listed] = []
 
 
 class _Completion(msgspec.Struct, frozen=True):
@@ -149,6 +146,9 @@ class LlamaServer:
         self.client, self._wanted = client, wanted
         self._model: ServedModel | None = None
         self._plain: list[int] = []
+        self._name: dict[str, str] = {}
+        """What every request has that names the model, where the server has several."""
+        self._asked_to_load = False
 
     @property
     def model(self) -> ServedModel:
@@ -156,7 +156,7 @@ class LlamaServer:
         return self._model
 
     def is_ready(self) -> bool:
-        """Whether it has loaded its model.
+        """Whether it has loaded its model; of several, the one that is wanted, which it is asked to load.
 
         Raises:
             EngineError: it cannot be reached, or refuses.
@@ -167,7 +167,7 @@ class LlamaServer:
             if error.status == 503:
                 return False
             raise
-        return True
+        return self._is_loaded(self._entry())
 
     def find(self) -> ServedModel:
         """The model that is wanted."""
@@ -175,42 +175,43 @@ class LlamaServer:
         return self._model
 
     def props(self) -> Props:
-        return self._told(self._ask("GET", "/props", None, _SMALL), Props)
+        query = f"?model={quote(self._name['model'], safe='')}" if self._name else ""
+        return self.told(self._ask("GET", f"/props{query}", None, _SMALL), Props)
 
     def vocabulary(self) -> list[bytes]:
         """The bytes of every token by its id; of control tokens there are none."""
         count = self.model.n_vocab
         asked = {**self._request([0], 1), "n_probs": count, "response_fields": ["completion_probabilities"]}
         data = self._completion(asked, _SMALL + count * _PER_CANDIDATE)
-        steps = self._told(data, _Vocabulary).completion_probabilities
+        steps = self.told(data, _Vocabulary).completion_probabilities
         pieces = [b""] * count
         listed = steps[0].top_logprobs if steps else []
         for piece in listed:
             if 0 <= piece.id < count and all(0 <= byte < 256 for byte in piece.bytes):
                 pieces[piece.id] = bytes(piece.bytes)
         if len({piece.id for piece in listed}) != count:
-            raise self._otherwise("it does not tell its vocabulary")
+            raise self.otherwise("it does not tell its vocabulary")
         # What it is to draw: letters that are tokens alone, which are complete characters.
         self._plain = [i for i, piece in enumerate(pieces) if len(piece) == 1 and piece.isalpha()]
         if not self._plain:
-            raise self._otherwise("its vocabulary has no letters")
+            raise self.otherwise("its vocabulary has no letters")
         return pieces
 
     def end_ids(self) -> list[int]:
         """The tokens that end a reply, in order."""
         asked = {**self._request([0], 1), "ignore_eos": True, "response_fields": ["generation_settings/logit_bias"]}
         asked.pop("logit_bias", None)
-        biases = self._told(self._completion(asked, _SMALL), _EndIds).biases
+        biases = self.told(self._completion(asked, _SMALL), _EndIds).biases
         return sorted({one.token for one in biases if one.bias is None and 0 <= one.token < self.model.n_vocab})
 
     def tokenize(self, text: str, *, special: bool, begin: bool) -> list[int]:
         well = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         asked = {"content": well, "add_special": begin, "parse_special": special}
-        return self._told(self._post("/tokenize", asked, _SMALL + 64 * len(well)), _Tokens).tokens
+        return self.told(self._post("/tokenize", asked, _SMALL + 64 * len(well)), _Tokens).tokens
 
     def text_of(self, ids: list[int]) -> str:
         """The text of tokens, with the names of control tokens."""
-        return self._told(self._post("/detokenize", {"tokens": ids}, _SMALL), _Content).content
+        return self.told(self._post("/detokenize", {"tokens": ids}, _SMALL), _Content).content
 
     def read(self, ids: list[int]) -> Timings:
         """Has it read ids, whose logits nobody needs.
@@ -231,7 +232,7 @@ class LlamaServer:
         listed = answer.completion_probabilities[0].top_logprobs if answer.completion_probabilities else []
         found, logprobs = self._columns(listed, (-np.inf if one.logprob is None else one.logprob for one in listed))
         if not len(found):
-            raise self._otherwise("it tells no probabilities")
+            raise self.otherwise("it tells no probabilities")
         return Candidates(found, logprobs, answer.timings)
 
     def penalised(
@@ -248,6 +249,32 @@ class LlamaServer:
         listed = answer.completion_probabilities[0].top_probs if answer.completion_probabilities else []
         return {one.id: math.log(one.prob) for one in listed if one.prob}
 
+    def events(self, asked: dict[str, Any]) -> EventStream:
+        """The events that answer a request for a completion; while the server begins with it, it is asked for its model.
+
+        Raises:
+            EngineError: it has another model, too.
+        """
+        stream = self.client.stream("/completion", msgspec.json.encode(asked))
+        try:
+            self._again(partial(self._meet_again, stoppable=True))
+        except EngineError:
+            stream.close()
+            raise
+        return stream
+
+    def completed(self, asked: dict[str, Any]) -> bytes:
+        """What answers a request for a completion.
+
+        Raises:
+            ContextFull: there is no room for the ids.
+        """
+        return self._completion(asked, _SMALL)
+
+    def is_meant(self, model: str) -> bool:
+        """Whether an answer of this model ("": it does not say) is what was asked for."""
+        return model in ("", self.model.id)
+
     def _request(self, ids: list[int], count: int) -> dict[str, Any]:
         """What every request about ids has: it draws `count` tokens, and those certainly."""
         asked: dict[str, Any] = {
@@ -256,17 +283,17 @@ class LlamaServer:
         }  # fmt: skip
         return asked | ({"logit_bias": [[self._plain[0], 1e9]]} if self._plain else {})
 
-    def _columns(self, listed: list[_Listed], values: Any) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    def _columns(self, listed: list[Listed], values: Any) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         ids = np.fromiter((one.id for one in listed), np.int64, len(listed))
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.model.n_vocab:
-            raise self._otherwise("it tells of tokens that its vocabulary lacks")
+            raise self.otherwise("it tells of tokens that its vocabulary lacks")
         return ids.astype(np.int32), np.fromiter(values, np.float64, len(listed))
 
     def _answer(self, asked: dict[str, Any], limit: int) -> _Completion:
-        answer = self._told(self._completion(asked, limit), _Completion)
-        if answer.model and answer.model != self.model.id:
+        answer = self.told(self._completion(asked, limit), _Completion)
+        if not self.is_meant(answer.model):
             self.client.close()
-            raise self._another(answer.model)
+            raise self.another(answer.model)
         return answer
 
     def _completion(self, asked: dict[str, Any], limit: int) -> bytes:
@@ -278,60 +305,104 @@ class LlamaServer:
             raise
 
     def _post(self, path: str, asked: dict[str, Any], limit: int) -> bytes:
-        return self._ask("POST", path, msgspec.json.encode(asked), limit, stoppable=path == "/completion")
+        return self._ask("POST", path, msgspec.json.encode(asked | self._name), limit, stoppable=path == "/completion")
 
     def _ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool = False) -> bytes:
-        """Asks, once more where the kept connection was closed meanwhile."""
-        client = self.client
-        for _ in range(2):
+        """Asks, again where the kept connection was closed meanwhile, also right after it was met again on a new one."""
+        met = False
+
+        def ask() -> bytes:
+            nonlocal met
+            if not self.client.connected and self._model is not None and not met:
+                self._meet_again(stoppable=stoppable)
+                met = True
+            return self.client.ask(method, path, body, limit, stoppable=stoppable)
+
+        return self._again(ask)
+
+    def _again(self, ask: Callable[[], T]) -> T:
+        for _ in range(3):
             try:
-                if not client.connected and self._model is not None:
-                    self._meet_again()
-                return client.ask(method, path, body, limit, stoppable=stoppable)
+                return ask()
             except StaleConnection:
                 continue
-        raise EngineError("server", f"{client.shown} closes every connection", "is it starting? go on when it is ready")
+        shown = self.client.shown
+        raise EngineError("server", f"{shown} closes every connection", "is it starting? go on when it is ready")
 
-    def _meet_again(self) -> None:
+    def _meet_again(self, *, stoppable: bool) -> None:
         """The connection is a new one: is it still the same model?
 
         Raises:
             EngineError: it is another one.
         """
-        if (found := self._found()) != self._model:
+        stoppable = stoppable or bool(self._name)
+        while self._name and not self._is_loaded(self._entry(stoppable=stoppable)):
+            sleep(_LOOK)  # somebody had another one loaded in its place
+        if (found := self._found(stoppable=stoppable)) != self._model:
             self.client.close()
-            raise self._another(found.id)
+            raise self.another(found.id)
 
-    def _found(self) -> ServedModel:
-        data = self._told(self.client.ask("GET", "/v1/models", None, _SMALL), _Models).data
+    def _is_loaded(self, entry: ServedEntry) -> bool:
+        """Whether it can be asked; one that is not loaded is to be.
+
+        Raises:
+            EngineError: the server could not load it, or does not.
+        """
+        if entry.status is None or entry.ready:
+            self._asked_to_load = False
+            return True
+        if entry.state == "failed" and self._asked_to_load:
+            self._asked_to_load = False
+            raise EngineError("model", f"{self.client.shown} could not load {entry.id}", "see the server's log")
+        if not self._asked_to_load and entry.state not in _ON_ITS_WAY:
+            body = msgspec.json.encode({"model": entry.id})
+            self.client.ask("POST", "/models/load", body, _SMALL)
+        self._asked_to_load = True
+        return False
+
+    def _entry(self, *, stoppable: bool = False) -> ServedEntry:
+        """What the server lists of the model that is wanted.
+
+        Raises:
+            EngineError: it has none of that name, or several and none was named.
+        """
+        data = self.told(self.client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable), _Models).data
         entry = next((one for one in data if self._wanted in (one.id, *one.aliases)), None)
-        if entry is None and not self._wanted and data:
-            entry = data[0]
+        if entry is None and not self._wanted:
+            entry = next((one for one in data if one.ready), None)
         if entry is None:
             there = one_line(", ".join(one.id for one in data), _SHOWN) or "none"
-            raise EngineError(
-                "model", f"{self.client.shown} has no model {self._wanted!r}", f"it has: {there}" if data else ""
-            )
+            what = f"no model {self._wanted!r}" if self._wanted else "no model loaded"
+            hint = f"it has: {there}" if self._wanted else f"name one of them with --model: {there}"
+            raise EngineError("model", f"{self.client.shown} has {what}", hint if data else "")
+        return entry
+
+    def _found(self, *, stoppable: bool = False) -> ServedModel:
+        entry = self._entry(stoppable=stoppable)
+        self._name = {"model": entry.id} if entry.status is not None else {}
         meta = entry.meta
         if meta is None or not 0 < meta.n_vocab <= _LARGEST:
-            raise self._otherwise("it does not say, or not credibly, how large the vocabulary of its model is")
+            raise self.otherwise("it does not say, or not credibly, how large the vocabulary of its model is")
         return ServedModel(entry.id, meta.n_vocab, meta.n_ctx_train, meta.n_params, meta.size, meta.ftype)
 
-    def _another(self, now: str) -> EngineError:
+    def another(self, now: str) -> EngineError:
+        """It has another model than was found."""
         return EngineError(
             "model",
             f"{self.client.shown} now has another model: {one_line(now, _SHOWN)}",
             "load it to go on with it, or have the server load the one of this chat",
         )
 
-    def _told(self, data: bytes, as_: type[T]) -> T:
+    def told(self, data: bytes, as_: type[T]) -> T:
+        """What it says, as far as it is what a llama-server says."""
         try:
             return msgspec.json.decode(data, type=as_)
         except (msgspec.DecodeError, RecursionError) as error:
             self.client.close()
-            raise self._otherwise(one_line(str(error), _SHOWN)) from None
+            raise self.otherwise(one_line(str(error), _SHOWN)) from None
 
-    def _otherwise(self, how: str) -> EngineError:
+    def otherwise(self, how: str) -> EngineError:
+        """It does not say what a llama-server says."""
         return EngineError(
             "server",
             f"{self.client.shown} does not answer as a llama-server does: {how}",
