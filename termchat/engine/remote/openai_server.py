@@ -190,8 +190,7 @@ class OpenAIServer:
         while True:
             body = self._body(asked)
             try:
-                path = self.client.path("/v1/chat/completions")
-                stream = self.client.stream(path, msgspec.json.encode(body))
+                stream = self.client.stream("/v1/chat/completions", msgspec.json.encode(body))
                 stream.begin()
                 return stream.lines(), remarks
             except ServerError as error:
@@ -279,7 +278,7 @@ class OpenAIServer:
         client = self.client
         for _ in range(2):
             try:
-                data = client.ask("GET", client.path("/v1/models"), None, _SMALL)
+                data = client.ask("GET", "/v1/models", None, _SMALL)
                 break
             except StaleConnection:
                 continue

@@ -50,7 +50,7 @@ Tells = Literal["logprobs", "drawn from", "logits"]
 
 
 class VllmStream:
-    """The model of a vLLM. `remarks` are what a person should know about the server.
+    """The model of a vLLM. See `StreamingServer`.
 
     Raises:
         EngineError: it cannot be reached, wants a key, or is no vLLM.
@@ -78,14 +78,6 @@ class VllmStream:
         self.remarks = self._remarks()
         self._last: list[int] = []
         self._forgotten = 0
-
-    @property
-    def has_template(self) -> bool:
-        return self.model.has_template
-
-    @property
-    def has_switch(self) -> bool:
-        return self.model.has_switch
 
     def render(self, command: Render) -> tuple[list[int], bool]:
         return self.model.render(command)
@@ -211,7 +203,7 @@ class _Stream:
             raise ContextFull
         begun = perf_counter()
         server.is_the_same()
-        path, body = server.client.path("/v1/completions"), msgspec.json.encode(model.asked(asked))
+        path, body = "/v1/completions", msgspec.json.encode(model.asked(asked))
         count = 0
         end: StreamEnd | None = None
         read = Reading(len(asked.ids), len(asked.ids))
@@ -219,7 +211,7 @@ class _Stream:
             self._events = server.client.stream(path, body)
             for data in self._events:
                 if data == b"[DONE]":
-                    continue
+                    break
                 event = server.event(data)
                 if not count and event.choices:
                     read = read._replace(ms=(perf_counter() - begun) * 1e3)
@@ -244,8 +236,9 @@ class _Stream:
         yield end._replace(read=read)
 
     def close(self) -> None:
-        if self._events is not None:
-            self._events.close()
+        events, self._events = self._events, None
+        if events is not None:
+            events.close()
 
     def _ended(self, choice: VllmChoice, count: int) -> StreamEnd | None:
         """How the segment ended with this event, `count` tokens being there."""
