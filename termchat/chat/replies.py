@@ -13,7 +13,9 @@ from termchat.chat.prompting import messages
 from termchat.chat.state import State
 from termchat.conversation.batch_shapes import shapes_of
 from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.conditions import describe
 from termchat.decoding.drafting import DraftSettings
+from termchat.decoding.lacking import acting, is_of_text
 from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Start, Token
 from termchat.engine.port import (
     Adjust,
@@ -80,6 +82,8 @@ class Replies:
         self._drafts: DraftSettings | None = None
         """What the running reply was told last of drafts."""
         self._offered_exact = self._told_missing = False
+        self._left_out: set[str] = set()
+        """The knobs and rules of which it was said that they are left out."""
         self._stepping = False
         self._pausing = False
         self.held = False
@@ -103,6 +107,7 @@ class Replies:
         asked = question(state, beginning, reply, paused=self._pausing)
         self._drafts = asked.draft
         self._tell_missing()
+        self._tell_left_out()
         self.decodes(reply)
         state.line.ask(asked, partial(self._hear, self._running))
         self._stepping = self._pausing = False
@@ -263,6 +268,26 @@ class Replies:
             self._told_missing = True
             hint = "choose one in the model list, or set draft_model"
             state.changed(Notice("nothing is drafted: no draft model is chosen", hint, "warning"))
+
+    def _tell_left_out(self) -> None:
+        """Says once of each knob and rule that an engine without ids does without it."""
+        state = self._state
+        if state.model is None or state.model.abilities.ids:
+            return
+        knobs = acting(state.tuning, state.lacks)
+        rules = [describe(rule) for rule in state.rules if not is_of_text(rule)]
+        new = [name for name in (*knobs, *rules) if name not in self._left_out]
+        self._left_out.update(new)
+        if new:
+            chosen = any(name in rules or name in state.lacking(state.tuning) for name in new)
+            what = f"left out: {', '.join(new)}"
+            self._state.changed(
+                Notice(
+                    what,
+                    f"{state.engine_name} is text only and knows none of that",
+                    "warning" if chosen else "information",
+                )
+            )
 
     def _offer_exact(self, event: Start | SettingsRecord) -> None:
         """Says once how replies can be drafted and exact: one begins without being so, or has to do without drafts."""

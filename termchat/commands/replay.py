@@ -132,6 +132,7 @@ class _Replay:
         """
         if not self._replies:
             raise ReplayError("this transcript contains no reply with tokens")
+        self._leave_out_drawn_elsewhere()
         wanted = self._wanted()
         for nodes in wanted:
             difference = self._again(nodes)
@@ -141,6 +142,22 @@ class _Replay:
                 for node in nodes:
                     self._tell(f"{_name(node)}: {_identical(len(node.tokens))}")
         return None, self._tokens
+
+    def _leave_out_drawn_elsewhere(self) -> None:
+        """Replies that a server drew with random numbers of its own are left out.
+
+        Raises:
+            ReplayError: there are no others.
+        """
+        elsewhere = [node for node in self._replies if node.start is not None and not node.start.dice]
+        self._replies = [node for node in self._replies if node not in elsewhere]
+        for node in elsewhere if self._replies else ():
+            self._tell(f"{_name(node)}: not replayed, a server drew it with random numbers of its own")
+        if not self._replies:
+            raise ReplayError(
+                "a server drew these replies with random numbers of its own, so they cannot be replayed",
+                "Only replies that were drawn by termchat can; termchat compare shows where two replies differ.",
+            )
 
     def _wanted(self) -> list[list[Node]]:
         """What is generated again, in order: replies by themselves, and together those that began together; a walk that joined

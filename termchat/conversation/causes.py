@@ -278,8 +278,10 @@ def _origins(one: RecordedStep, other: RecordedStep) -> list[Cause]:
         found.append(_prompt(one, other))
     if one.start is None or other.start is None:
         return found
-    if one.start.model.sha256 != other.start.model.sha256:
+    if one.start.model.fingerprint != other.start.model.fingerprint:
         found.append(_model(one.start, other.start))
+    if one.said or other.said:  # a server tells nothing of how
+        return found
     for kind, name, field in _COMPUTED:
         both = [str(getattr(step.start, field)) for step in (one, other)]
         if both[0] != both[1]:

@@ -116,6 +116,8 @@ def step_name(step: RecordedStep) -> str:
     """Its token; of a reply that is over, that."""
     if step.id is None:
         return "the end"
+    if step.said:
+        return show_piece(step.said)
     return token_name(step.token) if step.token is not None else f"({step.id})"
 
 
@@ -136,6 +138,8 @@ def why_dict(why: WhyDifferent, names: Names) -> dict[str, Any]:
 def side_dict(step: RecordedStep) -> dict[str, Any] | None:
     if step.id is None:
         return None
+    if step.said:
+        return {"text": step.said, "forced": step.forced}
     token = to_dict(step.token) if step.token is not None else {}
     kept = ("text", "logit", "logprob", "rank", "probability", "entropy", "stages", "candidates", "state")
     return {"id": step.id, "forced": step.forced, **{name: token[name] for name in kept if name in token}}

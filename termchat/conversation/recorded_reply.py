@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from termchat.conversation.batch_shapes import shapes_of_prompt, shapes_of_tokens
 from termchat.conversation.tree import Conversation, Node, Span
-from termchat.decoding.records import Finished, SettingsRecord, Shape, Start, Token
+from termchat.decoding.records import UNKNOWN, Finished, SettingsRecord, Shape, Start, Token
 
 TokenSource = Callable[[Node, int], Token | None]
 """The record of a node's token, with its candidates; None where there is none."""
@@ -26,7 +26,8 @@ class ReplyPiece(NamedTuple):
 class RecordedStep(NamedTuple):
     """A step of a reply. `id` is None behind its last token, `token` where the record is not there.
 
-    `context` are all ids before it, `shapes` how those were decoded.
+    `context` are all ids before it, `shapes` how those were decoded. Of a token without an id `said` is the text, and there is
+    no `token` then, from which anything could be drawn again.
     """
 
     id: int | None
@@ -37,12 +38,13 @@ class RecordedStep(NamedTuple):
     forced: bool
     prescribed: bool
     token: Token | None
+    said: str = ""
 
 
 class RecordedReply:
     def __init__(self, pieces: Sequence[ReplyPiece], token: TokenSource) -> None:
         self._pieces, self._token = [piece for piece in pieces if piece.length] or list(pieces), token
-        self.ids = [i for piece in self._pieces for i in piece.node.ids[: piece.length]]
+        self.ids = [i for piece in self._pieces for i in piece.node.tokens.signs(0, piece.length)]
         self.texts = [text for piece in self._pieces for text in list(piece.node.tokens.texts)[: piece.length]]
 
     @property
@@ -76,15 +78,17 @@ class RecordedReply:
         node = piece.node
         decoded = shapes_of_tokens(node)[:at]
         there = at < piece.length
+        nameless = there and node.ids[at] == UNKNOWN
         return RecordedStep(
-            node.ids[at] if there else None,
+            node.tokens.signs(at, at + 1)[0] if there else None,
             node.start,
             _in_force(node, at),
             [*piece.prompt, *node.ids[:at]],
             None if piece.shapes is None else [*piece.shapes, *decoded],
             there and bool(node.tokens.forced[at]),
             there and node.start is not None and bool(node.start.prefill),
-            self._token(node, at) if there else None,
+            self._token(node, at) if there and not nameless else None,
+            node.tokens[at].bytes.decode("utf-8", "replace") if nameless else "",
         )
 
 

@@ -117,7 +117,7 @@ def model_change(node: Node) -> str | None:
     if earlier is None or earlier.start is None or node.start is None:
         return None
     old, new = earlier.start.model, node.start.model
-    if old.sha256 == new.sha256:
+    if old.fingerprint == new.fingerprint:
         return None
     names, kinds, files = (old.name, new.name), (old.quantization, new.quantization), (old.path, new.path)
     told = [names] if names[0] != names[1] else []

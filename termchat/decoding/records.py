@@ -51,6 +51,11 @@ class ModelIdentity(msgspec.Struct, frozen=True, array_like=True):
     architecture: str
     quantization: str
 
+    @property
+    def fingerprint(self) -> str:
+        """What tells it from other models: its file, or its name on a server that tells no more."""
+        return self.sha256 or self.path
+
 
 class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     """A reply begins. `prompt_ids` is all that stands before its first drawn token; `prefill` is the text that it was made to

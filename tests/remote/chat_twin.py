@@ -43,6 +43,10 @@ class ChatTwin(ThreadingHTTPServer):
         """A client that goes away is none of its business."""
 
 
+Serve = Callable[..., ChatTwin]
+"""Begins a server with its answers; what else is said goes to `ChatTwin`, too."""
+
+
 class ChatHandler(BaseHTTPRequestHandler):
     server: ChatTwin
     protocol_version = "HTTP/1.1"

@@ -19,6 +19,7 @@ from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.llama_stream import LlamaStream
 from termchat.engine.remote.server_session import ServerSession
 from termchat.engine.remote.streamed_session import StreamedSession
+from tests.remote.chat_twin import Answer, ChatTwin, Serve
 from tests.remote.twin_server import TwinServer
 
 _SERVE = """
@@ -144,3 +145,17 @@ def on_twin(twin: TwinServer) -> Iterator[ServerSession]:
     made = on_server(twin.url)
     yield made
     made.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Begins servers of a chat API with their answers."""
+    made: list[ChatTwin] = []
+
+    def begin(*answers: Answer, **more: object) -> ChatTwin:
+        made.append(ChatTwin(*answers, **more))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield begin
+    for one in made:
+        one.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import monotonic, perf_counter
 
 import pytest
@@ -23,7 +23,7 @@ from termchat.engine.remote.openai_server import events
 from termchat.engine.remote.text_session import TextSession
 from tests.remote.chat_twin import (
     Answer,
-    ChatTwin,
+    Serve,
     breaks_off,
     delta,
     listed,
@@ -38,21 +38,6 @@ from tests.remote.chat_twin import (
 from tests.remote.conftest import RealServer
 
 _DEFAULT = SamplerSettings()
-Serve = Callable[..., ChatTwin]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    """Begins servers with their answers."""
-    made: list[ChatTwin] = []
-
-    def begin(*answers: Answer, **more: object) -> ChatTwin:
-        made.append(ChatTwin(*answers, **more))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield begin
-    for twin in made:
-        twin.close()
 
 
 def _session(url: str, model: str = "", silence: float = 20.0, **more: object) -> TextSession:

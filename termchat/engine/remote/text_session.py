@@ -40,7 +40,7 @@ class TextSession:
     """
 
     refused: ClassVar[dict[type, str]] = {
-        Tokenize: "take texts apart: it takes messages alone",
+        Tokenize: "complete raw text, or take texts apart: it takes messages alone",
         Describe: "tell of tokens",
         Spell: "tell of tokens",
         Inspect: "be asked about a past position",

@@ -91,7 +91,9 @@ def _pieces(reply: ComparedReply, *, ids: bool) -> list[ComparedPiece]:
     pieces: list[ComparedPiece] = []
     for node, count in ((span.node, span.count) for span in reply.conversation.reply(reply.end)):
         texts = node.tokens.texts
-        pieces += [ComparedPiece(i if ids else text, text) for i, text in zip(node.ids[:count], texts, strict=False)]
+        pieces += [
+            ComparedPiece(i if ids else text, text) for i, text in zip(node.tokens.signs(0, count), texts, strict=False)
+        ]
         if count >= len(node.ids) and node.pending:
             pieces.append(ComparedPiece(node.pending, node.pending))
     return pieces
