@@ -29,7 +29,7 @@ class Caller:
         stopped: Callable[[], bool],
         silence: float,
         broken: Callable[[Exception], EngineError],
-        refused: Callable[[int, bytes, str], EngineError],
+        refused: Callable[[int, bytes, http.client.HTTPResponse], EngineError],
     ) -> None:
         self.stopped, self.silence, self.broken, self.refused = stopped, silence, broken, refused
 
@@ -94,6 +94,5 @@ class EventStream:
     def _answered(self) -> http.client.HTTPResponse:
         response = self._response = self._connection.getresponse()
         if response.status != 200:
-            where = response.headers.get("Location", "")
-            raise self._caller.refused(response.status, response.read(_MOST_OF_ERRORS), where)
+            raise self._caller.refused(response.status, response.read(_MOST_OF_ERRORS), response)
         return response
