@@ -196,7 +196,9 @@ def test_a_server_that_puts_off_without_end_is_told(on_twin: ServerSession, twin
     assert "answers without end" in error.message
 
 
-@pytest.mark.parametrize("fault", [*SLOW.values(), "silent", "silent when met again"], ids=str)
+@pytest.mark.parametrize(
+    "fault", [*SLOW.values(), *(SILENT := ("silent", "silent when met again"))], ids=[*SLOW, *SILENT]
+)
 def test_a_cancel_ends_whatever_a_server_does(on_twin: ServerSession, twin: TwinServer, fault: Fault | str) -> None:
     release = threading.Event()
     asked = command(on_twin)
