@@ -45,6 +45,8 @@ async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
         await answered(desk, " blue", " and", " wide")
         await at_step(desk, 3)
         assert "✓ You said: the same reply. Right." in strip(desk)
+        await desk.type("?")
+        assert "Hint Once more." in strip(desk)
         await desk.type("5", "enter")
         assert desk.composer.text == ""
         await desk.type("", "ctrl+r")

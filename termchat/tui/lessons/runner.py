@@ -154,6 +154,12 @@ class Runner:
         """What measures what the lesson relies on."""
         return ClaimMeasuring(self._parts.chat, lesson.claims, ClaimResults()) if lesson.claims else None
 
+    @property
+    def _measures(self) -> bool:
+        """Whether something is still to be measured."""
+        model = self._parts.chat.model
+        return self._measuring is not None and model is not None and model.sha256 != TESTED_WITH
+
     def _measure(self) -> None:
         """Goes on measuring; what does not hold on this model is told. Nothing is measured on the one it is tested with."""
         measuring, model = self._measuring, self._parts.chat.model
@@ -296,7 +302,7 @@ class Runner:
         note = self._note
         if self.doing:
             note = "doing this step for you …"
-        elif not note and self._measuring is not None and self._parts.chat.model is not None:
+        elif not note and self._measures and self._parts.chat.model is not None:
             note = f"Trying this lesson's examples on {self._parts.chat.model.name} …"
         elif not note and playing.already:
             note = (
@@ -367,7 +373,7 @@ class Runner:
         if self._playing is None or not self._direct or character is None:
             return self._direct_number(key)
         question = self.playing.asks
-        if question is not None and question.is_number:
+        if question is not None and question.is_number and character != "?":
             return self._direct_number(key, character)
         if question is not None and character in "1234" and int(character) <= len(question.answers):
             self.answer(int(character))
@@ -619,7 +625,7 @@ def compared(result: Guess, question: LessonQuestion) -> tuple[str, bool | None]
     """Guess and truth side by side, and whether the guess was right."""
     guess, right = said(question, result.guess), result.is_right(question)
     if result.truth is None:
-        return f"You said {guess}; the truth cannot be told here.", None
+        return f"You said {guess}; this could not be measured here.", None
     truth = shown_truth(question, result.truth)
     if question.is_number:
         return f"You said {guess}, it is {truth}.", right
