@@ -122,6 +122,8 @@ class Runner:
             parts.tokens.leave()
         if parts.desk.tune is not None:
             parts.desk.close_tune()
+        if parts.panels.big:  # the chat is to be seen
+            parts.screen.call_next(parts.screen.app.run_action, "big", parts.screen)
         if left is None:  # steps build on one another
             state = state._replace(step=0)
         self._playing = Playing(lesson, state)
@@ -217,9 +219,10 @@ class Runner:
     # --- what happens --------------------------------------------------------------------------------------------------
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Before the screen takes them in."""
+        """Before the screen takes them in; there may be none."""
         if self._playing is None:
             return
+        self._measure()
         if any(isinstance(change, PathChanged) for change in changes) and not self._parts.chat.aside.follow():
             self._parts.screen.call_next(self._left_for_another)
 
@@ -359,9 +362,12 @@ class Runner:
         return True
 
     def lost_keyboard(self) -> None:
-        """A click elsewhere took it."""
-        if self.open and self._parts.screen.focused is not self.strip:
+        """A click elsewhere took it, or one on the strip gave it: that alone is no way to its keys."""
+        has = self._parts.screen.focused is self.strip
+        if self.open and not has:
             self.back()
+        elif has and not self.open:
+            self._parts.desk.take_keyboard()
 
     def act(self, what: str, *arguments: Any) -> None:
         if self._playing is not None:
