@@ -190,7 +190,7 @@ class OpenAIServer:
         while True:
             body = self._body(asked)
             try:
-                return self.client.lines(self.client.path("/v1/chat/completions"), msgspec.json.encode(body)), remarks
+                return self.client.lines("/v1/chat/completions", msgspec.json.encode(body)), remarks
             except ServerError as error:
                 remark = self._learn(error, body)
                 if remark is None:
@@ -276,7 +276,7 @@ class OpenAIServer:
         client = self.client
         for _ in range(2):
             try:
-                data = client.ask("GET", client.path("/v1/models"), None, _SMALL)
+                data = client.ask("GET", "/v1/models", None, _SMALL)
                 break
             except StaleConnection:
                 continue
