@@ -190,7 +190,9 @@ class OpenAIServer:
         while True:
             body = self._body(asked)
             try:
-                return self.client.lines("/v1/chat/completions", msgspec.json.encode(body)), remarks
+                stream = self.client.stream("/v1/chat/completions", msgspec.json.encode(body))
+                stream.begin()
+                return stream.lines(), remarks
             except ServerError as error:
                 remark = self._learn(error, body)
                 if remark is None:
