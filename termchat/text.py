@@ -151,7 +151,9 @@ def extent(data: bytes) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share from 0 to 1; one too small for its digits shows as such."""
+    """A share from 0 to 1; one too small for its digits shows as such, and one that is not known (NaN) as a dash."""
+    if share != share:
+        return "–"
     least = 10.0 ** -(digits + 2)
     return f"<{least:.{digits}%}" if 0 < share < least else f"{share:.{digits}%}"
 

@@ -48,6 +48,9 @@ _ARRAYS = (
 )  # fmt: skip
 
 
+_NAMELESS = array("i", [UNKNOWN])
+
+
 class TokenStep(NamedTuple):
     """What is read of a token where its round of drafting counts: see `draft_figures`."""
 
@@ -166,6 +169,11 @@ class TokenColumns:
     def pieces(self) -> Iterator[bytes]:
         """The bytes of each token."""
         return (bytes(self.data[start:end]) for start, end in pairwise((0, *self.ends)))
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the engine told ids; one that tells texts alone tells none."""
+        return self.ids[:1] != _NAMELESS
 
     def signs(self, begin: int = 0, end: int | None = None) -> Sequence[int]:
         """What tells tokens `begin` to `end` apart: their ids, or numbers made of their bytes where an engine has no ids."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from termchat.conversation.tree import Node
 from termchat.decoding.constraint import GRAMMAR
-from termchat.decoding.records import TAIL, Token, is_taken
+from termchat.decoding.records import ABSENT, TAIL, UNKNOWN, Token, is_taken
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
 from termchat.text import one_line, show_piece
@@ -19,7 +19,7 @@ from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, ROOMY, STRONG, TEXT, TITLE, flowing, percent, prose, signed
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.candidates import candidate_table
-from termchat.tui.panels.rolls import Rolls, missing, next_size
+from termchat.tui.panels.rolls import Rolls, can_roll, missing, next_size
 from termchat.tui.panels.timing import at_most
 from termchat.tui.speculation.round_lines import ShownRound, drafted_lines
 
@@ -106,7 +106,7 @@ def step_lines(shown: Shown, rolls: Rolls | None, width: int, rows: int, *, larg
         blocks.append(lines if len(lines) <= room - before else [])
         room -= len(blocks[-1])
     rolled, stages, settings, facts = blocks
-    counts = rolls.of(token) if rolls is not None else None
+    counts = rolls.of(token) if rolls is not None and can_roll(token) else None
     table = candidate_table(token, [], width, max(room, _LEAST) + 1, numbered=numbered, bars=True, rolled=counts)
     return [*title, *settings, *facts, *gap, *table, *gap, *stages, *rolled]
 
@@ -141,21 +141,23 @@ def _facts(shown: Shown) -> list[list[Run]]:
     token = shown.token
     data = token.bytes[:_LONGEST].hex(" ") + (" …" if len(token.bytes) > _LONGEST else "")
     noise = next((candidate.noise for candidate in token.candidates if is_taken(candidate, token)), None)
-    facts: list[tuple[str, str]] = [
-        ("rank", str(token.rank + 1)),
-        ("model", percent(math.exp(token.logprob))),
-        ("after", percent(token.probability)),
-        ("entropy", f"{at_most(token)}{token.entropy:.2f} bit"),
-        ("p(end)", at_most(token) + percent(token.p_end, 2)),
+    told: list[tuple[str, str, float]] = [
+        ("rank", str(token.rank + 1), token.rank if token.rank >= 0 else ABSENT),
+        ("model", percent(math.exp(token.logprob)), token.logprob),
+        ("after", percent(token.probability), token.probability),
+        ("entropy", f"{at_most(token)}{token.entropy:.2f} bit", token.entropy),
+        ("p(end)", at_most(token) + percent(token.p_end, 2), token.p_end),
     ]
-    if noise is not None:
+    facts = [(name, text) for name, text, value in told if not math.isnan(value)]
+    if noise is not None and not math.isnan(noise):
         facts.append(("dice", signed(noise)))
     if token.decode_us:
         rows = f", {1 + len(token.draft.tokens)} rows" if token.draft is not None else ""
         facts.append(("decode", f"{token.decode_us / 1000:.1f} ms{rows}"))
     if token.sample_us:  # not of a token that is not taken yet, nor of one that was only asked about
         facts.append(("sample", f"{token.sample_us / 1000:.2f} ms"))
-    facts += [("id", str(token.id)), ("bytes", data or "none")]
+    facts += [("id", str(token.id))] if token.id != UNKNOWN else []
+    facts.append(("bytes", data or "none"))
     if token.position >= 0:
         facts.append(("position", str(token.position)))
     facts += [(name, f"{value:.2f}") for name, value in token.state.items() if name != TAIL]
@@ -196,6 +198,8 @@ def _settings(shown: Shown) -> list[list[Run]]:
 
 def _rolls(shown: Shown, rolls: Rolls | None) -> list[list[Run]]:
     """What was rolled with which seeds, and the key that rolls or rolls more."""
+    if not can_roll(shown.token):
+        return []
     size = next_size(rolls.n if rolls is not None else 0)
     more: list[Run] = [
         (name_of("roll") or "/roll", ACCENT._replace(does="roll")),

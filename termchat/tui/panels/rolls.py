@@ -23,6 +23,11 @@ def missing(shares: Iterable[float]) -> float:
     return left if left > _DUST else 0.0
 
 
+def can_roll(token: Token) -> bool:
+    """Whether it is known what the token was drawn from."""
+    return any(candidate.probability == candidate.probability for candidate in token.candidates)
+
+
 class Rolled(NamedTuple):
     """How many of `n` rolls took each candidate, by its id; the rest took tokens that are not on record."""
 

@@ -7,7 +7,7 @@ from itertools import islice
 from termchat.chat.live import Live
 from termchat.decoding.records import Token
 from termchat.tui.draw.ink import Line, Run
-from termchat.tui.draw.marks import MUTED, TEXT, TITLE, bar, count, percent, sparkline, spread
+from termchat.tui.draw.marks import MUTED, TEXT, TITLE, bar, count, known, percent, sparkline, spread
 
 _UNKNOWN = "–"
 
@@ -21,7 +21,7 @@ def timing_lines(live: Live, width: int) -> list[Line]:
     """A title and three lines; what is not known yet shows as a dash."""
     token = live.shown
     most = at_most(token) if token else ""
-    entropy = f"{most}{token.entropy:.2f} bit" if token else _UNKNOWN
+    entropy = most + known(token.entropy, "{:.2f} bit") if token else _UNKNOWN
     p_end = most + percent(token.p_end, 2) if token else _UNKNOWN
     ttft = f"{live.ttft_ms:.0f} ms" if live.ttft_ms is not None else _UNKNOWN
     reused = f"{count(live.prefill.reused)} reused" if live.prefill and live.prefill.reused >= 0 else ""

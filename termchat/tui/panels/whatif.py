@@ -29,6 +29,7 @@ from termchat.tui.keys.tables import name_of
 from termchat.tui.transcript.source import ENDINGS
 
 _HIGHEST = 5
+_UNTOLD = "The engine does not tell how likely the end was."
 _WORDS = {"end": "The model ended the reply"}
 
 
@@ -39,6 +40,9 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     lines = flowing([[("P(END)", TITLE)], [(f"{len(p_ends)} tokens, scaled to the highest", MUTED)]], width)
     if not p_ends:
         return [*lines, Line((("no tokens", MUTED),))]
+    if all(p != p for p in p_ends):
+        why = prose(_why(reply[-1].node), width, STRONG)
+        return [Line((("P(END)", TITLE),)), *prose(_UNTOLD, width, MUTED), *why]
     lines.append(Line(((sparkline(_folded(p_ends, width), width).lstrip(), Ink("accent")),)))
     last = reply[-1].node
     lines += prose(_why(last), width, STRONG)
@@ -46,9 +50,11 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
         lines += prose(f'not shown: "{escape(last.finished.held)}"', width)
     if last.finished is not None and last.finished.reason == "end" and len(last.tokens):
         rank, p_end = last.tokens.ranks[-1], last.tokens.p_ends[-1]
-        lines += prose(f"The end token had rank {rank + 1}; p(end) was {percent(p_end, 2)}.", width)
+        if rank >= 0:
+            lines += prose(f"The end token had rank {rank + 1}; p(end) was {percent(p_end, 2)}.", width)
     lines.append(Line((("HIGHEST", TITLE),)))
-    order = sorted(range(len(p_ends)), key=lambda index: -p_ends[index])
+    told = (index for index, p_end in enumerate(p_ends) if p_end == p_end)
+    order = sorted(told, key=lambda index: -p_ends[index])
     for index in order[: max(min(_HIGHEST, rows - len(lines)), 1)]:
         share = f"{percent(p_ends[index], 2):>8}"
         itself = index == len(texts) - 1 and last.finished is not None and last.finished.reason == "end"

@@ -10,7 +10,7 @@ from termchat.conversation.tree import Conversation, Span
 from termchat.tui.draw.ink import Run
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.pages import shown_step
-from termchat.tui.panels.rolls import more
+from termchat.tui.panels.rolls import can_roll, more
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
@@ -107,6 +107,9 @@ class Big:
         if shown is None or not shown.token.candidates:
             hint = "send a message first" if shown is None else f"{name_of('ask-again')} asks the model for them"
             self._parts.tell(Notice("no candidates to draw from", hint))
+            return
+        if not can_roll(shown.token):
+            self._parts.tell(Notice("there is nothing to roll here", "the engine does not tell what it drew from"))
             return
         panels = self._panels
         panels.rolls = more(panels.rolls, shown.node, shown.token.step, n, first)

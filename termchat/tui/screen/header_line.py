@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import UNKNOWN
 from termchat.decoding.samplers import THINK_ON
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
@@ -40,14 +38,9 @@ def context_used(conversation: Conversation) -> int | None:
     used: int | None = 0
     for span in conversation.path():
         node = span.node
-        if node.tokens.ids[:1] == _NO_IDS:
-            used = _told(node)
-        else:
-            used = span.count if node.whole or used is None else used + span.count
+        before = 0 if node.whole or used is None else used
+        used = before + span.count if node.tokens.has_ids else _told(node)
     return used
-
-
-_NO_IDS = array("i", [UNKNOWN])
 
 
 def _told(node: Node) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
-from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, column, spread
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, column, fitting, known, spread
 from termchat.tui.panels.plots.drawing import LABEL, OUTLIER, Axis, Bar, Tick, ceiling, every, fitted, number, plot
 from termchat.tui.panels.plots.trace import OUTLIER as TIMES
 from termchat.tui.panels.plots.trace import Measure, Trace, highest
@@ -87,8 +87,10 @@ def _head(
     left: list[Run] = [(name, title), (f" {unit}", MUTED)]
     if not trace.count:
         return Line((*left, (" · waiting for the first token", MUTED)))
+    if not trace.is_told(measure):
+        return Line(fitting((*left, (" · not told by this engine", MUTED)), width))
     index = trace.count - 1 if trace.cursor is None else trace.cursor
-    value = form.format(trace.value(measure, index))
+    value = known(trace.value(measure, index), form)
     word = column(show_piece(trace.text(index)), _PIECE).rstrip() + " " if width >= _NAMED_FROM else ""
     ink = STRONG if trace.cursor is None else Ink("cursor", bold=True)
     right: list[Run] = [(f"{index} ", MUTED), (word, TEXT), (value, ink)]

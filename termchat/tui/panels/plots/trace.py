@@ -139,11 +139,12 @@ class Trace:
         self.times = Times()
         self._parts: list[Span] = []
         self._folded: dict[Measure, Folded] = {}
+        self._told: set[Measure] = set()
 
     def follow(self, parts: Sequence[Span], columns: int, cursor: TokenRef | None = None) -> None:
         """Reads what is new of a reply; another reply, or another number of columns, is read from the start."""
         if not self._goes_on(parts) or any(folded.columns != columns for folded in self._folded.values()):
-            self.count, self.times = 0, Times()
+            self.count, self.times, self._told = 0, Times(), set()
             self._folded = {measure: Folded(columns) for measure in _READ}
         done, self._parts = self.count, list(parts)
         passed = 0
@@ -154,6 +155,10 @@ class Trace:
             passed += count
         self.count = passed
         self.cursor = self._number(cursor)
+
+    def is_told(self, measure: Measure) -> bool:
+        """Whether the engine tells it of any token so far."""
+        return measure in self._told
 
     def folded(self, measure: Measure) -> Folded:
         """A measure in columns; in none before the first `follow`."""
@@ -192,7 +197,10 @@ class Trace:
     def _read(self, tokens: TokenColumns, begin: int, end: int) -> None:
         for measure, folded in self._folded.items():
             values = _READ[measure](tokens, begin, end)
-            folded.extend(values)
+            known = [value if value == value else 0.0 for value in values]
+            if any(value == value for value in values):
+                self._told.add(measure)
+            folded.extend(known)
             if measure == "time":
                 self.times.extend(values)
 

@@ -91,7 +91,8 @@ def _percentile(tokens: TokenColumns) -> float:
     count = len(tokens) - len(tokens) % _RECKONED if len(tokens) > _RECKONED else len(tokens)
     known = _thresholds.get(tokens)
     if known is None or known[0] != count:
-        known = _thresholds[tokens] = count, sorted(tokens.entropies[:count])[int(UNCERTAIN * (count - 1))]
+        told = sorted(bits for bits in tokens.entropies[:count] if bits == bits)
+        known = _thresholds[tokens] = count, told[int(UNCERTAIN * (len(told) - 1))] if told else math.inf
     return known[1]
 
 
