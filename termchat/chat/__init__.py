@@ -17,5 +17,6 @@ Commands go out through `requests`, which knows who waits for which answer. `pum
 to who waits for it, and returns what changed (`changes`) to whoever shows the chat. `beginning` says where a reply begins,
 whoever makes it, `prompting` what the model is told. `live` is the newest step, for the panels; `position` says what stands
 before a token; `sizing` counts a message before it is sent. `recording` keeps the chat in the store, `opening` and
-`reopening` make one of the settings or of the store.
+`reopening` make one of the settings or of the store. `lesson_facts` is the chat as a lesson sees it, with `lesson_replies`
+for the figures of its replies.
 """

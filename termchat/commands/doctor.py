@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from time import monotonic
@@ -31,9 +32,9 @@ from termchat.config.settings import Settings
 from termchat.conversation.store import repair
 from termchat.decoding.records import Failed
 from termchat.engine import gpu_wheel
-from termchat.engine.access_key import read_key
+from termchat.engine.access_key import key_source, read_key
 from termchat.engine.address import EngineAddress
-from termchat.engine.checkup import check
+from termchat.engine.checkup import ROUNDS, RPC, Checkup, check
 from termchat.engine.make import make_engine
 from termchat.engine.port import Device, Engine, EngineError, Probe, Probed
 from termchat.models import catalogue, listing, memory
@@ -172,6 +173,8 @@ def _engine(report: DoctorReport, engine: Engine) -> None:
     for name, features in answer.backends.items():
         on = [feature if value == "1" else f"{feature}={value}" for feature, value in features.items() if value != "0"]
         section.rows.append((f"backend {name}", " ".join(on)))
+    other = "not built in; llama-server --rpc on another machine needs nothing here"
+    section.rows.append(("rpc", "built in" if RPC in answer.backends else other))
     section.rows.append(("step observer", "compiled" if answer.compiled else "not compiled"))
     if not answer.compiled:
         report.advise("Reinstall termchat with a C compiler available; observing each step will be faster.")
@@ -214,34 +217,79 @@ def _probed(engine: Engine) -> Probed | Failed:
 
 
 def _engines(report: DoctorReport, config: Settings) -> None:
-    """The engines on other machines, each a row: reach, versions, model, round trip. All are asked at once, so that a dead one
-    does not hold the others up."""
+    """The engines on other machines, each with its section. All are asked at once, so that a dead one does not hold the others
+    up."""
     if not config.engines:
         return
-    section, named = report.section("Engines elsewhere"), list(config.engines.values())
+    named = list(config.engines.values())
     with ThreadPoolExecutor(len(named), "checkup") as pool:
-        for address, (said, advice) in zip(named, pool.map(_looked_at, named), strict=True):
-            section.rows.append((address.name, f"{address.url}, {said}"))
-            if advice:
+        for address, checkup in zip(named, pool.map(partial(check, within=_ELSEWHERE_WITHIN), named), strict=True):
+            section = report.section(f"Engine {address.name}")
+            section.rows += _engine_rows(address, checkup)
+            for advice in _engine_advice(address, checkup):
                 report.advise(advice)
 
 
-def _looked_at(address: EngineAddress) -> tuple[str, str]:
-    """What is to be said of an engine in a row, and what to do about it, "" for nothing."""
-    checkup = check(address, _ELSEWHERE_WITHIN)
-    failure = checkup.failure
+def _engine_rows(address: EngineAddress, checkup: Checkup) -> Iterator[tuple[str, str]]:
+    """What is to be said of an engine elsewhere."""
+    yield "address", address.url
+    if checkup.failure is not None:
+        yield "answer", f"none: {checkup.failure.message.rstrip('.')}"
+    else:
+        yield "answer", f"{checkup.round_trip * 1e3:.1f} ms (median of {ROUNDS})"
+        what = checkup.kind or "termchat"
+        library = f", llama-cpp-python {checkup.library}" if checkup.library else ""
+        yield "is", f"{what} {checkup.version}".strip() + library
+        yield "offers", checkup.manner or "not known before a model is loaded"
+        if address.scheme == "ssh":
+            yield "rpc", "built in" if checkup.rpc else "not built in"
+            if address.model:
+                yield "model", _state_there(address)
+        else:
+            yield "models" if checkup.several else "model", _models_there(checkup)
+            yield "slots", str(checkup.slots or "not told")
+    yield "encryption", _encryption(address)
+    yield "key", f"from {source}" if (source := key_source(address)) else "none"
+
+
+def _models_there(checkup: Checkup) -> str:
+    told = []
+    for one in checkup.models[:_SHOWN]:
+        facts = [
+            f"context {one.context:,}" if one.context else "",
+            one.quantization,
+            one.state if checkup.several else "",
+        ]
+        said = ", ".join(filter(None, facts))
+        told.append(f"{one.name} ({said})" if said else one.name)
+    more = len(checkup.models) - _SHOWN
+    return ", ".join(told) + (f", and {more} more" if more > 0 else "") or "none"
+
+
+def _encryption(address: EngineAddress) -> str:
+    if address.scheme == "ssh":
+        return "ssh"
+    if address.scheme == "https":
+        own = f" and by {address.ssl_cert_file}" if address.ssl_cert_file else ""
+        return f"TLS, verified by the system's authorities{own}"
+    return "none, and none needed: it is this machine" if address.is_loopback else "none"
+
+
+def _engine_advice(address: EngineAddress, checkup: Checkup) -> Iterator[str]:
+    """What to do about it."""
+    name, failure = address.name, checkup.failure
     if failure is not None:
-        hint = f" {failure.hint[0].upper()}{failure.hint[1:]}." if failure.hint else ""
-        what = failure.message.rstrip(".")
-        return f"no answer: {what}", f"The engine {address.name} does not answer: {what}.{hint}"
-    said = [f"{checkup.round_trip * 1e3:.1f} ms"]
-    said += [f"termchat {checkup.termchat}"] if checkup.termchat else []
-    said += [f"llama-cpp-python {checkup.library}"] if checkup.library else []
-    if checkup.model is not None:
-        said.append(f"{checkup.model.name}, context {checkup.model.context:,}")
-    elif address.model:
-        said.append(_state_there(address))
-    return ", ".join(said), ""
+        hint = f" {failure.hint[0].upper()}{failure.hint[1:].rstrip('.')}" if failure.hint else ""
+        end = "." if hint and not hint.endswith("?") else ""
+        yield f"The engine {name} does not answer: {failure.message.rstrip('.')}.{hint}{end}"
+    if address.scheme == "http" and not address.is_loopback:
+        yield f"What you write to the engine {name} travels unencrypted: use https://, or an ssh tunnel."
+    if failure is None and checkup.kind is not None and address.model:
+        if address.model not in (ids := [one.id for one in checkup.models]):
+            there = ", ".join(ids[:_SHOWN]) or "none"
+            yield f"The engine {name} has no model {address.model}; it has: {there}. Correct model in [engines.{name}]."
+    elif failure is None and checkup.several and all(one.state != "loaded" for one in checkup.models):
+        yield f"The engine {name} has several models and none is loaded: name one with model in [engines.{name}]."
 
 
 def _state_there(address: EngineAddress) -> str:

@@ -15,6 +15,7 @@
     setting_changes what changed between two settings of a reply, in words
     batch_shapes    in which shapes a path's ids were decoded
     thoughts        what a reply thought before it answered
+    standing_reply  what of a reply a constraint was told of, and what that cost
     heat            how much a token stands out, for screen and page
     store/          saved chats and the message history, in one SQLite file
     transcripts/    the formats of files, written and read

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from termchat.decoding.samplers import KNOBS
-from termchat.engine.address import EngineAddress
+from termchat.engine.address import EngineAddress, ServerKind
 
 Feature = Literal[
     "render", "tokenize", "continue", "raw", "adjust", "pause", "step", "force", "seeds", "bias", "constrain", "inspect",
@@ -135,6 +135,12 @@ TEXT_ONLY = EngineAbilities(
 )  # fmt: skip
 """Any server of OpenAI's chat API: messages go in, text comes out, and a change of settings needs another reply."""
 
+_OF_SERVERS: dict[ServerKind, tuple[EngineAbilities, EngineAbilities]] = {
+    "llama-server": (LLAMA_SERVER, LLAMA_SERVER_STREAMED),
+    "openai": (TEXT_ONLY, TEXT_ONLY),
+}
+"""Where a server's tokens are drawn here, and where it draws them."""
+
 _KNOWN: tuple[tuple[str, EngineAbilities], ...] = (
     ("a model on this machine", LOCAL),
     ("one over ssh://", LOCAL),
@@ -170,7 +176,15 @@ def who_can(feature: Feature) -> str:
 
 def most_of(address: EngineAddress) -> EngineAbilities:
     """What an engine can do at most, as far as its address tells."""
-    return LLAMA_SERVER if address.scheme in ("http", "https") else LOCAL
+    if address.scheme not in ("http", "https"):
+        return LOCAL
+    return of_server(address.kind or "llama-server", address) or LLAMA_SERVER
+
+
+def of_server(kind: ServerKind, address: EngineAddress) -> EngineAbilities | None:
+    """What a server of this kind can do, drawn as its address says; None where that is not known before it is asked."""
+    both = _OF_SERVERS.get(kind)
+    return both[address.draws == "server"] if both is not None else None
 
 
 def _or(names: Iterable[str]) -> str:

@@ -40,6 +40,16 @@ def read_key(address: EngineAddress) -> str:
     return {"key_env": _of_variable, "key_file": _of_file, "key_keyring": _of_keyring}[sources[0]](address)
 
 
+def key_source(address: EngineAddress) -> str:
+    """Where the key of a server comes from, in words; "" where it has none."""
+    places = (
+        ("key_env", "the variable {}"),
+        ("key_file", "the file {}"),
+        ("key_keyring", "the keyring, as {}"),
+    )
+    return ", ".join(told.format(getattr(address, name)) for name, told in places if getattr(address, name))
+
+
 def _refused(address: EngineAddress, what: str, hint: str) -> EngineError:
     return EngineError("key", f"the engine {address.shown} {what}", hint)
 

@@ -1,69 +1,117 @@
-"""Whether an engine elsewhere can be reached, what it is, and how far away: for reports, and for lists of engines."""
+"""Whether an engine elsewhere can be reached, what it is, and how far away: for reports, and for lists of engines.
+
+Nothing is loaded there. On another machine of ours its worker is started and asked; a server is asked what it lists.
+"""
 
 from __future__ import annotations
 
+from statistics import median
+from threading import Thread
 from time import monotonic
 from typing import TypeVar
 
 import msgspec
 
 from termchat.decoding.records import Failed
-from termchat.engine.address import EngineAddress
+from termchat.engine.abilities import LOCAL, EngineAbilities, of_server
+from termchat.engine.access_key import read_key
+from termchat.engine.address import EngineAddress, ServerKind
 from termchat.engine.make import engine_at
-from termchat.engine.port import (
-    Command,
-    Engine,
-    EngineError,
-    Event,
-    Load,
-    Loaded,
-    ModelInfo,
-    ModelSpec,
-    Probe,
-    Probed,
-    Tokenize,
-    is_last,
-)
+from termchat.engine.port import Command, Engine, EngineError, Event, Probe, Probed, Tokenize, is_last
+from termchat.engine.remote.served import ThereModel
 
 T = TypeVar("T")
 
-_ROUNDS = 3
+ROUNDS = 3
+RPC = "RPC"
+"""llama.cpp's backend that computes on other machines."""
 
 
 class Checkup(msgspec.Struct, frozen=True):
-    """What an engine said. `termchat` and `library` are versions there, "" where it has none; `model` is what a server has
-    loaded. `round_trip` is the shortest of a few, in seconds. `failure` says why there is no answer."""
+    """What an engine said.
+
+    `kind` is that of a server. `version` is of the termchat or of the server there, `library` of llama-cpp-python, "" where it
+    does not tell; `rpc` says whether that can compute on further machines. `models` are a server's; `several` says that it
+    chooses among them by name. `slots` is how many replies it makes at a time, 0 where it does not tell. `abilities` are what
+    can be done with it, as far as that is known before a model is loaded. `round_trip` is the median of a few, in seconds.
+    `failure` says why there is no answer.
+    """
 
     address: EngineAddress
-    termchat: str = ""
+    kind: ServerKind | None = None
+    version: str = ""
     library: str = ""
-    model: ModelInfo | None = None
+    rpc: bool = False
+    models: tuple[ThereModel, ...] = ()
+    several: bool = False
+    slots: int = 0
+    abilities: EngineAbilities | None = None
     round_trip: float = 0.0
     failure: Failed | None = None
 
+    @property
+    def manner(self) -> str:
+        """How replies are made with it: "draws there, 20 candidates"; "" where that is not known."""
+        if self.abilities is None:
+            return ""
+        listed = self.abilities.candidates if not self.abilities.client_draw else 0
+        return self.abilities.manner + (f", {listed} candidates" if listed else "")
+
 
 def check(address: EngineAddress, within: float = 10.0) -> Checkup:
-    """Starts the engine, asks it what it is, and ends it. On another machine of ours no model is loaded."""
-    end = monotonic() + within
+    """Asks an engine what it is, for at most about so many seconds."""
     try:
-        engine = engine_at(address)
+        return _checked_server(address, within) if address.scheme != "ssh" else _checked_ssh(address, within)
     except EngineError as error:
         return Checkup(address, failure=Failed(error.kind, error.message, error.hint))
+
+
+def _checked_server(address: EngineAddress, within: float) -> Checkup:
+    """Raises:
+    EngineError: it cannot be reached, or refuses.
+    """
+    from termchat.engine.remote.http_client import HttpClient  # with all that it takes, needed here alone
+    from termchat.engine.remote.server_lookup import ServerLook, look
+
+    client, said = HttpClient(address, read_key(address), silence=within), list[ServerLook | EngineError]()
+
+    def ask() -> None:
+        try:
+            said.append(look(client, address.kind))
+        except EngineError as error:
+            said.append(error)
+        finally:
+            client.close()
+
+    asking = Thread(target=ask, name="checkup", daemon=True)  # a server may say a byte now and then
+    asking.start()
+    asking.join(within)
+    found = said[0] if said else _late()
+    if isinstance(found, EngineError):
+        raise found
+    return Checkup(
+        address, kind=found.kind, version=found.version, models=found.models, several=found.several, slots=found.slots,
+        abilities=of_server(found.kind, address), round_trip=found.round_trip,
+    )  # fmt: skip
+
+
+def _checked_ssh(address: EngineAddress, within: float) -> Checkup:
+    """Raises:
+    EngineError: it cannot be reached, or another termchat is there.
+    """
+    end = monotonic() + within
+    engine = engine_at(address)
     try:
-        library, model = "", None
-        if address.scheme == "ssh":
-            library = _answer(engine, Probe(), Probed, end).library
-        else:
-            name = address.model or address.shown
-            model = _answer(engine, Load(ModelSpec(address.model, name, engine=address)), Loaded, end).info
+        probed = _answer(engine, Probe(), Probed, end)
         times = []
-        for _ in range(_ROUNDS):
+        for _ in range(ROUNDS):
             begin = monotonic()
             _answer(engine, Tokenize("a"), None, end)
             times.append(monotonic() - begin)
-        return Checkup(address, getattr(engine, "there", ""), library, model, min(times))
-    except EngineError as error:
-        return Checkup(address, failure=Failed(error.kind, error.message, error.hint))
+        return Checkup(
+            address, version=getattr(engine, "there", ""), library=probed.library, rpc=RPC in probed.backends, abilities=LOCAL,
+            round_trip=median(times),
+        )  # fmt: skip
     finally:
         engine.close()
 
@@ -81,7 +129,11 @@ def _answer(engine: Engine, command: Command, kind: type[T] | None, end: float) 
                 raise EngineError(event.kind, event.message, event.hint)
             if of == number and _is_answer(event, kind):
                 return event  # type: ignore[return-value]
-    raise EngineError("engine", "it takes too long", "check the machine and the line to it")
+    raise _late()
+
+
+def _late() -> EngineError:
+    return EngineError("engine", "it takes too long", "check the machine and the line to it")
 
 
 def _is_answer(event: Event, kind: type[T] | None) -> bool:

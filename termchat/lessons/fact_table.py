@@ -83,6 +83,7 @@ _OF_REPLY: dict[str, FactEntry] = {
         highest_entropy="highest entropy of a step, in bits",
         lowest_model="smallest probability that the model gave one of its tokens",
         highest_rank="highest rank of one of its tokens",
+        greedy_share="share of its tokens that were the likeliest",
         distinct1="different tokens, divided by all tokens",
         distinct2="different pairs of tokens, divided by all pairs",
         distinct3="different triples of tokens, divided by all triples",
@@ -171,7 +172,10 @@ _WALKS = {
         ended_walks="walks of it that ended",
         distinct_walks="different walks in it, by their tokens",
     ),
-    **_texts(walks_kind="what it is: walks grid ab best vote beams", answer="most common answer of a vote"),
+    **_texts(
+        walks_kind="what it is: walks grid compare best vote beams; compare is A/B",
+        answer="most common answer of a vote",
+    ),
     **_numbers(
         walks_part="tokens that all walks have in common before two differ",
         shared="share of tokens in common beginnings, 0 to 1",

@@ -7,13 +7,12 @@ from typing import Any
 import msgspec
 
 from termchat.engine.address import EngineAddress
-from termchat.engine.checkup import check
+from termchat.engine.checkup import Checkup, check
 from termchat.engine.port import EngineError
 from termchat.engine.ssh import run_there
 from termchat.models.listing import ModelRow, State
 
 _WITHIN = 30.0
-_DRAWS = {"here": "a server; termchat draws each token here", "server": "a server, which draws the tokens itself"}
 
 
 def models_of(address: EngineAddress, within: float = _WITHIN) -> list[ModelRow]:
@@ -35,36 +34,73 @@ def models_of(address: EngineAddress, within: float = _WITHIN) -> list[ModelRow]
 
 
 def engine_rows(address: EngineAddress, within: float = 10.0) -> list[ModelRow]:
-    """An engine as a row, with its round trip, and one row for each model that its machine has; a row with the problem where
-    there is no answer. Waits for it."""
-    checkup, name, url = check(address, within), address.shown, address.url
+    """An engine as a row, and one row for each of several models that it has; a row with the problem where there is no answer.
+    Waits for it."""
+    checkup, name = check(address, within), address.shown
     if (failure := checkup.failure) is not None:
         hint = failure.hint[:1].upper() + failure.hint[1:]
         problem = ". ".join(filter(None, (failure.message.rstrip("."), hint)))
-        return [_row(address, name=name, state="broken", problem=problem, description=failure.message, source=url)]
-    far = f"{url}, {checkup.round_trip * 1e3:.1f} ms"
+        return [_row(address, state="broken", problem=problem, told=_shortly(failure.message, name))]
     if address.scheme != "ssh":
-        model = checkup.model
-        what = f"{name}: {model.name}" if model is not None else name
-        context = model.context if model is not None else None
-        return [_row(address, name=what, source=far, context=context, description=_DRAWS[address.draws])]
+        return _rows_of_server(address, checkup)
     try:
         there = [row for row in models_of(address) if row.state == "ready"]
     except EngineError as error:
-        return [_row(address, name=name, source=far, description=error.message)]
-    count = f"{len(there)} model" + ("s" if len(there) != 1 else "")
+        return [_row(address, round_trip=checkup.round_trip, told=_shortly(error.message, name))]
     own = f"its own choice: {address.model}" if address.model else "its own default model"
+    told = f"{_counted(len(there))} · {checkup.manner}"
     return [
-        _row(address, name=name, source=far, description=f"{count} there, and everything works as at home; {own}"),
+        _row(address, round_trip=checkup.round_trip, told=told, description=f"{own}, with all as at home"),
         *(
             msgspec.structs.replace(
-                row, wanted=address.asked_as(row.wanted), name=f"{name}: {row.name}", engine=name, source=far, needs="",
-                draft_model="", draft_models=(),
+                row, wanted=address.asked_as(row.wanted), name=f"{name}: {row.name}", engine=name, source=address.url,
+                needs="", draft_model="", draft_models=(),
             )
             for row in there
         ),
     ]  # fmt: skip
 
 
-def _row(address: EngineAddress, *, name: str, state: State = "ready", **more: Any) -> ModelRow:
-    return ModelRow(wanted=address.asked_as(), name=name, state=state, engine=address.shown, **more)
+def asking(address: EngineAddress) -> ModelRow:
+    """The row of an engine that has not answered yet."""
+    return _row(address, told="asking …")
+
+
+def _rows_of_server(address: EngineAddress, checkup: Checkup) -> list[ModelRow]:
+    """Of several models each has a row; one model is told in the server's own."""
+    models, name = checkup.models, address.shown
+    one = models[0] if len(models) == 1 else next((one for one in models if one.id == address.model), None)
+    what = one.name if one is not None else _counted(len(models))
+    first = _row(
+        address,
+        round_trip=checkup.round_trip,
+        told=" · ".join(filter(None, (what, checkup.manner))),
+        description=f"{checkup.kind} {checkup.version}".rstrip(),
+        context=(one.context or None) if one is not None else None,
+        quantization=one.quantization if one is not None else "",
+    )
+    if len(models) < 2:
+        return [first]
+    return [first, *(
+        ModelRow(
+            wanted=address.asked_as(one.id), name=f"{name}: {one.name}", state="ready", told=one.state,
+            quantization=one.quantization, context=one.context or None, size=one.size or None, source=address.url,
+            engine=name,
+        )
+        for one in models
+    )]  # fmt: skip
+
+
+def _counted(models: int) -> str:
+    return f"{models} model" + ("s" if models != 1 else "")
+
+
+def _shortly(message: str, name: str) -> str:
+    """A failure as a remark in a row that names the engine already."""
+    said = message.removeprefix(f"{name} ").rpartition(": ")[2]
+    return said[:1].lower() + said[1:] if said[1:2].islower() else said
+
+
+def _row(address: EngineAddress, *, state: State = "ready", **more: Any) -> ModelRow:
+    name = address.shown
+    return ModelRow(wanted=address.asked_as(), name=name, state=state, engine=name, source=address.url, **more)

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from termchat.engine.address import SIGN
 from termchat.models import catalogue
 from termchat.models.disk.discovery import FoundModel, Skipped, discover
 from termchat.models.draft_pairs import DraftFacts, draft_facts, drafts_for
@@ -52,6 +53,15 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot be used as it is, and what to do."""
     engine: str = ""
     """The name of the engine elsewhere that has it; "" for this machine."""
+    told: str = ""
+    """What that engine says of it; in its own row (`is_engine`) what there is, and how it draws, or why it does not answer."""
+    round_trip: float | None = None
+    """To that engine, in seconds; None where unknown."""
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether it is the row of an engine elsewhere, and not of one of several models there."""
+        return bool(self.engine) and self.wanted == f"{SIGN}{self.engine}"
 
     @property
     def best_draft(self) -> str:

@@ -54,6 +54,7 @@ KNOBS = {
     "min_p": {"top_k": 0, "top_p": 1.0, "min_p": 0.1},
     "top_p": {"top_k": 0, "min_p": 0.0, "top_p": 0.7},
     "xtc": {"xtc_probability": 0.5, "xtc_threshold": 0.1},
+    "dry": {"dry_multiplier": 2.0, "dry_allowed_length": 1, "dry_sequence_breakers": ("\n", " a")},
     "biased": {"logit_bias": ("' the'=-2",)},
 }
 
@@ -187,6 +188,21 @@ def test_questions_see_the_whole_row(session: Session, on_twin: ServerSession) -
     one, other = (one.explain(why, alone=True, wanted=never).explanation for one in (session, on_twin))
     assert (other.removed_by, other.rank, other.winner) == (one.removed_by, one.rank, one.winner)
     assert other.logprob == pytest.approx(one.logprob, abs=1e-3)
+
+
+def test_why_not_knows_what_dry_takes(session: Session, on_twin: ServerSession) -> None:
+    tuning = Tuning(dry_multiplier=1.5)
+    ids = session.model.tokenize("One two three four five. One two three four", special=False)
+    asked = Explain(ids, session.model.tokenize(" five", special=False)[0], tuning.samplers(), SEED, 0)
+    one, other = (one.explain(asked, alone=True, wanted=never).explanation for one in (session, on_twin))
+    assert [(stage.name, stage.survivors) for stage in other.stages] == [(s.name, s.survivors) for s in one.stages]
+    taken = [
+        told.stages[at - 1].logit - told.stages[at].logit
+        for told in (one, other)
+        for at, stage in enumerate(told.stages)
+        if stage.name == "dry"
+    ]
+    assert taken == pytest.approx([1.5 * 1.75] * 2, abs=1e-4)  # " two three four": one more than is allowed
 
 
 @pytest.mark.parametrize("knobs", [{}, {"top_k": 5}, {"temperature": 1.4, "repeat_penalty": 1.2}])

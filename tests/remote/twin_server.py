@@ -44,6 +44,10 @@ class TwinServer(ThreadingHTTPServer):
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers_seen: list[dict[str, str]] = []
         self.forgets = False
+        self.several: dict[str, str] = {}
+        """Its models and what each is doing, where it chooses among them by name."""
+        self.has_room = True
+        """Whether it can load one of several."""
         self.connections: set[socket.socket] = set()
         if certificate:
             context_ = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -103,12 +107,21 @@ class Handler(BaseHTTPRequestHandler):
         if server.key and self.path != "/health" and self.headers.get("Authorization") != f"Bearer {server.key}":
             self.refuse(401, "Invalid API Key", "authentication_error")
             return
+        path, _, query = self.path.partition("?")
+        named = body.get("model") or query.removeprefix("model=")
+        chooses = (
+            server.several and path not in ("/health", "/v1/models", "/models/load") and (path != "/props" or named)
+        )
+        if chooses and server.several.get(named) != "loaded":
+            self.refuse(400, f"model '{named}' is not loaded", "invalid_request_error")
+            return
         with _ONE_AT_A_TIME:
             answers = {
+                "/models/load": self._load,
                 "/health": self._health, "/props": self._props, "/v1/models": self._models, "/tokenize": self._tokenize,
                 "/detokenize": self._detokenize, "/completion": self._completion,
             }  # fmt: skip
-            answer = answers.get(self.path)
+            answer = answers.get(path)
             told = answer(body) if answer is not None else None
         if answer is None:
             self.refuse(404, "File Not Found", "not_found_error")
@@ -130,9 +143,16 @@ class Handler(BaseHTTPRequestHandler):
     def _health(self, _body: dict[str, Any]) -> Any:
         return {"status": "ok"}
 
+    def _load(self, body: dict[str, Any]) -> Any:
+        self.server.several[body["model"]] = "loading"
+        return {"success": True}
+
     def _props(self, _body: dict[str, Any]) -> Any:
+        if self.server.several and "?" not in self.path:
+            return {"role": "router", "default_generation_settings": {"params": None, "n_ctx": 0}, "build_info": "twin"}
         model = self.server.session.model
         return {
+            "total_slots": 1,
             "default_generation_settings": {"n_ctx": self.server.context},
             "chat_template": model.template,
             "bos_token": model.name(model.bos),
@@ -147,7 +167,17 @@ class Handler(BaseHTTPRequestHandler):
             "size": 1,
             "ftype": "Q4_1",
         }
-        return {"data": [{"id": self.server.name, "aliases": [], "owned_by": "llamacpp", "meta": meta}]}
+        several, listed = self.server.several, []
+        for name, state in several.items():
+            status = {"value": "unloaded" if state == "failed" else state} | (
+                {"failed": True} if state == "failed" else {}
+            )
+            loaded = {"meta": meta} if state == "loaded" else {}
+            listed.append({"id": name, "aliases": [], "owned_by": "llamacpp", "status": status} | loaded)
+            if state == "loading":  # which it is for one look
+                several[name] = "loaded" if self.server.has_room else "failed"
+        one = {"id": self.server.name, "aliases": [], "owned_by": "llamacpp", "meta": meta}
+        return {"data": listed or [one]}
 
     def _tokenize(self, body: dict[str, Any]) -> Any:
         special = body.get("parse_special", True)
@@ -174,7 +204,8 @@ class Handler(BaseHTTPRequestHandler):
             cache.read(ids, Shape(min(len(ids) - at, cache.batch_size)))
             at = len(cache.ids)
         told: dict[str, Any] = {
-            "model": server.name, "timings": {"cache_n": kept, "prompt_n": len(ids) - kept},
+            "model": body["model"] if server.several else server.name,
+            "timings": {"cache_n": kept, "prompt_n": len(ids) - kept},
             "generation_settings/logit_bias": [{"bias": None, "token": i} for i in model.end_ids],
         }  # fmt: skip
         if count := body.get("n_probs", 0):

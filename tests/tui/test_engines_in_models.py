@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
@@ -30,14 +31,18 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     def rows(address: EngineAddress) -> list[ModelRow]:
         def row(name: str, model: str = "", **more: object) -> ModelRow:
             made = {"wanted": address.asked_as(model), "name": name, "state": "ready", "engine": address.name}
-            return ModelRow(**made | {"source": f"{address.url}, 1.5 ms"} | more)  # type: ignore[arg-type]
+            return ModelRow(**made | {"source": address.url} | more)  # type: ignore[arg-type]
 
+        if address.name == "old" and not answered.is_set():
+            problem = "old cannot be reached: Connection refused"
+            return [row("old", state="broken", problem=problem, told="connection refused")]
         if address.name == "old":
-            return [row("old", state="broken", problem="old cannot be reached: Connection refused", source=address.url)]
+            return [row("old", told="qwen · draws here", round_trip=0.0412)]
         if address.name == "slow":
             answered.wait(60)
             return [row("slow")]
-        return [row("lab"), row("lab: small", "small"), row("lab: large", "large", size=40 * 10**9, context=131072)]
+        own = row("lab", told="2 models · here everything works", round_trip=0.0015)
+        return [own, row("lab: small", "small"), row("lab: large", "large", size=40 * 10**9, context=131072)]
 
     monkeypatch.setattr(elsewhere, "engine_rows", rows)
     return answered
@@ -59,14 +64,29 @@ async def test_each_engine_and_its_models_have_rows_as_soon_as_it_answers(
     answers: threading.Event, config: Path
 ) -> None:
     async with shop(file=config) as desk:
-        await desk.until(lambda: desk.line("lab: large") and desk.line("old"))
-        assert "ssh://lab, 1.5 ms" in desk.line("lab: small")
+        await desk.until(lambda: desk.line("lab: large") and "no answer" in desk.line("old"))
+        assert re.search(r"lab +2 models · here everything works +1\.5 ms", desk.line("lab"))
+        assert "ssh://lab" in desk.line("lab: small")
         assert "40.0 GB" in desk.line("lab: large")
         assert "too large" not in desk.line("lab: large")
-        assert desk.line("old").startswith("✗")
-        assert not desk.line("slow")
+        assert re.match(r"✗ old +no answer since \d\d:\d\d \(connection refused\)", desk.line("old"))
+        assert "asking …" in desk.line("slow")
         answers.set()
-        await desk.until(lambda: desk.line("slow"))
+        await desk.until(lambda: "asking" not in desk.line("slow"))
+
+
+async def test_one_that_did_not_answer_is_asked_again(answers: threading.Event, config: Path) -> None:
+    async with shop(file=config, size=(200, 50)) as desk:
+        await highlight(desk, "old")
+        await desk.until(lambda: "no answer" in desk.line("old"))
+        assert "ssh://old" in desk.line("old")
+        await desk.shows("old cannot be reached: Connection refused")
+        answers.set()
+        await desk.type("", "enter")
+        await desk.until(lambda: "41 ms" in desk.line("old"))
+        assert "no answer" not in desk.line("old")
+        await desk.shows("old answers")
+        assert len(desk.loads) == 1
 
 
 async def test_enter_chats_with_a_model_there_and_the_header_names_its_machine(
@@ -80,7 +100,9 @@ async def test_enter_chats_with_a_model_there_and_the_header_names_its_machine(
         spec = desk.loads[-1]
         assert (spec.engine.name, spec.path) == ("lab", "large")
         await desk.until(lambda: desk.app.chat.phase == "idle")
-        assert "lab cpu" in header_line(desk.app.chat, 120).text
+        for width in (80, 120):
+            assert "lab: tiny" in header_line(desk.app.chat, width).text
+        assert "cpu, 2 threads" in header_line(desk.app.chat, 120).text
         await desk.type("", "f3")
         await desk.until(lambda: desk.line("lab: large"))
         assert desk.line("lab: large").startswith("●")
@@ -94,12 +116,12 @@ async def test_a_server_that_does_not_tell_its_threads_has_none_in_the_header(
 ) -> None:
     answers.set()
     async with shop(file=config) as desk:
-        desk.engine.info = msgspec.structs.replace(desk.engine.info, device="server", threads=0)
+        desk.engine.info = msgspec.structs.replace(desk.engine.info, device="gpu", threads=0)
         await highlight(desk, "lab: small")
         await desk.type("", "enter")
         await desk.until(lambda: not desk.open and desk.app.chat.phase == "idle")
         said = header_line(desk.app.chat, 120).text
-        assert "lab server " in said
+        assert "lab: tiny Q4_1   gpu   context" in said
         assert "thread" not in said
 
 
@@ -118,12 +140,13 @@ async def test_a_draft_model_for_a_model_elsewhere_is_one_of_that_machine(
         assert (spec.engine.name, spec.path) == ("lab", "small")
 
 
-async def test_one_that_does_not_answer_says_why_and_nothing_is_loaded(answers: threading.Event, config: Path) -> None:
-    answers.set()
+@pytest.mark.usefixtures("answers")
+async def test_one_that_does_not_answer_says_why_and_nothing_is_loaded(config: Path) -> None:
     async with shop(file=config) as desk:
         await highlight(desk, "old")
+        await desk.until(lambda: "no answer" in desk.line("old"))
         await desk.type("", "enter")
-        await desk.until(lambda: desk.app.screen.query_one(".hint") and "Connection refused" in desk.text)
+        await desk.shows("Connection refused")
         assert desk.open
         assert len(desk.loads) == 1
 
@@ -133,8 +156,9 @@ def test_the_rows_of_an_engine_over_ssh(tmp_path: Path, monkeypatch: pytest.Monk
     install(tmp_path / "bin", monkeypatch)
     first, *models = engine_rows(lab(), 60.0)
     assert (first.wanted, first.name, first.engine) == ("@lab", "lab", "lab")
-    assert first.description.startswith("1 model there")
-    assert first.source.startswith("ssh://lab, ")
+    assert first.told == "1 model · here everything works"
+    assert first.source == "ssh://lab"
+    assert first.round_trip is not None
     assert [(row.wanted, row.name, row.size) for row in models] == [("@lab/smollm2", "lab: smollm2", 98362432)]
     (dead,) = engine_rows(lab("echo Connection refused >&2; exit 255"), 60.0)
     assert (dead.state, dead.problem) == (

@@ -7,6 +7,9 @@ import pytest
 from rich.cells import cell_len
 
 from termchat.chat.loading import Choice
+from termchat.chat.service import Chat
+from termchat.engine.abilities import LLAMA_SERVER, LLAMA_SERVER_STREAMED, LOCAL, EngineAbilities
+from termchat.engine.address import EngineAddress
 from termchat.engine.port import ModelSpec
 from termchat.tui.screen.header_line import header_line
 from tests.tui.fake_engine import FakeEngine
@@ -28,6 +31,28 @@ def test_a_long_name_of_a_model_is_cut_but_never_left_out(width: int, queued: in
     assert LONG[:6] in line.text
     assert ("+2 queued" in line.text) == bool(queued)
     assert cell_len(line.text) == width
+
+
+@pytest.mark.parametrize(
+    ("abilities", "mark"),
+    [
+        (LOCAL, ""),
+        (LLAMA_SERVER, ""),
+        (LLAMA_SERVER_STREAMED, "draws there"),
+        (EngineAbilities(ids=False, client_draw=False), "text only"),
+    ],
+)
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_model_elsewhere_is_named_with_its_engine_and_what_is_less_there(
+    width: int, abilities: EngineAbilities, mark: str
+) -> None:
+    engine = FakeEngine()
+    engine.info = msgspec.structs.replace(engine.info, name="smol-Q4_1", device="lab", abilities=abilities)
+    chat = Chat(engine)
+    chat.loading.load(ModelSpec("", "lab", engine=EngineAddress(name="lab", url="https://lab")))
+    chat.pump()
+    shown = header_line(chat, width).text
+    assert f"lab: smol-Q4_1   {f'{mark}   ' if mark else ''}context" in shown
 
 
 def test_a_click_on_the_context_does_nothing_where_one_on_the_model_opens_the_models() -> None:

@@ -28,6 +28,7 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, after, state_of
 from termchat.decoding.stages import BIASES, DICE, N_VOCAB, VOCAB, SamplerStage, chain_of, first_full, has_floor
 from termchat.engine.llama import observe
+from termchat.engine.llama.dry import Breakers, DryStage
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn, Labels, Mask, NativeChain
 from termchat.engine.llama.softmax import Exponentials
@@ -147,7 +148,10 @@ class _Sampler:
         self.masks = stage.masks(settings)
         self.with_: Any = None
         self.pointer: Any = None
-        if stage.sampler:
+        if VOCAB in stage.arguments and isinstance(vocab, Breakers):
+            self._dry = DryStage(settings, vocab.of(settings.dry_sequence_breakers))
+            self.pointer = self._dry.pointer
+        elif stage.sampler:
             self.pointer = _native_sampler(stage, settings, {N_VOCAB: n_vocab, VOCAB: vocab, BIASES: bias})
         else:
             self._own(settings, n_vocab)
@@ -183,7 +187,7 @@ def _native_sampler(stage: SamplerStage, settings: SamplerSettings, known: Mappi
     if VOCAB in stage.arguments and known[VOCAB] is None:
         raise EngineError(
             "settings",
-            f"{stage.name} needs the model's own tokenizer, which a server does not lend",
+            f"{stage.name} needs the texts of the model's tokens, which this server does not tell",
             f"turn {stage.name} off",
         )
     arguments: list[Any] = []
@@ -202,9 +206,9 @@ def _native_sampler(stage: SamplerStage, settings: SamplerSettings, known: Mappi
 class Chain:
     """The samplers for one set of settings, with the memory of the last tokens.
 
-    `state` is what mirostat and adaptive_p remember; what it lacks begins anew. `vocab` is llama.cpp's vocabulary; without it
-    DRY cannot be on. `bias` is added to the logits of tokens, by id: what the logit biases of the settings come to with the
-    model, and those that it has itself (`Model.bias`).
+    `state` is what mirostat and adaptive_p remember; what it lacks begins anew. `vocab` is llama.cpp's vocabulary, or the
+    `Breakers` of one elsewhere; without either DRY cannot be on. `bias` is added to the logits of tokens, by id: what the logit
+    biases of the settings come to with the model, and those that it has itself (`Model.bias`).
     """
 
     def __init__(

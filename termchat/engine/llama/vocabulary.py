@@ -21,7 +21,8 @@ from termchat.engine.port import EngineError, ModelSpec
 class Vocabulary(ABC):
     """Ids are ints from 0 to `n_vocab` - 1, pieces are bytes. `bos` and `eos` are -1 where there is none.
 
-    `vocab` is llama.cpp's own, for stages that are made with it; None where there is none. `suppressed` are the tokens that are
+    `vocab` is llama.cpp's own, for stages that are made with it, or the `Breakers` that stand for it; None where there are
+    none. `suppressed` are the tokens that are
     never to be drawn. `build` is the version of llama.cpp that computes, `names` the labels of all tokens. What follows from
     all these is defined here.
     """

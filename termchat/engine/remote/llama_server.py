@@ -6,12 +6,16 @@ a slot would make it read everything again and again.
 
 The server draws one token a request, which nobody uses. It is made to draw a character of ASCII, whatever the model says, since
 it tells no probabilities where it draws a part of a character.
+
+Started without a model it has several, which it loads as they are asked for by name: then every request names one.
 """
 
 from __future__ import annotations
 
 import math
+from time import sleep
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -20,6 +24,7 @@ from numpy.typing import NDArray
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
+from termchat.engine.remote.served import ServedEntry
 from termchat.text import one_line
 
 T = TypeVar("T")
@@ -31,6 +36,9 @@ _LARGEST = 2_000_000
 """Tokens of a vocabulary that is believed; the largest have 262,144."""
 _FIELDS = ("completion_probabilities", "timings", "model")
 _SHOWN = 80
+_ON_ITS_WAY = ("loading", "downloading", "downloaded")
+_LOOK = 0.5
+"""Seconds between looks at a model that is being loaded."""
 
 
 class Timings(msgspec.Struct, frozen=True):
@@ -59,22 +67,8 @@ class ServedModel(msgspec.Struct, frozen=True):
     ftype: str = ""
 
 
-class _Meta(msgspec.Struct, frozen=True):
-    n_vocab: int
-    n_ctx_train: int = 0
-    n_params: int = 0
-    size: int = 0
-    ftype: str = ""
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    id: str
-    aliases: list[str] = []
-    meta: _Meta | None = None
-
-
 class _Models(msgspec.Struct, frozen=True):
-    data: list[_Entry]
+    data: list[ServedEntry]
 
 
 class _Generation(msgspec.Struct, frozen=True):
@@ -149,6 +143,9 @@ class LlamaServer:
         self.client, self._wanted = client, wanted
         self._model: ServedModel | None = None
         self._plain: list[int] = []
+        self._name: dict[str, str] = {}
+        """What every request has that names the model, where the server has several."""
+        self._asked_to_load = False
 
     @property
     def model(self) -> ServedModel:
@@ -156,7 +153,7 @@ class LlamaServer:
         return self._model
 
     def is_ready(self) -> bool:
-        """Whether it has loaded its model.
+        """Whether it has loaded its model; of several, the one that is wanted, which it is asked to load.
 
         Raises:
             EngineError: it cannot be reached, or refuses.
@@ -167,7 +164,7 @@ class LlamaServer:
             if error.status == 503:
                 return False
             raise
-        return True
+        return self._is_loaded(self._entry())
 
     def find(self) -> ServedModel:
         """The model that is wanted."""
@@ -175,7 +172,8 @@ class LlamaServer:
         return self._model
 
     def props(self) -> Props:
-        return self._told(self._ask("GET", "/props", None, _SMALL), Props)
+        query = f"?model={quote(self._name['model'], safe='')}" if self._name else ""
+        return self._told(self._ask("GET", f"/props{query}", None, _SMALL), Props)
 
     def vocabulary(self) -> list[bytes]:
         """The bytes of every token by its id; of control tokens there are none."""
@@ -278,7 +276,7 @@ class LlamaServer:
             raise
 
     def _post(self, path: str, asked: dict[str, Any], limit: int) -> bytes:
-        return self._ask("POST", path, msgspec.json.encode(asked), limit, stoppable=path == "/completion")
+        return self._ask("POST", path, msgspec.json.encode(asked | self._name), limit, stoppable=path == "/completion")
 
     def _ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool = False) -> bytes:
         """Asks, once more where the kept connection was closed meanwhile."""
@@ -298,20 +296,50 @@ class LlamaServer:
         Raises:
             EngineError: it is another one.
         """
+        while self._name and not self._is_loaded(self._entry()):  # somebody had another one loaded in its place
+            sleep(_LOOK)
         if (found := self._found()) != self._model:
             self.client.close()
             raise self._another(found.id)
 
-    def _found(self) -> ServedModel:
-        data = self._told(self.client.ask("GET", "/v1/models", None, _SMALL), _Models).data
+    def _is_loaded(self, entry: ServedEntry) -> bool:
+        """Whether it can be asked; one that is not loaded is to be.
+
+        Raises:
+            EngineError: the server could not load it, or does not.
+        """
+        if entry.status is None or entry.ready:
+            self._asked_to_load = False
+            return True
+        if entry.state == "failed" and self._asked_to_load:
+            self._asked_to_load = False
+            raise EngineError("model", f"{self.client.shown} could not load {entry.id}", "see the server's log")
+        if not self._asked_to_load and entry.state not in _ON_ITS_WAY:
+            body = msgspec.json.encode({"model": entry.id})
+            self.client.ask("POST", "/models/load", body, _SMALL)
+        self._asked_to_load = True
+        return False
+
+    def _entry(self) -> ServedEntry:
+        """What the server lists of the model that is wanted.
+
+        Raises:
+            EngineError: it has none of that name, or several and none was named.
+        """
+        data = self._told(self.client.ask("GET", "/v1/models", None, _SMALL, stoppable=bool(self._name)), _Models).data
         entry = next((one for one in data if self._wanted in (one.id, *one.aliases)), None)
-        if entry is None and not self._wanted and data:
-            entry = data[0]
+        if entry is None and not self._wanted:
+            entry = next((one for one in data if one.ready), None)
         if entry is None:
             there = one_line(", ".join(one.id for one in data), _SHOWN) or "none"
-            raise EngineError(
-                "model", f"{self.client.shown} has no model {self._wanted!r}", f"it has: {there}" if data else ""
-            )
+            what = f"no model {self._wanted!r}" if self._wanted else "no model loaded"
+            hint = f"it has: {there}" if self._wanted else f"name one of them with --model: {there}"
+            raise EngineError("model", f"{self.client.shown} has {what}", hint if data else "")
+        return entry
+
+    def _found(self) -> ServedModel:
+        entry = self._entry()
+        self._name = {"model": entry.id} if entry.status is not None else {}
         meta = entry.meta
         if meta is None or not 0 < meta.n_vocab <= _LARGEST:
             raise self._otherwise("it does not say, or not credibly, how large the vocabulary of its model is")

@@ -35,6 +35,7 @@ from termchat.engine.port import (
 from termchat.engine.remote import proof
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.llama_server import LlamaServer
+from termchat.engine.remote.served import quantization_of
 from termchat.engine.remote.server_cells import ServerCells
 from termchat.engine.remote.server_reply import ServerDecoder, ServerReply
 from termchat.engine.remote.server_vocabulary import ServerVocabulary
@@ -62,7 +63,7 @@ class ServerSession(AskedModel):
         try:
             _wait_for(server, progress)
             found, props = server.find(), server.props()
-            self.model = ServerVocabulary(server, _identified(spec, found.id, found.ftype), props)
+            self.model = ServerVocabulary(server, _identified(spec, found.id, quantization_of(found.ftype)), props)
         except EngineError:
             self._client.close()
             raise

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from termchat.decoding.thinking import tags_from, tags_of
+from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.model import CONTROL, LSTRIP, RSTRIP
 from termchat.engine.llama.observe import Labels
@@ -24,8 +27,8 @@ class ServerVocabulary(Vocabulary):
     def __init__(self, server: LlamaServer, spec: ModelSpec, props: Props) -> None:
         super().__init__()
         self._server, self.spec, self.build = server, spec, props.build_info
-        self.vocab = None
         self.n_vocab = server.model.n_vocab
+        self.vocab = Breakers(self.n_vocab, self.spelled, partial(self.tokenize, special=False))
         self.context_trained = server.model.n_ctx_train
         self._pieces = server.vocabulary()
         self._control = [i for i, piece in enumerate(self._pieces) if not piece]

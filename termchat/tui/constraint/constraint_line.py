@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from termchat.chat.service import Chat
+from termchat.conversation.standing_reply import StandingReply, standing_reply
 from termchat.conversation.tree import Node
 from termchat.decoding.constraint import GRAMMAR, Constraint
 from termchat.decoding.partial_json import PartialDocument, described, schema_at, shown_path
 from termchat.text import one_line
 from termchat.tui.constraint.constraint_setting import name_of_constraint
-from termchat.tui.constraint.standing_reply import StandingReply, standing_reply
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, length, percent, spread
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.chat.loading import Choice
@@ -136,6 +137,8 @@ class Models:
         self._pairs: dict[tuple[tuple[str, int | None], tuple[str, int | None]], str] = {}
         self.elsewhere: dict[str, ModelRow] = {}
         """Engines on other machines, and the models that those have."""
+        self.silent: dict[str, float] = {}
+        """Engines that do not answer, and since when that is known, in seconds since the epoch."""
         self._asking: dict[str, BackgroundTask[list[ModelRow]]] = {}
         self._looking: BackgroundTask[_Around | _Listed | Skipped] | None = None
         self._seen: set[str] = set()
@@ -218,10 +221,23 @@ class Models:
         return some or over
 
     def _ask_engines(self) -> None:
-        """Each engine elsewhere in a thread of its own, unless it is being asked; what is known stays until it answers."""
-        for address in self.config.engines.values():
-            if address.name not in self._asking:
-                self._asking[address.name] = BackgroundTask(partial(_ask_engine, address))
+        for name in self.config.engines:
+            self.ask_engine(name)
+
+    def ask_engine(self, name: str) -> None:
+        """Asks an engine elsewhere what it has, in a thread of its own; what is known of it stays until it answers."""
+        address = self.config.engines.get(name)
+        if address is None or name in self._asking:
+            return
+        from termchat.models.elsewhere import asking
+
+        first = asking(address)
+        self.elsewhere.setdefault(first.wanted, first)
+        self._asking[name] = BackgroundTask(partial(_ask_engine, address))
+
+    def asks(self, name: str) -> bool:
+        """Whether an engine elsewhere has not answered yet."""
+        return name in self._asking
 
     def _take_engines(self) -> bool:
         some = False
@@ -233,6 +249,10 @@ class Models:
                 for wanted in old:
                     del self.elsewhere[wanted]
                 self.elsewhere |= {row.wanted: row for row in rows}
+                if all(row.state == "ready" for row in rows):
+                    self.silent.pop(name, None)
+                else:
+                    self.silent.setdefault(name, time())
             if over:
                 del self._asking[name]
         return some

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from time import localtime, strftime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from termchat.config.origins import DEFAULT
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import ModelInfo
 from termchat.models.errors import ModelError
-from termchat.text import duration, home, one_line, size
+from termchat.text import cells, duration, home, one_line, size
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length, prose
 
@@ -56,6 +57,9 @@ _ORDER: Mapping[State, int] = {
 _FITS: Mapping[Fit, Ink] = {"fits": Ink("success"), "tight": Ink("warning"), "too large": Ink("error")}
 _SIZE, _QUANT, _CONTEXT, _FIT, _STATE = 8, 8, 8, 11, 15
 _LEAST_SOURCE = 10
+_ENGINE_NAME, _ADDRESS, _TOLD_OF_ENGINE = 14, 28, 44
+"""Cells of an engine's name and of its address, at most, and of what it has, at least."""
+_FAR = 9
 _WHOLE_FROM = 58
 """Cells from which there is room for every column; below, a row has the name, the size and whether it fits."""
 _STAGES: Mapping[str, str] = {
@@ -90,6 +94,8 @@ class Item(NamedTuple):
     spare: int | None = None
     download: DownloadRow | None = None
     drafts: DraftRole = ""
+    since: float | None = None
+    """When an engine was first found not to answer, in seconds since the epoch."""
 
     @property
     def fit(self) -> Fit | None:
@@ -135,6 +141,8 @@ def heading(width: int, longest: int) -> Line:
 def model_line(item: Item, width: int, longest: int, *, chosen: bool) -> Line:
     """`longest` is the longest name of all, in cells."""
     row, columns = item.row, _Columns.of(width, longest)
+    if row.is_engine:
+        return _engine_line(item, width, columns.name, chosen=chosen)
     sign, ink = _DRAFT_SIGNS.get(item.drafts) or _SIGNS[item.state]
     runs: list[Run] = [(sign + " ", ink), (column(row.name, columns.name), _name_ink(item))]
     if item.download is not None and (item.download.running or item.download.problem is not None):
@@ -144,10 +152,40 @@ def model_line(item: Item, width: int, longest: int, *, chosen: bool) -> Line:
         runs.append((columns.numbers(amount, row.quantization, count(row.context) if row.context else ""), TEXT))
         runs += [
             _fit_run(item),
-            (column(item.drafts or item.state, columns.state), MUTED),
+            (column(item.drafts or row.told or item.state, columns.state), MUTED),
             (column(row.source, columns.source), MUTED),
         ]
     return Line(tuple(runs), "panel" if chosen else "")
+
+
+def _engine_line(item: Item, width: int, name: int, *, chosen: bool) -> Line:
+    """An engine elsewhere: its address as far as there is room, what there is and how it draws, and the round trip."""
+    row, (sign, ink) = item.row, _SIGNS[item.state]
+    far = f" {_milliseconds(row.round_trip)}" if row.round_trip is not None else ""
+    far = column(far, _FAR, right=True)
+    named = row.name != row.source
+    name = min(name, _ENGINE_NAME if named else cells(row.name))
+    room = width - 2 - name - 1 - _FAR
+    left = min(room - _TOLD_OF_ENGINE, _ADDRESS) if named else 0
+    at = column(row.source, left) + " " if left >= _LEAST_SOURCE else ""
+    said = Ink("warning") if item.state == "no answer" else TEXT
+    runs: tuple[Run, ...] = (
+        (sign + " ", ink), (column(row.name, name) + " ", _name_ink(item)), (at, MUTED),
+        (column(_told_of_engine(item), room - cells(at)), said), (far, MUTED),
+    )  # fmt: skip
+    return Line(runs, "panel" if chosen else "")
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms" if seconds < 0.00995 else f"{seconds * 1e3:.0f} ms"
+
+
+def _told_of_engine(item: Item) -> str:
+    row = item.row
+    if item.state != "no answer":
+        return " · ".join(filter(None, (row.told, f"{count(row.context)} tokens" if row.context else "")))
+    since = strftime(" since %H:%M", localtime(item.since)) if item.since is not None else ""
+    return f"no answer{since}" + (f" ({row.told})" if row.told else "")
 
 
 def download_runs(download: DownloadRow, width: int) -> list[Run]:
@@ -266,6 +304,9 @@ def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
         yield "waits", item.download.now.note
     elif item.state in ("broken", "not installed", "no answer"):
         yield "problem", row.problem
+    if row.is_engine and item.state != "no answer":
+        yield "engine", row.told
+        yield "round trip", _milliseconds(row.round_trip) if row.round_trip is not None else ""
     if known.running is not None:
         yield "runs with", _running(known.running)
     yield "memory", memory_text(item, facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from termchat.chat.service import Chat
@@ -72,7 +73,7 @@ class ModelList:
         there = chat.spec is not None and (chat.model is not None or chat.phase == "loading")
         rows = models.rows | models.sources | models.elsewhere
         wanted = wanted_as(chat.spec, models) if there and chat.spec is not None else ""
-        self.loaded = rows.get(wanted) or self._unlisted()
+        self.loaded = rows.get(wanted) or self._own_choice(rows) or self._unlisted()
         self.drafter = models.in_file(chat.drafter.path) if chat.drafter is not None else ""
         if self.loaded is not None:
             rows[self.loaded.wanted] = self.loaded
@@ -115,7 +116,8 @@ class ModelList:
         pull = self._models.pulls.of(row.wanted)
         download = DownloadRow(pull.now, pull.running, pull.problem) if pull is not None and pull.path is None else None
         need = Need(facts.memory.total, about=False) if isinstance(facts, Facts) else need_told(row)
-        return Item(row, self.state(row), need, self.spare, download, self.draft_role(row))
+        since = self._models.silent.get(row.engine)
+        return Item(row, self.state(row), need, self.spare, download, self.draft_role(row), since)
 
     def known(self, row: ModelRow) -> Known:
         info, facts = self._chat.model, self._models.facts(row)
@@ -218,6 +220,13 @@ class ModelList:
         self.at = next(found, 0)
         rows = (*(row for row, _ in self._ordered), *self.shown)
         self.longest = max((cells(row.name) for row in rows), default=0)
+
+    def _own_choice(self, rows: Mapping[str, ModelRow]) -> ModelRow | None:
+        """The row of the engine whose one model is the loaded one."""
+        spec = self._chat.spec
+        if spec is None or not spec.engine.url or spec.path != spec.engine.model:
+            return None
+        return rows.get(spec.engine.asked_as())
 
     def _unlisted(self) -> ModelRow | None:
         """A row for a loaded model that is in no list."""

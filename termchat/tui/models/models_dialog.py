@@ -47,13 +47,13 @@ _HINTS: dict[State, tuple[tuple[str, str], ...]] = {
     "on disk": (("model-enter", "chats with it"), _RUN),
     "downloading": (("model-cancel", "stops the download"),),
     "not downloaded": (("model-enter", "downloads it"),),
-    "elsewhere": (("model-enter", "chats with it there"),),
+    "elsewhere": (("model-enter", "chats with it there"), ("model-reload", "asks again")),
+    "no answer": (("model-enter", "asks again"),),
 }
 _SAID: dict[State, str] = {
     "loading": "It is being loaded.",
     "not installed": "It is installed with a Python package.",
     "broken": "It cannot be used.",
-    "no answer": "It does not answer.",
 }
 _HINT_LINES = 2
 """Lines of keys below the list on a low screen."""
@@ -107,6 +107,8 @@ class ModelsDialog(DetailedListing[Choice]):
         self._welcome = Sheet(self._welcomed, id="welcome") if first else None
         self._engine_of = ""
         """The model whose settings are shown as soon as its file is read."""
+        self._asked = ""
+        """The engine that a person had asked again."""
         self._seen = chat.phase, chat.drafter, chat.drafter_failure
         self._looks: Timer | None = None
 
@@ -171,9 +173,18 @@ class ModelsDialog(DetailedListing[Choice]):
     def gather(self) -> None:
         self.list.gather()
         self.changed()
+        self._tell_answer()
         self._open_engine()
         if self._welcome is not None:
             self._welcome.show()
+
+    def _tell_answer(self) -> None:
+        """Says what came of asking an engine again."""
+        if self._asked and not self.models.asks(self._asked):
+            rows = (row for row in self.models.elsewhere.values() if row.is_engine and row.engine == self._asked)
+            problem = next((row.problem for row in rows), "")
+            self.say(problem) if problem else self.tell(f"{self._asked} answers")
+            self._asked = ""
 
     def _show(self) -> None:
         self.picker.show(len(self.list.shown), self.list.at)
@@ -291,6 +302,11 @@ class ModelsDialog(DetailedListing[Choice]):
         return f"{row.name} cannot draft for {loaded.name}: {why_not}" if why_not else ""
 
     def action_reload(self) -> None:
+        """The loaded model; of another engine, what it has."""
+        row = self.list.row
+        if row is not None and self.list.state(row) in ("elsewhere", "no answer"):
+            self._ask_again(row)
+            return
         if self.chat.spec is not None and self._free():
             self._do(self.chat.loading.reload)
             self.dismiss(None)
@@ -376,6 +392,13 @@ class ModelsDialog(DetailedListing[Choice]):
     def _refuse(self, row: ModelRow) -> None:
         self.say(row.problem)
 
+    def _ask_again(self, row: ModelRow) -> None:
+        self.say("")
+        self.tell(f"asking {row.engine} …")
+        self._asked = row.engine
+        self.models.ask_engine(row.engine)
+        self.wake()
+
     def _wait(self, _row: ModelRow) -> None:
         self.say("already downloading; Del stops it")
 
@@ -388,7 +411,7 @@ class ModelsDialog(DetailedListing[Choice]):
         "not installed": _refuse,
         "broken": _refuse,
         "elsewhere": _chat_with,
-        "no answer": _refuse,
+        "no answer": _ask_again,
     }
 
     def _free(self) -> bool:

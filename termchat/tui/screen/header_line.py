@@ -7,18 +7,22 @@ from collections.abc import Callable, Sequence
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.samplers import THINK_ON
+from termchat.engine.port import ModelInfo
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, bar, count, length
 from termchat.tui.models.downloads import Pull
 
 _GAP = "   "
-_ORDER = ("name", "model", "device", "context", "drafts", "title")
+_ORDER = ("name", "model", "draws", "device", "context", "drafts", "title")
 _GAUGE = 8
+_NAMED_MODEL = 40
+"""Cells of the names of engine and model, at most."""
 _MODELS = "dialog('models')"
 _CLICKED = {
     "name": "app.command_palette",
     "model": _MODELS,
+    "draws": _MODELS,
     "device": _MODELS,
     "title": "dialog('sessions')",
     "drafts": "page('drafts')",
@@ -57,7 +61,8 @@ def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = (), drafts: 
     """
     right = [*_unsaved(chat), *_downloads(downloads, width), *state_runs(chat), (" ", TEXT)]
     room = width - length(right) - len(_GAP)
-    parts = {"name": [(" termchat ", Ink("accent", bold=True))], "model": _model(chat), "context": _context(chat)}
+    parts = {"name": [(" termchat ", Ink("accent", bold=True))], "model": _model(chat), "draws": _draws(chat)}
+    parts |= {"context": _context(chat)}
     parts |= {"drafts": list(drafts), "title": _title(chat), "device": _device(chat)}
     shown: dict[str, list[Run]] = {}
     for name, part in parts.items():  # the most telling first
@@ -151,20 +156,37 @@ def _place(chat: Chat) -> str:
 
 
 def _model(chat: Chat) -> list[Run]:
-    model = chat.model
-    if model is None:
-        return [(one_line(chat.spec.name, 32), TEXT)] if chat.spec else []
-    return [(one_line(f"{model.name} {model.quantization}", 40), TEXT)]
+    """Its name, after that of the engine where that is on another machine."""
+    model, spec = chat.model, chat.spec
+    if spec is None and model is None:
+        return []
+    name = spec.name if model is None and spec is not None else _titled(model) if model is not None else ""
+    engine = spec.engine if spec is not None and spec.engine.url else None
+    if engine is None or name == engine.shown:
+        return [(one_line(name, _NAMED_MODEL), TEXT)]
+    return [(one_line(f"{one_line(engine.shown, 24)}: {name}", _NAMED_MODEL), TEXT)]
+
+
+def _titled(model: ModelInfo) -> str:
+    """With its quantization, unless the name has that already."""
+    quantization = model.quantization
+    return model.name if quantization.lower() in model.name.lower() else f"{model.name} {quantization}"
+
+
+def _draws(chat: Chat) -> list[Run]:
+    """A mark where not everything works: a server draws by itself, or tells texts alone."""
+    abilities = chat.model.abilities if chat.model is not None else None
+    return [(abilities.manner, Ink("stamp"))] if abilities is not None and not abilities.client_draw else []
 
 
 def _device(chat: Chat) -> list[Run]:
     model = chat.model
-    if model is None:
-        return []
+    if model is None or (chat.spec is not None and chat.spec.engine.url and model.device == chat.spec.engine.shown):
+        return []  # what a server computes with, it does not tell
     now = chat.live.threads or model.threads
     threads = f", {now} thread" + ("s" if now != 1 else "") if now else ""  # a server does not tell
     layers = f" {model.gpu_layers}/{model.layers + 1} layers" if model.gpu_layers else ""
-    return [(f"{_place(chat)}{one_line(model.device, 16)}{layers}{threads}", MUTED)]
+    return [(f"{one_line(model.device, 16)}{layers}{threads}", MUTED)]
 
 
 def _context(chat: Chat) -> list[Run]:

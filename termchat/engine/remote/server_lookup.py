@@ -1,0 +1,126 @@
+"""What a server tells of itself in a few small answers: which it is, its version, its models, its slots. Nothing is loaded."""
+
+from __future__ import annotations
+
+from statistics import median
+from time import perf_counter
+from typing import TypeVar
+
+import msgspec
+
+from termchat.engine.address import ServerKind
+from termchat.engine.port import EngineError
+from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
+from termchat.engine.remote.served import ServedEntry, ThereModel, quantization_of
+from termchat.engine.remote.server_kind import kind_of
+from termchat.text import one_line
+
+T = TypeVar("T")
+
+_SMALL = 8 << 20
+_ROUNDS = 3
+_LONGEST = 60
+"""Characters of a version."""
+_MODELS = "/v1/models"
+_VERSIONS: dict[ServerKind, str] = {"vllm": "/version", "sglang": "/get_server_info"}
+
+
+class ServerLook(msgspec.Struct, frozen=True):
+    """`version` and `slots` are "" and 0 where that is not told; `round_trip` is the median of a few small answers, in seconds.
+    `several` says that the server chooses among its models by name."""
+
+    kind: ServerKind
+    version: str
+    models: tuple[ThereModel, ...]
+    slots: int
+    round_trip: float
+    several: bool = False
+
+
+class _List(msgspec.Struct, frozen=True):
+    data: list[ServedEntry] = []
+
+
+class _Generation(msgspec.Struct, frozen=True):
+    n_ctx: int = 0
+
+
+class _Props(msgspec.Struct, frozen=True):
+    build_info: str = ""
+    total_slots: int = 0
+    role: str = ""
+    default_generation_settings: _Generation = _Generation()
+
+
+class _Version(msgspec.Struct, frozen=True):
+    version: str = ""
+
+
+def look(client: HttpClient, said: ServerKind | None = None) -> ServerLook:
+    """Asks the server at the client's URL; `said` is what is known of its kind.
+
+    Raises:
+        EngineError: it cannot be reached, refuses, or is no server of models.
+    """
+    kind = kind_of(client, said)
+    times = []
+    for _ in range(_ROUNDS):
+        begin = perf_counter()
+        data = _asked(client, client.path(_MODELS))
+        times.append(perf_counter() - begin)
+    entries = _told(data, _List, client).data
+    props = _props(client) if kind == "llama-server" else _Props()
+    several = props.role == "router"
+    context = props.default_generation_settings.n_ctx
+    models = tuple(
+        ThereModel(
+            one.id,
+            one.context or (0 if several else context),
+            quantization_of(one.meta.ftype) if one.meta is not None else "",
+            one.meta.size if one.meta is not None else 0,
+            one.state,
+        )
+        for one in entries
+    )
+    version = props.build_info or _version(client, _VERSIONS.get(kind, ""))
+    return ServerLook(kind, one_line(version, _LONGEST), models, props.total_slots, median(times), several)
+
+
+def _props(client: HttpClient) -> _Props:
+    """Raises:
+    EngineError: it is still loading, or refuses.
+    """
+    try:
+        return _told(_asked(client, "/props"), _Props, client)
+    except ServerError as error:
+        if error.status == 404:  # whoever runs it has switched that off
+            return _Props()
+        raise
+
+
+def _version(client: HttpClient, path: str) -> str:
+    """ "" where the server does not tell."""
+    if not path:
+        return ""
+    try:
+        return _told(_asked(client, path), _Version, client).version
+    except EngineError:
+        return ""
+
+
+def _asked(client: HttpClient, path: str) -> bytes:
+    for _ in range(2):
+        try:
+            return client.ask("GET", path, None, _SMALL)
+        except StaleConnection:
+            continue
+    raise EngineError("server", f"{client.shown} closes every connection", "is it starting? go on when it is ready")
+
+
+def _told(data: bytes, as_: type[T], client: HttpClient) -> T:
+    try:
+        return msgspec.json.decode(data, type=as_)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise EngineError(
+            "server", f"{client.shown} answers in a way that is not understood: {one_line(str(error), _LONGEST)}"
+        ) from None

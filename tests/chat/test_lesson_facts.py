@@ -1,0 +1,333 @@
+"""Facts of lessons: their numbers are those that come of an independent reckoning from the records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+
+from termchat.chat.lesson_facts import ChatFacts, token_fact
+from termchat.chat.lesson_replies import REPLY_FACT_NAMES, finished_replies
+from termchat.chat.recording import Recorder
+from termchat.conversation.tree import Conversation, Node, Place
+from termchat.decoding import walk_plan
+from termchat.decoding.constraint import Constraint
+from termchat.decoding.records import Record, Token
+from termchat.decoding.samplers import Tuning
+from termchat.lessons.fact_table import FACTS, REPLY_FACTS, SCREEN_FACTS
+from termchat.lessons.lesson_check import parse_check, parse_value
+from tests.chat.driven_chat import Driven, Faked, Make
+
+pytestmark = pytest.mark.model
+
+
+class Keeping(Recorder):
+    """Keeps the records of tokens in memory."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[tuple[int, int], Token] = {}
+        self._counts: dict[int, int] = {}
+
+    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+        if isinstance(record, Token):
+            count = self._counts.get(node.number, 0)
+            self.tokens[node.number, count] = record
+            self._counts[node.number] = count + 1
+
+    def token(self, conversation: Conversation, node: Node, index: int) -> Token | None:
+        return self.tokens.get((node.number, index))
+
+    def of(self, node: Node) -> list[Token]:
+        return [token for (number, _), token in self.tokens.items() if number == node.number]
+
+
+def holds(facts: ChatFacts, *checks: str) -> list[str]:
+    """The checks that do not hold."""
+    return [check for check in checks if not parse_check(check).holds(facts)]
+
+
+def test_the_figures_of_a_reply(make: Make) -> None:
+    kept = Keeping()
+    driven = make(Tuning(seed=7, temperature=1.0, max_tokens=60), recorder=kept, conversation=Conversation(raw=True))
+    node = driven.say("The sea is")
+    facts, tokens = ChatFacts(driven.chat), kept.of(node)
+    assert len(tokens) == 60
+    logprobs = [token.logprob for token in tokens]
+    pairs = [(a.id, b.id) for a, b in pairwise(tokens)]
+    assert facts.fact("tokens") == 60
+    assert facts.fact("perplexity") == pytest.approx(math.exp(-sum(logprobs) / 60), rel=1e-5)
+    assert facts.fact("drawn_perplexity") == pytest.approx(facts.fact("perplexity"))
+    assert facts.fact("forced_perplexity") is None
+    assert facts.fact("mean_logprob") == pytest.approx(sum(logprobs) / 60, rel=1e-5)
+    assert facts.fact("distinct2") == pytest.approx(len(set(pairs)) / 59)
+    assert facts.fact("distinct1") == pytest.approx(len({token.id for token in tokens}) / 60)
+    assert facts.fact("mean_entropy") == pytest.approx(sum(token.entropy for token in tokens) / 60, rel=1e-5)
+    assert facts.fact("highest_entropy") == pytest.approx(max(token.entropy for token in tokens), rel=1e-5)
+    assert facts.fact("lowest_model") == pytest.approx(math.exp(min(logprobs)), rel=1e-5)
+    assert facts.fact("greedy_share") == pytest.approx(sum(token.rank == 0 for token in tokens) / 60)
+    assert facts.fact("highest_rank") == max(token.rank for token in tokens)
+    assert facts.fact("reply") == "".join(token.text for token in tokens)
+    assert facts.fact("message") == "The sea is"
+    assert facts.fact("ending") == "length"
+    assert node.prefill is not None
+    assert facts.fact("prompt_tokens") == node.prefill.tokens == 3
+    assert facts.fact("prefilled") == 3 - node.prefill.reused
+    most = max(token.entropy for token in tokens)
+    assert (
+        holds(facts, f"token entropy > {most - 0.01:.4f}", f"not token entropy > {most + 0.01:.4f}", "token rank > 0")
+        == []
+    )
+    assert (
+        holds(facts, "used('temperature') == 1", "used('seed') == 7", "used('max_tokens') == 60", "ready", "raw") == []
+    )
+
+
+def test_greedy_loops_where_the_tokens_say_so(make: Make) -> None:
+    driven = make(Tuning(temperature=0.0, max_tokens=120), conversation=Conversation(raw=True))
+    node = driven.say("The sea is the sea is the sea is")
+    ids = list(node.ids)
+    facts = ChatFacts(driven.chat)
+    period = next((p for p in range(1, 30) if ids[-4 * p :] == ids[-p:] * 4), None)
+    assert period is not None, "this text repeats itself"
+    assert facts.fact("loops") is True
+    assert facts.fact("loop_period") == period
+    begin = int(facts.fact("loop_at") or 0)
+    assert all(ids[at] == ids[at + period] for at in range(begin, len(ids) - period))
+    assert begin == 0 or ids[begin - 1] != ids[begin - 1 + period]
+
+
+def test_two_replies_are_compared(make: Make) -> None:
+    driven = make(Tuning(seed=7, temperature=1.0, max_tokens=20), conversation=Conversation(raw=True))
+    first = driven.say("The sea is")
+    facts = ChatFacts(driven.chat)
+    facts.begin_step()
+    assert facts.fact("same") is None
+    driven.chat.forks.regenerate()
+    driven.until(lambda: facts.fact("replies") == 2)
+    driven.idle()
+    assert (
+        holds(
+            facts,
+            "same",
+            "same_seed",
+            "same_prompt",
+            "new_replies == 1",
+            "versions == 1",
+            "turns == 1",
+            "new_turns == 0",
+        )
+        == []
+    )
+    assert facts.fact("apart") is None
+    driven.chat.adjust("seed", 8)
+    driven.chat.forks.regenerate()
+    driven.until(lambda: facts.fact("replies") == 3)
+    driven.idle()
+    apart = next(at for at, pair in enumerate(zip(first.ids, driven.reply.ids, strict=False)) if pair[0] != pair[1])
+    assert facts.fact("apart") == apart
+    assert holds(facts, "not same", "not same_seed", "earlier_used('seed') == 7", "used('seed') == 8") == []
+    assert facts.fact("earlier_reply") == first.text()
+    assert holds(facts, "new_forks == 0") == []
+    driven.chat.forks.fork(driven.reply, 5, ids=[100])
+    driven.until(lambda: facts.fact("replies") == 4)
+    driven.idle()
+    assert holds(facts, "new_forks == 1", "forced == 1", "new_versions == 2") == []
+
+
+def test_the_token_at_hand(make: Make) -> None:
+    kept = Keeping()
+    tuning = Tuning(seed=7, top_k=20, top_p=0.5, min_p=0.0, max_tokens=10)
+    driven = make(tuning, recorder=kept, conversation=Conversation(raw=True))
+    node = driven.say("The capital of France is the city of")
+    cursor: dict[str, object] = {"cursor": Place(node.number, 2), "mode": "tokens", "look": "rank"}
+    facts = ChatFacts(driven.chat, lambda: cursor)
+    token = kept.of(node)[2]
+    assert facts.fact("text") == token.bytes.decode()
+    assert facts.fact("position") == facts.fact("cursor") == 2
+    assert facts.fact("entropy") == token.entropy
+    assert facts.fact("model") == pytest.approx(math.exp(token.logprob))
+    assert facts.fact("survivors_top_k") == 20
+    top = sorted(token.candidates, key=lambda one: -one.logit)[:20]
+    mass = sum(math.exp(one.logprob) for one in top)
+    held, nucleus = 0.0, 0
+    for one in top:
+        if held < 0.5:
+            held, nucleus = held + math.exp(one.logprob) / mass, nucleus + 1
+    assert facts.fact("survivors_top_p") == nucleus
+    assert facts.fact("mass_top_p") == pytest.approx(held, rel=1e-4)
+    assert facts.fact("survivors_xtc") is None
+    assert facts.fact("top") == top[0].text
+    assert facts.fact("lead") == pytest.approx(top[0].logit - top[1].logit)
+    for rank, one in enumerate(top):
+        assert facts.fact("model", one.text) == pytest.approx(math.exp(one.logprob))
+        assert facts.fact("rank", one.text) == rank
+        assert facts.fact("cut", one.text) == ("none" if rank < nucleus else "top_p")
+        assert facts.fact("kept", one.text) == (rank < nucleus)
+    assert facts.fact("model", " no such word") is None
+    value = parse_value(f"model('{top[0].text}') * 100").value(facts)
+    assert value == pytest.approx(100 * math.exp(top[0].logprob))
+    cursor["cursor"] = None
+    assert facts.fact("cursor") == -1
+    assert facts.fact("position") == 9
+    assert facts.fact("text") == kept.of(node)[-1].bytes.decode()
+    driven.chat.adjust("top_p", 1.0)
+    driven.until(lambda: driven.chat.live.preview is not None)
+    assert facts.fact("survivors_top_p") == 20, "as the panels do, it shows what the turned knob makes of it"
+
+
+def test_why_not_what_if_and_pieces(make: Make) -> None:
+    driven = make(Tuning(seed=7, top_k=3, max_tokens=8), conversation=Conversation(raw=True))
+    node = driven.say("The sea is")
+    facts = ChatFacts(driven.chat)
+    assert facts.fact("removed_by") is None
+    driven.chat.questions.explain(node, 0, " xylophone")
+    driven.until(lambda: driven.chat.questions.explained)
+    assert (
+        holds(facts, "removed_by == 'top_k'", "why_rank > 3", "why_model < 0.1", "why_after == 0", "not why_penalised")
+        == []
+    )
+    driven.chat.questions.score(node)
+    driven.until(lambda: driven.chat.questions.scored)
+    assert facts.fact("whatif_kept") == 1.0
+    assert facts.fact("whatif_first") is None
+    driven.chat.questions.tokens("unbelievable")
+    driven.until(lambda: driven.chat.questions.tokenized)
+    assert facts.fact("pieces") == len(driven.chat.questions.tokenized.tokenized.ids)  # type: ignore[union-attr]
+    assert facts.fact("pieces_of") == "unbelievable"
+
+
+def test_a_constrained_reply(make: Make) -> None:
+    driven = make(Tuning(seed=7, max_tokens=20))
+    driven.chat.constrain(Constraint("choice", '["yes", "no"]'))
+    node = driven.say("Is the sea blue?")
+    facts = ChatFacts(driven.chat)
+    assert holds(facts, "constraint_used", "valid", "constraint_kind == 'choice'", "constraint != ''") == []
+    assert facts.fact("bent") == pytest.approx(sum(node.tokens.bent))
+    assert facts.fact("bent") > 0  # type: ignore[operator]
+
+
+def test_walks(make: Make) -> None:
+    driven = make(Tuning(seed=7, temperature=1.2, max_tokens=12), conversation=Conversation(raw=True))
+    driven.idle()
+    facts = ChatFacts(driven.chat)
+    facts.begin_step()
+    assert facts.fact("walks") is None
+    driven.chat.walks.start(walk_plan.walks(4), text="The sea is")
+    driven.until(lambda: driven.chat.walks.shown is not None and facts.fact("ended_walks") == 4)
+    driven.idle()
+    group = driven.chat.walks.shown
+    assert group is not None
+    ids = [tuple(group.ids(walk)) for walk in group.nodes]
+    assert facts.fact("walks") == 4
+    assert facts.fact("distinct_walks") == len(set(ids))
+    together = next(at for at in range(99) if len({one[:at] for one in ids}) > 1) - 1
+    assert facts.fact("walks_part") == together
+    means = [sum(node.tokens.logprobs) / len(node.tokens) for node in group.nodes.values()]
+    assert facts.fact("best_logprob") == pytest.approx(max(means), rel=1e-5)
+    assert facts.fact("worst_logprob") == pytest.approx(min(means), rel=1e-5)
+    assert holds(facts, "new_groups == 1", "walks_kind == 'walks'", "replies == 0", "new_turns == 1") == []
+
+
+def test_steered_by_hand(make: Make) -> None:
+    driven = make(Tuning(seed=7, temperature=0.8, max_tokens=6), conversation=Conversation(raw=True))
+    node = driven.stepped("The sea is", 2)
+    facts = ChatFacts(driven.chat)
+    assert holds(facts, "running", "paused", "tokens == 2", "not ready") == []
+    assert driven.chat.paused is not None
+    waits = driven.chat.paused.token
+    assert facts.fact("entropy") == waits.entropy, "what the paused reply would take next is at hand"
+    other = next(one for one in waits.candidates if one.id != waits.id)
+    driven.chat.replies.force([other.id])
+    driven.until(lambda: len(node.ids) == 3)
+    driven.until(lambda: driven.chat.paused is not None)
+    assert facts.fact("forced") == 1
+    assert facts.fact("drawn") == 2
+    logprob = node.tokens.logprobs[2]
+    assert facts.fact("forced_perplexity") == pytest.approx(math.exp(-logprob), rel=1e-5)
+    drawn = sum(node.tokens.logprobs[:2]) / 2
+    assert facts.fact("drawn_perplexity") == pytest.approx(math.exp(-drawn), rel=1e-5)
+    driven.chat.stop()
+    driven.until(lambda: node.done)
+    assert facts.fact("ending") == "user"
+
+
+def test_every_fact_of_the_table_can_be_asked_of_an_empty_and_of_a_used_chat(make: Make) -> None:
+    arguments = {"none": "", "text": " blue", "text?": " blue", "knob": "top_k"}
+    screen: Mapping[str, object] = {"cursor": None, "mode": "chat"}
+    driven = make(Tuning(seed=7, max_tokens=4))
+    facts = ChatFacts(driven.chat, lambda: screen)
+
+    def ask() -> set[str]:
+        return {name for name, entry in FACTS.items() if facts.fact(name, arguments[entry.argument]) is not None}
+
+    ask()
+    driven.say("Hello")
+    known = ask()
+    assert {
+        "tokens",
+        "used",
+        "says",
+        "entropy",
+        "survivors",
+        "temperature",
+        "seed",
+        "phase",
+        "cursor",
+        "context_used",
+    } <= known
+    assert known & SCREEN_FACTS == {"cursor", "mode"}
+
+
+def test_the_table_and_what_computes_it_name_the_same() -> None:
+    assert REPLY_FACT_NAMES == REPLY_FACTS
+
+
+def test_numbers_that_an_engine_does_not_tell_are_absent() -> None:
+    nan = math.nan
+    token = Token(0, 0, -1, b"x", "x", nan, -0.5, -1, nan, nan, nan, 1, False, [], [], {}, 0, 0)
+    assert token_fact(token, "rank") is None
+    assert token_fact(token, "id") is None
+    assert token_fact(token, "survivors") is None
+    assert token_fact(token, "top") is None
+    chat = Faked()
+    facts = ChatFacts(chat.chat)
+    chat.chat.live.token = token
+    assert facts.fact("entropy") is None
+    assert facts.fact("logprob") == -0.5
+
+
+def test_what_was_deleted_does_not_count() -> None:
+    driven: Driven = Faked()
+    assert isinstance(driven, Faked)
+    driven.replied("one", "a", "b")
+    node = driven.replied("two", "c")
+    facts = ChatFacts(driven.chat)
+    assert (facts.fact("turns"), facts.fact("replies")) == (2, 2)
+    driven.chat.conversation.delete(node.number)
+    assert (facts.fact("turns"), facts.fact("replies")) == (2, 1)
+    assert [one.number for one in finished_replies(driven.chat.conversation)] != [node.number]
+
+
+def test_in_another_chat_all_is_new() -> None:
+    driven = Faked()
+    driven.replied("one", "a")
+    facts = ChatFacts(driven.chat)
+    facts.begin_step()
+    assert facts.fact("new_replies") == 0
+    driven.chat.new()
+    driven.replied("two", "b")
+    assert facts.fact("new_replies") == 1
+
+
+def test_a_reply_that_was_continued_is_one() -> None:
+    driven = Faked()
+    driven.replied("one", "a", "b", reason="user")
+    facts = ChatFacts(driven.chat)
+    driven.continued("c")
+    assert facts.fact("replies") == 1
+    assert facts.fact("tokens") == 3
+    assert facts.fact("earlier_tokens") is None
+    driven.replied("two", "d")
+    assert facts.fact("earlier_tokens") == 3

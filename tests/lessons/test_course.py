@@ -1,0 +1,117 @@
+"""The course: every lesson reads, is short enough, explains a word before it uses it, and names only what there is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from termchat.lessons.lesson import Lesson
+from termchat.lessons.lesson_file import LessonNames, read_lesson
+from termchat.lessons.shelf import COURSE, read_shelf
+from termchat.tui.keys import dialogs, tables
+from termchat.tui.keys.key import Key
+from termchat.tui.panels.pages import PAGES
+from termchat.tui.slash.commands import COMMANDS
+from termchat.tui.transcript import LOOKS
+
+FILES = sorted(COURSE.glob("*.toml"))
+KEYS = {
+    key.id
+    for module in (tables, dialogs)
+    for table in vars(module).values()
+    if isinstance(table, tuple)
+    for key in table
+    if isinstance(key, Key)
+}
+NAMES = LessonNames(keys=KEYS, panels=set(PAGES), looks=set(LOOKS), pages=set(PAGES))
+SHORT = 45
+"""Words of a step's text that fit three lines of 80 columns with its question, more or less."""
+PLAIN = {"token", "probability", "look", "tail"}
+"""Terms that are everyday words too, or parts of the names of keys: a lesson may use them in that sense."""
+
+
+def lessons() -> list[Lesson]:
+    return [read_lesson(file, NAMES) for file in FILES]
+
+
+def read_by_people(lesson: Lesson) -> Iterator[str]:
+    """What the reader sees, in order, without keys and commands."""
+    texts: list[str] = []
+    for step in lesson.steps:
+        asked = step.question
+        texts += [step.text, *((asked.ask, *asked.answers) if asked is not None else ()), *step.hints]
+    for text in [*texts, lesson.learned, lesson.next]:
+        yield re.sub(r"/\w+.*", "", re.sub(r"\{[^}]*\}", "", text))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_lesson_reads_and_names_only_what_there_is(file: object) -> None:
+    lesson = next(lesson for lesson in lessons() if lesson.path == file)
+    assert 4 <= len(lesson.steps) <= 8
+    assert 3 <= lesson.minutes <= 8
+    assert lesson.learned
+    assert lesson.next
+    assert lesson.notes
+    assert lesson.claims
+    assert any(step.question is not None for step in lesson.steps)
+    for step in lesson.steps:
+        assert len(step.text.split()) <= SHORT, step.text
+        assert step.checks, step.text
+        assert step.deeds, step.text
+        assert len(step.hints) == 2, step.text
+        assert step.notes, step.text
+        for deed in step.deeds:
+            if deed.kind == "command":
+                assert deed.what.split()[0].removeprefix("/") in COMMANDS
+
+
+def test_the_course_is_the_shelf_in_its_order() -> None:
+    shelf = read_shelf([COURSE], NAMES)
+    assert not shelf.broken
+    numbers = [int(lesson.number) for lesson in shelf.lessons]
+    assert numbers == list(range(1, len(FILES) + 1))
+    assert len({lesson.title for lesson in shelf.lessons}) == len({lesson.id for lesson in shelf.lessons}) == len(FILES)
+
+
+def test_no_word_is_used_before_the_lesson_that_explains_it() -> None:
+    course = lessons()
+    explained = {term: at for at, lesson in enumerate(course) for term in lesson.terms}
+    assert len(explained) == sum(len(lesson.terms) for lesson in course), "a term is explained twice"
+    early = [
+        (lesson.id, term, text)
+        for at, lesson in enumerate(course)
+        for text in read_by_people(lesson)
+        for term, place in explained.items()
+        if place > at and term not in PLAIN and re.search(rf"(?<![\w-]){re.escape(term)}(e?s)?\b", text)
+    ]
+    assert early == []
+
+
+def test_each_term_is_in_a_text_of_its_lesson() -> None:
+    for lesson in lessons():
+        text = " ".join(read_by_people(lesson)).lower().replace("-", " ")
+        for term in lesson.terms:
+            stem = re.escape(term.lower().replace("-", " ").replace("_", " "))
+            assert re.search(stem.replace(r"\ ", "[ _]"), text), (lesson.id, term)
+
+
+def test_the_order_of_the_course_is_kept() -> None:
+    order = [lesson.id for lesson in lessons()]
+    wanted = [
+        "tokens",
+        "loop",
+        "softmax",
+        "greedy",
+        "temperature",
+        "top-k",
+        "top-p",
+        "min-p",
+        "penalties",
+        "divergence",
+    ]
+    assert order[: len(wanted)] == wanted
+    for before, after in pairwise(order):
+        assert before != after
