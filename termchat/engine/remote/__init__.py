@@ -7,4 +7,7 @@ is loaded, and `server_cells`, which ask for one token at a time: the server rea
 with their log-probabilities, as many as prove the draw (`proof`). `server_reply` is the reply that is drawn from them.
 
 `llama_server` is the contract of llama.cpp's HTTP server, typed, and `http_client` is one connection to it.
+
+Of any other server of OpenAI's chat API (`openai_server`) only texts are known: `text_session` is a session with one, and
+`text_reply` makes the records of a reply out of its text, with what the server tells by text.
 """

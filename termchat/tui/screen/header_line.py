@@ -193,7 +193,8 @@ def _context(chat: Chat) -> list[Run]:
     if chat.model is None:
         return []
     used, size = context_used(chat.conversation), chat.model.context
-    if used is None or not size or not (used or chat.model.abilities.ids):  # an engine that tells texts alone
+    told = used or chat.model.abilities.ids or chat.conversation.leaf is None
+    if used is None or not size or not told:  # an engine that tells texts alone
         return []
     share = used / size
     ink = ACCENT if share < 0.8 else Ink("warning")
