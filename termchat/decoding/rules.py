@@ -22,7 +22,7 @@ from termchat.decoding.conditions import (
     compiled,
 )
 from termchat.decoding.loops import LoopFinder, Repetition
-from termchat.decoding.records import Stage
+from termchat.decoding.records import ABSENT, UNKNOWN, Stage
 from termchat.decoding.units import UnitCounter, beginning
 
 WINDOW = 1024
@@ -51,12 +51,13 @@ class Measured(Protocol):
 MEASURES: dict[Measure, Callable[[Measured], float]] = {
     "entropy": lambda step: step.entropy,
     "p_end": lambda step: step.p_end,
-    "survivors": lambda step: step.stages[-2].survivors,  # the last stage is the draw itself
+    # The last stage is the draw itself.
+    "survivors": lambda step: step.stages[-2].survivors if step.stages else ABSENT,
     "model": lambda step: math.exp(step.logprob),
     "probability": lambda step: step.probability,
-    "rank": lambda step: step.rank,
+    "rank": lambda step: ABSENT if step.rank == UNKNOWN else step.rank,
 }
-"""How each measure is read off a step."""
+"""How each measure is read off a step. What its engine does not tell meets nothing."""
 _COMPARES: dict[str, Callable[[Any, Any], bool]] = {">": operator.gt, "<": operator.lt}
 
 

@@ -48,14 +48,14 @@ _NEEDED: dict[Feature, tuple[Ability, ...]] = {
     "continue": ("ids",),
     "raw": ("ids",),
     "adjust": ("ids",),  # an engine that begins anew goes on from the ids that are there
-    "pause": ("ids", "client_draw"),
-    "step": ("ids", "client_draw"),
-    "force": ("ids", "client_draw"),
+    "pause": ("ids",),  # so it does behind a pause, a step, or a token that is forced
+    "step": ("ids",),
+    "force": ("ids",),
     "seeds": ("ids", "client_draw"),
     "bias": ("ids", "tokenizer"),
     "constrain": ("grammar",),
     "inspect": ("ids", "rewind"),
-    "explain": ("ids", "rewind"),
+    "explain": ("ids", "client_draw", "rewind"),
     "score": ("ids", "client_draw", "rewind"),
     "walks": ("ids", "walks"),
     "beams": ("ids", "client_draw", "walks"),
@@ -80,7 +80,7 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     - `ids`: prompts and replies are token ids; without them text is all there is.
     - `tokenizer`: texts can be taken apart, and the chat template is known.
     - `candidates`: how many tokens of a step are told as a rule, 0 for all, `told` before the sampler chain or after it.
-    - `client_draw`: tokens are drawn here, one step at a time: so a reply can pause, step, and be forced, and seeds are ours.
+    - `client_draw`: tokens are drawn here, one step at a time: so seeds are ours, and what the chain does is seen.
     - `adjust`: a change in mid-reply holds from the next token on, or has the engine begin anew from there.
     - `rewind`: past positions can be asked about.
     - `exact`: the same seed gives the same bits.
@@ -125,8 +125,9 @@ LOCAL = EngineAbilities()
 LLAMA_SERVER = EngineAbilities(candidates=200, exact=False, absolute=False, walks=False)
 """llama.cpp's HTTP server, whose tokens are drawn here."""
 LLAMA_SERVER_STREAMED = EngineAbilities(
-    candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False
-)
+    candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False,
+    lacks=("p_less", "top_h", "min_k"),
+)  # fmt: skip
 """The same, whose tokens are its own: it draws and streams them."""
 _OF_CHAT_API = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop", "max_tokens", "seed")
 TEXT_ONLY = EngineAbilities(

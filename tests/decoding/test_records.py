@@ -11,6 +11,8 @@ import pytest
 
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.records import (
+    ABSENT,
+    UNKNOWN,
     Candidate,
     Failed,
     Finished,
@@ -21,6 +23,7 @@ from termchat.decoding.records import (
     Stage,
     Start,
     Token,
+    to_dict,
     to_json,
 )
 from termchat.decoding.samplers import SamplerSettings
@@ -70,9 +73,21 @@ def test_field_names_are_the_contract() -> None:
 
 
 def test_json_has_no_word_for_what_is_no_number() -> None:
-    token = msgspec.structs.replace(TOKEN, probability=math.nan, logit=-math.inf, state={"mu": math.inf, "tau": 5.0})
+    token = msgspec.structs.replace(TOKEN, entropy=math.inf, logit=-math.inf, state={"mu": math.inf, "tau": 5.0})
     named = json.loads(to_json(token), parse_constant=lambda word: pytest.fail(word))
-    assert (named["probability"], named["logit"], named["state"]) == (None, None, {"mu": None, "tau": 5.0})
+    assert (named["entropy"], named["logit"], named["state"]) == (None, None, {"mu": None, "tau": 5.0})
+
+
+def test_json_lacks_what_an_engine_does_not_tell() -> None:
+    whole = json.loads(to_json(TOKEN))
+    told = msgspec.structs.replace(TOKEN, logit=ABSENT, probability=ABSENT, rank=UNKNOWN, stages=[])
+    assert json.loads(to_json(told)) == {
+        name: value for name, value in whole.items() if name not in ("logit", "probability", "rank", "stages")
+    }
+    one = msgspec.structs.replace(TOKEN.candidates[0], probability=ABSENT, noise=ABSENT, removed_by=None)
+    assert set(to_dict(one)) == {"id", "text", "logit", "logprob"}
+    kept = msgspec.structs.replace(TOKEN.candidates[0], removed_by=None)
+    assert to_dict(kept)["removed_by"] is None
 
 
 def test_binary_round_trip() -> None:

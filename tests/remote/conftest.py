@@ -15,7 +15,10 @@ from termchat.decoding.records import Finished, Prefill, Record, Token
 from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import FirstToken, Generate, Message, ModelSpec, Paused, Prefilling, Render, Steer
+from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.remote.llama_stream import LlamaStream
 from termchat.engine.remote.server_session import ServerSession
+from termchat.engine.remote.streamed_session import StreamedSession
 from tests.remote.chat_twin import Answer, ChatTwin, Serve
 from tests.remote.twin_server import TwinServer
 
@@ -66,7 +69,14 @@ def on_server(url: str, **more: object) -> ServerSession:
     return ServerSession(ModelSpec("", "", engine=address), lambda _: None)
 
 
-Drawing = Session | ServerSession
+def streamed_by(url: str) -> StreamedSession:
+    """A session with the model behind a URL, which draws by itself."""
+    address = EngineAddress(url=address_of(url).url, draws="server")
+    client = HttpClient(address)
+    return StreamedSession(LlamaStream(client, ModelSpec("", "", engine=address)), client, lambda _: None)
+
+
+Drawing = Session | ServerSession | StreamedSession
 
 
 def ids_of(session: Drawing, text: str) -> list[int]:
@@ -103,6 +113,14 @@ def real(model_path: Path) -> Iterator[RealServer]:
 def served(real: RealServer) -> Iterator[ServerSession]:
     """A session on the real server."""
     made = on_server(real.url)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def streamed(real: RealServer) -> Iterator[StreamedSession]:
+    """A session on the real server, which draws."""
+    made = streamed_by(real.url)
     yield made
     made.close()
 

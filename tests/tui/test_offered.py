@@ -101,13 +101,10 @@ def only(abilities: EngineAbilities) -> Callable[[FakeEngine], Chat]:
 async def test_a_refusal_names_the_engine_the_reason_and_who_can() -> None:
     streams = EngineAbilities(candidates=20, client_draw=False, adjust="restart", walks=False)
     async with desktop(spec=LAB, chat=only(streams)) as desk:
-        await desk.sent("hello", "hi")
-        await desk.type("", "ctrl+g", "space")
-        assert "lab cannot pause a reply: it draws there" in desk.text
+        await talked(desk, ("hello", "hi"))
+        await command(desk, "/regenerate-same")
+        assert "lab cannot redraw with the same dice: it draws there" in desk.text
         assert "a model on this machine, one over ssh://, or a llama-server whose" in desk.text
-        desk.engine.end()
-        await desk.settle()
-        await desk.type("", "escape")
         await command(desk, "/walks 2 hello")
         assert "lab cannot make several replies at once: it makes one reply at a time" in desk.text
         assert len(desk.engine.asked(Generate)) == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import Enum, auto
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.group import Group
 from termchat.decoding.records import (
     FORMAT,
+    UNKNOWN,
     Draft,
     Finished,
     ModelIdentity,
@@ -32,11 +33,11 @@ from termchat.decoding.records import (
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.thinking import Phase
 from termchat.engine.llama.cache import Cache
-from termchat.engine.llama.cells import Aborted, Cells, ContextFull
+from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.observe import Drawn, Mask
 from termchat.engine.llama.softmax import Row
-from termchat.engine.llama.steering import Cancelled, Context, Steering
+from termchat.engine.llama.steering import Cancelled, Context, Redraw, Steering
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import (
     EngineError,
@@ -63,13 +64,37 @@ class Pending(Enum):
 Said = Record | Prefilling | FirstToken | Paused
 
 
+class Ended(Exception):
+    """Who draws ends the reply by itself."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.ending = reason, detail
+
+
+class Room(Protocol):
+    """There is room for `capacity` tokens of a model."""
+
+    capacity: int
+
+    @property
+    def model(self) -> Vocabulary: ...
+
+
+class Batched(Protocol):
+    """Prompts are read `batch_size` tokens at once, by so many threads."""
+
+    batch_size: int
+    threads_batch: int
+
+
 class Prepared(Context, Protocol):
     """What the prompt of a reply is prepared in; whether it is `exact` is known then."""
 
     exact: bool
 
     @property
-    def cache(self) -> Cells: ...
+    def cache(self) -> Batched: ...
 
 
 class Decoder(Prepared, Protocol):
@@ -85,7 +110,7 @@ class Decoder(Prepared, Protocol):
     def prepare(self, ids: list[int]) -> None:
         """Finds out what of `ids` is in the cache."""
 
-    def prefill(self, ids: list[int]) -> Iterator[Prefilling | Prefill | Pending]:
+    def prefill(self, ids: list[int]) -> Iterable[Prefilling | Prefill | Pending]:
         """Decodes what is not. In the end there is its record."""
 
     def decode(self, ids: list[int]) -> Iterable[Pending]:
@@ -95,7 +120,7 @@ class Decoder(Prepared, Protocol):
         """The logits after the last id that was decoded."""
 
 
-def check(cache: Cells, ids: list[int], scripted: Iterable[int] = ()) -> None:
+def check(cache: Room, ids: list[int], scripted: Iterable[int] = ()) -> None:
     """Whether there can be a reply to `ids`, with these tokens forced.
 
     Raises:
@@ -172,15 +197,22 @@ class RunningReply:
         self.request, self.decoder, self.poll, self.walk, self.group = request, decoder, poll, walk, group
         self.ids = list(request.ids)
         self.step = request.done
-        self.steering = Steering(request, decoder, self.ids, len(self.ids) - request.done, walk)
+        self.steering = self._steered()
         decoder.drafts.follow(self.steering)
         self.asked_at = asked_at
         self.waited = 0.0
         self.drawn_at: list[float] = []
         self.accepted = 0
         self.mask: Mask | None = None
-        model = self.model = decoder.model
-        self.observer = Observer(model.n_vocab, model.end_ids, model.names, request.candidates)
+        self.model = decoder.model
+
+    def _steered(self) -> Steering:
+        return Steering(self.request, self.decoder, self.ids, len(self.ids) - self.request.done, self.walk)
+
+    @cached_property
+    def observer(self) -> Observer:
+        model = self.model
+        return Observer(model.n_vocab, model.end_ids, model.names, self.request.candidates)
 
     def close(self) -> None:
         """Frees the chain."""
@@ -196,21 +228,20 @@ class RunningReply:
         """
         steering, decoder = self.steering, self.decoder
         decoder.prepare(self.ids)
-        yield start_of(self.request, decoder, self.walk, self.group)
+        yield self._start()
         yield steering.record()
         ending: tuple[Reason, str] | None = None
         prefilled = False
         try:
             yield from self._prefill()
             prefilled = True
-            steering.rebuild()
             while True:
                 yield from self._read()
                 yield from steering.begin(self.step)
                 begun = self._now()
                 drawn = yield from self._draw()
                 seconds = self._now() - self.drawn_at[0] if self.drawn_at else 0.0
-                rule = steering.before(self.step, drawn, drawn.id, seconds, self._redraw)
+                rule = steering.before(self.step, drawn, drawn.id, seconds, self.redraw)
                 if rule:
                     ending = ("rule", rule)
                     break
@@ -231,6 +262,8 @@ class RunningReply:
                 yield from self._decode()
         except (Cancelled, Aborted):
             ending = ("user", "" if prefilled else "during prefill")
+        except Ended as end:
+            ending = end.ending
         except ContextFull as full:
             ending = ("context", str(full) or f"{decoder.capacity} of {decoder.capacity}")
         assert ending is not None
@@ -241,6 +274,9 @@ class RunningReply:
 
     def _now(self) -> float:
         return perf_counter() - self.waited
+
+    def _start(self) -> Start:
+        return start_of(self.request, self.decoder, self.walk, self.group)
 
     def _read(self) -> Iterator[SettingsRecord]:
         while (command := self.poll()) is not None:
@@ -257,6 +293,7 @@ class RunningReply:
             yield said
             if isinstance(said, Prefilling):
                 yield from self._read()
+        self.steering.rebuild()
 
     def _draw(self) -> Generator[SettingsRecord, None, Drawn]:
         steering = self.steering
@@ -279,6 +316,10 @@ class RunningReply:
     def _observed(self, drawn: Drawn) -> Drawn:
         """The step as it is told and looked at by conditions."""
         return drawn
+
+    @property
+    def redraw(self) -> Redraw:
+        return self._redraw
 
     def _redraw(self, samplers: SamplerSettings) -> int:
         """The token that other settings would take at this step."""
@@ -306,8 +347,7 @@ class RunningReply:
         """The token joins the reply: its record, and why the reply ends with it, or None."""
         steering = self.steering
         forced = steering.forced is not None
-        assert steering.chain is not None
-        steering.chain.take(drawn, forced=forced)
+        steering.tell_chain(drawn, forced=forced)
         text, ending = self._ending(drawn.id)
         phase = steering.thoughts.push(self.model.spelled(drawn.id))
         token = self._record(drawn, text, int((self._now() - begun) * 1e6), forced=forced, phase=phase)
@@ -412,7 +452,7 @@ def token_record(
         step=step,
         position=position,
         id=drawn.id,
-        bytes=model.piece(drawn.id),
+        bytes=model.piece(drawn.id) if drawn.id != UNKNOWN else b"",
         text=text,
         logit=drawn.logit,
         logprob=drawn.logprob,

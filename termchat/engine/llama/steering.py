@@ -30,7 +30,7 @@ from termchat.decoding.units import ends_sentence
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.grammars import ConstraintError, Follower
-from termchat.engine.llama.observe import Mask
+from termchat.engine.llama.observe import Drawn, Mask
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import (
     Adjust,
@@ -46,8 +46,8 @@ from termchat.engine.port import (
 )
 from termchat.text import one_line
 
-Redraw = Callable[[SamplerSettings], int]
-"""The token that other settings would take at the present step."""
+Redraw = Callable[[SamplerSettings], int] | None
+"""The token that other settings would take at the present step; None where nobody knows."""
 _REMEDIES: dict[str, float] = {"dry_multiplier": 0.8, "repeat_penalty": 1.1}
 """Knobs that end a loop, and the values at which people set them."""
 _SHOWN = 30
@@ -120,8 +120,7 @@ class Steering:
         self.rules = Rules(())
         self.thoughts = self._thoughts()
         self._constrain(request.constraint, request.constraint_begun)
-        if request.constraint is not None and self.grammar is None:
-            raise EngineError("constraint", self.dropped, "change or remove the constraint")
+        self._check_constraint()
         self._condition(request.conditions)
         self.gate.resume(b"".join(map(self._model.piece, past[reply:])))
         self._use_threads(next((e.threads for e in request.script if e.threads and e.step <= request.done), 0))
@@ -130,6 +129,11 @@ class Steering:
     def forced(self) -> int | None:
         """The id that is taken next, whatever the dice say; None leaves it to them."""
         return self._queue[0] if self._queue else None
+
+    @property
+    def stepping(self) -> bool:
+        """Whether the reply goes on for a step or two only."""
+        return bool(self._steps)
 
     @property
     def state(self) -> Mapping[str, float]:
@@ -144,7 +148,7 @@ class Steering:
         """The present settings, under the next number."""
         self.number += 1
         biases = self._model.token_biases(self.samplers.logit_bias)
-        order = [stage.name for stage in chain_of(self.samplers, biased=bool(biases))]
+        order = self._order(biased=bool(biases))
         if self.constraint is not None and not self.dropped:
             order.insert(len(order) if self.constraint.after_chain else 0, GRAMMAR)
         compile_ms, self._compile_ms = self._compile_ms, None
@@ -153,6 +157,10 @@ class Steering:
             self.constraint, self.constraint_begun, compile_ms, self.dropped, self._walk,
             self._context.drafts.settings, self._context.drafts.why,
         )  # fmt: skip
+
+    def _order(self, *, biased: bool) -> list[str]:
+        """The names of the stages that a step goes through."""
+        return [stage.name for stage in chain_of(self.samplers, biased=biased)]
 
     def close(self) -> None:
         if self.chain is not None:
@@ -172,6 +180,11 @@ class Steering:
             vocab=model.vocab,
             bias=model.bias(self.samplers.logit_bias),
         )
+
+    def tell_chain(self, drawn: Drawn, *, forced: bool) -> None:
+        """The chain is told of the token that is taken."""
+        assert self.chain is not None
+        self.chain.take(drawn, forced=forced)
 
     def _thoughts(self) -> PhaseParser:
         """Knows the phase of the next token; has seen the reply so far."""
@@ -293,6 +306,8 @@ class Steering:
         said = b"".join(map(model.piece, self._past[first : first + loop.period]))
         instead = []
         for knob, value in _REMEDIES.items():
+            if redraw is None:
+                break
             is_on = not KNOBS[knob].is_off(getattr(self.samplers, knob))
             if is_on or KNOBS[knob].stage not in self.samplers.order:
                 continue
@@ -345,6 +360,13 @@ class Steering:
         else:
             self._compile_ms = self.grammar.compile_ms
             self.dropped = self.grammar.problem
+
+    def _check_constraint(self) -> None:
+        """Raises:
+        EngineError: the constraint that the reply begins with cannot be used.
+        """
+        if self.constraint is not None and self.grammar is None:
+            raise EngineError("constraint", self.dropped, "change or remove the constraint")
 
     def mask(self) -> Generator[SettingsRecord, None, Mask | None]:
         """What the constraint allows next, waiting for it. If it fails the constraint is dropped, which is a record."""

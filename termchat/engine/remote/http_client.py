@@ -1,4 +1,5 @@
-"""One kept-alive HTTP connection to one server. What goes wrong is an `EngineError` that says what to do.
+"""One kept-alive HTTP connection to one server, and one beside it for an answer that is streamed. What goes wrong is an
+`EngineError` that says what to do.
 
 No redirect is followed: it could take a key, or a chat, to somebody else. Proxies from the environment are not used. Answers
 are read up to a limit, and for a limited time.
@@ -19,6 +20,7 @@ import msgspec
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.port import EngineError
+from termchat.engine.remote.event_stream import Caller, EventStream
 from termchat.text import one_line
 
 CONNECT = 5.0
@@ -64,6 +66,7 @@ class HttpClient:
         self._context = self._trusting() if parts.scheme == "https" else None
         self._connection: http.client.HTTPConnection | None = None
         self._socket: socket.socket | None = None
+        self._stream: EventStream | None = None
         self._answered = self._stopped = self._stoppable = False
 
     def _trusting(self) -> ssl.SSLContext:
@@ -84,18 +87,48 @@ class HttpClient:
     def stop(self) -> None:
         """Ends the request that is under way if it can be stopped, and every later one of those until `go_on`."""
         self._stopped = True
-        found = self._socket
-        if found is not None and self._stoppable:
-            with contextlib.suppress(OSError):
-                found.shutdown(socket.SHUT_RDWR)
+        stream, found = self._stream, self._socket
+        for open_ in (found if self._stoppable else None, None if stream is None else stream.socket):
+            if open_ is not None:
+                with contextlib.suppress(OSError):
+                    open_.shutdown(socket.SHUT_RDWR)
 
     def go_on(self) -> None:
         self._stopped = False
 
     def close(self) -> None:
+        self._let_go()
+        if self._stream is not None:
+            self._stream.close()
+
+    def _let_go(self) -> None:
+        """Closes the kept connection."""
         connection, self._connection, self._socket = self._connection, None, None
         if connection is not None:
             connection.close()
+
+    def stream(self, path: str, body: bytes) -> EventStream:
+        """The events that answer a request, on a connection of their own; it can be stopped. There is one at a time: an earlier
+        one is closed.
+
+        Raises:
+            Aborted, ServerError, EngineError: as `ask`.
+        """
+        if self._stopped:
+            raise Aborted
+        if self._stream is not None:
+            self._stream.close()
+        connection = self._made()
+        caller = Caller(lambda: self._stopped, self._silence, self._broken, self._refused)
+        stream = self._stream = EventStream(caller, connection)
+        try:
+            connection.request("POST", self._base + path, body, self._headers | {"Accept": "text/event-stream"})
+            if self._stopped:
+                raise Aborted
+        except (http.client.HTTPException, OSError) as error:
+            stream.close()
+            raise self._broken(error) from None
+        return stream
 
     def ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool = False) -> bytes:
         """The body of the answer to a request, at most `limit` bytes.
@@ -116,18 +149,18 @@ class HttpClient:
             data = self._read(response, limit if status == 200 else _MOST_OF_ERRORS, strict=status == 200)
         except (http.client.HTTPException, OSError) as error:
             stale, self._answered = self._answered and _is_stale(error), False
-            self.close()
+            self._let_go()
             if stoppable and self._stopped:
                 raise Aborted from None
             if stale:
                 raise StaleConnection from None
             raise self._broken(error) from None
         except EngineError:
-            self.close()
+            self._let_go()
             raise
         self._answered = True
         if response.will_close:
-            self.close()
+            self._let_go()
         if status != 200:
             raise self._refused(status, data, response)
         return data
@@ -182,6 +215,12 @@ class HttpClient:
         if self._connection is not None:
             return self._connection
         self._answered = False
+        connection = self._connection = self._made()
+        self._socket = connection.sock
+        return connection
+
+    def _made(self) -> http.client.HTTPConnection:
+        """A new connection."""
         connection = (
             http.client.HTTPConnection(self._host, self._port, timeout=CONNECT)
             if self._context is None
@@ -203,7 +242,6 @@ class HttpClient:
             ) from None
         connection.sock.settimeout(self._silence)
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection, self._socket = connection, connection.sock
         return connection
 
     def _read(self, response: http.client.HTTPResponse, limit: int, *, strict: bool) -> bytes:

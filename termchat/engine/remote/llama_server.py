@@ -13,6 +13,7 @@ Started without a model it has several, which it loads as they are asked for by 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from time import sleep
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError
+from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
 from termchat.engine.remote.served import ServedEntry
 from termchat.text import one_line
@@ -85,15 +87,15 @@ class Props(msgspec.Struct, frozen=True):
     build_info: str = ""
 
 
-class _Listed(msgspec.Struct, frozen=True, gc=False):
+class Listed(msgspec.Struct, frozen=True, gc=False):
     id: int
     logprob: float | None = None
     prob: float | None = None
 
 
 class _Step(msgspec.Struct, frozen=True):
-    top_logprobs: list[_Listed] = []
-    top_probs: list[_Listed] = []
+    top_logprobs: list[Listed] = []
+    top_probs: list[Listed] = []
 
 
 class _Completion(msgspec.Struct, frozen=True):
@@ -173,42 +175,42 @@ class LlamaServer:
 
     def props(self) -> Props:
         query = f"?model={quote(self._name['model'], safe='')}" if self._name else ""
-        return self._told(self._ask("GET", f"/props{query}", None, _SMALL), Props)
+        return self.told(self._ask("GET", f"/props{query}", None, _SMALL), Props)
 
     def vocabulary(self) -> list[bytes]:
         """The bytes of every token by its id; of control tokens there are none."""
         count = self.model.n_vocab
         asked = {**self._request([0], 1), "n_probs": count, "response_fields": ["completion_probabilities"]}
         data = self._completion(asked, _SMALL + count * _PER_CANDIDATE)
-        steps = self._told(data, _Vocabulary).completion_probabilities
+        steps = self.told(data, _Vocabulary).completion_probabilities
         pieces = [b""] * count
         listed = steps[0].top_logprobs if steps else []
         for piece in listed:
             if 0 <= piece.id < count and all(0 <= byte < 256 for byte in piece.bytes):
                 pieces[piece.id] = bytes(piece.bytes)
         if len({piece.id for piece in listed}) != count:
-            raise self._otherwise("it does not tell its vocabulary")
+            raise self.otherwise("it does not tell its vocabulary")
         # What it is to draw: letters that are tokens alone, which are complete characters.
         self._plain = [i for i, piece in enumerate(pieces) if len(piece) == 1 and piece.isalpha()]
         if not self._plain:
-            raise self._otherwise("its vocabulary has no letters")
+            raise self.otherwise("its vocabulary has no letters")
         return pieces
 
     def end_ids(self) -> list[int]:
         """The tokens that end a reply, in order."""
         asked = {**self._request([0], 1), "ignore_eos": True, "response_fields": ["generation_settings/logit_bias"]}
         asked.pop("logit_bias", None)
-        biases = self._told(self._completion(asked, _SMALL), _EndIds).biases
+        biases = self.told(self._completion(asked, _SMALL), _EndIds).biases
         return sorted({one.token for one in biases if one.bias is None and 0 <= one.token < self.model.n_vocab})
 
     def tokenize(self, text: str, *, special: bool, begin: bool) -> list[int]:
         well = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         asked = {"content": well, "add_special": begin, "parse_special": special}
-        return self._told(self._post("/tokenize", asked, _SMALL + 64 * len(well)), _Tokens).tokens
+        return self.told(self._post("/tokenize", asked, _SMALL + 64 * len(well)), _Tokens).tokens
 
     def text_of(self, ids: list[int]) -> str:
         """The text of tokens, with the names of control tokens."""
-        return self._told(self._post("/detokenize", {"tokens": ids}, _SMALL), _Content).content
+        return self.told(self._post("/detokenize", {"tokens": ids}, _SMALL), _Content).content
 
     def read(self, ids: list[int]) -> Timings:
         """Has it read ids, whose logits nobody needs.
@@ -229,7 +231,7 @@ class LlamaServer:
         listed = answer.completion_probabilities[0].top_logprobs if answer.completion_probabilities else []
         found, logprobs = self._columns(listed, (-np.inf if one.logprob is None else one.logprob for one in listed))
         if not len(found):
-            raise self._otherwise("it tells no probabilities")
+            raise self.otherwise("it tells no probabilities")
         return Candidates(found, logprobs, answer.timings)
 
     def penalised(
@@ -246,6 +248,32 @@ class LlamaServer:
         listed = answer.completion_probabilities[0].top_probs if answer.completion_probabilities else []
         return {one.id: math.log(one.prob) for one in listed if one.prob}
 
+    def events(self, asked: dict[str, Any]) -> EventStream:
+        """The events that answer a request for a completion; while the server begins with it, it is asked for its model.
+
+        Raises:
+            EngineError: it has another model, too.
+        """
+        stream = self.client.stream("/completion", msgspec.json.encode(asked))
+        try:
+            self._again(self._meet_again)
+        except EngineError:
+            stream.close()
+            raise
+        return stream
+
+    def completed(self, asked: dict[str, Any]) -> bytes:
+        """What answers a request for a completion.
+
+        Raises:
+            ContextFull: there is no room for the ids.
+        """
+        return self._completion(asked, _SMALL)
+
+    def is_meant(self, model: str) -> bool:
+        """Whether an answer of this model ("": it does not say) is what was asked for."""
+        return model in ("", self.model.id)
+
     def _request(self, ids: list[int], count: int) -> dict[str, Any]:
         """What every request about ids has: it draws `count` tokens, and those certainly."""
         asked: dict[str, Any] = {
@@ -254,17 +282,17 @@ class LlamaServer:
         }  # fmt: skip
         return asked | ({"logit_bias": [[self._plain[0], 1e9]]} if self._plain else {})
 
-    def _columns(self, listed: list[_Listed], values: Any) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    def _columns(self, listed: list[Listed], values: Any) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         ids = np.fromiter((one.id for one in listed), np.int64, len(listed))
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.model.n_vocab:
-            raise self._otherwise("it tells of tokens that its vocabulary lacks")
+            raise self.otherwise("it tells of tokens that its vocabulary lacks")
         return ids.astype(np.int32), np.fromiter(values, np.float64, len(listed))
 
     def _answer(self, asked: dict[str, Any], limit: int) -> _Completion:
-        answer = self._told(self._completion(asked, limit), _Completion)
-        if answer.model and answer.model != self.model.id:
+        answer = self.told(self._completion(asked, limit), _Completion)
+        if not self.is_meant(answer.model):
             self.client.close()
-            raise self._another(answer.model)
+            raise self.another(answer.model)
         return answer
 
     def _completion(self, asked: dict[str, Any], limit: int) -> bytes:
@@ -280,15 +308,22 @@ class LlamaServer:
 
     def _ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool = False) -> bytes:
         """Asks, once more where the kept connection was closed meanwhile."""
-        client = self.client
+
+        def ask() -> bytes:
+            if not self.client.connected and self._model is not None:
+                self._meet_again()
+            return self.client.ask(method, path, body, limit, stoppable=stoppable)
+
+        return self._again(ask)
+
+    def _again(self, ask: Callable[[], T]) -> T:
         for _ in range(2):
             try:
-                if not client.connected and self._model is not None:
-                    self._meet_again()
-                return client.ask(method, path, body, limit, stoppable=stoppable)
+                return ask()
             except StaleConnection:
                 continue
-        raise EngineError("server", f"{client.shown} closes every connection", "is it starting? go on when it is ready")
+        shown = self.client.shown
+        raise EngineError("server", f"{shown} closes every connection", "is it starting? go on when it is ready")
 
     def _meet_again(self) -> None:
         """The connection is a new one: is it still the same model?
@@ -300,7 +335,7 @@ class LlamaServer:
             sleep(_LOOK)
         if (found := self._found()) != self._model:
             self.client.close()
-            raise self._another(found.id)
+            raise self.another(found.id)
 
     def _is_loaded(self, entry: ServedEntry) -> bool:
         """Whether it can be asked; one that is not loaded is to be.
@@ -326,7 +361,7 @@ class LlamaServer:
         Raises:
             EngineError: it has none of that name, or several and none was named.
         """
-        data = self._told(self.client.ask("GET", "/v1/models", None, _SMALL, stoppable=bool(self._name)), _Models).data
+        data = self.told(self.client.ask("GET", "/v1/models", None, _SMALL, stoppable=bool(self._name)), _Models).data
         entry = next((one for one in data if self._wanted in (one.id, *one.aliases)), None)
         if entry is None and not self._wanted:
             entry = next((one for one in data if one.ready), None)
@@ -342,24 +377,27 @@ class LlamaServer:
         self._name = {"model": entry.id} if entry.status is not None else {}
         meta = entry.meta
         if meta is None or not 0 < meta.n_vocab <= _LARGEST:
-            raise self._otherwise("it does not say, or not credibly, how large the vocabulary of its model is")
+            raise self.otherwise("it does not say, or not credibly, how large the vocabulary of its model is")
         return ServedModel(entry.id, meta.n_vocab, meta.n_ctx_train, meta.n_params, meta.size, meta.ftype)
 
-    def _another(self, now: str) -> EngineError:
+    def another(self, now: str) -> EngineError:
+        """It has another model than was found."""
         return EngineError(
             "model",
             f"{self.client.shown} now has another model: {one_line(now, _SHOWN)}",
             "load it to go on with it, or have the server load the one of this chat",
         )
 
-    def _told(self, data: bytes, as_: type[T]) -> T:
+    def told(self, data: bytes, as_: type[T]) -> T:
+        """What it says, as far as it is what a llama-server says."""
         try:
             return msgspec.json.decode(data, type=as_)
         except (msgspec.DecodeError, RecursionError) as error:
             self.client.close()
-            raise self._otherwise(one_line(str(error), _SHOWN)) from None
+            raise self.otherwise(one_line(str(error), _SHOWN)) from None
 
-    def _otherwise(self, how: str) -> EngineError:
+    def otherwise(self, how: str) -> EngineError:
+        """It does not say what a llama-server says."""
         return EngineError(
             "server",
             f"{self.client.shown} does not answer as a llama-server does: {how}",

@@ -57,23 +57,13 @@ class ServerSession(AskedModel):
     cache: ServerCells
 
     def __init__(self, spec: ModelSpec, progress: Callable[[float], None]) -> None:
-        native.start()
         self._client = HttpClient(spec.engine, read_key(spec.engine))
-        self._server = server = LlamaServer(self._client, spec.path)
         try:
-            _wait_for(server, progress)
-            found, props = server.find(), server.props()
-            self.model = ServerVocabulary(server, _identified(spec, found.id, quantization_of(found.ftype)), props)
+            self._server, self.model, context = connected(self._client, spec, progress)
         except EngineError:
             self._client.close()
             raise
-        # What it was read from says which model it is: another one of the same name is another model.
-        parts = b"\0".join(self.model.piece(i) for i in range(self.model.n_vocab))
-        sizes = f"{found.n_vocab} {found.n_params} {found.size} {found.ftype}"
-        self.model.spec = msgspec.structs.replace(
-            self.model.spec, sha256=hashlib.sha256(sizes.encode() + parts).hexdigest()
-        )
-        self.cache = ServerCells(server, self.model, props.default_generation_settings.n_ctx)
+        self.cache = ServerCells(self._server, self.model, context)
         super().__init__(Scorer(self.cache), Speller(self.model))
         self._kept_as: Look | None = None
         progress(1.0)
@@ -170,6 +160,27 @@ class ServerSession(AskedModel):
             if alone and wanted():
                 raise Aborted
         return cells.row_aside(ids), True
+
+
+def connected(
+    client: HttpClient, spec: ModelSpec, progress: Callable[[float], None] = lambda _: None
+) -> tuple[LlamaServer, ServerVocabulary, int]:
+    """A llama-server, the vocabulary of the model that is asked for, and the tokens of its context; waits until it has loaded
+    the model.
+
+    Raises:
+        EngineError: it cannot be reached, wants a key, or is no llama-server.
+    """
+    native.start()
+    server = LlamaServer(client, spec.path)
+    _wait_for(server, progress)
+    found, props = server.find(), server.props()
+    model = ServerVocabulary(server, _identified(spec, found.id, quantization_of(found.ftype)), props)
+    # What it was read from says which model it is: another one of the same name is another model.
+    parts = b"\0".join(model.piece(i) for i in range(model.n_vocab))
+    sizes = f"{found.n_vocab} {found.n_params} {found.size} {found.ftype}"
+    model.spec = msgspec.structs.replace(model.spec, sha256=hashlib.sha256(sizes.encode() + parts).hexdigest())
+    return server, model, props.default_generation_settings.n_ctx
 
 
 def remarks_of(spec: ModelSpec) -> list[Remark]:

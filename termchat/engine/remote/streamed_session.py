@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from termchat.decoding.records import Token
-from termchat.engine.abilities import who_can
+from termchat.decoding.records import UNKNOWN, Token
+from termchat.engine.abilities import FEATURES, Feature, who_can
 from termchat.engine.llama.asked_vocabulary import AskedVocabulary
-from termchat.engine.llama.running_reply import Poll, Said
+from termchat.engine.llama.cells import Aborted, ContextFull
+from termchat.engine.llama.running_reply import Pending, Poll, Said, check, token_record
 from termchat.engine.llama.spellings import Speller
 from termchat.engine.port import (
     EngineError,
@@ -22,7 +23,9 @@ from termchat.engine.port import (
 )
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_session import remarks_of
-from termchat.engine.remote.streams import StreamingServer
+from termchat.engine.remote.streamed_reply import StreamedReply
+from termchat.engine.remote.streams import StreamingServer, Told
+from termchat.engine.remote.told_numbers import as_drawn
 
 
 class StreamedSession(AskedVocabulary):
@@ -30,7 +33,7 @@ class StreamedSession(AskedVocabulary):
 
     def __init__(self, server: StreamingServer, client: HttpClient, progress: Callable[[float], None]) -> None:
         super().__init__()
-        self._server, self._client = server, client
+        self.served, self._client = server, client
         self.model = server.model
         self.speller = Speller(server.model)
         progress(1.0)
@@ -44,7 +47,7 @@ class StreamedSession(AskedVocabulary):
         self.model.close()
 
     def info(self) -> ModelInfo:
-        server, model = self._server, self.model
+        server, model = self.served, self.model
         return ModelInfo(
             name=model.spec.name,
             path=model.spec.path,
@@ -74,22 +77,48 @@ class StreamedSession(AskedVocabulary):
         )
 
     def render(self, command: Render) -> tuple[list[int], bool]:
-        return self._server.render(command) or super().render(command)
+        return self.served.render(command) or super().render(command)
 
     def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
-        raise _refused("generate yet")
+        """The records of a reply; see `RunningReply.records`."""
+        self._client.go_on()
+        scripted = (entry.id for entry in command.script if entry.id is not None)
+        check(self.served, command.ids, scripted)
+        reply = StreamedReply(command, self.served, poll, arrived)
+        try:
+            for said in reply.records():
+                assert not isinstance(said, Pending)
+                yield said
+        finally:
+            reply.close()
 
     def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
-        raise _refused("show the candidates of a past position")
+        """The candidates after `command.ids`; which one the server would draw is not known.
+
+        Raises:
+            EngineError: a reply is running, or the server refuses.
+        """
+        if not alone:
+            raise EngineError("busy", "the server is busy with the reply", "ask again when it is over")
+        self._client.go_on()
+        check(self.served, command.ids)
+        try:
+            ids, logprobs = self.served.listed(command.ids, command.candidates, [])
+        except ContextFull:
+            raise EngineError("context", "not enough free context to inspect this position", "") from None
+        except Aborted:
+            raise EngineError("busy", "interrupted by another request", "") from None
+        drawn = as_drawn(Told(UNKNOWN, ids=ids, logprobs=logprobs), self.model, command.candidates)
+        return token_record(drawn, command.done, len(command.ids), "", self.model, -1, 0, 0), True
 
     def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
-        raise _refused("explain why a token was not drawn")
+        raise _refused("explain")
 
     def score(
         self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]
     ) -> Scored:
-        raise _refused("redraw a whole reply with different knobs")
+        raise _refused("score")
 
 
-def _refused(what: str) -> EngineError:
-    return EngineError("capability", f"a server that draws by itself cannot {what}", who_can("seeds"))
+def _refused(feature: Feature) -> EngineError:
+    return EngineError("capability", f"a server that draws by itself cannot {FEATURES[feature]}", who_can(feature))

@@ -1,0 +1,319 @@
+"""A llama-server that draws by itself: a segment of a reply is one streamed request to `/completion`.
+
+Its chain is llama.cpp's own, with the stages and the order that are asked for. Progress comes as chunks of their own, which
+name a token that is none; a stream that ends without a chunk that says `stop` was cut.
+
+The server sends nothing for a token that leaves a character incomplete; the next chunk counts it. Mostly its bytes, which are
+those of the text before the last token's, tell which tokens were drawn. Where they do not, the segment ends before them, and
+they are drawn again, one a request, for which the server tells each id.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.decoding.biases import BANNED
+from termchat.decoding.records import ABSENT
+from termchat.decoding.stages import chain_of
+from termchat.engine.abilities import LLAMA_SERVER_STREAMED
+from termchat.engine.llama.cells import ContextFull
+from termchat.engine.port import EngineError, ModelSpec, Render
+from termchat.engine.remote.event_stream import EventStream
+from termchat.engine.remote.http_client import HttpClient, ServerError
+from termchat.engine.remote.llama_server import Listed
+from termchat.engine.remote.server_session import connected
+from termchat.engine.remote.streams import Reading, Segment, StreamEnd, TokenStream, Told
+from termchat.text import one_line
+
+_STAGES = {
+    "penalties": "penalties", "dry": "dry", "top_n_sigma": "top_n_sigma", "top_k": "top_k", "typical_p": "typ_p",
+    "top_p": "top_p", "min_p": "min_p", "xtc": "xtc", "temperature": "temperature", "adaptive_p": "adaptive_p",
+}  # fmt: skip
+"""What the server calls our stages that stand in its chain."""
+_BESIDE = ("logit_bias", "mirostat", "dice")
+"""Stages that it has without a place in the chain."""
+_KNOBS = (
+    "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma",
+    "repeat_last_n", "repeat_penalty", "presence_penalty", "frequency_penalty", "dry_multiplier", "dry_base",
+    "dry_allowed_length", "dry_penalty_last_n", "xtc_probability", "xtc_threshold", "mirostat", "mirostat_tau",
+    "mirostat_eta", "adaptive_target", "adaptive_decay",
+)  # fmt: skip
+"""Knobs that have the same names there."""
+_SHOWN = 200
+
+
+class _Progress(msgspec.Struct, frozen=True):
+    total: int
+    cache: int = 0
+    processed: int = 0
+    time_ms: float = 0.0
+
+
+class _Drawn(msgspec.Struct, frozen=True, gc=False):
+    id: int
+    logprob: float | None = None
+    top_logprobs: list[Listed] = []
+
+
+class _Timings(msgspec.Struct, frozen=True):
+    cache_n: int = 0
+    prompt_n: int = 0
+    prompt_ms: float = 0.0
+
+
+class _Complaint(msgspec.Struct, frozen=True):
+    message: str = ""
+    type: str = ""
+
+
+class _Chunk(msgspec.Struct, frozen=True):
+    content: str = ""
+    tokens: list[int] = []
+    stop: bool = False
+    tokens_predicted: int = 0
+    completion_probabilities: list[_Drawn] = []
+    prompt_progress: _Progress | None = None
+    timings: _Timings = _Timings()
+    stop_type: str = ""
+    truncated: bool = False
+    model: str = ""
+    error: _Complaint | None = None
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+
+class LlamaStream:
+    """The model of a llama-server. See `StreamingServer`; its chain is in our order.
+
+    Raises:
+        EngineError: it cannot be reached, wants a key, or is no llama-server.
+    """
+
+    abilities = LLAMA_SERVER_STREAMED
+    order: tuple[str, ...] = ()
+
+    def __init__(self, client: HttpClient, spec: ModelSpec) -> None:
+        self.server, self.model, self.capacity = connected(client, spec)
+        self.size, self.parameters = self.server.model.size, self.server.model.n_params
+        self.alone_at = -1
+        """With so many ids the next token is drawn alone: it may be a part of a character."""
+
+    def render(self, command: Render) -> None:
+        """The template is known here."""
+
+    def refusal(self, asked: Segment) -> str:
+        lacking = [stage.name for stage in chain_of(asked.samplers) if stage.name not in (*_STAGES, *_BESIDE)]
+        if lacking:
+            return f"use {' or '.join(lacking)}: its sampler chain has no such stage"
+        constraint = asked.constraint
+        if constraint is not None and constraint.kind not in ("json_schema", "gbnf", "choice"):
+            return f"follow a {constraint.kind} constraint: it takes json_schema, gbnf and choice"
+        return (
+            "follow a constraint after its sampler chain" if constraint is not None and constraint.after_chain else ""
+        )
+
+    def stream(self, asked: Segment) -> TokenStream:
+        body = self.body(asked)
+        if asked.limit == 1 or len(asked.ids) == self.alone_at:
+            return _OneToken(self, asked, body)
+        return _Stream(self, asked, self.server.events(body))
+
+    def listed(self, ids: list[int], count: int, also: list[int]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        found = self.server.candidates(ids, count)
+        if not set(also) - set(found.ids.tolist()):
+            return found.ids, found.logprobs
+        all_ = self.server.candidates(ids, self.model.n_vocab)
+        keep = np.isin(all_.ids, also)
+        keep[:count] = True
+        return all_.ids[keep], all_.logprobs[keep]
+
+    def body(self, asked: Segment) -> dict[str, Any]:
+        """What is asked of the server."""
+        samplers = asked.samplers
+        body: dict[str, Any] = {
+            "prompt": asked.ids, "n_predict": asked.limit, "stream": True, "return_progress": True, "cache_prompt": True,
+            "id_slot": -1, "n_probs": max(asked.candidates, 1), "seed": asked.seed, "model": self.server.model.id,
+        }  # fmt: skip
+        body["samplers"] = [_STAGES[stage.name] for stage in chain_of(samplers) if stage.name in _STAGES]
+        body |= {knob: getattr(samplers, knob) for knob in _KNOBS}
+        if samplers.dry_sequence_breakers:
+            body["dry_sequence_breakers"] = samplers.dry_sequence_breakers
+        biases = self.model.bias(samplers.logit_bias)
+        body["logit_bias"] = [[i, False if value == BANNED else value] for i, value in biases.items()]
+        if (constraint := asked.constraint) is not None:
+            if constraint.kind == "json_schema":
+                body["json_schema"] = json.loads(constraint.text)
+            else:
+                body["grammar"] = constraint.text if constraint.kind == "gbnf" else _one_of(json.loads(constraint.text))
+        return body
+
+    def told_of(self, drawn: _Drawn) -> Told:
+        """What it says of a token."""
+        self.check([drawn.id])
+        listed = drawn.top_logprobs
+        if not listed:  # while it speculates it knows no probabilities, and says that the token is certain
+            return Told(drawn.id)
+        ids = np.fromiter((one.id for one in listed), np.int32, len(listed))
+        logprobs = np.fromiter(
+            (-np.inf if (p := one.logprob) is None else p for one in listed), np.float64, len(listed)
+        )
+        return Told(drawn.id, ABSENT if drawn.logprob is None else drawn.logprob, ABSENT, ids, logprobs)
+
+    def check(self, ids: list[int]) -> None:
+        if not all(0 <= i < self.model.n_vocab for i in ids):
+            raise self.server.otherwise("it tells of tokens that its vocabulary lacks")
+
+    def end_of(self, chunk: _Chunk) -> StreamEnd:
+        """Why the last chunk ends a segment.
+
+        Raises:
+            EngineError: it is of another model.
+        """
+        if not self.server.is_meant(chunk.model):
+            raise self.server.another(chunk.model)
+        if chunk.stop_type == "eos":
+            return StreamEnd("end")
+        if chunk.stop_type == "word":
+            return StreamEnd("stop")
+        return StreamEnd("context" if chunk.truncated else "length")
+
+    def decoded(self, data: bytes) -> _Chunk:
+        """Raises:
+        EngineError: it is no chunk, or tells of an error.
+        """
+        try:
+            chunk = _decode(data)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self.server.otherwise(one_line(str(error), _SHOWN)) from None
+        if chunk.error is not None:
+            if chunk.error.type == "exceed_context_size_error":
+                raise ContextFull
+            said, shown = one_line(chunk.error.message, _SHOWN) or "no word why", self.server.client.shown
+            raise EngineError("server", f"{shown} ends the reply: {said}", "see the server's log")
+        return chunk
+
+    def lost(self, text: str, last: int, count: int) -> list[int] | None:
+        """The `count` tokens that were not told before the `last`, where the bytes of `text` leave no doubt; else None."""
+        data, piece = text.encode(), self.model.piece(last)
+        if "\ufffd" in text or not data.endswith(piece):
+            return None
+        found = list(self._spellings(data[: len(data) - len(piece)], 0, count))
+        return found[0] if len(found) == 1 else None
+
+    def _spellings(self, data: bytes, begin: int, count: int) -> Iterator[list[int]]:
+        """All ways to say data[begin:] in so many tokens each of which leaves a character incomplete."""
+        if not count:
+            if begin == len(data):
+                yield []
+            return
+        for end in range(begin + 1, len(data) + 1):
+            if is_incomplete(data[:end]):
+                for i in self._parts.get(data[begin:end], ()):
+                    yield from ([i, *rest] for rest in self._spellings(data, end, count - 1))
+
+    @cached_property
+    def _parts(self) -> dict[bytes, list[int]]:
+        """Tokens that are no complete text, by their bytes."""
+        found: defaultdict[bytes, list[int]] = defaultdict(list)
+        for i in range(self.model.n_vocab):
+            piece = self.model.piece(i)
+            if piece and not piece.isascii():
+                found[piece].append(i)
+        return found
+
+
+class _Stream:
+    """Many tokens of one request."""
+
+    def __init__(self, source: LlamaStream, asked: Segment, events: EventStream) -> None:
+        self._source, self._asked, self._events = source, asked, events
+
+    def close(self) -> None:
+        self._events.close()
+
+    def __iter__(self) -> Iterator[Told | Reading | StreamEnd]:
+        source, told = self._source, 0
+        try:
+            for data in self._events:
+                chunk = source.decoded(data)
+                if (read := chunk.prompt_progress) is not None:
+                    yield Reading(read.processed, read.total, read.cache, read.time_ms)
+                    continue
+                drawn = chunk.completion_probabilities[-1:] or [_Drawn(i) for i in chunk.tokens[-1:]]
+                missing = chunk.tokens_predicted - told - (not chunk.stop)
+                if missing > 0:
+                    found = source.lost(chunk.content, drawn[0].id, missing) if drawn and not chunk.stop else None
+                    if found is None:
+                        source.alone_at = len(self._asked.ids) + told
+                        yield StreamEnd("length")
+                        return
+                    yield from map(Told, found)
+                if chunk.stop:
+                    yield source.end_of(chunk)
+                    return
+                if drawn and missing >= 0:
+                    told = chunk.tokens_predicted
+                    yield source.told_of(drawn[0])
+        except ServerError as error:
+            if error.type == "exceed_context_size_error":
+                raise ContextFull from None
+            raise
+        finally:
+            self.close()
+        shown = source.server.client.shown
+        raise EngineError(
+            "server", f"{shown} broke off in the middle of the reply", "is it still running? go on when it is"
+        )
+
+
+class _OneToken:
+    """One token of one request, which is answered whole: so the server tells its id, whatever it is a part of."""
+
+    def __init__(self, source: LlamaStream, asked: Segment, body: dict[str, Any]) -> None:
+        self._source, self._asked = source, asked
+        self._body = body | {"stream": False, "n_predict": 1, "return_tokens": True}
+
+    def close(self) -> None:
+        """It is over when it is there."""
+
+    def __iter__(self) -> Iterator[Told | Reading | StreamEnd]:
+        source, ids = self._source, self._asked.ids
+        chunk = source.decoded(source.server.completed(self._body))
+        end, read = source.end_of(chunk), chunk.timings
+        yield Reading(len(ids), len(ids), read.cache_n, read.prompt_ms)
+        if len(chunk.tokens) == 1:
+            last = chunk.tokens[0]
+            source.check([last])
+            drawn = chunk.completion_probabilities[-1:]
+            source.alone_at = len(ids) + 1 if self._is_part(last) else -1
+            yield source.told_of(drawn[0]) if drawn and drawn[0].id == last else Told(last)
+        elif end.reason == "length":
+            raise source.server.otherwise("it does not tell which token it drew")
+        yield end
+
+    def _is_part(self, last: int) -> bool:
+        model = self._source.model
+        return is_incomplete(b"".join(map(model.piece, [*self._asked.ids[-4:], last])))
+
+
+def is_incomplete(data: bytes) -> bool:
+    """Whether the last character lacks bytes, as the server sees it."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:
+            return byte >= 0xC0 and back < (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4)
+    return False
+
+
+def _one_of(texts: list[str]) -> str:
+    """A grammar of one of these texts."""
+    return "root ::= " + " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
