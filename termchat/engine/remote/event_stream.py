@@ -29,7 +29,7 @@ class Caller:
         stopped: Callable[[], bool],
         silence: float,
         broken: Callable[[Exception], EngineError],
-        refused: Callable[[int, bytes, str], EngineError],
+        refused: Callable[[int, bytes, http.client.HTTPResponse], EngineError],
     ) -> None:
         self.stopped, self.silence, self.broken, self.refused = stopped, silence, broken, refused
 
@@ -44,7 +44,7 @@ class EventStream:
         self._response: http.client.HTTPResponse | None = None
 
     def __iter__(self) -> Iterator[bytes]:
-        """The data of each event. It ends where the answer does, be it cut or not: whoever reads it knows what comes last.
+        """The data of each event, or the whole answer of a server that does not stream. It ends where the answer does, be it cut or not: whoever reads it knows what comes last.
 
         Raises:
             Aborted: the caller was stopped.
@@ -57,6 +57,8 @@ class EventStream:
                     yield data.strip()
                 elif name == b"error":
                     yield b'{"error":' + data + b"}"
+                elif line.startswith(b"{"):
+                    yield line
         finally:
             self.close()
 
@@ -90,10 +92,11 @@ class EventStream:
             raise caller.broken(error) from None
         if caller.stopped():
             raise Aborted
+        if rest.startswith(b"{"):
+            yield rest
 
     def _answered(self) -> http.client.HTTPResponse:
         response = self._response = self._connection.getresponse()
         if response.status != 200:
-            where = response.headers.get("Location", "")
-            raise self._caller.refused(response.status, response.read(_MOST_OF_ERRORS), where)
+            raise self._caller.refused(response.status, response.read(_MOST_OF_ERRORS), response)
         return response

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,6 +37,7 @@ _OPTIONAL = (
 """Parameters that are left out where a server refuses them."""
 _TOGETHER = {"top_logprobs": "logprobs", "logprobs": "top_logprobs"}
 _REFUSALS = (400, 422)
+_KEPT = "what it said is kept: regenerate the reply, or ask it to go on"
 _LONG_MESSAGE = re.compile(r"context.{0,20}(length|window|size)|too many tokens|context_length", re.IGNORECASE)
 
 
@@ -168,34 +170,38 @@ class OpenAIServer:
 
     def stream(self, asked: ChatRequest) -> Iterator[Heard]:
         """The reply as it comes. What is left out for this server is told first."""
-        lines, remarks = self._begun(asked)
-        yield from remarks
-        ended = False
-        for data in events(lines):
+        remarks: list[Remark] = []
+        begun = self._begun(asked, remarks)
+        ended = answered = False
+        for data in begun:
+            while remarks:
+                yield remarks.pop(0)
             if data == b"[DONE]":
                 break
+            answered = True
             for heard in self._heard(data):
                 ended = ended or isinstance(heard, ChatEnd)
                 yield heard
+        if not answered:
+            raise self._otherwise("it sends no events")
         if not ended:
-            raise EngineError(
-                "server",
-                f"{self.client.shown} broke off in mid-reply",
-                "what it said is kept; regenerate the reply, or ask it to go on",
-            )
+            raise EngineError("server", f"{self.client.shown} broke off in mid-reply", _KEPT)
 
-    def _begun(self, asked: ChatRequest) -> tuple[Iterator[bytes], list[Remark]]:
-        """The lines of the answer, once the server takes the request, and what had to be left out for that."""
-        remarks: list[Remark] = []
+    def _begun(self, asked: ChatRequest, remarks: list[Remark]) -> Iterator[bytes]:
+        """The events of the answer, once the server takes the request; what had to be left out for that joins the remarks."""
+        path = self.client.path("/v1/chat/completions")
         while True:
             body = self._body(asked)
             try:
-                return self.client.lines(self.client.path("/v1/chat/completions"), msgspec.json.encode(body)), remarks
+                events = iter(self.client.stream(path, msgspec.json.encode(body)))
+                first = next(events, b"")
             except ServerError as error:
                 remark = self._learn(error, body)
                 if remark is None:
                     raise self._explained(error) from None
                 remarks += [remark] if remark.message else []
+            else:
+                return chain([first] if first else [], _kept(events))
 
     def _body(self, asked: ChatRequest) -> dict[str, Any]:
         samplers = asked.samplers
@@ -246,11 +252,7 @@ class OpenAIServer:
         try:
             event = msgspec.json.decode(data, type=_Event)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise EngineError(
-                "server",
-                f"{self.client.shown} does not answer as a chat API does: {one_line(str(error), _SHOWN)}",
-                "is the path of the URL right? Many end in /v1",
-            ) from None
+            raise self._otherwise(one_line(str(error), _SHOWN)) from None
         if event.error or event.object == "error":
             raise self._failed(event.error or event.message)
         for choice in (event.choices or [])[:1]:
@@ -263,13 +265,20 @@ class OpenAIServer:
         if event.usage or event.timings:
             yield _usage(event.usage, event.timings)
 
+    def _otherwise(self, how: str) -> EngineError:
+        return EngineError(
+            "server",
+            f"{self.client.shown} does not answer as a chat API does: {how}",
+            "is the path of the URL right? Many end in /v1",
+        )
+
     def _failed(self, error: Any) -> EngineError:
         message = error.get("message", "") if isinstance(error, dict) else error
         told = one_line(str(message), 4 * _SHOWN)
         return EngineError(
             "server",
             f"{self.client.shown} gave up in mid-reply" + (f": {told}" if told else ""),
-            "what it said is kept; regenerate the reply to try again",
+            _KEPT,
         )
 
     def _listed(self) -> list[ChatModel]:
@@ -295,20 +304,12 @@ class OpenAIServer:
         return EngineError("model", f"{shown} has {len(ids)} models: choose one", f"set model = …; it has {some}")
 
 
-def events(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """What the events of a stream say, one after the other. A whole answer of JSON, as from a server that does not stream, is
-    one event; an event that was cut off is none."""
-    whole: list[bytes] = []
-    for line in lines:
-        bare = line.strip()
-        if bare.startswith(b"data:"):
-            said = bare[len(b"data:") :].lstrip()
-            if line.endswith(b"\n") or said.endswith((b"}", b"]")):
-                yield said
-        elif whole or bare.startswith(b"{"):
-            whole.append(bare)
-    if whole:
-        yield b" ".join(whole)
+def _kept(events: Iterator[bytes]) -> Iterator[bytes]:
+    """The rest of a reply: where the line breaks, what came is there."""
+    try:
+        yield from events
+    except EngineError as error:
+        raise EngineError(error.kind, error.message, _KEPT) from None
 
 
 def _said(choice: _Choice) -> Iterator[ChatPiece]:
