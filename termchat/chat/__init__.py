@@ -11,6 +11,7 @@ the rest is reached through its rooms. The rooms share one `State`, know the roo
     chat.looking_on  a chat that another termchat is writing: shown as it is saved there, or gone on with in a copy
     chat.branches    which branch is shown, names, deleting
     chat.loading     the model: load, switch, unload, restart
+    chat.aside       the chat of a lesson, while a person's own is set aside
     chat.questions   what is asked of a token, a reply or a text; the newest answers
 
 Commands go out through `requests`, which knows who waits for which answer. `pump()` takes in the engine's events, gives each
@@ -18,5 +19,5 @@ to who waits for it, and returns what changed (`changes`) to whoever shows the c
 whoever makes it, `prompting` what the model is told. `live` is the newest step, for the panels; `position` says what stands
 before a token; `sizing` counts a message before it is sent. `recording` keeps the chat in the store, `opening` and
 `reopening` make one of the settings or of the store. `lesson_facts` is the chat as a lesson sees it, with `lesson_replies`
-for the figures of its replies.
+for the figures of its replies; `lesson_claims` measures what a lesson relies on.
 """

@@ -295,7 +295,7 @@ def counted(conversation: Conversation) -> dict[str, int]:
     """How many messages, replies, forks, versions and groups there are."""
     replies = [node for node in _living(conversation, "assistant") if node.walk is None]
     nodes = conversation.nodes
-    inside = [node for node in replies if _grows_inside(nodes, node)]
+    inside = [node for node in replies if _grows_inside(nodes, node) or _has_another_first_token(conversation, node)]
     first: set[tuple[int | None, int]] = set()
     versions = 0
     for node in replies:
@@ -315,3 +315,11 @@ def counted(conversation: Conversation) -> dict[str, int]:
 def _grows_inside(nodes: dict[int, Node], node: Node) -> bool:
     parent = nodes[node.parent] if node.parent is not None else None
     return parent is not None and parent.role == "assistant" and node.at < parent.kept()
+
+
+def _has_another_first_token(conversation: Conversation, node: Node) -> bool:
+    """Whether somebody chose the first token of a reply that stands beside another."""
+    prescribed = node.start is not None and node.start.prefill
+    chosen = bool(len(node.tokens)) and bool(node.tokens.by_hand[0]) and not prescribed
+    elder = min((one.number for one in conversation.children(node.parent)), default=node.number)
+    return chosen and node.at == conversation.nodes[elder].at and elder < node.number

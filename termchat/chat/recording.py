@@ -25,6 +25,8 @@ class Recorder:
 
     keeps = False
     """Whether what is written and not sent is there again the next time."""
+    info = SessionInfo()
+    """What is known of the chat on the screen; its id is "" until it is saved."""
 
     def opened(self, conversation: Conversation) -> None:
         """Another conversation is to be saved from now on."""
@@ -32,6 +34,10 @@ class Recorder:
     def reopened(self, conversation: Conversation, info: SessionInfo) -> Conversation:
         """A saved chat is to be saved from now on; returns it as it is in memory, if it is still there."""
         return conversation
+
+    def teaches(self, conversation: Conversation, lesson: str) -> None:
+        """The conversation is of a lesson: it is not listed among the chats, nor is what is written in it and not sent kept
+        before its first message."""
 
     def looks_on(self, conversation: Conversation, info: SessionInfo) -> None:
         """A saved chat that another process writes is shown; nothing of it is saved until `goes_on`."""
@@ -111,6 +117,7 @@ class StoreRecorder(Recorder):
         self.store = store
         self.info = info
         self._ids: WeakKeyDictionary[Conversation, str] = WeakKeyDictionary()
+        self._lessons: WeakKeyDictionary[Conversation, str] = WeakKeyDictionary()
         self._problem: str | None = None
         self._model: ModelRef | None = None
         self._looked: Conversation | None = None
@@ -129,7 +136,16 @@ class StoreRecorder(Recorder):
         known.title = conversation.title
         self._ids[known] = info.id
         self.info = info
+        if info.view.lesson:
+            self._lessons[known] = info.view.lesson
         return known
+
+    def teaches(self, conversation: Conversation, lesson: str) -> None:
+        self._lessons[conversation] = lesson
+        self.info = msgspec.structs.replace(self.info, view=self._in_lesson(conversation, self.info.view))
+
+    def _in_lesson(self, conversation: Conversation, view: View) -> View:
+        return msgspec.structs.replace(view, lesson=self._lessons.get(conversation, ""))
 
     def looks_on(self, conversation: Conversation, info: SessionInfo) -> None:
         self._look_away()
@@ -186,7 +202,8 @@ class StoreRecorder(Recorder):
             session = self.store.begin(conversation, tuning=self.info.tuning, model=self.info.model)
             self.store.update(session, breakpoints=self.info.breakpoints, view=self.info.view)
             self._ids[conversation] = session
-            self.store.keep_unsent("", "", ())
+            if conversation not in self._lessons:
+                self.store.keep_unsent("", "", ())
             self.info = msgspec.structs.replace(self.info, id=session, created=time())
         if self._model is not None and self._ids[conversation] == self.info.id:
             self._update(model=self._model)  # a chat that was opened is with its own model until another one answers
@@ -203,6 +220,8 @@ class StoreRecorder(Recorder):
 
     def unsent(self, conversation: Conversation) -> None:
         unsent = conversation.unsent
+        if conversation in self._lessons and conversation not in self._ids:
+            return  # the one chat without a message is the reader's own
         if conversation is not self._looked:
             self.store.keep_unsent(self._ids.get(conversation, ""), unsent.written, unsent.waiting)
 
@@ -219,7 +238,7 @@ class StoreRecorder(Recorder):
         self._update(breakpoints=breakpoints)
 
     def viewed(self, conversation: Conversation, view: View) -> None:
-        self._update(view=view)
+        self._update(view=self._in_lesson(conversation, view))
 
     def token(self, conversation: Conversation, node: Node, index: int) -> Token | None:
         """None also while it cannot be read."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from termchat.chat.changes import (
     BreakpointsChanged,
     LiveChanged,
@@ -20,8 +22,9 @@ from termchat.chat.position import constraint_of
 from termchat.chat.state import State, known_of
 from termchat.chat.turns import Turns
 from termchat.config.origins import DEFAULT, MODEL, PERSONA, PRESET, followed
-from termchat.conversation.session import Followed, SessionInfo, View
+from termchat.conversation.session import Breakpoint, Followed, SessionInfo, View
 from termchat.conversation.tree import Conversation
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
 
@@ -40,6 +43,20 @@ class Past(NamedTuple):
     choice: Choice | None = None
     missing: str = ""
     followed: Followed | None = None
+
+
+class SetAside(NamedTuple):
+    """A chat that is to come back as it was: where it stood and what it was looked at with."""
+
+    conversation: Conversation
+    info: SessionInfo
+    tuning: Tuning
+    origin: dict[str, str]
+    breakpoints: tuple[Breakpoint, ...]
+    constraint: Constraint | None
+    view: View
+    newest: Token | None
+    configured: Configured
 
 
 class Configured(NamedTuple):
@@ -123,6 +140,57 @@ class Reopening:
                 self.go_on()
         if self._wish is None:
             self._loading.speculation.follow()
+
+    def set_aside(self) -> SetAside:
+        """The chat that is shown, to come `back` to."""
+        state, info = self._state, self._state.recorder.info
+        shown = state.live.shown if state.live.preview is None else None
+        return SetAside(
+            state.conversation, info, state.tuning, dict(state.origin), state.breakpoints, state.constraint, state.view, shown,
+            self.configured,
+        )  # fmt: skip
+
+    def teach(
+        self, conversation: Conversation, lesson: str, begins: Configured, info: SessionInfo | None = None
+    ) -> None:
+        """Shows a conversation of a lesson, with the knobs that the lesson begins with; so does a new chat from now on. With
+        `info` it is a saved one, with what it was left with."""
+        state = self._state
+        self._let_go()
+        if info is not None:
+            conversation = state.recorder.reopened(conversation, info)
+        else:
+            state.recorder.opened(conversation)
+        state.recorder.teaches(conversation, lesson)
+        self.configured = begins
+        state.tuning, state.origin = begins.tuning, dict(begins.origin)
+        state.breakpoints, state.constraint = (), constraint_of(conversation) if info is not None else None
+        if info is not None:
+            state.tuning, state.breakpoints = info.tuning, info.breakpoints
+        self._show(conversation, None, info.view if info is not None else View())
+        self._tell_knobs()
+
+    def back(self, kept: SetAside) -> None:
+        """Shows a chat again that was set aside, with all that it had."""
+        state = self._state
+        self._let_go()
+        self.configured = kept.configured
+        conversation, session = kept.conversation, state.recorder.session(kept.conversation)
+        if session:
+            conversation = state.recorder.reopened(conversation, msgspec.structs.replace(kept.info, id=session))
+        else:
+            state.recorder.opened(conversation)
+        state.tuning, state.origin, state.breakpoints = kept.tuning, dict(kept.origin), kept.breakpoints
+        state.constraint = kept.constraint
+        self._show(conversation, kept.newest, kept.view)
+        self._tell_knobs()
+
+    def _tell_knobs(self) -> None:
+        state = self._state
+        state.recorder.tuned(state.conversation, state.tuning)
+        state.recorder.watched(state.conversation, state.breakpoints)
+        state.changed(TuningChanged(), BreakpointsChanged())
+        self._loading.speculation.follow()
 
     def go_on(self) -> bool:
         """Begins to load the model that the chat was with, now that nothing runs; False where nothing is to be loaded."""

@@ -28,13 +28,16 @@ class Requests:
         self.engine = engine
         self._hearers: dict[int, Callable[[Event], None]] = {}
 
-    def ask(self, command: Command, hear: Callable[[Event], None]) -> None:
-        """Sends a command; `hear` gets all that answers it, in order, the last of it one that `is_last`.
+    def ask(self, command: Command, hear: Callable[[Event], None]) -> int:
+        """Sends a command and returns its number; `hear` gets all that answers it, in order, the last of it one that
+        `is_last`.
 
         Raises:
             EngineError: the engine's process cannot be started.
         """
-        self._hearers[self.engine.send(command)] = hear
+        number = self.engine.send(command)
+        self._hearers[number] = hear
+        return number
 
     def tell(self, command: Command) -> None:
         """Sends a command that has no answer of its own."""

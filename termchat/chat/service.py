@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from termchat.chat.aside import Aside
 from termchat.chat.beginning import Make, Then
 from termchat.chat.branches import Branches
 from termchat.chat.changes import BreakpointsChanged, Change, Notice, StatusChanged, TuningChanged
@@ -81,6 +82,7 @@ class Chat(State):
         chat = self.conversation
         configured = configured or Configured(self.tuning, dict(self.origin), chat.system, chat.raw)
         self._reopening = Reopening(self, self.loading, self.turns, self.looking_on, self._leave, configured)
+        self.aside = Aside(self, self._reopening, self.questions.forget)
 
     def send(self, text: str) -> None:
         """Queues a message; it goes out as soon as nothing else is going on."""

@@ -19,7 +19,7 @@ from termchat.decoding.samplers import KNOBS, well_formed
 from termchat.engine.port import Engine
 
 _MOST_REPLIES = 10_000
-_OF_THE_SCREEN = ("theme", "glyphs", "on_full")
+_OF_THE_SCREEN = ("theme", "glyphs", "big", "on_full")
 _ON_RECORD = (*_OF_THE_SCREEN, "system", "persona", "preset", "recommendations", "fast_prefill")
 _MEASURED = (
     *_ON_RECORD, "model", "draft_model", "default_engine", "threads", "threads_batch", "prefill_batch",

@@ -71,6 +71,12 @@ class EngineSettings(BaseModel):
     )
     mlock: bool = Field(default=False, description="lock the model in memory so it is never swapped out")
     main_gpu: int = Field(default=-1, ge=-1, le=64, description="use only this GPU, counting from 0; -1 uses all")
+    rpc: Texts = Field(
+        default=(),
+        max_length=16,
+        description="other machines that run ggml-rpc-server, as HOST:PORT, separated by commas; only in a network you trust",
+        json_schema_extra={"separator": ","},
+    )
     fast_prefill: bool = Field(
         default=False, description="process prompts 512 tokens at a time: faster, but no longer exact"
     )
@@ -149,6 +155,10 @@ class Fields(BaseSettings):
     )
     glyphs: Literal["auto", "unicode", "ascii"] = Field(
         default="auto", description="characters for bars and borders; auto follows the terminal's locale"
+    )
+    big: bool = Field(
+        default=False,
+        description="for a projector: high contrast, panels hidden until wanted, and the whole text of a lesson's step",
     )
     engine: EngineSettings = Field(default_factory=EngineSettings)
     sampling: Sampling = Field(default_factory=Sampling)

@@ -35,6 +35,8 @@ class Option:
         self.name, self.table, self.step, self._field = name, table, step, field
         self.help = field.description or ""
         self.default: OptionValue = field.default
+        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        self._separator = str(extra.get("separator", os.pathsep))
         self.kind = _KINDS[get_origin(field.annotation) or field.annotation]
         self.choices: tuple[str, ...] = get_args(field.annotation) if self.kind == "choice" else ()
         self.low, self.high = (
@@ -57,7 +59,7 @@ class Option:
         return self._valid(lambda: self._adapter.validate_python(value, strict=True), value)
 
     def parse(self, text: str) -> OptionValue:
-        """The value a person typed; texts are separated as in PATH.
+        """The value a person typed; texts are separated as in PATH, or as the field says.
 
         Raises:
             OptionError: see `check`.
@@ -65,14 +67,14 @@ class Option:
         if self.kind == "text":
             return self.check(text)
         if self.kind == "texts":
-            return self.check([part for part in text.split(os.pathsep) if part])
+            return self.check([part.strip() for part in text.split(self._separator) if part.strip()])
         return self._valid(lambda: self._adapter.validate_strings(text.strip().lower()), text)
 
     def show(self, value: OptionValue) -> str:
         """A value as `parse` takes it."""
         if isinstance(value, bool):
             return "on" if value else "off"
-        return os.pathsep.join(value) if isinstance(value, tuple) else str(value)
+        return self._separator.join(value) if isinstance(value, tuple) else str(value)
 
     def moved(self, value: OptionValue, steps: int) -> OptionValue:
         """The value after some key presses: numbers stay in range, choices go round; texts do not move."""

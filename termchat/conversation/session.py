@@ -42,11 +42,12 @@ class Breakpoint(msgspec.Struct, frozen=True):
 
 class View(msgspec.Struct, frozen=True):
     """How a chat was looked at: the token that was pointed at, and the names of the look and of the one that token mode had.
-    "" is the screen's own choice."""
+    "" is the screen's own choice. `lesson` is the id of the lesson whose chat it is: it is not listed among the others."""
 
     cursor: Place | None = None
     look: str = ""
     token_look: str = ""
+    lesson: str = ""
 
 
 class SessionInfo(msgspec.Struct, frozen=True):

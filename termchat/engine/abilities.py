@@ -129,6 +129,8 @@ LLAMA_SERVER_STREAMED = EngineAbilities(
     lacks=("p_less", "top_h", "min_k"),
 )  # fmt: skip
 """The same, whose tokens are its own: it draws and streams them."""
+VLLM = EngineAbilities(candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False)
+"""A vLLM, which draws and streams, too; it tells how many candidates it can."""
 _OF_CHAT_API = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop", "max_tokens", "seed")
 TEXT_ONLY = EngineAbilities(
     ids=False, tokenizer=False, candidates=20, client_draw=False, adjust="restart", rewind=False, exact=False,
@@ -138,6 +140,7 @@ TEXT_ONLY = EngineAbilities(
 
 _OF_SERVERS: dict[ServerKind, tuple[EngineAbilities, EngineAbilities]] = {
     "llama-server": (LLAMA_SERVER, LLAMA_SERVER_STREAMED),
+    "vllm": (VLLM, VLLM),
     "openai": (TEXT_ONLY, TEXT_ONLY),
 }
 """Where a server's tokens are drawn here, and where it draws them."""

@@ -54,7 +54,8 @@ class Checkup(msgspec.Struct, frozen=True):
         """How replies are made with it: "draws there, 20 candidates"; "" where that is not known."""
         if self.abilities is None:
             return ""
-        listed = self.abilities.candidates if not self.abilities.client_draw else 0
+        draws_there = self.abilities.ids and not self.abilities.client_draw
+        listed = self.abilities.candidates if draws_there else 0
         return self.abilities.manner + (f", {listed} candidates" if listed else "")
 
 

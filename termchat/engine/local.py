@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ from termchat.engine.port import (
     Feature,
     Generate,
     GenerateWalks,
+    Load,
     Loaded,
     SearchBeams,
     Steer,
@@ -75,6 +77,16 @@ class Outbox:
             os.close(descriptor)
 
 
+def _listens(server: str) -> bool:
+    """Whether somebody listens at HOST:PORT."""
+    host, _, port = server.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_MOMENT).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def _written(descriptor: int, data: bytes | bytearray) -> int:
     """Writes what there is room for; returns how many bytes need not be written again."""
     try:
@@ -92,6 +104,9 @@ _PIPE_SIZE = 1 << 20
 _LONGEST_LOG = 1 << 20
 _STUCK = "Timeout ("
 """The start of the log's last line where a chat template that never finished ended the worker (`llama.sandbox.last_resort`)."""
+_RPC_SIGN = "RPC server"
+_RPC_HINT = "start it again, then restart the engine to continue from the last token"
+_MOMENT = 0.2
 _OTHERWISE = "use raw mode (--raw), or another model"
 
 
@@ -109,6 +124,7 @@ class LocalEngine:
         self._frames = wire.Frames(wire.EVENTS)
         self._log_start: int | None = None
         self._offers = ALL_FEATURES
+        self._rpc: tuple[str, ...] = ()
 
     @property
     def offers(self) -> frozenset[Feature]:
@@ -137,6 +153,8 @@ class LocalEngine:
     def send(self, command: Command) -> int:
         self.start()
         self._number += 1
+        if isinstance(command, Load):
+            self._rpc = command.spec.rpc
         if not isinstance(command, Steer):
             self._open[self._number] = command
         self._write(wire.frame(wire.COMMAND_ENCODER, self._number, command))
@@ -283,7 +301,15 @@ class LocalEngine:
             return Failed(
                 "engine", "the engine was stopped because the model's chat template never finished", _OTHERWISE
             )
+        if code == -signal.SIGABRT and self._rpc and any(_RPC_SIGN in line for line in self._tail()):
+            return Failed("engine", f"{self._gone()} broke off, and the engine process ended with it", _RPC_HINT)
         return Failed("engine", f"the engine process ended {how}" + (f": {said}" if said else ""))
+
+    def _gone(self) -> str:
+        """Which of the rpc servers it was, as far as a moment tells."""
+        silent = [server for server in self._rpc if not _listens(server)]
+        among = silent or list(self._rpc)
+        return f"the rpc server {among[0]}" if len(among) == 1 else f"one of the rpc servers {', '.join(among)}"
 
     def _last_line(self) -> str:
         """The last line of the log that tells of a failure."""

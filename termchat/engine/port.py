@@ -42,7 +42,8 @@ class ModelSpec(msgspec.Struct, frozen=True):
     Threads that the engine chooses are fewer while other programs keep the machine busy; those that are given here stay, unless
     they are `proposed_threads`.
     `prefill_batch` is the most prompt tokens decoded at once; `fast_prefill` makes it 512 at the price of exactness. `main_gpu`
-    is the one GPU to use, counted from 0; -1 spreads the model over all. `mlock` keeps the model from being swapped out.
+    is the one GPU to use, counted from 0; -1 spreads the model over all. `rpc` are servers of llama.cpp's RPC, each HOST:PORT,
+    whose devices are used as GPUs are. `mlock` keeps the model from being swapped out.
     `sha256`, `quantization` and `layers` are what the file's header said. `path_bytes` says where the file is when its path is
     not UTF-8; `path` is then only what to show. `thinking` are the tags of its thoughts (see `thinking.tags_from`); () leaves
     them to its template. `batch_times` are what batches of so many rows cost in units of one row, as measured on this machine;
@@ -68,6 +69,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     mmap: Literal["auto", "on", "off"] = "auto"
     mlock: bool = False
     main_gpu: int = -1
+    rpc: tuple[str, ...] = ()
     layers: int = 0
     proposed_threads: bool = False
     thinking: tuple[str, ...] = ()

@@ -4,6 +4,8 @@
 - `fact_table`: what a lesson may ask of the chat, one line a fact. `lesson_check`: checks and values made of facts, as people
   write them. `deeds`: what "do it for me" does.
 - `playing`: where somebody is in a lesson, and what moves them on.
+- `glossary`: the words of decoding, each in one sentence; it reads `glossary.toml`.
+- `claim_results`: what was measured of their claims.
 - `shelf`: all lessons there are, the package's and a user's own. `lesson_progress`: how far somebody has come in each.
 
 The lessons themselves are files in the folder beside these modules.

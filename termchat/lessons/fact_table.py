@@ -250,8 +250,10 @@ FACTS: dict[str, FactEntry] = {
 }
 REPLY_FACTS, EARLIER = frozenset(_OF_REPLY), "earlier_"
 TOKEN_FACTS = frozenset(_OF_TOKEN)
-CLAIM_FACTS = REPLY_FACTS | TOKEN_FACTS
-"""What a claim can be made of: there is one reply, and its newest token."""
+CLAIM_FACTS = (
+    REPLY_FACTS | TOKEN_FACTS | frozenset(_EARLIER) | frozenset(_OF_TWO) | frozenset(_WALKS) | frozenset(_KNOBS)
+)
+"""What a claim can be made of: replies, tokens and walks."""
 
 
 def kind_of(name: str, argument: str = "") -> FactKind:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from termchat.decoding.conditions import Rule
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import Feature
 from termchat.lessons.deeds import Deed
@@ -51,7 +53,7 @@ class LessonText(str):
 
 class Opening(NamedTuple):
     """In which state a lesson begins. `knobs` are those that are not at their default; the look and the page "" stay as they
-    are. `text` is put into the composer, and not sent."""
+    are. `text` is put into the composer, and not sent. `rules` are breakpoints and stop rules."""
 
     system: str = ""
     raw: bool = False
@@ -59,11 +61,14 @@ class Opening(NamedTuple):
     look: str = ""
     page: str = ""
     knobs: Mapping[str, Value] = {}
+    rules: tuple[Rule, ...] = ()
+    constraint: Constraint | None = None
 
 
 class Claim(NamedTuple):
     """What a lesson relies on: a reply to `prompt`, made in this way, meets the checks. Where it does not, `otherwise` is said
-    to the reader."""
+    to the reader. Facts of a token are of token `at`, None for the last. With `walks` or `beams` so many replies are made at
+    once; `again`: it is made a second time with the same dice, and is compared with the first."""
 
     what: LessonText
     prompt: str
@@ -73,6 +78,12 @@ class Claim(NamedTuple):
     system: str = ""
     prefill: str = ""
     knobs: Mapping[str, Value] = {}
+    rules: tuple[Rule, ...] = ()
+    constraint: Constraint | None = None
+    at: int | None = None
+    walks: int = 0
+    beams: int = 0
+    again: bool = False
 
 
 class LessonQuestion(NamedTuple):
@@ -95,7 +106,7 @@ class LessonQuestion(NamedTuple):
 
 class LessonStep(NamedTuple):
     """One step: what to do, what is pointed at, what must hold then, and how it is done for the reader. `line` is where it
-    begins in its file."""
+    begins in its file. `compose` is put into the composer as it begins, if that is empty."""
 
     text: LessonText
     points: tuple[str, ...] = ()
@@ -104,6 +115,7 @@ class LessonStep(NamedTuple):
     hints: tuple[LessonText, ...] = ()
     question: LessonQuestion | None = None
     notes: LessonText = LessonText()
+    compose: str = ""
     line: int = 0
 
     @property

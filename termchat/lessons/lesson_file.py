@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
+from termchat.decoding import conditions
+from termchat.decoding.conditions import ConditionError
+from termchat.decoding.constraint import Constraint, choice
+from termchat.decoding.constraint import Kind as ConstraintKind
+from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.samplers import KNOBS, KnobError, Value
 from termchat.engine.port import FEATURES, Feature
 from termchat.lessons.deeds import DeedError, parse_deed
@@ -19,6 +24,8 @@ from termchat.toml import Statement, TomlError, TomlFile
 MOST_WORDS = 60
 """Words of a step's text."""
 MOST_STEPS = 60
+MOST_TOKENS = 10_000
+"""Of a claim's reply."""
 _MOST_CHARACTERS = 4000
 _MOST_ANSWERS = 4
 _MOST_HINTS = 2
@@ -132,6 +139,8 @@ class _Reader:
             look=self._one_of(table, at, "look", self._names.looks),
             page=self._one_of(table, at, "page", self._names.pages),
             knobs=self._knobs(table, at),
+            rules=self._each(table, at, "rules", conditions.parse),
+            constraint=self._constraint(table, at),
         )
 
     def _claim(self, table: dict[str, Any], at: Keys) -> Claim:
@@ -142,7 +151,7 @@ class _Reader:
                 if fact.name not in CLAIM_FACTS:
                     self._note(
                         (*at, "check"),
-                        f"{fact.name} is not a fact of one reply; claims can only check facts of the reply",
+                        f"{fact.name} is not a fact of replies; claims can only check what can be known without a screen",
                     )
         if not checks and "check" not in table:
             self._note(at, "check is missing: a claim says what must hold of the reply")
@@ -155,7 +164,31 @@ class _Reader:
             system=self._text(table, at, "system"),
             prefill=self._text(table, at, "prefill"),
             knobs=self._knobs(table, at),
+            rules=self._each(table, at, "rules", conditions.parse),
+            constraint=self._constraint(table, at),
+            at=self._number(table, at, "at", -MOST_TOKENS, MOST_TOKENS) if "at" in table else None,
+            walks=self._number(table, at, "walks", 2, MOST_WALKS) if "walks" in table else 0,
+            beams=self._number(table, at, "beams", 2, MOST_WALKS) if "beams" in table else 0,
+            again=self._truth(table, at, "again"),
         )
+
+    def _constraint(self, table: dict[str, Any], at: Keys) -> Constraint | None:
+        given = self._table(table, at, "constraint")
+        if not given:
+            return None
+        at = (*at, "constraint")
+        self._known(given, at, ("kind", "text"))
+        written = self._text(given, at, "kind")
+        kind = next((known for known in get_args(ConstraintKind) if known == written), None)
+        if kind is None:
+            kinds = ", ".join(get_args(ConstraintKind))
+            self._note(
+                at, f"kind is {written!r}, and must be one of {kinds}{guess_of(written, get_args(ConstraintKind))}"
+            )
+            return None
+        if kind == "choice" and isinstance(given.get("text"), list):
+            return choice(self._strings(given, at, "text"))
+        return Constraint(kind, self._text(given, at, "text", needed=True))
 
     def _step(self, table: dict[str, Any], at: Keys) -> LessonStep:
         self._known(table, at, _STEP)
@@ -168,6 +201,7 @@ class _Reader:
             hints=tuple(map(LessonText, self._strings(table, at, "hints"))),
             question=self._question(question, (*at, "question")) if question is not None else None,
             notes=self._lesson_text(table, at, "notes"),
+            compose=self._text(table, at, "compose"),
             line=self._line(at),
         )
         words = len(step.text.split())
@@ -295,7 +329,7 @@ class _Reader:
     def _parsed(self, at: Keys, written: str, parse: Callable[[str], _T]) -> _T | None:
         try:
             return parse(written)
-        except (CheckError, DeedError) as error:
+        except (CheckError, DeedError, ConditionError) as error:
             self._note(at, f"{at[-1]} {one_line(written, _SHOWN)!r}: {error}")
             return None
 
@@ -402,9 +436,12 @@ class _Reader:
 _TOP = (
     "title", "minutes", "summary", "learned", "next", "needs", "terms", "notes", "opening", "claims", "steps",
 )  # fmt: skip
-_OPENING = ("system", "raw", "text", "seed", "look", "page", "knobs", "stop")
-_CLAIM = ("what", "prompt", "raw", "system", "prefill", "seed", "knobs", "stop", "check", "otherwise")
-_STEP = ("text", "points", "check", "do", "hints", "notes", "question")
+_OPENING = ("system", "raw", "text", "seed", "look", "page", "knobs", "stop", "rules", "constraint")
+_CLAIM = (
+    "what", "prompt", "raw", "system", "prefill", "seed", "knobs", "stop", "rules", "constraint", "at", "walks", "beams",
+    "again", "check", "otherwise",
+)  # fmt: skip
+_STEP = ("text", "points", "check", "do", "hints", "notes", "compose", "question")
 _QUESTION = ("ask", "answers", "right", "number", "truth", "before")
 _LISTS = ("steps", "claims")
 

@@ -29,7 +29,8 @@ from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import lacking, lacking_for
-from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, WALKS, name_of, way_to
+from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, WALKS, name_of, way_to
+from termchat.tui.lessons.learning import Learning
 from termchat.tui.models.gather import Models
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
@@ -77,6 +78,8 @@ class TermchatApp(App[None]):
         close: called once when the app ends, after the engine has ended, however it ends.
         keymap: id of a key (see `termchat.tui.keys`) to other keys.
         history: what was written before; None begins with nothing, and keeps it for as long as the app runs.
+        lesson: the lesson to begin with, "" lists them; None: none.
+        big: the screen is for a projector.
     """
 
     CSS = """
@@ -108,6 +111,8 @@ class TermchatApp(App[None]):
         close: Callable[[], object] = lambda: None,
         keymap: Mapping[str, str] | None = None,
         history: History | None = None,
+        lesson: str | None = None,
+        big: bool = False,
     ) -> None:
         super().__init__(driver_class=Terminal if sys.platform != "win32" else None)
         self.chat = chat
@@ -115,12 +120,16 @@ class TermchatApp(App[None]):
         self.asks_background = abilities.depth != "none"
         self.alt_keys = {name for names in keys.values() for name in names.split(",") if name.startswith("alt+")}
         self._spec, self._at_end, self._ended = spec, close, False
+        self._lesson = lesson
         self._typed = TypeAhead(self, self._take)
         self._begun = self._written = False
         self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
         self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
-        self.theme_chooser, self._keep_theme = ThemeChooser(ThemeLibrary(abilities.depth), theme), keep_theme
+        self.theme_chooser, self._keep_theme = (
+            ThemeChooser(ThemeLibrary(abilities.depth), theme, contrast=big),
+            keep_theme,
+        )
         others = list(notices)
         wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.theme_chooser.missing(theme_place)]
         self._notices = [*in_short(wrong, len(others)), *others]
@@ -137,6 +146,7 @@ class TermchatApp(App[None]):
             keep_theme=self.keep_theme,
             leave=self.leave,
             history=history,
+            big=big,
         )
         remap(keys)
         self.set_keymap({id: names or NO_KEY for id, names in keys.items()})
@@ -145,6 +155,16 @@ class TermchatApp(App[None]):
     def palette(self) -> Palette:
         """The colours for widgets that draw their own lines."""
         return self._loaded_theme.palette
+
+    @property
+    def learning(self) -> Learning:
+        """The lessons of the chat's screen."""
+        return self._chat_screen.learning
+
+    @property
+    def typing(self) -> bool:
+        """Whether a key that came has not been taken in yet."""
+        return self._typed.busy
 
     def get_default_screen(self) -> Screen[None]:
         return self._chat_screen
@@ -294,7 +314,8 @@ class TermchatApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         if screen is self._chat_screen:
-            for key in (*CHAT, *MODEL, *TOKENS, *APP):
+            lesson = LESSON if self._chat_screen.in_lesson else ()
+            for key in (*CHAT, *MODEL, *TOKENS, *lesson, *APP):
                 if key.palette:
                     need = lacking(key.id, self.chat.engine.offers)
                     refused = self.chat.refused(need) if need is not None else None
@@ -351,6 +372,8 @@ class TermchatApp(App[None]):
         self._chat_screen.tick()
         if self._missing:
             self.call_later(self._offer_models)  # after the keys that have come by now
+        elif self._lesson is not None:
+            self.call_later(self._chat_screen.learn, self._lesson)
 
     def _offer_models(self) -> None:
         """Opens the list of models; says where it is instead if a message is being written, whose keys it would take."""

@@ -44,9 +44,12 @@ def start(
     resume: str | None = None,
     raw: bool = False,
     constraint: Constraint | None = None,
+    lesson: str | None = None,
 ) -> int:
-    """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it."""
-    app = build(config, engine, resume=resume, raw=raw, abilities=abilities_of(os.environ, config.glyphs))
+    """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it; `lesson` is the
+    name of a lesson to begin with, "" lists them."""
+    abilities = abilities_of(os.environ, config.glyphs)
+    app = build(config, engine, resume=resume, raw=raw, abilities=abilities, lesson=lesson)
     if constraint is not None:  # else a chat that is opened again keeps its own
         app.chat.constrain(constraint)
     app.run()
@@ -64,10 +67,13 @@ def build(
     resume: str | None = None,
     raw: bool = False,
     abilities: Abilities = EVERYTHING,
+    lesson: str | None = None,
+    file: Path | None = None,
 ) -> TermchatApp:
-    """The app, not running yet; its engine loads a model after the first frame."""
+    """The app, not running yet; its engine loads a model after the first frame. Chats are kept in `file`, None: where the user
+    has them."""
     notices: list[Notice] = []
-    store = _open_store(notices)
+    store = _open_store(notices, file or paths.store_file())
     sessions = SessionList(store, config)
     configured = Configured(config.tuning, config.knob_origin(), config.system, raw)
     conversation, newest = Conversation(config.system, raw=raw), None
@@ -108,6 +114,8 @@ def build(
         save=lambda path: recorder.saving(path, chat.conversation),
         close=store.close,
         history=History(store),
+        lesson=lesson,
+        big=config.big,
     )
 
 
@@ -120,9 +128,9 @@ def _keymap(config: Settings) -> tuple[dict[str, str], list[str]]:
     return checked(config.keys, config.key_places)
 
 
-def _open_store(notices: list[Notice]) -> Store:
+def _open_store(notices: list[Notice], file: Path) -> Store:
     try:
-        return Store.open(paths.store_file())
+        return Store.open(file)
     except StoreError as error:
         # The chat must go on; what is said is kept for as long as the app runs, so that it can be saved by hand.
         notices.append(Notice(f"this chat will not be saved: {error}", f"save it with {name_of('save')}", "error"))

@@ -134,6 +134,10 @@ def test_two_replies_are_compared(make: Make) -> None:
     driven.until(lambda: facts.fact("replies") == 4)
     driven.idle()
     assert holds(facts, "new_forks == 1", "forced == 1", "new_versions == 2") == []
+    driven.chat.forks.fork(first, 0, ids=[100])
+    driven.until(lambda: facts.fact("replies") == 5)
+    driven.idle()
+    assert holds(facts, "new_forks == 2", "new_versions == 3") == [], "another first token is a fork, and a version"
 
 
 def test_the_token_at_hand(make: Make) -> None:

@@ -58,7 +58,7 @@ def test_keys_in_texts_are_the_present_ones(tmp_path: Path) -> None:
         ("raw = true\ntext", 'raw = "yes"\ntext', "raw", "raw must be true or false, not 'yes'"),
         ("temperature = 0.0, max_tokens = 40", "temperatur = 0", "knobs", "unknown knob 'temperatur' (did you mean"),
         ("temperature = 0.0, max_tokens = 40", "temperature = 20", "knobs", "temperature must be a number from 0 to"),
-        ('check = "loops"', 'check = "turns >= 1"', 'check = "turns', "turns is not a fact of one reply"),
+        ('check = "loops"', 'check = "turns >= 1"', 'check = "turns', "turns is not a fact of replies"),
         ('"same",', '"sane",', r"check = \[\n", "check 'sane': unknown fact 'sane' (did you mean"),
         ('"same",', '"tokens",', r"check = \[\n", "'tokens' is a number: compare it"),
         ('do = ["send"]', 'do = ["snd"]', 'do = \\["snd', "unknown deed 'snd' (did you mean send?)"),

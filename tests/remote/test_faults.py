@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
+from typing import Literal
 
 import pytest
 
@@ -17,6 +18,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.address import address_of
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import EngineError, Generate, ModelSpec, Prefilling
+from termchat.engine.remote import steady_response
 from termchat.engine.remote.server_session import ServerSession
 from tests.remote import twin_server
 from tests.remote.conftest import RealServer, drawn, finished_of, ids_of, on_server, tokens_of
@@ -46,7 +48,7 @@ def as_far_as_it_goes(
 
 
 FAULTS: dict[str, tuple[Fault, str, str]] = {
-    "hangs up": (twin_server.hangs_up, "server", "closes every connection"),
+    "hangs up": (twin_server.hangs_up, "server", "broke off the connection: Remote end closed"),
     "half an answer": (twin_server.half, "server", "broke off the connection: the answer is cut off"),
     "half a line": (twin_server.half_a_line, "server", "does not answer as a llama-server does"),
     "2 GB": (twin_server.endless, "server", "answers with more than 8 MiB"),
@@ -151,8 +153,84 @@ def test_several_servers_behind_one_address_are_noticed(on_twin: ServerSession, 
     ids = ids_of(on_twin, "The quick brown fox jumps over the lazy dog. " * 10)
     twin.forgets = True
     came, error = as_far_as_it_goes(on_twin, Generate(ids, TUNING.samplers(), TUNING.conditions(), 1))
-    assert len(came) == 3
+    assert 0 < len(came) <= 3
     assert "reads the whole text again for each token" in error.message
+    assert "several servers behind this address" in error.hint
+    # A long prompt is not read piece by piece from the beginning each time.
+    before = len(twin.completions())
+    _, error = as_far_as_it_goes(on_twin, Generate([5, *ids * 6], TUNING.samplers(), TUNING.conditions(), 1))
+    assert "reads the whole text again" in error.message
+    assert len(twin.completions()) - before <= 6
+    # A few servers that take turns are as good as one, once each has read the text.
+    twin.forgets = False
+    assert len(tokens_of(drawn(on_twin, command(on_twin)))) == TUNING.max_tokens
+
+
+SLOW: dict[str, Fault] = {
+    "drips": twin_server.drips,
+    "drips chunks": twin_server.drips_chunks,
+    "drips its head": twin_server.drips_the_head,
+    "puts off": twin_server.puts_off,
+}
+
+
+@pytest.mark.parametrize("fault", SLOW.values(), ids=SLOW)
+def test_a_server_that_drips_is_told_and_the_reply_is_kept(
+    on_twin: ServerSession, twin: TwinServer, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    whole = [token.id for token in tokens_of(drawn(on_twin, command(on_twin)))]
+    monkeypatch.setattr(steady_response, "GRACE", 1.0)
+    twin.faults.extend(after(3, fault))
+    began = monotonic()
+    came, error = as_far_as_it_goes(on_twin, command(on_twin))
+    assert monotonic() - began < 30
+    assert "answers too slowly" in error.message
+    assert 0 < len(came) < len(whole)
+    twin.faults.clear()
+    assert came + [token.id for token in tokens_of(drawn(on_twin, command(on_twin, *came)))] == whole
+
+
+def test_a_server_that_puts_off_without_end_is_told(on_twin: ServerSession, twin: TwinServer) -> None:
+    twin.faults.append(twin_server.puts_off_fast)
+    _, error = as_far_as_it_goes(on_twin, command(on_twin))
+    assert "answers without end" in error.message
+
+
+@pytest.mark.parametrize(
+    "fault", [*SLOW.values(), *(SILENT := ("silent", "silent when met again"))], ids=[*SLOW, *SILENT]
+)
+def test_a_cancel_ends_whatever_a_server_does(on_twin: ServerSession, twin: TwinServer, fault: Fault | str) -> None:
+    release = threading.Event()
+    asked = command(on_twin)
+    if fault == "silent when met again":
+        twin.hang_up()  # as a server that is stopped takes a new connection, and says nothing
+        twin.muted["/v1/models"] = release
+    else:
+        twin.faults.extend(after(3, twin_server.silent(release) if isinstance(fault, str) else fault))
+    cancelled: list[float] = []
+
+    def cancel() -> None:
+        cancelled.append(monotonic())
+        on_twin.cache.abort.set()
+
+    timer = threading.Timer(2.0, cancel)
+    timer.start()
+    try:
+        stream = drawn(on_twin, asked)
+        assert monotonic() - cancelled[0] < 1
+        assert finished_of(stream).reason == "user"
+    finally:
+        release.set()
+        timer.cancel()
+
+
+@pytest.mark.parametrize("keeps", ["none and says so", "none"])
+def test_a_server_that_keeps_no_connection_serves_all_the_same(
+    on_twin: ServerSession, twin: TwinServer, keeps: Literal["none and says so", "none"]
+) -> None:
+    whole = [token.id for token in tokens_of(drawn(on_twin, command(on_twin)))]
+    twin.keeps = keeps
+    assert [token.id for token in tokens_of(drawn(on_twin, command(on_twin)))] == whole
 
 
 def test_a_key_goes_along_and_a_wrong_one_is_told(twin_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,4 +348,39 @@ def test_a_server_that_is_stopped_is_waited_for(mortal: RealServer, monkeypatch:
     assert came == whole[:3]
     assert "has not answered for 1 s" in error.message
     assert came + [t.id for t in tokens_of(drawn(session, command(session, *came)))] == whole
+    session.close()
+
+
+def test_a_server_that_is_stopped_for_a_while_is_waited_for_and_a_cancel_does_not_wait(mortal: RealServer) -> None:
+    session = on_server(mortal.url)
+    asked = command(session)
+    whole = [token.id for token in tokens_of(drawn(session, asked))]
+    others: list[threading.Timer] = []
+
+    def stop(count: int, then: Callable[[], object]) -> None:
+        if count == 3:
+            os.kill(mortal.process.pid, signal.SIGSTOP)
+            others.append(threading.Timer(1.5, then))
+            others[-1].start()
+
+    came: list[int] = []
+    for record in session.generate(asked, lambda: None, 0.0):
+        if isinstance(record, Token):
+            came.append(record.id)
+            stop(len(came), lambda: os.kill(mortal.process.pid, signal.SIGCONT))
+    assert came == whole
+
+    cancelled: list[float] = []
+
+    def cancel() -> None:
+        cancelled.append(monotonic())
+        session.cache.abort.set()
+
+    seen: list[object] = []
+    for record in session.generate(asked, lambda: None, 0.0):
+        seen.append(record)
+        stop(sum(isinstance(one, Token) for one in seen), cancel)
+    assert monotonic() - cancelled[0] < 1
+    assert finished_of(seen).reason == "user"  # type: ignore[arg-type]
+    os.kill(mortal.process.pid, signal.SIGCONT)
     session.close()

@@ -1,6 +1,7 @@
 """A server that speaks as llama-server does and computes with this very llama.cpp, so that its numbers are the local engine's.
 
-It can also do what no server should: `faults` are done, one a request, instead of what is asked.
+It can also do what no server should: `faults` are done, one a request, instead of what is asked. It may keep no connection, and
+`muted` paths are answered when their event is set.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from time import sleep
+from typing import Any, Literal
 
 import numpy as np
 
@@ -44,6 +46,8 @@ class TwinServer(ThreadingHTTPServer):
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers_seen: list[dict[str, str]] = []
         self.forgets = False
+        self.keeps: Literal["connections", "none and says so", "none"] = "connections"
+        self.muted: dict[str, threading.Event] = {}
         self.several: dict[str, str] = {}
         """Its models and what each is doing, where it chooses among them by name."""
         self.has_room = True
@@ -102,6 +106,8 @@ class Handler(BaseHTTPRequestHandler):
         server.asked.append((self.path, body))
         server.headers_seen.append(dict(self.headers))
         self.body = body
+        if self.path in server.muted:
+            server.muted[self.path].wait(60)
         if server.faults and self.path == "/completion" and server.faults[0](self):
             return
         if server.key and self.path != "/health" and self.headers.get("Authorization") != f"Bearer {server.key}":
@@ -133,9 +139,12 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        if self.server.keeps == "none and says so":
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(data)
         self.wfile.flush()
+        self.close_connection |= self.server.keeps != "connections"
 
     def refuse(self, status: int, message: str, kind: str = "server_error", **more: Any) -> None:
         self.tell({"error": {"code": status, "message": message, "type": kind, **more}}, status)
@@ -307,6 +316,48 @@ def _without_end(handler: Handler, headers: dict[str, str]) -> bool:
             handler.wfile.write(b" " * (1 << 20))
     except OSError:
         pass
+    handler.close_connection = True
+    return True
+
+
+def drips(handler: Handler) -> bool:
+    """A byte ten times a second, of an answer that is told to be long."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "100000")
+    handler.end_headers()
+    return _drop_by_drop(handler, b" ")
+
+
+def drips_chunks(handler: Handler) -> bool:
+    """The same in pieces, of which any number may come."""
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    return _drop_by_drop(handler, b"1\r\n \r\n")
+
+
+def drips_the_head(handler: Handler) -> bool:
+    """An answer that does not come as far as its body."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+    return _drop_by_drop(handler, b"x")
+
+
+def puts_off(handler: Handler) -> bool:
+    """Again and again it only says that it will answer."""
+    return _drop_by_drop(handler, b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def puts_off_fast(handler: Handler) -> bool:
+    """The same as fast as it is read."""
+    return _drop_by_drop(handler, b"HTTP/1.1 100 Continue\r\n\r\n" * 4000, 0.0)
+
+
+def _drop_by_drop(handler: Handler, drop: bytes, each: float = 0.1) -> bool:
+    with contextlib.suppress(OSError):
+        while True:
+            handler.wfile.write(drop)
+            handler.wfile.flush()
+            sleep(each)
     handler.close_connection = True
     return True
 

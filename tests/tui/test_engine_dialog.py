@@ -31,7 +31,7 @@ from tests.tui.models_dialog import Shop, shop
 
 pytestmark = pytest.mark.usefixtures("home")
 
-ENGINE = [option for option in OPTIONS.values() if option.table == "engine"]
+ENGINE = [option for option in OPTIONS.values() if option.table == "engine" and option.kind != "texts"]
 
 
 def config(flags: dict[str, object] | None = None, **variables: str) -> Settings:

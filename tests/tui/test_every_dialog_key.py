@@ -25,6 +25,7 @@ from termchat.tui.walks.walks_dialog import WalksDialog
 from tests.models.gguf_files import named
 from tests.pull.file_server import FileServer
 from tests.tui.key_checks import ELSEWHERE, Place, Presses, Sees
+from tests.tui.lesson_key_checks import LESSON_PLACES
 from tests.tui.list_key_checks import LISTS
 from tests.tui.models_dialog import served, shop
 from tests.tui.running_app import desktop, talked
@@ -205,7 +206,7 @@ async def questions(group: KeyGroup, _: Path) -> Place:
 PLACES: dict[str, Presses] = {
     "CHAT": composer, "TUNE": tune, "MODEL SETTINGS": engine, "SAVE": save, "NEW CHAT": setup, "CONTEXT FULL": questions,
     "CONSTRAINT": constraint, "START WALKS": walks,
-    **LISTS,
+    **LISTS, **LESSON_PLACES,
 }  # fmt: skip
 
 

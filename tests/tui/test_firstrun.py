@@ -131,10 +131,11 @@ async def test_a_model_that_was_asked_for_and_is_not_there_is_no_first_run(home:
 async def test_an_empty_chat_teaches_the_keys_that_matter_until_the_first_message() -> None:
     async with desktop() as desk:
         taught = (
-            "Ctrl+T  turn the knobs",
-            "Ctrl+G  see each token's alternatives",
-            "Ctrl+Y  several replies",
-            "F1      all keys",
+            "Ctrl+T      turn the knobs",
+            "Ctrl+G      see each token's alternatives",
+            "Ctrl+Y      several replies",
+            "Ctrl+Space  lessons",
+            "F1          all keys",
         )
         for said in taught:
             assert said in desk.text

@@ -54,19 +54,25 @@ class StoreReader:
         self._writer, self._claims, self._live = writer, claims, live
 
     def sessions(
-        self, limit: int = 100, search: str = "", offset: int = 0, deleted: bool = False
+        self, limit: int = 100, search: str = "", offset: int = 0, deleted: bool = False, lessons: bool = False
     ) -> list[SessionSummary]:
         """The chats that have a turn, the last used first; or those that contain all words of `search`, the best match first.
-        `deleted` chooses those that were deleted instead of those that were not.
+        `deleted` chooses those that were deleted instead of those that were not, `lessons` those of lessons likewise.
 
         Raises:
             StoreError: the file cannot be read; so too the other methods that read.
         """
         if search.strip():
-            question = partial(finding.matching, search=search, limit=limit, offset=offset, deleted=deleted)
+            question = partial(
+                finding.matching, search=search, limit=limit, offset=offset, deleted=deleted, lessons=lessons
+            )
         else:
-            question = partial(finding.newest, limit=limit, offset=offset, deleted=deleted)
+            question = partial(finding.newest, limit=limit, offset=offset, deleted=deleted, lessons=lessons)
         return self._settled(lambda db: derived.with_unfinished(db, question(db)), listed=True) or []
+
+    def of_lesson(self, lesson: str) -> str | None:
+        """The id of the chat of a lesson that was last used, None where there is none."""
+        return self._settled(lambda db: finding.of_lesson(db, lesson))
 
     def preview(self, session: str, limit: int = 40) -> list[tuple[Role, str]]:
         """Roles and texts of the last turns of the chat as it is shown, at most `limit`; empty where there is no such chat."""

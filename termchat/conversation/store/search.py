@@ -46,7 +46,10 @@ _VARIES = "\u200d\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 """What only varies the emoji before it: joined to the next one, a shade of skin."""
 
 _COLUMNS = "sessions.id, title, created, updated, coalesce(turns, 0), coalesce(tokens, 0), model"
-_WANTED = "(deleted IS NOT NULL) = :deleted AND EXISTS (SELECT 1 FROM nodes WHERE session = sessions.id)"
+_IN_LESSON = """view LIKE '%"lesson":"_%"%'"""
+"""Of damaged JSON, too."""
+_WANTED = f"""(deleted IS NOT NULL) = :deleted AND ({_IN_LESSON}) = :lessons
+    AND EXISTS (SELECT 1 FROM nodes WHERE session = sessions.id)"""
 _NEWEST = f"""SELECT {_COLUMNS} FROM sessions LEFT JOIN tallies ON session = sessions.id WHERE {_WANTED}
     ORDER BY updated DESC LIMIT :limit OFFSET :offset"""
 _OF_CHATS = f"""SELECT {_COLUMNS}, number FROM json_each(:chats)
@@ -62,12 +65,17 @@ _NOWHERE = "\x01\x01\x01"
 _NEXT_TRIGRAM = "SELECT term FROM temp.trigrams WHERE term > ? LIMIT 1"
 
 
-def newest(db: sqlite3.Connection, limit: int, offset: int, deleted: bool) -> list[SessionSummary]:
-    """The chats that have a turn, the last used first; `deleted` ones, or the others."""
-    return [_summary(row) for row in db.execute(_NEWEST, {"limit": limit, "offset": offset, "deleted": deleted})]
+def newest(
+    db: sqlite3.Connection, limit: int, offset: int, deleted: bool, lessons: bool = False
+) -> list[SessionSummary]:
+    """The chats that have a turn, the last used first; `deleted` ones, or the others; those of `lessons`, or the others."""
+    asked = {"limit": limit, "offset": offset, "deleted": deleted, "lessons": lessons}
+    return [_summary(row) for row in db.execute(_NEWEST, asked)]
 
 
-def matching(db: sqlite3.Connection, search: str, limit: int, offset: int, deleted: bool) -> list[SessionSummary]:
+def matching(
+    db: sqlite3.Connection, search: str, limit: int, offset: int, deleted: bool, lessons: bool = False
+) -> list[SessionSummary]:
     """The chats that contain all words of a search, with a snippet each; none where there is no word in it."""
     words = words_of(search)
     if not words:
@@ -80,14 +88,21 @@ def matching(db: sqlite3.Connection, search: str, limit: int, offset: int, delet
     texts = _best_first(db, texts, [word for word, found in of_word.items() if len(found) < RARE])
     best = {text >> 32: text for text in reversed(texts)}  # of each chat its first
     place = {chat: at for at, chat in enumerate(dict.fromkeys(text >> 32 for text in texts))}
-    rows = sorted(_listed(db, best, deleted), key=lambda row: place[row[-1]])
+    rows = sorted(_listed(db, best, deleted, lessons), key=lambda row: place[row[-1]])
     if len(rows) < offset + limit and len(of_word) > 1:
-        rows += islice(_spread(db, of_word, best, deleted), offset + limit - len(rows))
+        rows += islice(_spread(db, of_word, best, deleted, lessons), offset + limit - len(rows))
     mark = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)))
     return [
         _summary(row[:-1], _snippet(db, mark, row[1], row[-1], best.get(row[-1])))
         for row in rows[offset : offset + limit]
     ]
+
+
+def of_lesson(db: sqlite3.Connection, lesson: str) -> str | None:
+    """The chat of a lesson that was last used."""
+    statement = "SELECT id FROM sessions WHERE deleted IS NULL AND instr(view, ?) ORDER BY updated DESC LIMIT 1"
+    found = db.execute(statement, (f'"lesson":{json.dumps(lesson)}',)).fetchone()
+    return str(found[0]) if found is not None else None
 
 
 def ids(db: sqlite3.Connection, beginning: str) -> list[str]:
@@ -135,11 +150,11 @@ def _best_first(db: sqlite3.Connection, texts: list[int], rare: Sequence[str]) -
 
 
 def _spread(
-    db: sqlite3.Connection, texts: Mapping[str, Sequence[int]], but: Collection[int], deleted: bool
+    db: sqlite3.Connection, texts: Mapping[str, Sequence[int]], but: Collection[int], deleted: bool, lessons: bool
 ) -> Iterator[Sequence[Any]]:
     """What is listed of chats that have each word in some text, of those with the rarest in one of its newest `RARE` texts."""
     chats = {text >> 32 for text in min(texts.values(), key=len)}.difference(but)
-    for row in sorted(_listed(db, chats, deleted), key=lambda row: float(row[3]), reverse=True):
+    for row in sorted(_listed(db, chats, deleted, lessons), key=lambda row: float(row[3]), reverse=True):
         said = "\n".join(text for (text,) in db.execute(_FOLDED, (row[-1],)))
         if all(word in said for word in texts):
             yield row
@@ -161,9 +176,10 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _listed(db: sqlite3.Connection, chats: Any, deleted: bool) -> list[Sequence[Any]]:
+def _listed(db: sqlite3.Connection, chats: Any, deleted: bool, lessons: bool) -> list[Sequence[Any]]:
     """What is listed of these chats, and their numbers."""
-    return db.execute(_OF_CHATS, {"chats": json.dumps(list(chats)), "deleted": deleted}).fetchall()
+    asked = {"chats": json.dumps(list(chats)), "deleted": deleted, "lessons": lessons}
+    return db.execute(_OF_CHATS, asked).fetchall()
 
 
 def _summary(row: Sequence[Any], snippet: str = "") -> SessionSummary:

@@ -72,6 +72,7 @@ class Store:
             reader.find,
             reader.latest,
         )
+        self.of_lesson = reader.of_lesson
         self.load, self.records, self.token, self.current = reader.load, reader.records, reader.token, reader.current
         self.messages, self.read_through, self.opening = reader.messages, reader.read_through, reader.opening
         self.news, self._of_others = reader.news, reader.unsent_of_others

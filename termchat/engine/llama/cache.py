@@ -94,7 +94,7 @@ class Cache:
         self.model = model
         self.capacity = spec.context or min(model.context_trained or MOST_CONTEXT, MOST_CONTEXT)
         self.batch_size = spec.prefill_batch or (FAST_BATCH if spec.fast_prefill else EXACT_BATCH)
-        self.exact = self.batch_size <= EXACT_BATCH
+        self.exact = self.batch_size <= EXACT_BATCH and not spec.rpc
         self.threads, self.threads_batch = self.loaded = threads, threads_batch
         free = not spec.threads or spec.proposed_threads
         free_batch = spec.proposed_threads if spec.threads_batch else free

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from termchat.decoding.records import Token
 from termchat.engine import gpu_wheel
-from termchat.engine.llama import beams, loop, native, offload, walk_batch
+from termchat.engine.llama import beams, loop, native, offload, rpc, walk_batch
 from termchat.engine.llama.asked_model import AskedModel
 from termchat.engine.llama.batch_costs import measure_batches
 from termchat.engine.llama.cache import Aborted, Cache
@@ -51,8 +51,9 @@ class Session(AskedModel):
 
     def __init__(self, spec: ModelSpec, progress: Callable[[float], None]) -> None:
         native.start()
+        self.remarks = rpc.register(spec.rpc)
         self.model, self.cache, remark = open_model(spec, progress)
-        self.remarks = [remark] if remark is not None else []
+        self.remarks += [remark] if remark is not None else []
         self.pace = Pace(*self.cache.adaptable)
         if max(self.cache.adaptable) > 1 and self.model.can_rewind:
             self.cache.limit_threads(self.pace.limit)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from termchat.engine.llama.native import LIB
@@ -25,6 +27,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ggml_backend_reg_get": (_POINTER, (_COUNT,)),
     "ggml_backend_reg_name": (_TEXT, (_POINTER,)),
     "ggml_backend_reg_get_proc_address": (_POINTER, (_POINTER, _TEXT)),
+    "ggml_backend_reg_by_name": (_POINTER, (_TEXT,)),
+    "ggml_backend_register": (None, (_POINTER,)),
 }
 
 
@@ -32,18 +36,26 @@ class _Feature(ctypes.Structure):
     _fields_ = (("name", _TEXT), ("value", _TEXT))
 
 
-def _library() -> Any:
-    from llama_cpp._ggml import libggml
+def library() -> Any:
+    """ggml, with the signatures of what is used here: of the folder from which llama.cpp itself was loaded."""
+    override = os.environ.get("LLAMA_CPP_LIB_PATH")
+    if override:  # which moves libllama alone: two libraries of ggml would each have devices of their own
+        from llama_cpp._ctypes_extensions import load_shared_library
 
+        ggml: Any = load_shared_library("ggml", Path(override))
+    else:
+        from llama_cpp import _ggml
+
+        ggml = _ggml.libggml
     for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(libggml, name)
+        function = getattr(ggml, name)
         function.restype, function.argtypes = result, list(arguments)
-    return libggml
+    return ggml
 
 
 def devices() -> list[Device]:
     """All devices of all backends, in llama.cpp's order."""
-    ggml = _library()
+    ggml = library()
     found = []
     for index in range(ggml.ggml_backend_dev_count()):
         device = ggml.ggml_backend_dev_get(index)
@@ -70,7 +82,7 @@ def offloading(main_gpu: int = -1) -> list[Device]:
 
 def backends() -> dict[str, dict[str, str]]:
     """Each backend's features, such as {"CPU": {"AVX2": "1"}}."""
-    ggml = _library()
+    ggml = library()
     found = {}
     for index in range(ggml.ggml_backend_reg_count()):
         backend = ggml.ggml_backend_reg_get(index)

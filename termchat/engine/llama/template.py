@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import chain
 from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError, nodes
@@ -25,6 +24,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from termchat.decoding.deadline import deadline
 from termchat.decoding.escapes import well_formed
+from termchat.engine.llama.marking import broken, unused
 from termchat.engine.llama.model import LSTRIP, RSTRIP
 from termchat.engine.llama.sandbox import last_resort, memory
 from termchat.engine.llama.vocabulary import Vocabulary
@@ -49,7 +49,6 @@ _LONGEST_DATE = 1000
 """Characters of a date's form: of millions the system is busy for minutes, and nothing can interrupt it."""
 _LARGEST = 4096
 """Bits of the largest number."""
-_PRIVATE = (range(0xE000, 0xF8FF), range(0xF0000, 0xFFFFD))
 
 
 class _Generation(Extension):
@@ -148,21 +147,14 @@ class ChatTemplate:
 
     def _marked(self, messages: list[Message]) -> tuple[str, list[Message]]:
         """The private-use character, and the messages with it inside every control token's name."""
-        used = set().union(*(message.content + message.thinking for message in messages))
-        mark = next(chr(c) for c in chain(*_PRIVATE) if not {chr(c), chr(c + 1)} & used)
+        mark = unused(message.content + message.thinking for message in messages)
         if self._pattern is None:
             return mark, list(messages)
-        pattern = self._pattern
-
-        def broken(text: str) -> str:
-            # Breaking one name may leave another (a name inside or across a name), but none that begins before it.
-            parts, at = [], 0
-            while (found := pattern.search(text, at)) is not None:
-                parts.append(text[at : found.start() + 1])
-                at = found.start() + 1
-            return mark.join([*parts, text[at:]])
-
-        return mark, [Message(said.role, broken(said.content), broken(said.thinking)) for said in messages]
+        names = self._pattern
+        return mark, [
+            Message(said.role, broken(said.content, names, mark), broken(said.thinking, names, mark))
+            for said in messages
+        ]
 
     def _tokenize(self, text: str, mark: str) -> list[int]:
         if mark not in text and not self._has_short:

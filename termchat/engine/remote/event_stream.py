@@ -44,8 +44,8 @@ class EventStream:
         self._response: http.client.HTTPResponse | None = None
 
     def __iter__(self) -> Iterator[bytes]:
-        """The data of each event, or the whole answer of a server that does not stream. It ends where the answer does, be it cut
-        or not: whoever reads it knows what comes last.
+        """The data of each event, or the whole answer of a server that does not stream. It ends where the answer does, be it
+        cut or not: whoever reads it knows what comes last.
 
         Raises:
             Aborted: the caller was stopped.

@@ -2,7 +2,7 @@
 `EngineError` that says what to do.
 
 No redirect is followed: it could take a key, or a chat, to somebody else. Proxies from the environment are not used. Answers
-are read up to a limit, and for a limited time.
+are read up to a limit, and have to come steadily (`steady_response`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import http.client
 import socket
 import ssl
 from collections.abc import Iterator
-from time import monotonic
+from functools import partial
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,17 +21,16 @@ from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.port import EngineError
 from termchat.engine.remote.event_stream import Caller, EventStream
+from termchat.engine.remote.steady_response import Endless, SteadyResponse, TooSlow
 from termchat.text import one_line
 
 CONNECT = 5.0
 """Seconds until a connection must be there."""
 SILENCE = 120.0
 """Seconds in which a server must begin to answer: others may be in front of us."""
-_SLOWEST = 50_000
-"""Bytes a second at which an answer must come, after `_GRACE` seconds."""
-_GRACE = 60.0
 _PIECE = 1 << 18
 _MOST_OF_ERRORS = 1 << 16
+_MOST_OF_HEAD = 1 << 18
 _LONGEST_LINE = 8 << 20
 _SAID = 300
 """Characters of a server's own words that are told."""
@@ -142,6 +141,11 @@ class HttpClient:
         if stoppable and self._stopped:
             raise Aborted
         connection = self._connected()
+        if stoppable and self._stopped:  # while it was made: whoever stopped it saw nothing to end
+            raise Aborted
+        connection.response_class = partial(  # type: ignore[assignment]
+            SteadyResponse, silence=self._silence, most=limit + _MOST_OF_ERRORS + _MOST_OF_HEAD
+        )
         try:
             connection.request(method, self._base + path, body, self._headers)
             response = connection.getresponse()
@@ -158,6 +162,9 @@ class HttpClient:
         except EngineError:
             self._let_go()
             raise
+        if stoppable and self._stopped:  # an answer that was cut may look whole
+            self.close()
+            raise Aborted
         self._answered = True
         if response.will_close:
             self._let_go()
@@ -178,6 +185,8 @@ class HttpClient:
         if self._stopped:
             raise Aborted
         connection = self._connected()
+        if self._stopped:
+            raise Aborted
         try:
             connection.request("POST", self._base + path, body, self._headers)
             response = connection.getresponse()
@@ -247,7 +256,7 @@ class HttpClient:
     def _read(self, response: http.client.HTTPResponse, limit: int, *, strict: bool) -> bytes:
         """The body; what is beyond the limit is an error if `strict`, and cut off otherwise."""
         parts: list[bytes] = []
-        size, until = 0, monotonic() + _GRACE + limit / _SLOWEST
+        size = 0
         if strict and (response.length or 0) > limit:
             raise self._too_long(limit)
         while piece := response.read(min(_PIECE, limit + 1 - size)):
@@ -259,8 +268,6 @@ class HttpClient:
                 self._answered = False
                 response.will_close = True
                 break
-            if monotonic() > until:
-                raise EngineError("server", f"{self.shown} answers too slowly", "is the line down?")
         if response.length:  # a body that ends before its length
             raise http.client.IncompleteRead(b"", response.length)
         return b"".join(parts)
@@ -271,6 +278,12 @@ class HttpClient:
         )
 
     def _broken(self, error: Exception) -> EngineError:
+        if isinstance(error, TooSlow):
+            return EngineError(
+                "server", f"{self.shown} answers too slowly", "is the line down? go on when it is better"
+            )
+        if isinstance(error, Endless):
+            return EngineError("server", f"{self.shown} answers without end", "is it a llama-server? Check the URL")
         if isinstance(error, TimeoutError):
             return EngineError(
                 "server",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from time import sleep
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -256,7 +257,7 @@ class LlamaServer:
         """
         stream = self.client.stream("/completion", msgspec.json.encode(asked))
         try:
-            self._again(self._meet_again)
+            self._again(partial(self._meet_again, stoppable=True))
         except EngineError:
             stream.close()
             raise
@@ -307,17 +308,20 @@ class LlamaServer:
         return self._ask("POST", path, msgspec.json.encode(asked | self._name), limit, stoppable=path == "/completion")
 
     def _ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool = False) -> bytes:
-        """Asks, once more where the kept connection was closed meanwhile."""
+        """Asks, again where the kept connection was closed meanwhile, also right after it was met again on a new one."""
+        met = False
 
         def ask() -> bytes:
-            if not self.client.connected and self._model is not None:
-                self._meet_again()
+            nonlocal met
+            if not self.client.connected and self._model is not None and not met:
+                self._meet_again(stoppable=stoppable)
+                met = True
             return self.client.ask(method, path, body, limit, stoppable=stoppable)
 
         return self._again(ask)
 
     def _again(self, ask: Callable[[], T]) -> T:
-        for _ in range(2):
+        for _ in range(3):
             try:
                 return ask()
             except StaleConnection:
@@ -325,15 +329,16 @@ class LlamaServer:
         shown = self.client.shown
         raise EngineError("server", f"{shown} closes every connection", "is it starting? go on when it is ready")
 
-    def _meet_again(self) -> None:
+    def _meet_again(self, *, stoppable: bool) -> None:
         """The connection is a new one: is it still the same model?
 
         Raises:
             EngineError: it is another one.
         """
-        while self._name and not self._is_loaded(self._entry()):  # somebody had another one loaded in its place
-            sleep(_LOOK)
-        if (found := self._found()) != self._model:
+        stoppable = stoppable or bool(self._name)
+        while self._name and not self._is_loaded(self._entry(stoppable=stoppable)):
+            sleep(_LOOK)  # somebody had another one loaded in its place
+        if (found := self._found(stoppable=stoppable)) != self._model:
             self.client.close()
             raise self.another(found.id)
 
@@ -355,13 +360,13 @@ class LlamaServer:
         self._asked_to_load = True
         return False
 
-    def _entry(self) -> ServedEntry:
+    def _entry(self, *, stoppable: bool = False) -> ServedEntry:
         """What the server lists of the model that is wanted.
 
         Raises:
             EngineError: it has none of that name, or several and none was named.
         """
-        data = self.told(self.client.ask("GET", "/v1/models", None, _SMALL, stoppable=bool(self._name)), _Models).data
+        data = self.told(self.client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable), _Models).data
         entry = next((one for one in data if self._wanted in (one.id, *one.aliases)), None)
         if entry is None and not self._wanted:
             entry = next((one for one in data if one.ready), None)
@@ -372,8 +377,8 @@ class LlamaServer:
             raise EngineError("model", f"{self.client.shown} has {what}", hint if data else "")
         return entry
 
-    def _found(self) -> ServedModel:
-        entry = self._entry()
+    def _found(self, *, stoppable: bool = False) -> ServedModel:
+        entry = self._entry(stoppable=stoppable)
         self._name = {"model": entry.id} if entry.status is not None else {}
         meta = entry.meta
         if meta is None or not 0 < meta.n_vocab <= _LARGEST:

@@ -32,8 +32,8 @@ _RAISED, _MOST, _CERTAIN, _LISTED = (40.0, 5.0), 60.0, 12.0, 30
 """How far a logit is raised to be positive, how large one may be, how far beyond that one to be drawn for certain, and how many
 tokens are then listed. Too far, and the others are too unlikely to be listed."""
 _FORGETFUL, _LONG = 3, 64
-"""So many tokens in a row for which the server had read nothing of so many ids: there are several servers, and each is asked
-for the first time."""
+"""So many requests in a row for which the server read most of what it had read, and so many ids at least, once more: there are
+several servers, and each is asked for the first time."""
 
 
 class _Switch:
@@ -80,11 +80,15 @@ class ServerCells:
         """Has the server read ids, a piece at a time; the logits are then those after the last.
 
         Raises:
-            Aborted, ContextFull, EngineError: it was stopped, there is no room, or the server failed.
+            Aborted, ContextFull, EngineError: it was stopped, there is no room, or the server failed or reads everything
+                again each time.
         """
         self.current = False
         yield from self._read_pieces(ids)
-        yield self._ask(ids, self.usual)
+        new = self.to_read(ids)
+        timings = self._ask(ids, self.usual)
+        self._heed(timings, new)
+        yield timings
 
     def to_read(self, ids: list[int]) -> int:
         """How many of the ids the server has to read."""
@@ -94,18 +98,10 @@ class ServerCells:
         """Has the server read the last of the ids, and what it had to forget for a question meanwhile.
 
         Raises:
-            Aborted, ContextFull, EngineError: as `read`; or it reads all of them again each time.
+            Aborted, ContextFull, EngineError: as `read`.
         """
-        *_, timings = self.read(ids)
-        forgot = timings.cache_n == 0 and timings.prompt_n > _LONG
-        self._forgotten = self._forgotten + 1 if forgot else 0
-        if self._forgotten >= _FORGETFUL:
-            self._forgotten = 0
-            raise EngineError(
-                "server",
-                f"{self.server.client.shown} reads the whole text again for each token",
-                "is it several servers behind one address? Have a chat stay with one of them",
-            )
+        for _ in self.read(ids):
+            pass
 
     def ask_for(self, count: int) -> None:
         """Has more candidates for the row at hand."""
@@ -144,10 +140,24 @@ class ServerCells:
         """Has the server read all but the last id."""
         at = self._common(ids)
         while at < len(ids) - 1:
-            at = min(at + self.batch_size, len(ids) - 1)
+            begin, at = at, min(at + self.batch_size, len(ids) - 1)
             timings = self.server.read(ids[:at])
             self._there = ids[:at]
+            self._heed(timings, at - begin)
             yield timings
+
+    def _heed(self, timings: Timings, new: int) -> None:
+        """Counts how often the server has forgotten what it read, where only so many ids were new."""
+        forgot = timings.prompt_n > max(new + _LONG, timings.cache_n)
+        self._forgotten = self._forgotten + 1 if forgot else 0
+        if self._forgotten >= _FORGETFUL:
+            self._forgotten = 0
+            raise EngineError(
+                "server",
+                f"{self.server.client.shown} reads the whole text again for each token",
+                "are there several servers behind this address? Have a chat stay with one of them; or does it not cache "
+                "prompts?",
+            )
 
     def _common(self, ids: list[int]) -> int:
         there = self._there

@@ -42,6 +42,7 @@ class Composer(LabelledArea):
     - `commands` gets each text before it is sent; True if it was a command, which is done by then.
     - `take_back` is called at Up in the empty field; True if it put the last queued message there.
     - `beyond` is called where Up leaves the first line (-1) or Down the last (1); True if it went somewhere.
+    - `before_all` is asked of each key first, with the character that it writes; True if the key was for it.
     - `hand_over` adds the files that a text names, and calls its second argument with the whole.
     - `sends_blank`: an empty text may be sent, too.
     """
@@ -77,6 +78,7 @@ class Composer(LabelledArea):
         self.popup = Popup()
         self.take_back: Callable[[], bool] = lambda: False
         self.beyond: Callable[[int], bool] = lambda _: False
+        self.before_all: Callable[[str, str | None], bool] = lambda *_: False
         self.hand_over: Callable[[str, Callable[[str], object]], object] = lambda text, to: to(text)
         self.aside: str | None = None
         """The draft, while something else is being written: an earlier message anew."""
@@ -128,7 +130,8 @@ class Composer(LabelledArea):
 
     def on_key(self, event: events.Key) -> None:
         # At once: a binding would act before the keys that were pressed just before it have been written.
-        if self._choose(event.key) or self._move(event.key):
+        asked = self.popup.completion is None and self.before_all(event.key, event.character)
+        if asked or self._choose(event.key) or self._move(event.key):
             event.stop()
             event.prevent_default()
             return

@@ -18,6 +18,10 @@ FAINT = Ink("border")
 ACCENT = Ink("accent")
 STRONG = Ink("text", bold=True)
 TITLE = Ink("muted", bold=True)
+LIGHT = Ink("background", ground="warning", bold=True)
+"""What a lesson points at,"""
+LIT = "▸"
+"""with a mark before it."""
 
 ROOMY = 30
 """From so many rows on, blank lines part what stands in the panels."""

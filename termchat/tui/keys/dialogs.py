@@ -210,6 +210,13 @@ PRESETS: tuple[Key, ...] = (
     Key("preset-remove", "delete,d", "drop", "Remove the highlighted preset, if it is your own", {}, priority=False),
 )
 
+LESSONS: tuple[Key, ...] = (
+    Key("lessons-up", "k", "move('up')", "Previous or next lesson", {}, display="k j", priority=False),
+    Key("lessons-down", "j", "move('down')", "", {}, priority=False),
+    Key("lessons-begin", "enter", "begin", "Begin the highlighted lesson, or resume it", {}, priority=False),
+    Key("lessons-anew", "r", "begin(True)", "Begin it from the start", {}, priority=False),
+)
+
 HISTORY: tuple[Key, ...] = (
     Key("history-enter", "enter", "", "Put the highlighted message back into the composer", {}),
 )
@@ -239,6 +246,7 @@ GROUPS: tuple[KeyGroup, ...] = (
     KeyGroup("TOKEN MODE", tables.TOKENS, (tables.CHAT, tables.MODEL, tables.APP)),
     KeyGroup("BIG VIEW", tables.BIG, (tables.CHAT, tables.MODEL, tables.APP)),
     KeyGroup("WALKS", tables.WALKS, (tables.CHAT, tables.MODEL, tables.APP)),
+    KeyGroup("LESSON", tables.LESSON, (tables.CHAT, tables.MODEL, tables.APP)),
     KeyGroup("TUNE", TUNE, (tables.CHAT, tables.MODEL, tables.APP)),
     KeyGroup("EVERYWHERE", tables.APP, written=True),
     KeyGroup("MODELS", MODELS, _LIST, written=True),
@@ -249,6 +257,7 @@ GROUPS: tuple[KeyGroup, ...] = (
     KeyGroup("THEMES", THEMES, _LIST),
     KeyGroup("PERSONAS", PERSONAS, _LIST),
     KeyGroup("PRESETS", PRESETS, _LIST),
+    KeyGroup("LESSONS", LESSONS, _LIST),
     KeyGroup("START WALKS", START, (DIALOG, tables.APP)),
     KeyGroup("BREAKPOINTS", BREAKPOINTS, _LIST, written=True),
     KeyGroup("CONSTRAINT", CONSTRAINT, (DIALOG, tables.APP), written=True),

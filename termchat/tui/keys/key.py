@@ -50,12 +50,13 @@ class Key(NamedTuple):
 
 class Label(NamedTuple):
     """A key on the key line: how it is written, what it does now, and the key to press; "" where it stands for a few.
-    `refused`: the engine does not offer that."""
+    `refused`: the engine does not offer that. `lit`: a lesson points at it."""
 
     name: str
     does: str
     key: str = ""
     refused: bool = False
+    lit: bool = False
 
 
 _NAMED = {

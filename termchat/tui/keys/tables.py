@@ -6,6 +6,7 @@ Those of TUNE and of the dialogs are in `dialogs`, which is not needed before th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from termchat.chat.changes import Phase
 from termchat.engine.port import ALL_FEATURES, Feature
@@ -134,6 +135,8 @@ CHAT: tuple[Key, ...] = (
     Key("presets", "f10", "dialog('presets')", "Presets: set the whole sampler chain at once, or save it", {}, "Presets"),
     Key("setup", "f2", "dialog('setup')", "New chat with a system prompt, or in raw mode without a template", {},
         "System prompt and raw mode"),
+    Key("learn", "ctrl+space,ctrl+@", "learn", "Lessons: learn decoding by doing it; in a lesson, the way to its keys", {},
+        "Lessons"),
     Key("unconstrain", "f11", "unconstrain", "Drop the constraint, also in mid-reply; again to put it back", {},
         "Drop the constraint, or put it back"),
     Key("editor", "f8", "editor", "Write the message in $VISUAL or $EDITOR", {}, "Edit the message in an editor"),
@@ -254,6 +257,24 @@ WALKS: tuple[Key, ...] = (
 )  # fmt: skip
 """What works in the walks view."""
 
+LESSON: tuple[Key, ...] = (
+    Key("lesson-1", "1", "screen.lesson('answer', 1)", "Answer the question, or type a number", {}, display="1-4"),
+    *(Key(f"lesson-{digit}", str(digit), f"screen.lesson('answer', {digit})", "", {}) for digit in range(2, 5)),
+    Key("hint", "?,h", "screen.lesson('hint')", "Hint: a nudge, then the key, then the step is done for you", {},
+        "Lesson: hint"),
+    Key("lesson-do", "d", "screen.lesson('do')", "Have this step done for you", {}, "Lesson: do this step for me"),
+    Key("lesson-undo", "z", "screen.lesson('undo')", "Undo the last thing done in the lesson", {}, "Lesson: undo"),
+    Key("lesson-more", "m", "screen.lesson('more')", "Show all of the text, or less", {}, "Lesson: more text"),
+    Key("lesson-skip", "s", "screen.lesson('skip')", "Go on to the next step without doing this one", {},
+        "Lesson: skip this step"),
+    Key("lesson-next", "n", "screen.lesson('go', 1)", "Next lesson", {}, "Lesson: next"),
+    Key("lesson-before", "p", "screen.lesson('go', -1)", "Previous lesson", {}, "Lesson: previous"),
+    Key("lesson-list", "l,tab", "screen.lesson('list')", "All lessons", {}),
+    Key("lesson-leave", "x,q", "screen.lesson('leave')", "Leave the lesson: your chat and its knobs come back", {},
+        "Lesson: leave"),
+)  # fmt: skip
+"""What works on the strip of a lesson, while that has the keyboard."""
+
 MODEL: tuple[Key, ...] = (
     Key("switch-back", "", "switch_back", "Switch back to the previous model", {}, "Previous model"),
     Key("unload", "", "unload", "Unload the model and free its memory", {}, "Unload the model"),
@@ -316,20 +337,33 @@ _OWN: tuple[tuple[tuple[Situation, ...], tuple[Key, ...]], ...] = (
 
 NOT_OTHERWISE: Mapping[str, str] = {}
 
+
+class Lights(NamedTuple):
+    """What is pointed at: ids of keys, which stand out and come first, and pages of the panels."""
+
+    keys: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
+
+
+NO_LIGHTS = Lights()
+
 _ALWAYS = ("token-keys", "walks-keys", "back")
 """In token mode and the walks view: the way to all other keys, and the way out."""
 
 
 def name_of(id: str) -> str:
     """How the key of that id is written: "Ctrl+T"."""
-    key = next(key for key in (*TOKENS, *COMPOSER, *CHAT, *MODEL, *APP, *WALKS) if key.id == id)
+    key = next(key for key in (*TOKENS, *COMPOSER, *CHAT, *MODEL, *APP, *WALKS, *LESSON) if key.id == id)
     return displayed([key._replace(display="")])
 
 
 def way_to(id: str) -> str:
     """The keys that lead to it from the chat: "Ctrl+T", "Ctrl+G v"; "" where none do."""
     name = name_of(id)
-    return f"{name_of('tokens')} {name}" if name and any(key.id == id for key in TOKENS) else name
+    way = next(
+        (way for table, way in ((TOKENS, "tokens"), (LESSON, "learn")) if any(key.id == id for key in table)), ""
+    )
+    return f"{name_of(way)} {name}" if name and way else name
 
 
 def working(
@@ -338,10 +372,11 @@ def working(
     *,
     thinking: bool = False,
     words: Mapping[str, str] = NOT_OTHERWISE,
+    lit: Collection[str] = (),
 ) -> tuple[list[Label], list[Label]]:
     """What works now: what is shown as far as there is room, in order of use, and what always is. What needs more than the
     engine `offers` is marked. `thinking`: the reply is in its thoughts. `words`: the ids of keys that do something else now,
-    and what; "" leaves one out."""
+    and what; "" leaves one out. `lit` are the ids of keys that come first, and stand out."""
     own = next((table for situations, table in _OWN if situation in situations), COMPOSER)
     always = _ALWAYS if own in (TOKENS, WALKS) else tuple(key.id for key in APP)
     shown: tuple[list[Label], list[Label]] = [], []
@@ -349,8 +384,12 @@ def working(
         key = family[0]
         now: Situation = "thinking" if thinking and "thinking" in key.labels else situation
         does = words.get(key.id, key.labels.get(now, ""))
+        pointed = next((one.id for one in family if one.id in lit), "")
+        does = does or (key.palette.lower() or key.id.replace("-", " ") if pointed else "")
         if does and (name := displayed(family)):
             refused = lacking(key.id, offers) is not None
-            label = Label(name, does, pressed(family), refused)
-            shown[key.id in always].insert(0 if now == "thinking" else len(shown[key.id in always]), label)
+            label = Label(name, does, pressed(family), refused, bool(pointed))
+            row = shown[key.id in always and not pointed]
+            first = sum(one.lit for one in row)
+            row.insert(first if now == "thinking" or pointed else len(row), label)
     return shown

@@ -25,8 +25,8 @@ from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, 
 from termchat.tui.keys.dialogs import ENGINE, actions, hint
 from termchat.tui.themes.theme_file import Palette
 
-FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine")
-"""The engine settings, in the order of their declaration."""
+FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine" and option.kind != "texts")
+"""The engine settings that a model can have of its own, in the order of their declaration."""
 
 
 class EngineForm:

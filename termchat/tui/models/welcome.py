@@ -21,9 +21,12 @@ _TEACHES = (
     ("tune", "tune", "turn the knobs, even while a reply streams"),
     ("tokens", "tokens", "see each token's alternatives, and why they lost"),
     ("walks", "dialog('walks')", "several replies to your draft at once: see where they part"),
+    ("learn", "learn", "lessons: learn decoding by doing it, with this model"),
     ("keys", "app.keys", "all keys; type / for commands, such as /help"),
 )
 """Key, action and use of what nobody would guess."""
+_KEY = 12
+"""Cells of the column with the keys."""
 _MOST_PROMPT = 3
 _LABEL = 17
 _MOST_LINES = 3
@@ -47,7 +50,7 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
     lines.append(BLANK)
     for id, action, does in _TEACHES:
         key = name_of(id)
-        lines.append(Line(((f"{key:<8}", Ink("accent", does=action)), (one_line(does, width - 8), MUTED))))
+        lines.append(Line(((f"{key:<{_KEY}}", Ink("accent", does=action)), (one_line(does, width - _KEY), MUTED))))
     return lines
 
 

@@ -116,9 +116,11 @@ class Desk(Column):
         *,
         thinking: bool,
         words: Mapping[str, str],
+        lit: Collection[str] = (),
     ) -> None:
-        """`asked` are the keys of the line above the composer, `words` the keys that do something else now."""
-        self._keys.show_keys(situation, asked, offers, thinking=thinking, words=words)
+        """`asked` are the keys of the line above the composer, `words` the keys that do something else now, `lit` those that a
+        lesson points at."""
+        self._keys.show_keys(situation, asked, offers, thinking=thinking, words=words, lit=lit)
 
     def paint_with(self, palette: Palette) -> None:
         for view in self.query(LinesView):

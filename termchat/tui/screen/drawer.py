@@ -15,15 +15,16 @@ ALONE = 80
 class Drawer:
     """Wide and narrow screens each remember whether their panels are shown. `beside` says which of them this one is.
 
-    The style sheet of the screen does the rest, by the classes `-panels`, `-wide` and `-alone`.
+    With `asked` neither has them until they are asked for. The style sheet of the screen does the rest, by the classes
+    `-panels`, `-wide` and `-alone`.
     """
 
-    def __init__(self, screen: Screen[None]) -> None:
+    def __init__(self, screen: Screen[None], *, asked: bool = False) -> None:
         self.beside = True
         self._needed = self._width = 0
         self._screen = screen
-        self._open = {True: True, False: False}
-        self._unasked = False
+        self._open = {True: not asked, False: False}
+        self._unasked, self._asked = False, asked
 
     @property
     def shown(self) -> bool:
@@ -50,7 +51,7 @@ class Drawer:
     def need(self) -> None:
         """Shows the panels for as long as something needs them."""
         if not self.shown:
-            self._unasked = not self.beside
+            self._unasked = self._asked or not self.beside
             self._open[self.beside] = True
             self._apply()
 
@@ -58,6 +59,8 @@ class Drawer:
         """Hides the panels again unless a person had asked for them."""
         if self._unasked:
             self._unasked = self._open[False] = False
+            if self._asked:
+                self._open[True] = False
             self._apply()
 
     def _apply(self) -> None:

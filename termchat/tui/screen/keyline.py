@@ -12,7 +12,7 @@ from termchat.engine.port import ALL_FEATURES, Feature
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import LinesView
-from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, length
+from termchat.tui.draw.marks import ACCENT, LIGHT, LIT, MUTED, STRONG, length
 from termchat.tui.keys import tables
 from termchat.tui.keys.key import Label, Situation
 from termchat.tui.panels.tune_mode import Tune
@@ -31,9 +31,10 @@ def key_line(
     *,
     thinking: bool = False,
     words: Mapping[str, str] = tables.NOT_OTHERWISE,
+    lit: Collection[str] = (),
 ) -> Line:
-    """As many keys as fit; a click presses one. `words`: see `working`."""
-    others, important = tables.working(situation, offers, thinking=thinking, words=words)
+    """As many keys as fit; a click presses one. `words` and `lit`: see `working`."""
+    others, important = tables.working(situation, offers, thinking=thinking, words=words, lit=lit)
     always = _fitting(important, width)
     return Line((*_fitting(others, width - length(always)), *always), "surface")
 
@@ -78,10 +79,12 @@ def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
 
 def _fitting(labels: Iterable[Label], width: int) -> list[Run]:
     runs: list[Run] = []
-    for name, words, key, refused in labels:
+    for name, words, key, refused, lit in labels:
         does = f"app.press({key!r})" if key else ""
         ink, muted = (MUTED if refused else ACCENT)._replace(does=does), MUTED._replace(does=does)
         pair = [(name, ink), (f" {words}", muted), ("  ", MUTED)]
+        if lit:  # a mark for those who see no colours
+            pair = [(f"{LIT}{name} {words} ", LIGHT._replace(does=does)), ("  ", MUTED)]
         if length([*runs, *pair]) > width + 2:
             break
         runs += pair
@@ -102,7 +105,7 @@ class KeyLine(LinesView, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self.tuning: Tune | None = None
-        self._shown: tuple[Situation, Sequence[Label], Collection[Feature], bool, Mapping[str, str], int] | None = None
+        self._shown: tuple[object, ...] | None = None
 
     def show_keys(
         self,
@@ -112,14 +115,15 @@ class KeyLine(LinesView, can_focus=True):
         *,
         thinking: bool = False,
         words: Mapping[str, str] = tables.NOT_OTHERWISE,
+        lit: Collection[str] = (),
     ) -> None:
-        """`asked` are the keys of the line above the composer, which come first; `words` as in `working`."""
+        """`asked` are the keys of the line above the composer, which come first; `words` and `lit` as in `working`."""
         if self.tuning is not None and not asked:
             self._shown = None
             self.show_lines([tune_line(self.tuning, self.room)])
-        elif self._shown != (wanted := (situation, asked, offers, thinking, words, self.room)):
+        elif self._shown != (wanted := (situation, asked, offers, thinking, words, lit, self.room)):
             self._shown = wanted
-            line = key_line(situation, self.room, offers, thinking=thinking, words=words)
+            line = key_line(situation, self.room, offers, thinking=thinking, words=words, lit=lit)
             self.show_lines([asked_line(asked, self.room) if asked else line])
 
     def on_paste(self, event: events.Paste) -> None:

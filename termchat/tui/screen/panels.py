@@ -3,7 +3,7 @@ least."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from textual import events
@@ -12,7 +12,7 @@ from textual.message import Message
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run
-from termchat.tui.draw.marks import MUTED, flowing, length, spread
+from termchat.tui.draw.marks import LIGHT, LIT, MUTED, flowing, length, spread
 from termchat.tui.keys.key import keys_of
 from termchat.tui.keys.tables import BIG, name_of
 from termchat.tui.panels.pages import PAGES, PanelPage, Scene
@@ -33,6 +33,7 @@ _ASIDE = 7
 """Cells beside the way back that are kept for the head of a column, so that the names stay the same on all pages."""
 _EDGE = ("│ ", Ink("border", ground="background"))
 _HERE = Ink("text", ground="panel", bold=True)
+_LIT_HERE = Ink("warning", ground="panel", bold=True)
 
 
 class Panels(KnobsView):
@@ -68,6 +69,8 @@ class Panels(KnobsView):
         self._forecasting: DraftForecasting | None = None
         self.rolls: Rolls | None = None
         """The newest, whichever step they are of."""
+        self.lit: Collection[str] = ()
+        """The pages that a lesson points at."""
 
     @property
     def _margin(self) -> int:
@@ -157,6 +160,8 @@ class Panels(KnobsView):
         label = name if page.part_of else name.upper()
         shown = page.name == self.here
         ink = _HERE if shown else MUTED._replace(does=f"page('{page.name}')")
+        if page.name in self.lit:
+            label, ink = f"{LIT}{label}", _LIT_HERE if shown else LIGHT._replace(does=ink.does)
         return (f" {label} " if shown or not self.big else label, ink)
 
     def _follow(self, width: int) -> Trace:

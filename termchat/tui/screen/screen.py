@@ -25,6 +25,8 @@ from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
 from termchat.tui.keys.tables import CHAT, MODEL, NOT_OTHERWISE, name_of, situation_of
+from termchat.tui.lessons.learning import Learning
+from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.models.gather import Models
 from termchat.tui.models.model_switching import Heard, ModelSwitching
 from termchat.tui.models.welcome import welcome_lines
@@ -74,6 +76,7 @@ class ChatScreen(LiveScreen):
         save: makes what writes a transcript (see `chat_switching`).
         keep_theme: shows a theme from now on.
         leave: ends the app.
+        big: it is for a projector.
     """
 
     DEFAULT_CSS = """
@@ -84,6 +87,7 @@ class ChatScreen(LiveScreen):
     ChatScreen Panels { display: none; }
     ChatScreen.-panels Panels { display: block; }
     ChatScreen.-wide Panels { width: 60; }
+    ChatScreen.-projector Panels { width: 50%; }
     ChatScreen.-alone.-panels #chat { display: none; }
     ChatScreen.-alone.-panels Panels { width: 1fr; }
     ChatScreen.-big #main { layout: vertical; }
@@ -109,6 +113,7 @@ class ChatScreen(LiveScreen):
         keep_theme: Callable[[str], None],
         leave: Callable[[], None],
         history: History | None = None,
+        big: bool = False,
     ) -> None:
         super().__init__()
         use_compositor(self, LineCompositor())
@@ -122,7 +127,8 @@ class ChatScreen(LiveScreen):
         self.tokens = Tokens(chat, self._transcript)
         self._panels = Panels()
         self._desk = Desk(chat, keymap)
-        self._drawer = Drawer(self)
+        self._drawer = Drawer(self, asked=big)
+        self.set_class(big, "-projector")
         parts = Parts(
             self, chat, self._transcript, self.tokens, self._panels, self._drawer, self._desk,
             palette=lambda: self._palette, do=self._do, tell=self.tell,
@@ -138,11 +144,12 @@ class ChatScreen(LiveScreen):
         self._choosing = ModelSwitching(parts, models)
         self._conversations = ChatSwitching(parts, sessions, save)
         self._following = ChatFollowing(parts, sessions)
+        self.learning = Learning(parts, sessions, self._show_soon, big=big)
         personating = PersonaStarting(parts, self._conversations)
         self._constraining = ConstraintSetting(parts)
         self._features = Features(
             parts, self._writing, models, self._choosing, self._conversations, personating, self._constraining,
-            theme_chooser, keep_theme,
+            theme_chooser, keep_theme, self.learning,
         )  # fmt: skip
         Slash(self._features).attach()
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
@@ -206,9 +213,14 @@ class ChatScreen(LiveScreen):
         for view in (
             self._header, self._welcome, self._small, self._legend, self._told, self._queue, self._full, self._standing,
             self._panels,
-            self._desk, self.tokens, self._ask_line, self._walks,
+            self._desk, self.tokens, self._ask_line, self._walks, self.learning,
         ):  # fmt: skip
             view.paint_with(palette)
+
+    @property
+    def in_lesson(self) -> bool:
+        """Whether a lesson is open."""
+        return self.learning.runner is not None
 
     @property
     def place(self) -> str:
@@ -217,6 +229,8 @@ class ChatScreen(LiveScreen):
             return "TUNE"
         if self.tokens.mode.open:
             return "TOKEN MODE"
+        if self.learning.open:
+            return "LESSON"
         return "BIG VIEW" if self._panels.big else "WALKS" if self._walking.has_keyboard else "CHAT"
 
     def tell(self, notice: Notice) -> None:
@@ -231,6 +245,7 @@ class ChatScreen(LiveScreen):
             return
         self._pulse.disarm()
         changes = chat.pump(0)
+        self.learning.heard(changes)
         if any(isinstance(change, PathChanged) for change in changes):
             self._show_path()
         else:
@@ -276,13 +291,15 @@ class ChatScreen(LiveScreen):
         room = self._header.room
         self._header.show_lines([header_line(chat, room, self._choosing.downloads, self._big.drafting(room))])
         mode = self.tokens.mode
+        self._panels.lit = self.learning.lights.pages
         self._big.show()
         empty, big = chat.conversation.leaf is None, self.focused is self._panels
         walks = self._walking.has_keyboard
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
-        asked, thinking = self._ask_line.asked or self.tokens.asked, chat.thinking is not None
+        asked = self.learning.asked or self._ask_line.asked or self.tokens.asked
+        lights, thinking = self.learning.lights, chat.thinking is not None
         words = self._walking.words if walks else NOT_OTHERWISE
-        self._desk.show_keys(situation, asked, chat.engine.offers, thinking=thinking, words=words)
+        self._desk.show_keys(situation, asked, chat.engine.offers, thinking=thinking, words=words, lit=lights.keys)
         self._legend.draw()
         self._show_waiting()
         self._writing.follow()
@@ -327,6 +344,7 @@ class ChatScreen(LiveScreen):
         self._show_slips()
         self.tokens.show()
         self._greet()
+        self.learning.laid()
 
     def _do(self, what: Callable[[], object]) -> None:
         what()
@@ -426,7 +444,26 @@ class ChatScreen(LiveScreen):
         else:
             self._pointing.open_tune()
 
+    def learn(self, lesson: str) -> None:
+        """Begins the lesson of that name, or lists all where it is ""."""
+        self.learning.open_named(lesson)
+
+    def action_learn(self) -> None:
+        self.learning.toggle()
+
+    def action_lesson(self, what: str, *arguments: object) -> None:
+        self.learning.act(what, *arguments)
+
+    def on_lesson_strip_typed(self, event: LessonStrip.Typed) -> None:
+        self.learning.act("typed", event.key, event.character)
+
+    def on_lesson_strip_turned(self) -> None:
+        self.learning.laid()
+        self._show_soon()
+
     def action_back(self) -> None:
+        if self.learning.back():
+            return
         if self._ask_line.back() or self._desk.back() or self._big.back() or self.tokens.back() or self._walking.back():
             return
         if self._told:
@@ -555,6 +592,7 @@ class ChatScreen(LiveScreen):
         self._conversations.new()
 
     def action_dialog(self, name: str) -> None:
+        self.learning.dialog = name
         DIALOGS[name](self._features)
 
     def on_tokens_bias_wanted(self, event: Tokens.BiasWanted) -> None:

@@ -131,6 +131,13 @@ class SessionList:
         """
         return self._store.news(since)
 
+    def of_lesson(self, lesson: str) -> StoredSession | None:
+        """The chat in which a lesson was last left, if it is kept. It waits for the disk: not for the event loop."""
+        with contextlib.suppress(StoreError):
+            session = self._store.of_lesson(lesson)
+            return self._store.load(session) if session is not None else None
+        return None
+
     def close(self) -> None:
         """No more answers are wanted; pending changes are still made."""
         self._work.forget("list", "page", "preview", "open")

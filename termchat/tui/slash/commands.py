@@ -31,7 +31,7 @@ from termchat.tui.dialogs.base import ReadListing
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.keys.key import Key
-from termchat.tui.keys.tables import APP, CHAT, MODEL, TOKENS, name_of
+from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, name_of
 from termchat.tui.panels.rolls import MOST
 from termchat.tui.presets import applying
 from termchat.tui.screen.dialog_table import tokenize
@@ -204,6 +204,23 @@ def _rules(features: Features) -> Iterable[Offer]:
 def _tokens(features: Features, text: str) -> None:
     _needs(features, "tokenize")
     tokenize(features, unescape(text))
+
+
+def _learn(features: Features, name: str) -> None:
+    """Without a name it lists the lessons."""
+    from termchat.lessons.shelf import LessonRefused
+
+    if not name:
+        features.learning.browse()
+        return
+    try:
+        features.learning.begin(features.learning.shelf().lesson(name))
+    except LessonRefused as error:
+        raise CommandRefused(str(error), "/learn lists the lessons") from error
+
+
+def _lessons(features: Features) -> Iterable[Offer]:
+    return (Offer(lesson.id, lesson.summary) for lesson in features.learning.shelf().lessons)
 
 
 def _draft(features: Features, text: str) -> None:
@@ -436,6 +453,7 @@ _TAKE: tuple[_Takes, ...] = (
         lambda features, text: _turn(features, KNOBS["logit_bias"], text)),
     _Takes("draft", "WHO|NAME", "Speculation: off, ngram, model, auto, or NAME, a draft model; without it, what drafts gain",
         _draft, _drafters, free=True),
+    _Takes("learn", "LESSON", "Begin a lesson, or resume it; without LESSON, list them", _learn, _lessons, None),
     _Takes("title", "TEXT", "Change the title of the chat", _title),
     _Takes("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _schema, key="constraint"),
     _Takes("example", "FILE|TEXT", "Replies are JSON like this example", _example, key="constraint"),
@@ -468,7 +486,7 @@ ALSO = {"exit": "quit", "bye": "quit", "clear": "new", "retry": "regenerate", "t
 
 def keys() -> dict[str, Key]:
     """Keys with a name in the palette, by id: each is a command too."""
-    return {key.id: key for key in (*CHAT, *MODEL, *TOKENS, *APP) if key.palette}
+    return {key.id: key for key in (*CHAT, *MODEL, *TOKENS, *LESSON, *APP) if key.palette}
 
 
 def _of_key(key: Key) -> Command:

@@ -39,6 +39,11 @@ class TypeAhead:
         self._way: list[MessagePump] = []
         self._patience: Timer | None = None
 
+    @property
+    def busy(self) -> bool:
+        """Whether a key is still on its way."""
+        return bool(self.waiting or self._way)
+
     async def begin(self) -> None:
         self._begun = True
         await self._done(self._turn)

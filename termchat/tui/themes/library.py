@@ -22,6 +22,8 @@ from termchat.tui.themes.theme_file import (
 
 _AUTO: dict[bool, tuple[str, str]] = {True: ("dark", "terminal-dark"), False: ("light", "terminal-light")}
 """By whether the background is dark: the theme that follows it, and that of terminals with few colours."""
+_CONTRAST = {True: "contrast-dark", False: "contrast-light"}
+"""The same for a projector, where there are colours enough."""
 
 
 _PLAIN = LoadedTheme(textual_theme(PLAIN), PLAIN)
@@ -52,8 +54,10 @@ class ThemeLibrary:
             self._read[name] = found
         return self._read.get(name) or self.all().get(name)
 
-    def for_background(self, *, dark: bool) -> LoadedTheme:
+    def for_background(self, *, dark: bool, contrast: bool = False) -> LoadedTheme:
         full, few = _AUTO[dark]
+        if contrast:
+            full = _CONTRAST[dark]
         return self.get(few if self.depth == "16" else full) or next(iter(self.all().values()))
 
     def all(self) -> dict[str, LoadedTheme]:
@@ -93,10 +97,18 @@ class ThemeLibrary:
 
 
 class ThemeChooser:
-    """`wanted` is a theme's name or "auto"; `dark` is what is known of the terminal's background."""
+    """`wanted` is a theme's name or "auto"; `dark` is what is known of the terminal's background. With `contrast`, "auto" is a
+    theme of high contrast."""
 
-    def __init__(self, library: ThemeLibrary, wanted: str = AUTO, environ: Mapping[str, str] | None = None) -> None:
-        self.library, self.wanted = library, wanted
+    def __init__(
+        self,
+        library: ThemeLibrary,
+        wanted: str = AUTO,
+        environ: Mapping[str, str] | None = None,
+        *,
+        contrast: bool = False,
+    ) -> None:
+        self.library, self.wanted, self.contrast = library, wanted, contrast
         self.dark = _guessed(os.environ if environ is None else environ)
 
     def current(self) -> LoadedTheme:
@@ -105,7 +117,7 @@ class ThemeChooser:
     def of(self, wanted: str) -> LoadedTheme:
         """The theme of that name; for "auto", or one that cannot be shown, the one that suits the background."""
         found = None if wanted == AUTO else self.library.get(wanted)
-        return found or self.library.for_background(dark=self.dark)
+        return found or self.library.for_background(dark=self.dark, contrast=self.contrast)
 
     def missing(self, place: str = "") -> list[Notice]:
         """What to tell a user whose theme cannot be shown because of its file; "auto" and few colours are no mistakes.

@@ -1,0 +1,341 @@
+"""vLLM as a server that draws: segments of a reply, and the candidates of a past position."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Generator, Iterator
+from itertools import islice, takewhile
+from operator import eq
+from time import perf_counter
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.decoding.biases import BANNED
+from termchat.decoding.conditions import IgnoreEnd
+from termchat.decoding.constraint import GRAMMAR, Constraint
+from termchat.decoding.records import ABSENT
+from termchat.decoding.samplers import KNOBS, SamplerSettings
+from termchat.decoding.stages import STAGES, chain_of
+from termchat.engine.abilities import VLLM
+from termchat.engine.llama.cells import ContextFull
+from termchat.engine.port import EngineError, ModelSpec, Remark, Render
+from termchat.engine.remote.http_client import HttpClient, ServerError
+from termchat.engine.remote.streams import Reading, Segment, StreamEnd, TokenStream, Told
+from termchat.engine.remote.vllm_server import VllmAnswer, VllmChoice, VllmServer, is_full
+from termchat.engine.remote.vllm_vocabulary import VllmVocabulary
+
+ORDER = (GRAMMAR, "logit_bias", "penalties", "temperature", "min_p", "top_k", "top_p")
+"""Its stages, in its order. Penalties of frequency and presence look at the whole reply, that of repetition at all text."""
+USUAL = 20
+"""Candidates that it tells unless it was started otherwise."""
+_MOST_ALSO = 128
+"""Tokens that it tells of one step whatever their rank."""
+_NOTHING = -9999.0
+"""What it says for minus infinity."""
+_LARGEST_SEED = 2**63 - 1
+_TEMPERATURES, _PENALTIES = (0.0, 2.0), (-2.0, 2.0)
+_BIASES = 100.0
+_LONG = 512
+"""Tokens that a server must still have, in whole blocks, if it had them a moment ago."""
+_FORGETFUL = 3
+
+Tells = Literal["logprobs", "drawn from", "logits"]
+"""What its numbers are: the model's log-probabilities, those that are left after its chain, or logits."""
+
+
+class VllmStream:
+    """The model of a vLLM. `remarks` are what a person should know about the server.
+
+    Raises:
+        EngineError: it cannot be reached, wants a key, or is no vLLM.
+    """
+
+    order = ORDER
+    size = parameters = 0
+
+    def __init__(self, client: HttpClient, spec: ModelSpec) -> None:
+        self._client = client
+        self.server = VllmServer(client, spec.path)
+        found = self.server.find()
+        called = found.id.rsplit("/", 1)[-1]
+        name = called if spec.name in ("", spec.engine.shown) else spec.name
+        spec = msgspec.structs.replace(spec, name=name, path=spec.path or found.id, kv_type="")
+        self.model = VllmVocabulary(self.server, spec)
+        # What it was read from says which model it is: another one of the same name is another model.
+        parts = b"\0".join(map(self.model.piece, range(self.model.n_vocab)))
+        said = f"{found.root} {self.model.n_vocab}".encode()
+        self.model.spec = msgspec.structs.replace(spec, sha256=hashlib.sha256(said + parts).hexdigest())
+        self.capacity = found.max_model_len
+        self.most = self.server.most_candidates()
+        self.tells: Tells = self._what_it_tells()
+        self.abilities = msgspec.structs.replace(VLLM, candidates=min(self.most, USUAL) or 1, lacks=_LACKS)
+        self.remarks = self._remarks()
+        self._last: list[int] = []
+        self._forgotten = 0
+
+    @property
+    def has_template(self) -> bool:
+        return self.model.has_template
+
+    @property
+    def has_switch(self) -> bool:
+        return self.model.has_switch
+
+    def render(self, command: Render) -> tuple[list[int], bool]:
+        return self.model.render(command)
+
+    def refusal(self, asked: Segment) -> str:
+        if asked.constraint is not None and asked.constraint.after_chain:
+            return "apply a constraint after its sampler chain"
+        return next(filter(None, (check(asked.samplers) for check in _CHECKS)), "")
+
+    def stream(self, asked: Segment) -> TokenStream:
+        return _Stream(self, asked)
+
+    def listed(self, ids: list[int], count: int, also: list[int]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        if self.tells != "logprobs":
+            raise EngineError(
+                "capability", f"{self._client.shown} does not tell the model's own probabilities", _HOW_TO_TELL
+            )
+        if len(ids) >= self.capacity:
+            raise ContextFull
+        found: dict[int, float] = {}
+        if count := min(count, self.most):
+            found |= _candidates(self._step(ids, logprobs=count), 0, count)
+        missing = [i for i in dict.fromkeys(also) if i not in found]
+        for begin in range(0, len(missing), _MOST_ALSO):
+            some = missing[begin : begin + _MOST_ALSO]
+            told = _candidates(self._step(ids, logprobs=len(some), logprob_token_ids=some), 0, None)
+            found |= {i: told[i] for i in some if i in told}
+        self._check(found)
+        return _columns(found)
+
+    def answered(self, ids: list[int], reused: int | None) -> None:
+        """Looks whether the server still had what it read for the last request."""
+        again = sum(1 for _ in takewhile(lambda same: same, map(eq, self._last, ids)))
+        self._last = ids
+        if reused is None or again < _LONG:
+            return
+        self._forgotten = 0 if reused else self._forgotten + 1
+        if self._forgotten == _FORGETFUL:
+            self.remarks.append(
+                Remark(
+                    f"{self._client.shown} reads the whole text again for each request",
+                    "are there several servers behind one address? Have a chat stay with one of them",
+                )
+            )
+
+    def asked(self, segment: Segment) -> dict[str, Any]:
+        """The request for a segment."""
+        samplers = segment.samplers
+        acts = {stage.name for stage in chain_of(samplers) if stage.active(samplers)}
+        knobs = {
+            name: value(samplers) if stage == "temperature" or stage in acts else off
+            for name, (stage, value, off) in _KNOBS.items()
+        }
+        asked = self.server.request(
+            segment.ids, segment.limit, stream=True, stream_options={"include_usage": True},
+            logprobs=min(segment.candidates, self.most), seed=segment.seed & _LARGEST_SEED, skip_special_tokens=False, **knobs,
+        )  # fmt: skip
+        if bias := self.model.bias(samplers.logit_bias):
+            asked["logit_bias"] = {str(i): _clamped(value) for i, value in bias.items()}
+        if any(isinstance(condition, IgnoreEnd) for condition in segment.conditions):
+            asked["ignore_eos"] = True
+        if segment.constraint is not None:
+            asked["structured_outputs"] = _structured(segment.constraint)
+        return asked
+
+    def told(self, choice: VllmChoice, at: int, count: int) -> Told:
+        """One of the tokens that it drew, with what the server tells of it."""
+        ids = choice.token_ids or []
+        logprobs = choice.logprobs.token_logprobs if choice.logprobs is not None else []
+        own = logprobs[at] if at < len(logprobs) else None
+        if own is None or self.tells == "logits":
+            return Told(ids[at])
+        if self.tells == "drawn from":
+            return Told(ids[at], probability=math.exp(own))
+        found = _candidates(choice, at, count)
+        self._check(found)
+        return Told(ids[at], own, ABSENT, *(_columns(found) if found else ()))
+
+    def _check(self, found: dict[int, float]) -> None:
+        if any(not 0 <= i < self.model.n_vocab for i in found):
+            raise self.server.otherwise("it tells of tokens that its vocabulary lacks")
+
+    def _step(self, ids: list[int], **more: object) -> VllmChoice:
+        answer = self.server.complete(ids, 1, **{"temperature": 0.0, **more})
+        if not answer.choices:
+            raise self.server.otherwise("it tells no candidates")
+        return answer.choices[0]
+
+    def _what_it_tells(self) -> Tells:
+        """Seen in a step of which only the likeliest token may be drawn, though not greedily: it tells of no chain then."""
+        count = min(self.most, USUAL)
+        if not count:
+            return "logprobs"
+        values = list(
+            _candidates(self._step([0], logprobs=count, temperature=1.0, top_k=1, ignore_eos=True), 0, count).values()
+        )
+        if sum(math.exp(min(value, 1.0)) for value in values) > 1.01:
+            return "logits"
+        return "drawn from" if len(values) > 1 and sorted(values)[-2] <= _NOTHING else "logprobs"
+
+    def _remarks(self) -> list[Remark]:
+        if not self.most:
+            return [Remark(f"{self._client.shown} tells no candidates", "start it with --max-logprobs 20")]
+        if self.tells == "logprobs":
+            return []
+        what = "logits" if self.tells == "logits" else "only what is left after its chain"
+        return [Remark(f"{self._client.shown} tells {what}, so the model's own probabilities are absent", _HOW_TO_TELL)]
+
+
+_HOW_TO_TELL = "start it with --logprobs-mode raw_logprobs"
+
+
+class _Stream:
+    """The tokens of one segment, as the events come; several can come at once."""
+
+    def __init__(self, model: VllmStream, asked: Segment) -> None:
+        self._model, self._asked = model, asked
+        self._lines: Iterator[bytes] | None = None
+
+    def __iter__(self) -> Iterator[Told | Reading | StreamEnd]:
+        model, asked, server = self._model, self._asked, self._model.server
+        if len(asked.ids) >= model.capacity:
+            raise ContextFull
+        begun = perf_counter()
+        server.is_the_same()
+        path, body = server.client.path("/v1/completions"), msgspec.json.encode(model.asked(asked))
+        count = 0
+        end: StreamEnd | None = None
+        read = Reading(len(asked.ids), len(asked.ids))
+        try:
+            self._lines = server.client.lines(path, body)
+            for line in self._lines:
+                kind, _, data = line.partition(b":")
+                if kind != b"data" or data.strip() == b"[DONE]":
+                    continue
+                event = server.event(data)
+                if not count and event.choices:
+                    read = read._replace(ms=(perf_counter() - begun) * 1e3)
+                    yield read
+                for choice in islice(event.choices, 1):
+                    for at in range(len(choice.token_ids or ())):
+                        count += 1
+                        yield model.told(choice, at, asked.candidates)
+                    end = self._ended(choice, count) or end
+                read = read._replace(reused=_reused(event, read.reused))
+        except ServerError as error:
+            if is_full(error):
+                raise ContextFull from None
+            raise
+        finally:
+            self.close()
+        if end is None:
+            raise EngineError(
+                "server", f"{server.client.shown} broke off the reply", "is it still running? go on when it is"
+            )
+        model.answered(asked.ids, read.reused)
+        yield end._replace(read=read)
+
+    def close(self) -> None:
+        lines, self._lines = self._lines, None
+        if isinstance(lines, Generator):
+            lines.close()
+
+    def _ended(self, choice: VllmChoice, count: int) -> StreamEnd | None:
+        """How the segment ended with this event, `count` tokens being there."""
+        asked = self._asked
+        if choice.finish_reason is None:
+            return None
+        if choice.finish_reason == "stop":
+            if isinstance(choice.stop_reason, str):
+                return StreamEnd("stop", choice.stop_reason)
+            return StreamEnd("end")
+        if choice.finish_reason == "length":
+            full = len(asked.ids) + count >= self._model.capacity
+            return StreamEnd("context" if full and count < asked.limit else "length")
+        raise EngineError("server", f"{self._model.server.client.shown} ended the reply: {choice.finish_reason}", "")
+
+
+def _reused(event: VllmAnswer, before: int | None) -> int | None:
+    details = event.usage.prompt_tokens_details if event.usage is not None else None
+    return before if details is None or details.cached_tokens is None else details.cached_tokens
+
+
+def _candidates(choice: VllmChoice, at: int, count: int | None) -> dict[int, float]:
+    """The candidates of one step by id, best first: at most `count`, since the drawn token is told whatever its rank."""
+    listed = choice.logprobs.top_logprobs if choice.logprobs is not None else []
+    by_key = (listed[at] if at < len(listed) else None) or {}
+    found = {
+        int(key.removeprefix("token_id:")): -math.inf if value <= _NOTHING else value
+        for key, value in by_key.items()
+        if key.removeprefix("token_id:").isdecimal()
+    }
+    best = dict(sorted(found.items(), key=lambda one: -one[1]))
+    return best if count is None else dict(islice(best.items(), count))
+
+
+def _columns(found: dict[int, float]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    return np.fromiter(found, np.int32, len(found)), np.fromiter(found.values(), np.float64, len(found))
+
+
+def _structured(constraint: Constraint) -> dict[str, Any]:
+    """What it calls a constraint; grammars of either kind are one for it."""
+    name = _CONSTRAINTS[constraint.kind]
+    text = constraint.text
+    return {name: json.loads(text) if name in ("json", "choice") else text}
+
+
+_CONSTRAINTS = {"json_schema": "json", "regex": "regex", "choice": "choice", "gbnf": "grammar", "lark": "grammar"}
+
+
+def _clamped(value: float) -> float:
+    return -_BIASES if value == BANNED else max(min(value, _BIASES), -_BIASES)
+
+
+# --- knobs -----------------------------------------------------------------------------------------------------------
+
+_KNOBS: dict[str, tuple[str, Callable[[SamplerSettings], float], float]] = {
+    "temperature": ("temperature", lambda s: s.temperature if "temperature" in s.order else 1.0, 1.0),
+    "top_k": ("top_k", lambda s: s.top_k, 0),
+    "top_p": ("top_p", lambda s: s.top_p, 1.0),
+    "min_p": ("min_p", lambda s: s.min_p, 0.0),
+    "repetition_penalty": ("penalties", lambda s: s.repeat_penalty, 1.0),
+    "frequency_penalty": ("penalties", lambda s: s.frequency_penalty, 0.0),
+    "presence_penalty": ("penalties", lambda s: s.presence_penalty, 0.0),
+}
+"""Its knobs: the stage that each belongs to, the value, and the one with which it does nothing. All are always said, since a
+server has defaults of its own, which the model's authors chose."""
+
+
+_LACKS = ("order", "repeat_last_n", "dynatemp_range", "dynatemp_exponent", *(
+    name for name, knob in KNOBS.items() if knob.stage and knob.stage not in ORDER
+))  # fmt: skip
+
+
+def _unknown_stages(samplers: SamplerSettings) -> str:
+    unknown = [s.name for s in chain_of(samplers) if s.name not in ORDER and not s.draws and s.active(samplers)]
+    return f"apply {', '.join(unknown)}" if unknown else ""
+
+
+def _dynamic(samplers: SamplerSettings) -> str:
+    return "apply dynamic temperature (dynatemp_range)" if samplers.dynatemp_range else ""
+
+
+def _outside(samplers: SamplerSettings) -> str:
+    for name, (low, high) in (
+        ("temperature", _TEMPERATURES), ("frequency_penalty", _PENALTIES), ("presence_penalty", _PENALTIES)
+    ):  # fmt: skip
+        stage, value, _ = _KNOBS[name]
+        if stage in ORDER and STAGES[stage].active(samplers) and not low <= value(samplers) <= high:
+            return f"use {name} {value(samplers):g}: it takes {low:g} to {high:g}"
+    return ""
+
+
+_CHECKS = (_unknown_stages, _dynamic, _outside)

@@ -1,0 +1,301 @@
+"""The vocabulary of a model that a vLLM has, and its chat template, as far as both can be found out from outside.
+
+It tells no list of tokens, no control tokens, no end tokens and no template. Pieces are read by putting tokens together
+(`told_pieces`). A token that is taken whole out of every text may be a control token: the model is made to draw all of those
+once, and those whose names the server leaves out of its text are control tokens, those at which it ends are end tokens. Prompts
+are made by its template, with the names of control tokens in texts broken up; what had one is taken apart anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from contextlib import suppress
+
+from termchat.decoding.thinking import tags_from, tags_of
+from termchat.engine.llama.grammars import Grammars
+from termchat.engine.llama.marking import broken, unused
+from termchat.engine.llama.model import CONTROL
+from termchat.engine.llama.observe import Labels
+from termchat.engine.llama.template import SWITCHES
+from termchat.engine.llama.vocabulary import Vocabulary
+from termchat.engine.port import EngineError, Message, ModelSpec, Render
+from termchat.engine.remote import told_pieces
+from termchat.engine.remote.http_client import ServerError
+from termchat.engine.remote.vllm_server import VllmServer
+
+_SHORTEST = 3
+"""Characters of a control token's name."""
+_AT_ONCE = 2000
+_DRAWN = 64
+"""Tokens that the model is made to draw in one request."""
+_BIAS, _PENALTY = -100.0, 1e6
+"""So that no token is drawn twice: all logits are made negative, and those of drawn tokens a million times so."""
+_GUARD = "^"
+
+
+class VllmVocabulary(Vocabulary):
+    """The vocabulary of the server's model; `template` is None, since its source is not told: see `render`.
+
+    Raises:
+        EngineError: the server does not tell it.
+    """
+
+    can_rewind = True
+    gpu_layers = 0
+    context_trained = 0
+    vocab = None
+    eos = -1
+
+    def __init__(self, server: VllmServer, spec: ModelSpec) -> None:
+        super().__init__()
+        self.server, self.spec = server, spec
+        self.build = f"{server.kind} {server.version()}".strip()
+        self.n_vocab = server.vocabulary_size()
+        self._pieces = told_pieces.read(self, self.n_vocab)
+        self._control: dict[int, str] = {i: f"[token {i}]" for i, piece in enumerate(self._pieces) if not piece}
+        whole = self._taken_whole()
+        special, ends = self._examined(whole)
+        self._named = {whole[i]: i for i in special}
+        self._control |= {i: whole[i] for i in special}
+        for i in special:
+            self._pieces[i] = b""
+        self.end_ids = sorted(ends)
+        longest_first = sorted(self._named, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self.names = Labels(self.n_vocab, self._label)
+        self.suppressed = []
+        begun = server.tokenize("", begin=True).tokens
+        self.adds_bos = len(begun) == 1
+        self.bos = begun[0] if self.adds_bos else -1
+        self.thinking = tags_from(spec.thinking) or tags_of("".join(whole.values()))
+        self.has_template = self.has_switch = False
+        self._try_template()
+        self._grammars: Grammars | None = None
+
+    def close(self) -> None:
+        if self._grammars is not None:
+            self._grammars.close()
+            self._grammars = None
+
+    @property
+    def grammars(self) -> Grammars:
+        if self._grammars is None:
+            self._grammars = Grammars(None, self.n_vocab, self.end_ids, self.spelled, self.is_control)
+        return self._grammars
+
+    @property
+    def template(self) -> str | None:
+        return None
+
+    @property
+    def description(self) -> str:
+        return self.build
+
+    def metadata(self, key: str) -> str | None:
+        return None
+
+    def attributes(self, token: int) -> int:
+        return CONTROL if token in self._control else 0
+
+    def is_control(self, token: int) -> bool:
+        return token in self._control
+
+    def piece(self, token: int) -> bytes:
+        return self._pieces[token]
+
+    def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
+        bos = [self.bos] if begin and self.adds_bos else []
+        return bos + (self.apart(text)[0] if special else self._plain(text))
+
+    # --- as a Retokenizer ---
+
+    def apart(self, text: str) -> tuple[list[int], list[str]]:
+        told = self.server.tokenize(text, strings=True)
+        if not all(0 <= i < self.n_vocab for i in told.tokens) or len(told.token_strs or ()) != len(told.tokens):
+            raise self.server.otherwise("it tells of tokens that its vocabulary lacks")
+        return told.tokens, told.token_strs or []
+
+    def together(self, ids: list[int]) -> str:
+        return self.server.text_of(ids)
+
+    # --- prompts ---
+
+    def render(self, command: Render) -> tuple[list[int], bool]:
+        """Prompt ids by the server's template, and whether they are the whole prompt; see `Render`.
+
+        Raises:
+            EngineError: it has no template, or refuses the messages.
+        """
+        if not self.has_template:
+            raise EngineError("template", f"{self.server.client.shown} has no chat template", "use raw mode (--raw)")
+        mark = unused([text for said in command.messages for text in (said.content, said.thinking)])
+        marked = [
+            Message(said.role, self._broken(said.content, mark), self._broken(said.thinking, mark))
+            for said in command.messages
+        ]
+        if command.after_reply:
+            ids = self._after_reply(marked, mark, command.reply_ended, command.think)
+            if ids is not None:
+                return ids, False
+        return self._unmarked(self._chat(marked, command.think), mark), True
+
+    def _after_reply(self, marked: list[Message], mark: str, ended: int | None, think: bool | None) -> list[int] | None:
+        """What follows the last assistant message, or None if the template cannot be cut there; see `ChatTemplate`."""
+        last = max(i for i, message in enumerate(marked) if message.role == "assistant")
+        cut = chr(ord(mark) + 1) * 3
+        ids = self._chat([*marked[:last], Message("assistant", cut), *marked[last + 1 :]], think)
+        runs = self._runs(ids)
+        found = [i for i, run in enumerate(runs) if cut.encode() in self._bytes(run)]
+        if len(found) != 1:
+            return None
+        parts = self._bytes(runs[found[0]]).split(cut.encode())
+        if len(parts) != 2:
+            return None
+        behind = self._plain(parts[1].decode("utf-8", "replace").replace(mark, "")) if parts[1] else []
+        rest = [i for run in runs[found[0] + 1 :] for i in run]
+        after = [*behind, *self._unmarked(rest, mark)]
+        return after[1:] if ended is not None and after[:1] == [ended] else after
+
+    def _chat(self, messages: list[Message], think: bool | None) -> list[int]:
+        said = [
+            {"role": message.role, "content": message.content}
+            | ({"reasoning_content": message.thinking, "reasoning": message.thinking} if message.thinking else {})
+            for message in messages
+        ]
+        arguments = {} if think is None else dict.fromkeys(SWITCHES, think)
+        try:
+            return self._checked(self.server.chat(said, **arguments))
+        except ServerError as error:
+            if error.status == 400:
+                raise EngineError("template", f"the chat template refuses the chat: {error.message}", "") from None
+            raise
+
+    def _unmarked(self, ids: list[int], mark: str) -> list[int]:
+        """The ids without the mark: what holds it between two control tokens is taken apart anew."""
+        found: list[int] = []
+        for run in self._runs(ids):
+            text = self._bytes(run)
+            found += self._plain(text.decode("utf-8", "replace").replace(mark, "")) if mark.encode() in text else run
+        return found
+
+    def _runs(self, ids: list[int]) -> list[list[int]]:
+        """Runs of text, and each control token alone."""
+        runs: list[list[int]] = [[]]
+        for i in ids:
+            if i in self._control:
+                runs += [[i], []]
+            else:
+                runs[-1].append(i)
+        return [run for run in runs if run]
+
+    def _bytes(self, ids: list[int]) -> bytes:
+        return b"".join(self._pieces[i] for i in ids)
+
+    def _try_template(self) -> None:
+        with suppress(EngineError):
+            said = [{"role": "user", "content": "x"}]
+            plain = self.server.chat(said)
+            self.has_template = True
+            self.has_switch = any(
+                self.server.chat(said, **dict.fromkeys(SWITCHES, think)) != plain for think in (True, False)
+            )
+
+    # --- control tokens ---
+
+    def _broken(self, text: str, mark: str) -> str:
+        return text if self._pattern is None else broken(text, self._pattern, mark)
+
+    def _plain(self, text: str) -> list[int]:
+        """The ids of a text without control tokens: their names are cut behind the first character.
+
+        Raises:
+            EngineError: the server takes some of it for a control token all the same.
+        """
+        mark = unused([text])
+        ids = [i for part in self._broken(text, mark).split(mark) for i in self._as_written(part)]
+        if any(i in self._control for i in ids):
+            raise EngineError("prompt", f"{self.server.client.shown} takes a part of this text for a control token", "")
+        return ids
+
+    def _as_written(self, text: str) -> list[int]:
+        """Without a space that some tokenizers put before a text."""
+        if not text:
+            return []
+        ids = self._checked(self.server.tokenize(text).tokens)
+        if self._bytes(ids) == b" " + text.encode("utf-8", "replace"):
+            guard, guarded = (self._checked(self.server.tokenize(t).tokens) for t in (_GUARD, _GUARD + text))
+            if guarded[: len(guard)] == guard:
+                return guarded[len(guard) :]
+        return ids
+
+    def _checked(self, ids: list[int]) -> list[int]:
+        if not all(0 <= i < self.n_vocab for i in ids):
+            raise EngineError(
+                "server", f"{self.server.client.shown} now has another vocabulary", "load its model again"
+            )
+        return ids
+
+    def _taken_whole(self) -> dict[int, str]:
+        """Tokens that stay whole wherever they stand in a text, and their texts: control tokens are among them."""
+        texts = {i: piece.decode("utf-8", "replace") for i, piece in enumerate(self._pieces)}
+        named = [(i, text) for i, text in texts.items() if _may_be_name(text)]
+        found: dict[int, str] = {}
+        for begin in range(0, len(named), _AT_ONCE):
+            some = named[begin : begin + _AT_ONCE]
+            ids = self.server.tokenize("".join(f"q{text}q{text}{text}q\n" for _, text in some)).tokens
+            seen = Counter(ids)
+            found |= {i: text for i, text in some if seen[i] >= 3}
+        return found
+
+    def _examined(self, whole: dict[int, str]) -> tuple[set[int], set[int]]:
+        """Those that the server leaves out of its text, and those at which it ends: found by having it draw them all; of names
+        that differ in their numbers alone, one for all."""
+        families: dict[str, list[int]] = {}
+        for i, name in whole.items():
+            families.setdefault(re.sub(r"\d+", "0", name), []).append(i)
+        left = {members[0]: members for members in families.values()}
+        special: set[int] = set()
+        ends: set[int] = set()
+        while left:
+            asked = list(left)[:_DRAWN]
+            drawn, text, ended = self._made_to_draw(asked)
+            if not drawn:
+                special.update(*left.values())
+                break
+            for at, i in enumerate(drawn):
+                is_end = ended and at == len(drawn) - 1
+                if not is_end and text.startswith(whole[i]):
+                    text = text[len(whole[i]) :]
+                else:
+                    special.update(left[i])
+                    ends.update(left[i] if is_end else ())
+                del left[i]
+        return special, ends
+
+    def _made_to_draw(self, ids: list[int]) -> tuple[list[int], str, bool]:
+        """Those of the ids that it drew, its text without control tokens, and whether it ended by itself."""
+        answer = self.server.complete(
+            [next(i for i in range(self.n_vocab) if self._pieces[i] and i not in ids)], len(ids), temperature=0.0,
+            allowed_token_ids=ids, logit_bias=dict.fromkeys(map(str, ids), _BIAS),
+            repetition_penalty=_PENALTY, spaces_between_special_tokens=False,
+        )  # fmt: skip
+        if not answer.choices:
+            raise self.server.otherwise("it draws nothing")
+        choice = answer.choices[0]
+        drawn = [i for i in dict.fromkeys(choice.token_ids or ()) if i in ids]
+        return drawn, choice.text, choice.finish_reason == "stop"
+
+    def _label(self, token: int) -> str:
+        return self._control[token] if token in self._control else self._pieces[token].decode("utf-8", "replace")
+
+
+def _may_be_name(text: str) -> bool:
+    """Whether it can be the name of a control token: letters, and other characters."""
+    return (
+        len(text) >= _SHORTEST
+        and text == text.strip()
+        and "\ufffd" not in text
+        and any(map(str.isalnum, text))
+        and not all(map(str.isalnum, text))
+    )

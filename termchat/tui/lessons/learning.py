@@ -1,0 +1,242 @@
+"""What the screen of a chat knows of lessons. All else is imported when the first of them is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from termchat.chat.changes import Change, Notice
+from termchat.tui.draw.background import BackgroundTask
+from termchat.tui.keys.key import Label, keys_of
+from termchat.tui.keys.tables import CHAT, LESSON, NO_LIGHTS, Lights, name_of
+from termchat.tui.screen.parts import Parts
+from termchat.tui.themes.theme_file import Palette
+
+if TYPE_CHECKING:
+    from termchat.conversation.session import StoredSession
+    from termchat.lessons.lesson import Lesson
+    from termchat.lessons.lesson_progress import LessonProgress
+    from termchat.lessons.playing import LessonState, Playing
+    from termchat.lessons.shelf import Shelf
+    from termchat.tui.lessons.lesson_list import ChosenLesson
+    from termchat.tui.lessons.runner import Runner
+    from termchat.tui.sessions.session_list import SessionList
+
+
+class Learning:
+    """`runner` plays a lesson; None where none is open. `dialog` is the name of the dialog that was opened last.
+
+    Args:
+        show: has the screen show its state soon.
+        sessions: the saved chats, where those of lessons are kept too.
+        big: the strip shows all of a step's text.
+    """
+
+    def __init__(
+        self, parts: Parts, sessions: SessionList | None, show: Callable[[], object], *, big: bool = False
+    ) -> None:
+        self._parts, self._sessions, self._show, self._big = parts, sessions, show, big
+        self.runner: Runner | None = None
+        self.dialog = ""
+        self._runner: Runner | None = None
+        self._known: LessonProgress | None = None
+        self._finding: BackgroundTask[StoredSession | None] | None = None
+        self._begins: tuple[Lesson, LessonState] | None = None
+        self._drawing: BackgroundTask[None] | None = None
+        self.folder: Path | None = None
+        """Where progress is kept instead of the user's own file."""
+
+    # --- what the screen asks ------------------------------------------------------------------------------------------
+
+    @property
+    def open(self) -> bool:
+        """Whether the strip has the keyboard."""
+        return self.runner is not None and self.runner.open
+
+    @property
+    def asked(self) -> list[Label]:
+        """The keys of the strip, while it has the keyboard."""
+        if not self.open:
+            return []
+        named = ((key, _LABELS[key.id]) for key in LESSON if key.id in _LABELS and keys_of(key))
+        back = next(key for key in CHAT if key.id == "back")
+        return [
+            *(Label(name_of(key.id), does, keys_of(key)[0]) for key, does in named),
+            Label(name_of("back"), "back", keys_of(back)[0]),
+        ]
+
+    @property
+    def lights(self) -> Lights:
+        """What the step points at."""
+        return self.runner.lights if self.runner is not None else NO_LIGHTS
+
+    def paint_with(self, palette: Palette) -> None:
+        if self._runner is not None:
+            self._runner.strip.paint_with(palette)
+
+    def heard(self, changes: Sequence[Change]) -> None:
+        if self.runner is not None and changes:
+            self.runner.heard(changes)
+
+    def laid(self) -> None:
+        """The room is another one, or somebody else has the keyboard."""
+        if self.runner is not None:
+            self.runner.lost_keyboard()
+            self.runner.show()
+
+    def back(self) -> bool:
+        """Gives the keyboard back from the strip; False where it did not have it."""
+        return self.runner is not None and self.runner.back()
+
+    def direct(self, key: str, character: str | None) -> bool:
+        """A key in the composer; True if it was for the lesson."""
+        return self.runner is not None and self.runner.direct(key, character)
+
+    # --- which lesson --------------------------------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> LessonProgress:
+        from termchat.lessons.lesson_progress import LessonProgress
+
+        if self._known is None:
+            file = self.folder / "lessons.json" if self.folder is not None else None
+            self._known = LessonProgress(file, lambda said: self._parts.tell(Notice(said, severity="warning")))
+        return self._known
+
+    def _keep(self, playing: Playing) -> None:
+        """Keeps how far it is, and tells a second terminal."""
+        from termchat.tui.lessons.lesson_traces import tell_step
+
+        self.progress.keep(playing.lesson.id, playing.state)
+        if self.folder is None:
+            tell_step(playing)
+
+    def _picture(self, lesson: Lesson, step: int) -> None:
+        from termchat.tui.lessons.lesson_traces import picture
+
+        if self.folder is None:
+            self._drawing = picture(self._parts.screen.app, lesson, step)
+
+    def shelf(self) -> Shelf:
+        """All lessons as they are on the disk now."""
+        from termchat.lessons.shelf import read_shelf
+        from termchat.tui.lessons.lesson_words import lesson_names
+
+        return read_shelf(names=lesson_names())
+
+    def browse(self) -> None:
+        from termchat.tui.lessons.lesson_list import LessonsDialog
+
+        def closed(chosen: ChosenLesson | None) -> None:
+            if chosen is not None:
+                self.begin(chosen.lesson, anew=chosen.anew)
+
+        at = self.runner.lesson.id if self.runner is not None else ""
+        dialog = LessonsDialog(
+            self._parts.palette(), self.shelf(), self.progress.all, frozenset(self._parts.chat.engine.offers), at
+        )
+        self._parts.open(dialog, closed)
+
+    def open_named(self, name: str) -> None:
+        """Begins the lesson of that name; lists all where it is "", or unknown."""
+        from termchat.lessons.shelf import LessonRefused
+
+        if name:
+            try:
+                self.begin(self.shelf().lesson(name))
+                return
+            except LessonRefused as error:
+                self._parts.tell(Notice(str(error), severity="warning"))
+        self.browse()
+
+    def begin(self, lesson: Lesson, *, anew: bool = False) -> None:
+        """Begins a lesson, or resumes it in the chat in which it was left."""
+        from termchat.lessons.playing import LessonState
+        from termchat.tui.lessons.lesson_list import missing_for
+
+        if missing := missing_for(lesson, self._parts.chat.engine.offers):
+            self._parts.tell(Notice(f"{lesson.title} cannot be played here", f"this engine cannot {missing}"))
+            return
+        state = self.progress.of(lesson.id)
+        if anew:
+            state = LessonState(0, state.done, state.guesses)
+        self._begins = lesson, state
+        sessions = self._sessions
+        if state.step and sessions is not None:
+            self._finding = BackgroundTask(
+                lambda: [sessions.of_lesson(lesson.id)], lambda: self._parts.screen.call_later(self._found)
+            )
+        else:
+            self._parts.screen.call_next(self._start, None)
+
+    async def _found(self) -> None:
+        assert self._finding is not None
+        await self._start(next(iter(self._finding.take()), None))
+
+    async def _start(self, left: StoredSession | None) -> None:
+        if self._begins is None:
+            return
+        (lesson, state), self._begins = self._begins, None
+        if self.runner is not None:
+            self.runner.pause()
+        self._runner = self._runner or await self._made()
+        self.runner = self._runner
+        self.runner.begin(lesson, state, left)
+
+    async def _made(self) -> Runner:
+        from termchat.tui.lessons.runner import Runner
+        from termchat.tui.lessons.strip import LessonStrip
+
+        strip = LessonStrip(id="lesson")
+        await self._parts.screen.mount(strip, before=self._parts.desk)
+        strip.paint_with(self._parts.palette())
+        self._parts.composer.before_all = self.direct
+        return Runner(
+            self._parts, strip,
+            show=self._show, keep=self._keep, picture=self._picture, leave=self.leave, go=self._go, dialog=lambda: self.dialog,
+            big=self._big,
+        )  # fmt: skip
+
+    def _go(self, lesson: Lesson, by: int) -> None:
+        """To the next lesson, or the one before."""
+        lessons = self.shelf().lessons
+        at = next((at for at, one in enumerate(lessons) if one.id == lesson.id), 0) + by
+        if 0 <= at < len(lessons):
+            self.begin(lessons[at])
+        else:
+            self._parts.tell(Notice("that was the last lesson" if by > 0 else "this is the first lesson"))
+
+    # --- what a person does --------------------------------------------------------------------------------------------
+
+    def toggle(self) -> None:
+        """The strip gets the keyboard, or gives it back; without a lesson the list is opened."""
+        if self.runner is None:
+            self.browse()
+        elif not self.runner.back():
+            self.runner.take_keyboard()
+
+    def act(self, what: str, *arguments: Any) -> None:
+        if what == "list":
+            self.back()
+            self.browse()
+        elif self.runner is None:
+            self._parts.tell(Notice("no lesson is open", f"{name_of('learn')} lists the lessons"))
+        else:
+            self.runner.act(what, *arguments)
+
+    def leave(self) -> None:
+        """The reader's own chat comes back, unless another one was opened."""
+        runner, self.runner = self.runner, None
+        if runner is not None:
+            from termchat.tui.lessons.lesson_traces import tell_nothing
+
+            runner.end(back=self._parts.chat.aside.follow())
+            tell_nothing()
+
+
+_LABELS = {
+    "hint": "hint", "lesson-do": "do it for me", "lesson-undo": "undo", "lesson-skip": "skip", "lesson-more": "more",
+    "lesson-next": "next", "lesson-before": "previous", "lesson-list": "all", "lesson-leave": "leave",
+}  # fmt: skip
+"""What the key line says of the keys of the strip."""

@@ -1,0 +1,122 @@
+"""Plays a whole lesson by its deeds, in the real app without a terminal: whether every step passes, and all comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from termchat.engine.port import Engine
+from termchat.lessons.lesson import Lesson, LessonStep
+from termchat.lessons.playing import truth_of
+from termchat.tui.app import TermchatApp
+from termchat.tui.lessons.lesson_list import missing_for
+from termchat.tui.lessons.runner import Runner
+from termchat.tui.lessons.strip_lines import rows_for
+from termchat.tui.start import build
+
+if TYPE_CHECKING:
+    from termchat.config.settings import Settings
+
+_LOOK = 0.05
+_LOADING, _STEP, _RESULT = 300.0, 600.0, 5.0
+"""Seconds in which a model must be there, in which deeds must be done, and in which what they came to must be seen."""
+
+
+def play(
+    config: Settings,
+    lesson: Lesson,
+    *,
+    size: tuple[int, int] = (100, 30),
+    say: Callable[[str], object] = lambda _: None,
+    engine: Engine | None = None,
+) -> list[str]:
+    """Plays a lesson with the configured model; what went wrong, nothing where every step passed. Nothing of it is kept."""
+    with tempfile.TemporaryDirectory(prefix="termchat-lesson-", ignore_cleanup_errors=True) as folder:
+        app = build(config, engine, file=Path(folder) / "sessions.db")
+        app.learning.folder = Path(folder)
+        return asyncio.run(_played(app, lesson, size, say))
+
+
+async def _played(app: TermchatApp, lesson: Lesson, size: tuple[int, int], say: Callable[[str], object]) -> list[str]:
+    async with app.run_test(size=size):
+        return await LessonRobot(app, lesson, say).play()
+
+
+class LessonRobot:
+    """`app` runs."""
+
+    def __init__(self, app: TermchatApp, lesson: Lesson, say: Callable[[str], object] = lambda _: None) -> None:
+        self._app, self._lesson, self._say = app, lesson, say
+        self.problems: list[str] = []
+
+    async def play(self) -> list[str]:
+        chat = self._app.chat
+        if not await self._until(lambda: chat.phase == "idle", _LOADING):
+            return [chat.failure.message if chat.failure is not None else "no model is loaded"]
+        if missing := missing_for(self._lesson, chat.engine.offers):
+            return [f"this engine cannot {missing}, which the lesson needs"]
+        before = chat.tuning, chat.conversation, chat.constraint, chat.breakpoints
+        self._app.learning.begin(self._lesson, anew=True)
+        await self._until(lambda: self._app.learning.runner is not None, _RESULT)
+        runner = self._app.learning.runner
+        if runner is None:
+            return ["the lesson does not begin"]
+        await self._steps(runner)
+        self._app.learning.leave()
+        if (chat.tuning, chat.conversation, chat.constraint, chat.breakpoints) != before:
+            self.problems.append("the knobs or the chat did not come back")
+        return self.problems
+
+    async def _steps(self, runner: Runner) -> None:
+        playing = runner.playing
+        while not playing.finished:
+            at, step = playing.step, playing.current
+            self._say(f"step {playing.number} of {len(self._lesson.steps)}")
+            self._check_room(runner)
+            self._answer(runner)
+            runner.act("do")
+            if not await self._until(lambda: not runner.doing, _STEP):
+                self._fail(step, at, "its deeds do not end")
+                return
+            runner.look()
+            self._answer(runner)
+            if runner.note:
+                self._fail(step, at, runner.note)
+                return
+            if not await self._until(lambda at=at: playing.finished or playing.step != at, _RESULT):  # type: ignore[misc]
+                unmet = [check.written for check in step.checks if not check.holds(runner.facts)]
+                self._fail(step, at, f"not met: {'; '.join(unmet)}" if unmet else "its question waits")
+                return
+        self._check_room(runner)
+
+    def _fail(self, step: LessonStep, at: int, why: str) -> None:
+        line = f" (line {step.line})" if step.line else ""
+        self.problems.append(f"step {at + 1}{line}: {why}")
+
+    def _answer(self, runner: Runner) -> None:
+        """The right answer, as far as it is known by now."""
+        question = runner.playing.asks
+        if question is not None and not any(deed.kind == "choose" for deed in runner.playing.current.deeds):
+            runner.answer(truth_of(question, runner.facts) or 1.0)
+
+    def _check_room(self, runner: Runner) -> None:
+        width, height = self._app.size
+        lines = runner.strip.drawn
+        if len(lines) > rows_for(height):
+            self.problems.append(f"step {runner.playing.number}: the strip has {len(lines)} lines")
+        if any(cell_len(line.text) > width - 1 for line in lines):
+            self.problems.append(f"step {runner.playing.number}: a line of the strip is wider than the screen")
+
+    async def _until(self, condition: Callable[[], object], seconds: float) -> bool:
+        end = monotonic() + seconds
+        while not condition():
+            if monotonic() > end or self._app.chat.phase == "failed":
+                return bool(condition())
+            await asyncio.sleep(_LOOK)
+        return True

@@ -1,0 +1,583 @@
+"""One lesson on the screen: it begins in a chat of its own, goes on when a step is done, and gives the reader's chat back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from textual.timer import Timer
+from textual.worker import Worker
+
+from termchat.chat.changes import Change, Notice, PathChanged
+from termchat.chat.lesson_facts import ChatFacts
+from termchat.conversation.session import StoredSession
+from termchat.lessons.lesson import Lesson, LessonQuestion
+from termchat.lessons.playing import Guess, LessonState, Playing
+from termchat.tui.draw.ink import Run
+from termchat.tui.draw.marks import STRONG
+from termchat.tui.keys.tables import NO_LIGHTS, Lights, name_of
+from termchat.tui.lessons.hands import DeedFailed, Hands
+from termchat.tui.lessons.lesson_words import filled, plain
+from termchat.tui.lessons.screen_facts import screen_facts
+from termchat.tui.lessons.strip import LessonStrip
+from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, strip_lines
+from termchat.tui.panels.pages import PAGES
+from termchat.tui.screen.parts import Parts
+from termchat.tui.transcript.looks import LOOKS, Look, TokenLook
+
+LOOKS_PER_SECOND = 4
+_PANEL = "panel:"
+_LONGEST_NUMBER = 12
+_NUMBER = frozenset("0123456789.,-")
+
+
+class _Before(NamedTuple):
+    """How the screen was looked at before the lesson."""
+
+    looks: tuple[Look, TokenLook]
+    page: str
+    drawer: bool
+
+
+class Runner:
+    """One lesson after the other may be begun; the reader's chat comes back when the last of them is left.
+
+    Args:
+        show: has the screen show its state soon.
+        keep: keeps how far a lesson is.
+        picture: takes a picture of the screen at the end of a step, by its number.
+        strip: its widget, mounted.
+        big: it shows all of a step's text.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        strip: LessonStrip,
+        *,
+        show: Callable[[], object],
+        keep: Callable[[Playing], object],
+        picture: Callable[[Lesson, int], object],
+        leave: Callable[[], object],
+        go: Callable[[Lesson, int], object],
+        dialog: Callable[[], str],
+        big: bool = False,
+    ) -> None:
+        self._parts, self.strip = parts, strip
+        self._show_soon, self._keep, self._leave, self._go, self._dialog = show, keep, leave, go, dialog
+        self._picture = picture
+        self._playing: Playing | None = None
+        self._facts: ChatFacts | None = None
+        self._before: _Before | None = None
+        self._typed = ""
+        self._unfolded = big
+        self._note = ""
+        self._given = ""
+        """What the lesson has put into the composer."""
+        self._doing: Worker[None] | None = None
+        self._steps: list[_Deed] = []
+        self._seen: tuple[object, ...] = ()
+        self._timer: Timer | None = None
+        self.open = False
+
+    @property
+    def playing(self) -> Playing:
+        assert self._playing is not None
+        return self._playing
+
+    @property
+    def lesson(self) -> Lesson:
+        return self.playing.lesson
+
+    @property
+    def facts(self) -> ChatFacts:
+        assert self._facts is not None
+        return self._facts
+
+    @property
+    def note(self) -> str:
+        """What went wrong in this step, "" for nothing."""
+        return self._note
+
+    @property
+    def doing(self) -> bool:
+        """Whether a step is being done for the reader."""
+        return self._doing is not None and not self._doing.is_finished
+
+    # --- in and out ----------------------------------------------------------------------------------------------------
+
+    def begin(self, lesson: Lesson, state: LessonState, left: StoredSession | None = None) -> None:
+        """`left` is the chat in which it was left, to go on in."""
+        parts, opening, chat = self._parts, lesson.opening, self._parts.chat
+        self._stop_doing()
+        if self._before is None:
+            panels = parts.panels
+            self._before = _Before(parts.transcript.looks, panels.page, parts.drawer.shown)
+        if parts.tokens.mode.open:
+            parts.tokens.leave()
+        if parts.desk.tune is not None:
+            parts.desk.close_tune()
+        if left is None:  # steps build on one another
+            state = state._replace(step=0)
+        self._playing = Playing(lesson, state)
+        self._given = opening.text
+        if left is not None:
+            parts.do(lambda: chat.aside.resume(lesson.id, left.conversation, left.info, opening.knobs))
+        else:
+            parts.do(
+                lambda: chat.aside.begin(
+                    lesson.id, opening.knobs, opening.system, raw=opening.raw, text=opening.text, title=lesson.title
+                )
+            )
+        parts.tokens.mode.find()
+        self._look_as(opening.look, opening.page)
+        self._facts = ChatFacts(chat, lambda: screen_facts(parts, self._dialog()))
+        self._typed, self._note, self._steps, self._seen = "", "", [], ()
+        if self._timer is None:
+            self._timer = parts.screen.set_interval(1 / LOOKS_PER_SECOND, self.look)
+        self._watch()
+        self._playing.update(self._facts)
+        self._changed()
+        parts.desk.take_keyboard()
+
+    def _look_as(self, look: str, page: str) -> None:
+        parts = self._parts
+        if look in LOOKS:
+            parts.transcript.look = next(one for one in LOOKS if one == look)
+        if page in PAGES:
+            parts.panels.page = page
+
+    def pause(self) -> None:
+        """Another lesson is to begin."""
+        self._stop_doing()
+        self._keep(self.playing)
+
+    def end(self, *, back: bool = True) -> None:
+        """Gives the reader's chat back, and how it was looked at; `back` False where another chat was opened meanwhile."""
+        parts = self._parts
+        self._stop_doing()
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self.open = False
+        if self._playing is not None:
+            self._keep(self.playing)
+        if parts.tokens.mode.open:
+            parts.tokens.leave()
+        if parts.desk.tune is not None:
+            parts.desk.close_tune()
+        parts.do(lambda: parts.chat.aside.end(back=back))
+        if self._before is not None:
+            parts.transcript.looks, parts.panels.page = self._before.looks, self._before.page
+            if parts.drawer.shown != self._before.drawer:
+                parts.drawer.toggle()
+        if back:
+            parts.tokens.mode.find()
+        self._before = self._playing = self._facts = None
+        self.strip.show_lines([])
+        parts.desk.take_keyboard()
+        self._show_soon()
+
+    # --- what happens --------------------------------------------------------------------------------------------------
+
+    def heard(self, changes: Sequence[Change]) -> None:
+        """Before the screen takes them in."""
+        if self._playing is None:
+            return
+        if any(isinstance(change, PathChanged) for change in changes) and not self._parts.chat.aside.follow():
+            self._parts.screen.call_next(self._left_for_another)
+
+    def _left_for_another(self) -> None:
+        if self._playing is not None and not self._parts.chat.aside.follow():
+            self._parts.tell(Notice(f"the lesson is paused: {self.lesson.title}", f"{name_of('learn')} resumes it"))
+            self._leave()
+
+    def look(self) -> None:
+        """Looks at the facts; a few times a second."""
+        if self._playing is None or self._facts is None:
+            return
+        self._watch()
+        step, finished = self.playing.step, self.playing.finished
+        if self.playing.update(self._facts):
+            if (step, finished) != (self.playing.step, self.playing.finished):
+                self._typed = self._note = ""
+                self._picture(self.lesson, step + 1)
+            self._changed()
+        elif self._direct != self._seen_direct:
+            self.show()
+
+    def _changed(self) -> None:
+        self._keep(self.playing)
+        self.show()
+        self._show_soon()
+
+    # --- what it shows -------------------------------------------------------------------------------------------------
+
+    @property
+    def lights(self) -> Lights:
+        """What the step points at; a page whose panels are hidden is behind their key."""
+        if self._playing is None or self.playing.finished or self.doing:
+            return NO_LIGHTS
+        parts = self._parts
+        keys: list[str] = []
+        pages: list[str] = []
+        for point in self.playing.current.points:
+            if not point.startswith(_PANEL):
+                keys.append(point.partition(".")[0])
+            elif parts.panels.display:
+                pages.append(point.removeprefix(_PANEL))
+            else:
+                keys.append("panels")
+        return Lights(tuple(dict.fromkeys(keys)), tuple(pages))
+
+    def show(self) -> None:
+        if self._playing is None:
+            return
+        size = self._parts.screen.size
+        self._seen_direct = self._direct
+        lines = strip_lines(
+            self._words(), max(size.width - 2, 8), rows_for(size.height, unfolded=self._unfolded),
+            direct=self._direct, open=self.open, unfolded=self._unfolded,
+        )  # fmt: skip
+        self.strip.show_lines(lines)
+
+    _seen_direct = False
+
+    def _words(self) -> StripWords:
+        playing, lesson = self.playing, self.lesson
+        told, good = self._told()
+        if playing.finished:
+            text = (
+                [*filled(lesson.learned), ("  Next: ", STRONG), *filled(lesson.next)]
+                if lesson.next
+                else filled(lesson.learned)
+            )
+            return StripWords(lesson.title, len(lesson.steps), len(lesson.steps), text, told, good, over=True)
+        step, question = playing.current, playing.asks
+        note = self._note
+        if self.doing:
+            note = "doing this step for you …"
+        elif not note and playing.already:
+            note = (
+                f"This holds already. Try it all the same, or go on with {name_of('learn')} {name_of('lesson-skip')}."
+            )
+        elif not note and question is not None and question.before and playing.held:
+            note = f"Done. Answer the question, or go on with {name_of('learn')} {name_of('lesson-skip')}."
+        asked = None
+        if question is not None:
+            asked = AskedWords(plain(question.ask), tuple(map(plain, question.answers)), question.unit, self._typed)
+        own = playing.current.question
+        guess = said(own, playing.guess) if own is not None and playing.guess is not None else ""
+        hint: Iterable[Run] = ()
+        if 0 < playing.hints <= len(step.hints):
+            hint = filled(step.hints[playing.hints - 1])
+        return StripWords(
+            lesson.title,
+            playing.number,
+            len(lesson.steps),
+            filled(step.text),
+            told,
+            good,
+            asked,
+            guess,
+            list(hint),
+            note,
+        )
+
+    def _told(self) -> tuple[str, bool | None]:
+        """How the guess of the step before compares with the truth."""
+        result, question = self.playing.result, self.playing.result_question
+        if result is None or question is None or self.playing.guess is not None or self.playing.hints:
+            return "", None
+        return compared(result, question)
+
+    # --- what a person does --------------------------------------------------------------------------------------------
+
+    def take_keyboard(self) -> None:
+        self.open = True
+        self._parts.screen.set_focus(self.strip)  # not focus(): the very next key is for it
+        self.show()
+        self._show_soon()
+
+    def back(self) -> bool:
+        """Gives the keyboard back; False where the strip did not have it."""
+        if not self.open:
+            return False
+        self.open = False
+        self._typed = ""
+        if self._parts.screen.focused is self.strip:
+            self._parts.desk.take_keyboard()
+        self.show()
+        self._show_soon()
+        return True
+
+    def lost_keyboard(self) -> None:
+        """A click elsewhere took it."""
+        if self.open and self._parts.screen.focused is not self.strip:
+            self.back()
+
+    def act(self, what: str, *arguments: Any) -> None:
+        if self._playing is not None:
+            _ACTS[what](self, *arguments)
+
+    def direct(self, key: str, character: str | None) -> bool:
+        """A key in the composer while nothing of the reader's own is in it: answers, and asks for a hint; True if it was for
+        the lesson."""
+        if self._playing is None or not self._direct or character is None:
+            return self._direct_number(key)
+        question = self.playing.asks
+        if question is not None and question.is_number:
+            return self._direct_number(key, character)
+        if question is not None and character in "1234" and int(character) <= len(question.answers):
+            self.answer(int(character))
+            return True
+        if character == "?" and self._parts.composer.is_blank and not self.playing.finished:
+            self._hint()
+            return True
+        return False
+
+    def _direct_number(self, key: str, character: str | None = None) -> bool:
+        if self._playing is None or not self._direct:
+            return False
+        question = self.playing.asks
+        if question is None or not question.is_number:
+            return False
+        if (character is not None and character in _NUMBER) or (self._typed and key in ("enter", "backspace")):
+            self._type(key, character)
+            return True
+        return False
+
+    @property
+    def _direct(self) -> bool:
+        """Whether the composer has the keyboard, and nothing that the reader wrote."""
+        composer = self._parts.composer
+        return self._parts.screen.focused is composer and composer.text in ("", self._given)
+
+    def answer(self, number: float) -> None:
+        playing = self.playing
+        if playing.asks is not None and playing.asks.is_number and self.open:
+            self._type("", f"{number:.0f}")
+            return
+        if not playing.answer(number):
+            self._parts.tell(Notice("there is no such answer" if playing.asks is not None else "nothing is asked now"))
+            return
+        self._typed = ""
+        self.back()
+        self.look()
+        self._changed()
+
+    def _type(self, key: str, character: str | None) -> None:
+        """A key of a number, or the end of one."""
+        if key == "enter":
+            self._accept()
+            return
+        if key == "backspace":
+            self._typed = self._typed[:-1]
+        elif character is not None:
+            self._typed = (self._typed + character.replace(",", "."))[:_LONGEST_NUMBER]
+        self.show()
+
+    def _accept(self) -> None:
+        try:
+            number = float(self._typed)
+        except ValueError:
+            if self._typed:
+                self._parts.tell(Notice(f"not a number: {self._typed}"))
+            self._typed = ""
+            self.show()
+            return
+        was, self.open = self.open, False
+        self.answer(number)
+        self.open = was
+        self.back()
+
+    def _take_key(self, key: str, character: str | None) -> None:
+        """On the strip, a key that is none of the table."""
+        question = self.playing.asks
+        ends, digit = key in ("enter", "backspace"), character is not None and character in _NUMBER
+        if question is not None and question.is_number and (ends or digit):
+            self._type(key, character)
+            return
+        self.back()
+        self._parts.tell(Notice("that is no key of the lesson", f"{name_of('keys')} lists them"))
+
+    def _hint(self) -> None:
+        playing = self.playing
+        self.back()
+        if playing.finished:
+            return
+        if not playing.current.rungs:
+            self._parts.tell(Notice("this step has no hint"))
+            return
+        playing.hint(self._facts)
+        if playing.does_it:
+            self._do()
+        self.show()
+        self._show_soon()
+
+    def _do(self) -> None:
+        """Has the step done."""
+        self.back()
+        if self.playing.finished or self.doing:
+            return
+        if not self.playing.current.deeds:
+            self._parts.tell(Notice("nobody can do this step but you"))
+            return
+        self._doing = self._parts.screen.run_worker(self._do_deeds(), group="lesson", exclusive=True)
+        self.show()
+        self._show_soon()
+
+    async def _do_deeds(self) -> None:
+        playing = self.playing
+        try:
+            await Hands(self._parts, self.answer).do(playing.current.deeds)
+            playing.did()
+        except DeedFailed as failure:
+            self._note = f"This could not be done: {failure}."
+        finally:
+            self._doing = None
+            if self._playing is playing:
+                self.look()
+                self.show()
+                self._show_soon()
+
+    def _stop_doing(self) -> None:
+        if self._doing is not None:
+            self._doing.cancel()
+            self._doing = None
+
+    def _skip(self) -> None:
+        self.back()
+        if self._facts is not None and not self.playing.finished:
+            self._typed = self._note = ""
+            self.playing.skip(self._facts)
+            self._changed()
+
+    def _more(self) -> None:
+        self.back()
+        self._unfolded = not self._unfolded
+        self.show()
+
+    def _next(self, by: int) -> None:
+        self.back()
+        self._go(self.lesson, by)
+
+    def _end(self) -> None:
+        self.back()
+        self._leave()
+
+    # --- undo ----------------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Notes what was done, so that it can be undone: a knob that was turned, or a turn that was added."""
+        chat = self._parts.chat
+        now = (id(chat.conversation), chat.tuning, max(chat.conversation.nodes, default=0), chat.conversation.leaf)
+        if not self._seen:
+            self._seen = now
+            return
+        if now == self._seen:
+            return
+        before, self._seen, at = self._seen, now, self.playing.step
+        if before[0] != now[0]:
+            self._steps.clear()
+        elif before[2] != now[2]:
+            self._steps.append(_Deed("node", at, int(str(before[2])) + 1))
+        elif before[1] != now[1]:
+            self._steps.append(_Deed("knob", at))
+        elif before[3] != now[3]:
+            self._steps.append(_Deed("leaf", at, leaf=before[3]))
+
+    def _undo(self) -> None:
+        """Takes the last thing back, as the reader could."""
+        self.back()
+        self._watch()
+        parts, chat = self._parts, self._parts.chat
+        if chat.busy:
+            parts.do(chat.stop)
+            parts.tell(Notice("stopped the reply", "undo again to take it back"))
+            return
+        if not self._steps:
+            parts.tell(Notice("nothing to undo in this lesson"))
+            return
+        deed = self._steps.pop()
+        if deed.kind == "knob":
+            parts.do(parts.desk.knobs.undo)
+            said = parts.desk.knobs.error or "the knob is back"
+            parts.desk.knobs.error = ""
+        elif deed.kind == "leaf":
+            leaf = deed.leaf
+            if isinstance(leaf, int):
+                parts.do(lambda: chat.branches.select(leaf))
+            said = "back on the branch before"
+        else:
+            said = self._take_back(deed.node)
+        self._seen = ()
+        self._watch()
+        parts.tell(Notice(f"undone: {said}"))
+        if self._facts is not None and (self.playing.finished or self.playing.step > deed.step):
+            self.playing.go_to(deed.step, self._facts)  # what it was done for is to do again
+        self._changed()
+
+    def _take_back(self, number: int) -> str:
+        """The first node that was added; what was written comes back into the empty composer."""
+        parts, chat = self._parts, self._parts.chat
+        node = chat.conversation.nodes.get(number)
+        if node is None:
+            return "it is gone already"
+        text = node.written if node.role == "user" else ""
+        parts.do(lambda: chat.branches.delete(number))
+        if text and parts.composer.is_blank:
+            parts.composer.put(text)
+        return "the message is taken back" if text else "the reply is taken back"
+
+
+class _Deed(NamedTuple):
+    """What can be undone: a knob, a node that was added, or a way to another leaf; and in which step it was done."""
+
+    kind: str
+    step: int
+    node: int = 0
+    leaf: object = None
+
+
+_ACTS: dict[str, Callable[..., None]] = {
+    "answer": Runner.answer,
+    "hint": lambda runner: runner._hint(),
+    "do": lambda runner: runner._do(),
+    "undo": lambda runner: runner._undo(),
+    "more": lambda runner: runner._more(),
+    "skip": lambda runner: runner._skip(),
+    "go": lambda runner, by: runner._next(by),
+    "leave": lambda runner: runner._end(),
+    "typed": lambda runner, key, character: runner._take_key(key, character),
+}
+
+
+def said(question: LessonQuestion, guess: float) -> str:
+    """An answer in words."""
+    if question.is_number:
+        unit = question.unit
+        return f"{guess:.6g}{' ' if unit else ''}{unit}"
+    number = int(guess)
+    return plain(question.answers[number - 1]) if 1 <= number <= len(question.answers) else str(number)
+
+
+def shown_truth(question: LessonQuestion, truth: float) -> str:
+    """A number as precise as anyone would say it."""
+    if not question.is_number:
+        return said(question, truth)
+    digits = f"{truth:.3g}" if abs(truth) < 1000 else f"{truth:,.0f}"
+    return f"{digits}{' ' if question.unit else ''}{question.unit}"
+
+
+def compared(result: Guess, question: LessonQuestion) -> tuple[str, bool | None]:
+    """Guess and truth side by side, and whether the guess was right."""
+    guess, right = said(question, result.guess), result.is_right(question)
+    if result.truth is None:
+        return f"You said {guess}; the truth cannot be told here.", None
+    truth = shown_truth(question, result.truth)
+    if question.is_number:
+        return f"You said {guess}, it is {truth}.", right
+    if right:
+        return f"You said: {guess}. Right.", True
+    return f"You said: {guess}. It is: {truth}.", False

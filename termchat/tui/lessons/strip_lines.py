@@ -1,0 +1,202 @@
+"""The lines of the strip: what to do and why, what is asked, what came of it, the keys, and how far the lesson is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from termchat.text import one_line
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, length, spread
+from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.keys.tables import name_of
+
+GROUND = "panel"
+_EDGE = ("▎ ", Ink("accent", bold=True))
+_BADGE = Ink("background", ground="accent", bold=True)
+_GOOD, _BAD = Ink("success", bold=True), Ink("warning", bold=True)
+_TIED = "\N{NO-BREAK SPACE}"
+_BUDGET = ((55, 7), (36, 5), (0, 3))
+"""From so many rows of the screen on, at most so many rows of a strip."""
+_SENTENCE = re.compile(r"[.:!?]\s+(?=\S)")
+_DOTS = 14
+"""Steps up to which there is a dot for each."""
+
+
+class AskedWords(NamedTuple):
+    """A question: `answers` for the keys 1 to 4, or a number in a `unit`, of which `typed` stands there so far."""
+
+    ask: str
+    answers: Sequence[str] = ()
+    unit: str = ""
+    typed: str = ""
+
+
+class StripWords(NamedTuple):
+    """What a strip says: of a lesson, its step, from 1, of so many.
+
+    `told` is what is said first, with whether it is good news: how a guess compares with the truth. `text` is runs with keys
+    in them. `hint` is the one asked for, `asked` a question that waits, `guess` what was answered. `over`: the lesson is done.
+    """
+
+    title: str
+    step: int
+    steps: int
+    text: Sequence[Run] = ()
+    told: str = ""
+    good: bool | None = None
+    asked: AskedWords | None = None
+    guess: str = ""
+    hint: Sequence[Run] = ()
+    note: str = ""
+    over: bool = False
+
+
+def rows_for(height: int, *, unfolded: bool = False) -> int:
+    """Rows that a strip may have on a screen of so many."""
+    most = next(rows for least, rows in _BUDGET if height >= least)
+    return max(height // 2 - 2, most) if unfolded else most
+
+
+def strip_lines(
+    words: StripWords, width: int, rows: int, *, direct: bool, open: bool, unfolded: bool = False
+) -> list[Line]:
+    """At most `rows` lines. `direct`: a digit answers without the key that leads to the strip; `open`: the strip has the
+    keyboard."""
+    head: list[Run] = [(words.title + _TIED, STRONG)]
+    if not words.over:
+        head.append((f"{words.step} of {words.steps}".replace(" ", _TIED), MUTED))
+    head.append(("  ", TEXT))
+    before = [*head, *(_told(words) if words.told else [])]
+    after = [("  Your guess: ", MUTED), (words.guess, TEXT)] if words.guess else []
+    first = _wrapped([*before, *words.text, *after], width)
+    asks = _wrapped(_question(words.asked, direct=direct, open=open), width) if words.asked is not None else []
+    hint = _wrapped([("Hint ", Ink("accent", bold=True)), *words.hint], width) if words.hint else []
+    note = _wrapped([(words.note, Ink("warning"))], width) if words.note else []
+    must = [*note, *hint, *asks]
+    room = max(rows - 1 - len(must), 0)
+    cut = len(first) > room
+    if cut and room:
+        first = _last_sentences(before, words.text, after, width, room)
+    if cut and room == 0 and must:  # whatever else there is no room for, the lesson is named
+        must = _wrapped([*head, *_joined(must)], width)
+    body = [*_cut(first, room, width), *must][: max(rows - 1, 1)]
+    folds = unfolded or cut
+    return [*body, _last(words, width, open=open, folds=folds, unfolded=unfolded)][:rows]
+
+
+def _told(words: StripWords) -> list[Run]:
+    mark = {True: "✓ ", False: "✗ ", None: ""}[words.good]
+    return [(mark + words.told, _BAD if words.good is False else _GOOD if words.good else TEXT), ("  ", TEXT)]
+
+
+def _question(asked: AskedWords, *, direct: bool, open: bool) -> list[Run]:
+    runs: list[Run] = [(asked.ask, Ink("text", bold=True))]
+    if asked.answers and not (direct or open):
+        runs.append((f"  {name_of('learn')}, then", MUTED))
+    if asked.answers:
+        for number, answer in enumerate(asked.answers, 1):
+            does = f"lesson('answer', {number})"
+            runs += [
+                ("  ", TEXT),
+                (f"{number}{_TIED}", ACCENT._replace(does=does, bold=True)),
+                (answer.replace(" ", _TIED) if len(answer) < 40 else answer, Ink(does=does)),
+            ]
+        return runs
+    field = (asked.typed or "__") + ("▏" if direct or open else "")
+    runs += [("  ", TEXT), (f"{_TIED}{field}{_TIED}", Ink("text", ground="surface", bold=True))]
+    says = "type a number, then Enter" if direct or open else f"{name_of('learn')}, then a number and Enter"
+    return [*runs, (f"{_TIED}{asked.unit}  ", TEXT), (says, MUTED)]
+
+
+def _last(words: StripWords, width: int, *, open: bool, folds: bool, unfolded: bool) -> Line:
+    """The keys and the dots."""
+    dots = _dots(words)
+    labels = [("hint", "hint"), ("lesson-undo", "undo"), ("lesson-next", "next"), ("lesson-list", "all"),
+              ("lesson-leave", "leave")]  # fmt: skip
+    if words.over:
+        labels = [("lesson-next", "next lesson"), ("lesson-list", "all lessons"), ("lesson-leave", "leave")]
+    if folds:
+        labels.insert(0, ("lesson-more", "less" if unfolded else "more"))
+    badge = (" LESSON ", _BADGE) if open else (name_of("learn"), ACCENT._replace(does="learn"))
+    runs: list[Run] = [_EDGE, badge]
+    room = width - length(dots) - 2
+    for id, says in labels:
+        name = name_of(id).partition(" ")[0]
+        item: list[Run] = [("  ", TEXT), (name, ACCENT._replace(does=_DOES[id])), (f" {says}", MUTED)]
+        if name and length([*runs, *item]) <= room:
+            runs += item
+    return Line(spread(runs, dots, width), GROUND)
+
+
+_DOES = {
+    "hint": "lesson('hint')", "lesson-undo": "lesson('undo')", "lesson-next": "lesson('go', 1)",
+    "lesson-list": "lesson('list')", "lesson-leave": "lesson('leave')", "lesson-more": "lesson('more')",
+}  # fmt: skip
+
+
+def _dots(words: StripWords) -> list[Run]:
+    done = words.steps if words.over else words.step - 1
+    if words.steps > _DOTS:
+        return [(f"{done}/{words.steps}", MUTED)]
+    here = 0 if words.over else 1
+    return [("●" * done, ACCENT), ("◆" * here, STRONG), ("○" * (words.steps - done - here), MUTED)]
+
+
+def _wrapped(runs: Iterable[Run], width: int) -> list[Line]:
+    wrapper = Wrapper(max(width, 8), (_EDGE,), (_EDGE,))
+    for text, ink in runs:
+        wrapper.feed(text, ink)
+    return [Line(tuple((text.replace(_TIED, " "), ink) for text, ink in line.runs), GROUND) for line in wrapper.lines]
+
+
+def _joined(lines: Sequence[Line]) -> list[Run]:
+    """The runs of lines that are one paragraph."""
+    runs: list[Run] = []
+    for line in lines:
+        runs += [*line.runs[1:], (" ", TEXT)]
+    return runs
+
+
+def _last_sentences(
+    before: Sequence[Run], text: Sequence[Run], after: Sequence[Run], width: int, room: int
+) -> list[Line]:
+    """As many sentences as there is room for, those at the end: they say what to do. All lines where not even the last fits."""
+    starts = [found.end() for found in _SENTENCE.finditer("".join(part for part, _ in text))]
+    for start in starts:
+        kept: list[Run] = []
+        at = 0
+        for part, ink in text:
+            if at + len(part) > start:
+                kept.append((part[max(start - at, 0) :], ink))
+            at += len(part)
+        lines = _wrapped([*before, ("… ", MUTED), *kept, *after], width)
+        if kept and len(lines) <= room:
+            return lines
+    return _wrapped([*before, *text, *after], width)
+
+
+def _cut(lines: list[Line], room: int, width: int) -> list[Line]:
+    if len(lines) <= room or not room:
+        return lines[:room]
+    *kept, last = lines[:room]
+    mark: list[Run] = [(f" … {name_of('lesson-more')} more", ACCENT._replace(does="lesson('more')"))]
+    left = width - length(mark)
+    return [*kept, Line((*_shortened(last.runs, left), *mark), GROUND)]
+
+
+def _shortened(runs: Sequence[Run], room: int) -> list[Run]:
+    kept: list[Run] = []
+    for text, ink in runs:
+        left = room - length(kept)
+        if left <= 0:
+            break
+        if length([(text, ink)]) > left:  # between two words
+            text, _, _ = one_line(text, left).rpartition(" ")
+        kept.append((text, ink))
+    return kept
+
+
+EMPTY: list[Line] = []
+__all__ = ["BLANK", "EMPTY", "AskedWords", "StripWords", "rows_for", "strip_lines"]

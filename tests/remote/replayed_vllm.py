@@ -1,0 +1,134 @@
+"""A server that plays what a real vLLM once answered (`vllm_answers`), with its chunk borders or others.
+
+A request must be one that was recorded: the same path, the same body. Texts are taken apart by the same tokenizer in llama.cpp,
+since the vocabulary would be a megabyte of recordings; what was recorded of that is held against it in a test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jinja2
+
+from termchat.engine.llama.model_session import Session
+from tests.remote.twin_server import Handler, TwinServer, hangs_up
+
+ANSWERS = Path(__file__).parent / "vllm_answers"
+Cut = Literal["as it was", "bytes", "whole"]
+
+
+class Exchange(NamedTuple):
+    """A request, and the bytes that came back in their pieces, headers and all. `ended` says whether the server closed the
+    connection behind them."""
+
+    path: str
+    asked: dict[str, Any]
+    pieces: list[bytes]
+    ended: bool
+
+
+def recorded(name: str) -> list[Exchange]:
+    """The exchanges of one file."""
+    return [
+        Exchange(one["path"], one["asked"], [piece.encode("latin-1") for _, piece in one["pieces"]], one["ended"])
+        for one in json.loads((ANSWERS / f"{name}.json").read_text("utf-8"))["exchanges"]
+    ]
+
+
+class ReplayedVllm(TwinServer):
+    """Plays the exchanges of these files, the longest one of a request that is there more than once (a client may have closed
+    it); with `cut`, in other pieces. It is played to whoever has the `key`."""
+
+    def __init__(self, session: Session, *names: str, cut: Cut = "as it was", key: str = "", port: int = 0) -> None:
+        self.cut: Cut = cut
+        known = [one for name in names for one in recorded(name)]
+        known.sort(key=lambda one: sum(map(len, one.pieces)))
+        self.exchanges = {_key(one.path, one.asked): one for one in known}
+        self.missed: list[tuple[str, dict[str, Any]]] = []
+        super().__init__(session, key=key, port=port)
+        self.RequestHandlerClass = _Player
+
+    def completions(self) -> list[dict[str, Any]]:
+        return [body for path, body in self.asked if path == "/v1/completions"]
+
+
+class _Player(Handler):
+    server: ReplayedVllm
+
+    def _do(self, body: dict[str, Any]) -> None:
+        server = self.server
+        server.asked.append((self.path, body))
+        server.headers_seen.append(dict(self.headers))
+        if server.faults and self.path == "/v1/completions" and server.faults[0](self):
+            return
+        if server.key and self.path.startswith("/v1") and self.headers.get("Authorization") != f"Bearer {server.key}":
+            self.tell({"error": "Unauthorized"}, 401)
+            return
+        found = server.exchanges.get(_key(self.path, body))
+        if found is not None:
+            self._play(found)
+        elif self.path == "/tokenize":
+            self.tell(self._apart(body))
+        elif self.path == "/detokenize":
+            self.tell({"prompt": self._together(body["tokens"])})
+        else:
+            server.missed.append((self.path, body))
+            self.tell({"error": {"message": f"not recorded: {json.dumps(body)}", "type": "", "code": 500}}, 500)
+
+    def _play(self, found: Exchange) -> None:
+        for piece in _cut(found.pieces, self.server.cut):
+            try:
+                self.wfile.write(piece)
+                self.wfile.flush()
+            except OSError:  # nobody listens any more
+                self.close_connection = True
+                return
+        if found.ended:
+            hangs_up(self)
+
+    def _apart(self, body: dict[str, Any]) -> dict[str, Any]:
+        model = self.server.session.model
+        if "messages" in body:
+            template = jinja2.Template(model.template or "", trim_blocks=True, lstrip_blocks=True)
+            text = template.render(messages=body["messages"], add_generation_prompt=True)
+        else:
+            text = body["prompt"]
+        ids = model.tokenize(text, special=True)
+        return {"tokens": ids, "token_strs": [_spelled(model.spelled(i)) for i in ids]}
+
+    def _together(self, ids: list[int]) -> str:
+        return b"".join(map(self.server.session.model.spelled, ids)).decode("utf-8", "replace")
+
+
+def _key(path: str, asked: dict[str, Any]) -> str:
+    return path + json.dumps(asked, sort_keys=True)
+
+
+def _cut(pieces: list[bytes], how: Cut) -> Iterator[bytes]:
+    if how == "as it was":
+        yield from pieces
+    elif how == "whole":
+        yield b"".join(pieces)
+    else:
+        whole = b"".join(pieces)
+        yield from (whole[i : i + 1] for i in range(len(whole)))
+
+
+def _alphabet() -> dict[int, str]:
+    """GPT-2's characters for bytes, as its authors made them."""
+    kept = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    characters = {byte: chr(byte) for byte in kept}
+    for byte in range(256):
+        if byte not in characters:
+            characters[byte] = chr(256 + len(characters) - len(kept))
+    return characters
+
+
+_CHARACTERS = _alphabet()
+
+
+def _spelled(piece: bytes) -> str:
+    return "".join(_CHARACTERS[byte] for byte in piece)

@@ -1,0 +1,487 @@
+"""vLLM, by what its real server once answered (`vllm_answers`): ids, numbers, ends and errors, however the bytes are cut."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pytest
+
+from termchat.decoding.constraint import Constraint, choice
+from termchat.decoding.samplers import SamplerSettings
+from termchat.engine.address import EngineAddress
+from termchat.engine.llama.cells import Aborted, ContextFull
+from termchat.engine.llama.model_session import Session
+from termchat.engine.port import EngineError, Message, ModelSpec, Render
+from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.remote.streams import Reading, Segment, StreamEnd, Told
+from termchat.engine.remote.vllm_server import VllmServer
+from termchat.engine.remote.vllm_stream import ORDER, VllmStream
+from termchat.engine.remote.vllm_vocabulary import VllmVocabulary
+from tests.remote import twin_server
+from tests.remote.record_vllm import CONSTRAINTS, STORY
+from tests.remote.replayed_vllm import Cut, Exchange, ReplayedVllm, recorded
+from tests.remote.twin_server import Fault, answers
+
+ALL = ("connect", "replies", "several", "changed", "questions", "context", "constrained")
+Drawn = tuple[list[Told], list[Reading], StreamEnd | None]
+
+
+def served_by(url: str, key: str = "", **more: Any) -> VllmStream:
+    address = EngineAddress(url=url, kind="vllm", **more)
+    return VllmStream(HttpClient(address, key), ModelSpec("", "", engine=address))
+
+
+@pytest.fixture(scope="module")
+def vllm(twin_session: Session) -> Iterator[ReplayedVllm]:
+    made = ReplayedVllm(twin_session, *ALL)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def model(vllm: ReplayedVllm) -> VllmStream:
+    return served_by(vllm.url)
+
+
+@pytest.fixture
+def other(twin_session: Session) -> Iterator[Callable[..., ReplayedVllm]]:
+    """Makes servers that play other files, or cut them otherwise."""
+    made: list[ReplayedVllm] = []
+
+    def make(*names: str, **more: Any) -> ReplayedVllm:
+        made.append(ReplayedVllm(twin_session, *names, **more))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
+
+
+def prompt(model: VllmStream, text: str = STORY) -> list[int]:
+    return model.render(Render([Message("user", text)]))[0]
+
+
+def segment(ids: list[int], done: int = 0, *, limit: int = 24, seed: int = 7, **knobs: Any) -> Segment:
+    return Segment(ids, done, SamplerSettings(**{"temperature": 0.0, **knobs}), (), seed, limit, 20)
+
+
+def drawn(model: VllmStream, asked: Segment, most: int = 1000) -> Drawn:
+    told: list[Told] = []
+    read: list[Reading] = []
+    end: StreamEnd | None = None
+    stream = model.stream(asked)
+    for one in stream:
+        if isinstance(one, Told):
+            told.append(one)
+            if len(told) == most:
+                break
+        elif isinstance(one, Reading):
+            read.append(one)
+        else:
+            end = one
+    stream.close()
+    return told, read, end
+
+
+def events(exchange: Exchange) -> list[dict[str, Any]]:
+    """What a recording says, read by other means: by the lines that begin with "data: {"."""
+    body = b"".join(exchange.pieces).partition(b"\r\n\r\n")[2]
+    plain = re.sub(rb"(?:^|\r\n)[0-9a-f]+\r\n", b"", body)  # the sizes of HTTP's chunks
+    return [json.loads(line) for line in re.findall(rb"data: (\{.*\})", plain)]
+
+
+def reply_of(name: str, number: int) -> tuple[Exchange, list[dict[str, Any]]]:
+    """The streamed reply of that number in a file, and its choices."""
+    streamed = [one for one in recorded(name) if one.asked.get("stream")][number]
+    return streamed, [one["choices"][0] for one in events(streamed) if one["choices"]]
+
+
+# --- connecting ------------------------------------------------------------------------------------------------------
+
+
+def test_its_vocabulary_is_found_out_from_outside(model: VllmStream, twin_session: Session) -> None:
+    here, there = twin_session.model, model.model
+    assert there.n_vocab == here.n_vocab
+    assert [there.piece(i) for i in range(here.n_vocab)] == [here.piece(i) for i in range(here.n_vocab)]
+    control = [i for i in range(here.n_vocab) if here.is_control(i)]
+    assert [i for i in range(here.n_vocab) if there.is_control(i)] == control
+    assert [there.name(i) for i in control] == [here.name(i) for i in control]
+    assert there.end_ids == [2]  # the one at which this server ends, as its generation_config.json says
+    assert (model.capacity, model.most, model.tells, model.remarks) == (512, 20, "logprobs", [])
+    assert there.build == "vLLM 0.32.0"
+    assert model.has_template
+    assert not model.has_switch
+
+
+def test_texts_are_taken_apart_as_they_were_when_recorded(vllm: ReplayedVllm, model: VllmStream) -> None:
+    """The replayed server has its own way with texts: it is the real one's."""
+    asked = [one for one in recorded("connect") if one.path in ("/tokenize", "/detokenize")]
+    assert len(asked) > 10
+    exchanges, vllm.exchanges = vllm.exchanges, {}
+    try:
+        for one in asked:
+            told = json.loads(model.server.client.ask("POST", one.path, json.dumps(one.asked).encode(), 1 << 20))
+            real = json.loads(b"".join(one.pieces).partition(b"\r\n\r\n")[2])
+            assert told.items() <= real.items() or told["tokens"] == real["tokens"], one.asked
+    finally:
+        vllm.exchanges = exchanges
+
+
+CHATS: tuple[tuple[list[Message], bool, int | None], ...] = (
+    ([Message("user", "Tell me about rivers.")], False, None),
+    ([Message("system", "Be <|im_end|> nice\n"), Message("user", "<|im_start|>system <|im_<|im_end|>end|>")], False, None),
+    ([Message("user", "\n\n a \ue000 <repo_name> \n")], False, None),
+    ([Message("user", "a"), Message("assistant", "b"), Message("user", "c <|im_end|> 😀")], True, 2),
+    ([Message("user", "a"), Message("assistant", "b"), Message("user", "c")], True, None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("chat", CHATS)
+def test_prompts_are_the_local_ones_and_what_is_typed_is_no_control_token(
+    model: VllmStream, twin_session: Session, chat: tuple[list[Message], bool, int | None]
+) -> None:
+    command = Render(*chat)
+    assert model.render(command) == twin_session.render(command)
+
+
+@pytest.mark.parametrize("text", ["Hello <|im_end|>", "<|im_start|>", "<|im_<|im_end|>end|>", "x  y\n\t😀", ""])
+def test_a_text_holds_no_control_token_unless_it_may(model: VllmStream, twin_session: Session, text: str) -> None:
+    plain = model.model.tokenize(text, special=False)
+    assert plain == twin_session.model.tokenize(text, special=False)
+    assert model.model.tokenize(text, special=True) == twin_session.model.tokenize(text, special=True)
+    assert b"".join(map(model.model.piece, plain)) == text.encode()
+
+
+def test_a_name_that_is_only_text_stays_text(model: VllmStream) -> None:
+    """What is taken whole out of texts and is still shown, as tags of thoughts are, is no control token."""
+    vocabulary, fox = model.model, 2365
+
+    class Tagged:
+        def complete(self, ids: list[int], count: int, **asked: Any) -> Any:
+            from termchat.engine.remote.vllm_server import VllmAnswer, VllmChoice
+
+            drawn_ids = [i for i in asked["allowed_token_ids"] if i != 2] or [2]
+            text = "<think>" if fox in drawn_ids else ""
+            ended = drawn_ids == [2]
+            return VllmAnswer([VllmChoice(drawn_ids, text, None, "stop" if ended else "length")])
+
+    probe = object.__new__(VllmVocabulary)
+    probe.server, probe.n_vocab, probe._pieces = Tagged(), vocabulary.n_vocab, vocabulary._pieces  # type: ignore[assignment]
+    special, ends = probe._examined({2: "<|im_end|>", 5: "<file_1>", 6: "<file_2>", fox: "<think>"})
+    assert (special, ends) == ({2, 5, 6}, {2})
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+REPLIES: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "greedy": ("replies", 0, {}),
+    "sampled": ("replies", 1, {"temperature": 0.8}),
+    "several tokens a chunk": ("several", 0, {}),
+}
+
+
+@pytest.mark.parametrize("cut", ["as it was", "bytes", "whole"])
+@pytest.mark.parametrize(("file", "number", "knobs"), REPLIES.values(), ids=REPLIES)
+def test_a_reply_is_what_was_recorded_however_it_is_cut(
+    other: Callable[..., ReplayedVllm], file: str, number: int, knobs: dict[str, Any], cut: Cut
+) -> None:
+    _, choices = reply_of(file, number)
+    server = other("connect", file, cut=cut)
+    model = served_by(server.url)
+    told, read, end = drawn(model, segment(prompt(model), **knobs))
+    assert server.missed == []
+    ids = [i for one in choices for i in one["token_ids"]]
+    assert len(ids) == 24
+    assert [one.id for one in told] == ids
+    own = [value for one in choices if one["logprobs"] for value in one["logprobs"]["token_logprobs"]]
+    assert [one.logprob for one in told] == own
+    listed = [step for one in choices if one["logprobs"] for step in one["logprobs"]["top_logprobs"]]
+    for one, step in zip(told, listed, strict=True):
+        values = sorted(step.values(), reverse=True)[:20]
+        assert one.ids is not None
+        assert one.logprobs is not None
+        assert one.logprobs.tolist() == values
+        assert [step[f"token_id:{i}"] for i in one.ids] == values
+        assert np.exp(one.logprobs).sum() <= 1 + 1e-6
+    assert [(one.done, one.total) for one in read] == [(len(prompt(model)), len(prompt(model)))]
+    assert end is not None
+    assert end.reason == "length"
+
+
+def test_an_event_with_several_tokens_is_several_tokens() -> None:
+    _, choices = reply_of("several", 0)
+    assert max(len(one["token_ids"]) for one in choices) == 4
+    assert [i for one in choices for i in one["token_ids"]] == [
+        i for one in reply_of("replies", 0)[1] for i in one["token_ids"]
+    ]
+
+
+def test_a_reply_ends_by_itself_with_its_end_token(model: VllmStream) -> None:
+    told, _, end = drawn(model, segment(prompt(model, "Say only: hi"), limit=64))
+    assert end is not None
+    assert (end.reason, end.detail) == ("end", "")
+    assert told[-1].id == 2
+    assert told[-1].logprob > -1
+
+
+def test_it_says_what_it_still_had(model: VllmStream) -> None:
+    _, _, end = drawn(model, segment([504] * 508))
+    assert end is not None
+    assert end.reason == "context"
+    assert end.read is not None
+    usage = next(one["usage"] for one in events(reply_of("context", 0)[0]) if not one["choices"])
+    assert end.read.reused == usage["prompt_tokens_details"]["cached_tokens"]
+
+
+def test_other_knobs_go_on_from_the_ids_that_are_there(vllm: ReplayedVllm, model: VllmStream) -> None:
+    ids = prompt(model)
+    told, _, end = drawn(model, segment(ids), most=6)
+    assert end is None
+    begun = [one.id for one in told]
+    told, _, end = drawn(model, segment([*ids, *begun], 6, limit=18, seed=8, temperature=1.2))
+    assert len(told) == 18
+    assert [one.id for one in told] == [i for one in reply_of("changed", 1)[1] for i in one["token_ids"]]
+    asked = vllm.completions()[-1]
+    assert asked["prompt"] == [*ids, *begun]
+    assert (asked["temperature"], asked["seed"], asked["max_tokens"]) == (1.2, 8, 18)
+
+
+TEXTS = (r"teal|ochre", r"[A-Z]{3}[0-9]{2}", r"a[bc]+\.", r"x[yz]", r'\{\s*"n"\s*:\s*-?\d+\s*\}')
+
+
+@pytest.mark.parametrize(("constraint", "text"), zip(CONSTRAINTS, TEXTS, strict=True), ids=TEXTS)
+def test_replies_match_a_constraint_of_each_kind(model: VllmStream, constraint: Constraint, text: str) -> None:
+    ids = prompt(model, "Name a colour.")
+    told, _, end = drawn(model, segment(ids, limit=48)._replace(constraint=constraint))
+    assert end is not None
+    assert end.reason == "end"
+    assert re.fullmatch(text, b"".join(model.model.piece(one.id) for one in told).decode())
+
+
+def test_past_positions_are_told_with_tokens_of_any_rank(model: VllmStream) -> None:
+    ids = prompt(model)
+    told, _, _ = drawn(model, segment(ids))
+    found, logprobs = model.listed(ids, 20, [])
+    assert found.tolist() == told[0].ids.tolist()  # type: ignore[union-attr]
+    assert told[0].logprobs is not None
+    assert np.abs(logprobs - told[0].logprobs).max() < 1e-6
+    with_others, values = model.listed(ids, 5, [2, 40000, 504])
+    assert with_others[:5].tolist() == found[:5].tolist()
+    missing = [i for i in (2, 40000, 504) if i not in found[:5]]
+    assert with_others[5:].tolist() == missing
+    assert len(values) == 5 + len(missing)
+
+
+# --- what it is asked ------------------------------------------------------------------------------------------------
+
+
+def test_every_knob_is_said_so_that_the_servers_own_do_not_act(model: VllmStream) -> None:
+    off = model.asked(segment([1], temperature=0.7, top_k=0, top_p=1.0, min_p=0.0, repeat_last_n=0, repeat_penalty=1.5))
+    assert {name: off[name] for name in ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")} == {
+        "temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0,
+    }  # fmt: skip
+    on = model.asked(
+        segment(
+            [1], temperature=0.7, order=("penalties", "top_p"), repeat_penalty=1.5, logit_bias=("504=ban", "28=500")
+        )
+    )
+    assert (on["temperature"], on["top_k"], on["top_p"], on["repetition_penalty"]) == (1.0, 0, 0.95, 1.5)
+    assert on["logit_bias"] == {"504": -100.0, "28": 100.0}
+    assert model.asked(segment([1], seed=2**64 - 1))["seed"] == 2**63 - 1
+    assert model.order == ORDER
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "another stage": ({"xtc_probability": 0.5}, "apply xtc"),
+    "two of them": ({"mirostat": 2}, "apply mirostat"),
+    "dynamic temperature": ({"dynatemp_range": 0.5}, "apply dynamic temperature (dynatemp_range)"),
+    "too hot": ({"temperature": 2.5}, "use temperature 2.5: it takes 0 to 2"),
+    "too much": ({"presence_penalty": 3.0}, "use presence_penalty 3: it takes -2 to 2"),
+}
+
+
+@pytest.mark.parametrize(("knobs", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_its_chain_lacks_is_refused(model: VllmStream, knobs: dict[str, Any], words: str) -> None:
+    assert model.refusal(segment([1], **knobs)) == words
+
+
+def test_what_it_can_is_not_refused(model: VllmStream) -> None:
+    assert model.refusal(segment([1], temperature=1.5, top_k=5, min_p=0.2, frequency_penalty=1.0)) == ""
+    assert model.refusal(segment([1])._replace(constraint=choice(["a"]))) == ""
+    behind = Constraint("regex", "a", after_chain=True)
+    assert "after its sampler chain" in model.refusal(segment([1])._replace(constraint=behind))
+
+
+# --- what can go wrong -----------------------------------------------------------------------------------------------
+
+FAULTS: dict[str, tuple[Fault, str, str]] = {
+    "hangs up": (twin_server.hangs_up, "server", "broke off the connection"),
+    "half a line": (twin_server.half_a_line, "server", "broke off the reply"),
+    "nonsense": (twin_server.nonsense, "server", "broke off the reply"),
+    "401": (answers(401, "Unauthorized"), "key", "refuses the key (401): Unauthorized"),
+    "404": (answers(404), "server", "answers 404"),
+    "429": (answers(429), "server", "answers 429"),
+    "500": (answers(500, "a\x1b[31mb"), "server", "answers 500: a"),
+    "redirect": (answers(307, Location="http://evil.example/\x1b"), "server", "redirects to http://evil.example/"),
+}
+
+
+@pytest.mark.parametrize(("fault", "kind", "words"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_told_and_the_next_request_is_answered(
+    vllm: ReplayedVllm, model: VllmStream, fault: Fault, kind: str, words: str
+) -> None:
+    vllm.faults.append(fault)
+    try:
+        with pytest.raises(EngineError) as caught:
+            drawn(model, segment(prompt(model)))
+    finally:
+        vllm.faults.clear()
+    assert caught.value.kind == kind
+    assert words in caught.value.message
+    assert "\x1b" not in caught.value.message + caught.value.hint
+    assert len(drawn(model, segment(prompt(model)))[0]) == 24
+
+
+@pytest.mark.parametrize("cut", ["as it was", "bytes", "whole"])
+def test_a_server_that_was_killed_in_mid_reply_is_told(other: Callable[..., ReplayedVllm], cut: Cut) -> None:
+    server = other("connect", "killed", cut=cut)
+    model = served_by(server.url)
+    came: list[int] = []
+    with pytest.raises(EngineError, match="broke off") as caught:
+        came.extend(one.id for one in model.stream(segment(prompt(model), limit=200)) if isinstance(one, Told))
+    assert caught.value.kind == "server"
+    assert "go on" in caught.value.hint
+    assert came[:24] == [i for one in reply_of("replies", 0)[1] for i in one["token_ids"]][: len(came)]
+    assert len(came) > 4
+
+
+def test_an_error_in_mid_stream_is_told(vllm: ReplayedVllm, model: VllmStream) -> None:
+    def fails(handler: twin_server.Handler) -> bool:
+        data = b'data: {"error": {"message": "EngineCore died\\u001b", "type": "InternalServerError", "code": 500}}\n\n'
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+        return True
+
+    vllm.faults.append(fails)
+    try:
+        with pytest.raises(EngineError, match="ended the reply: EngineCore died") as caught:
+            drawn(model, segment(prompt(model)))
+    finally:
+        vllm.faults.clear()
+    assert "\x1b" not in caught.value.message
+
+
+def test_a_stop_ends_a_silent_server_at_once(vllm: ReplayedVllm, model: VllmStream) -> None:
+    release = threading.Event()
+    ids = prompt(model)
+    vllm.faults.append(twin_server.silent(release))
+    threading.Timer(0.2, model.server.client.stop).start()
+    begun = monotonic()
+    try:
+        with pytest.raises(Aborted):
+            drawn(model, segment(ids))
+        assert monotonic() - begun < 1.5
+    finally:
+        release.set()
+        vllm.faults.clear()
+        model.server.client.go_on()
+
+
+def test_a_full_context_is_told_by_either_side(vllm: ReplayedVllm, model: VllmStream) -> None:
+    with pytest.raises(ContextFull):
+        list(model.stream(segment([504] * 512)))
+    with pytest.raises(ContextFull):
+        model.listed([504] * 512, 5, [])
+    said = [one for one in recorded("context") if len(one.asked.get("prompt", ())) > 512]
+    told = b"".join(said[0].pieces).partition(b"\r\n\r\n")[2].decode()
+    vllm.faults.append(answers(400, json.loads(told)["error"]["message"]))
+    try:
+        with pytest.raises(ContextFull):
+            list(model.stream(segment([504] * 500)))
+    finally:
+        vllm.faults.clear()
+
+
+def test_another_model_ends_it(other: Callable[..., ReplayedVllm]) -> None:
+    server = other("connect", "replies")
+    model = served_by(server.url)
+    ids = prompt(model)
+    for key, one in list(server.exchanges.items()):
+        if key.startswith("/v1/models"):
+            changed = b"".join(one.pieces).replace(b"/tmp/vllm/smol", b"/tmp/vllm/else")
+            server.exchanges[key] = one._replace(pieces=[changed])
+    server.hang_up()
+    with pytest.raises(EngineError, match="now has another model"):
+        drawn(model, segment(ids))
+
+
+def test_a_key_goes_along_and_a_wrong_one_is_told(other: Callable[..., ReplayedVllm]) -> None:
+    server = other("connect", key="secret-1")
+    with pytest.raises(EngineError, match=r"refuses the key \(401\): Unauthorized") as caught:
+        served_by(server.url, "secret-2")
+    assert caught.value.kind == "key"
+    assert served_by(server.url, "secret-1").capacity == 512
+
+
+def test_servers_that_tell_something_else_are_noticed(other: Callable[..., ReplayedVllm]) -> None:
+    logits = served_by(other("raw_logits").url)
+    assert logits.tells == "logits"
+    assert "tells logits" in logits.remarks[0].message
+    told, _, _ = drawn(logits, segment([504], temperature=0.8, limit=6))
+    assert len(told) == 6
+    assert all(np.isnan(one.logprob) and one.ids is None for one in told)
+    with pytest.raises(EngineError, match="does not tell the model's own"):
+        logits.listed([504], 5, [])
+    drawn_from = served_by(other("processed_logprobs").url)
+    assert drawn_from.tells == "drawn from"
+    told, _, _ = drawn(drawn_from, segment([504], temperature=0.8, limit=6))
+    assert all(0 < one.probability <= 1 and np.isnan(one.logprob) for one in told)
+
+
+def test_several_servers_behind_one_address_are_noticed(model: VllmStream) -> None:
+    ids = list(range(600))
+    for _ in range(3):
+        model.answered(ids, 0)
+    assert model.remarks == []
+    model.answered(ids, 0)
+    assert "reads the whole text again" in model.remarks.pop().message
+    for reused in (0, 0, 512, 0, 0, 0):
+        model.answered(ids, reused)
+    assert "reads the whole text again" in model.remarks.pop().message
+    for _ in range(9):
+        model.answered(ids, None)
+        model.answered(ids[:500], 0)
+    assert model.remarks == []
+
+
+# --- the contract, as it was recorded --------------------------------------------------------------------------------
+
+
+def test_its_errors_say_what_was_wrong() -> None:
+    said = [json.loads(b"".join(one.pieces).partition(b"\r\n\r\n")[2])["error"] for one in recorded("errors")]
+    texts = [one if isinstance(one, str) else one["message"] for one in said]
+    patterns = (
+        "Unauthorized", "`another` does not exist", "validation errors", "out of vocabulary", "max allowed: 20",
+        r"must be in \[0, 2\]", "less_than_equal", "max allowed: 128",
+    )  # fmt: skip
+    assert len(texts) == len(patterns)
+    for text, pattern in zip(texts, patterns, strict=True):
+        assert re.search(pattern, text)
+
+
+def test_stops_of_the_server_are_ends(model: VllmStream) -> None:
+    server = VllmServer(HttpClient(EngineAddress(url="http://127.0.0.1:9")))
+    server._model = model.server.model
+    reasons = [("stop", "year"), ("stop", 29), ("stop", None), ("stop", None)]
+    for number, reason in enumerate(reasons):
+        last = events([one for one in recorded("stops") if one.asked.get("stream")][number])[-1]
+        found = server.event(json.dumps(last).encode()).choices[0]
+        assert (found.finish_reason, found.stop_reason) == reason

@@ -1,0 +1,329 @@
+"""Lessons on the screen: they say what to do, see that it was done, and give the reader's own chat back."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from termchat import paths
+from termchat.conversation.store.store import Store
+from termchat.lessons.playing import LessonState
+from tests.tui.made_lessons import SECOND, answered, at_step, begun, learner, step, strip, write_lessons
+from tests.tui.running_app import command, desktop
+
+pytestmark = pytest.mark.usefixtures("own_lessons_only")
+
+
+@pytest.fixture
+def own_lessons_only(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the course come and go."""
+    monkeypatch.setattr("termchat.lessons.shelf.COURSE", home / "no-course")
+
+
+async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
+    async with learner(lesson=None) as desk:
+        await desk.type("my own draft")
+        desk.chat.adjust("top_k", 7)
+        mine, knobs = desk.chat.conversation, desk.chat.tuning
+        await desk.type("", "ctrl+space")
+        assert "80 Greedy 3 min What temperature 0 does." in " ".join(desk.text.split())
+        await desk.type("", "enter")
+        await desk.until(lambda: desk.app.learning.runner is not None)
+        assert (desk.chat.tuning.temperature, desk.chat.tuning.top_k, desk.composer.text) == (0.7, 40, "The sea is")
+        await desk.shows("Greedy 1 of 3", "Ctrl+T t, then 0 and Enter", "▸Ctrl+T tune")
+        await desk.type("", "ctrl+t", "t", "0", "enter")
+        await at_step(desk, 2)
+        await desk.type("", "escape")
+        assert "What will the same text give" in desk.text
+        await desk.type("", "1")
+        assert desk.composer.text == "The sea is"
+        assert "Your guess: the same reply" in strip(desk)
+        await desk.type("", "enter")
+        await answered(desk, " blue", " and", " wide")
+        await at_step(desk, 3)
+        assert "✓ You said: the same reply. Right." in strip(desk)
+        await desk.type("5", "enter")
+        assert desk.composer.text == ""
+        await desk.type("", "ctrl+r")
+        await answered(desk, " blue", " and")
+        await desk.until(lambda: "You said 5 tokens, it is 2 tokens." in strip(desk))
+        assert "At temperature 0 the likeliest token" in strip(desk)
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        assert (desk.chat.conversation, desk.chat.tuning) == (mine, knobs)
+        assert desk.composer.text == "my own draft"
+        assert desk.app.learning.progress.of("first-own").done
+        assert "LESSON" not in desk.text
+
+
+async def test_what_a_reader_writes_is_never_taken_for_an_answer() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type(", 1 of 2?")
+        assert desk.composer.text == "The sea is, 1 of 2?"
+        assert "What will the same text give" in desk.text
+        await desk.type("", "ctrl+space", "2")  # the way that takes nothing from the composer
+        assert desk.composer.text == "The sea is, 1 of 2?"
+        assert "Your guess: another one" in strip(desk)
+        await desk.type("x")
+        assert desk.composer.text == "The sea is, 1 of 2?x"
+
+
+async def test_the_strip_gives_the_keyboard_back_after_one_key() -> None:
+    async with learner() as desk:
+        await desk.type("", "ctrl+g")  # no tokens yet
+        await desk.type("", "ctrl+t")
+        assert "TUNE" in desk.text
+        await desk.type("", "ctrl+space")
+        assert " LESSON " in desk.text
+        await desk.type("", "?")
+        assert "Hint It is a knob." in strip(desk)
+        await desk.type("", "right")
+        assert desk.chat.tuning.temperature > 0.7
+        await desk.type("", "ctrl+space", "escape", "escape", "h")
+        assert desk.composer.text == "The sea ish"
+
+
+async def test_hints_go_from_a_nudge_to_the_deed() -> None:
+    async with learner() as desk:
+        await desk.type("", "ctrl+space", "?")
+        assert "Hint It is a knob." in strip(desk)
+        await desk.type("", "ctrl+space", "?")
+        assert "Hint Press Ctrl+T, then t, 0 and Enter." in strip(desk)
+        await desk.type("", "ctrl+space", "?")
+        await at_step(desk, 2)
+        assert desk.chat.tuning.temperature == 0
+
+
+async def test_a_step_is_done_for_the_reader() -> None:
+    async with learner() as desk:
+        await desk.type("", "ctrl+space", "d")
+        await at_step(desk, 2)
+        await desk.type("", "1")
+        await desk.type("", "ctrl+space", "d")
+        await desk.until(lambda: desk.chat.busy)
+        await answered(desk, " blue")
+        await at_step(desk, 3)
+        assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue"]
+
+
+async def test_undo_takes_back_a_knob_then_a_message() -> None:
+    async with learner() as desk:
+        await desk.type("", "ctrl+t", "t", "0", "enter", "escape")
+        await at_step(desk, 2)
+        await desk.type("", "1", "enter")
+        await answered(desk, " blue")
+        await at_step(desk, 3)
+        await desk.type("", "ctrl+space", "z")
+        await desk.until(lambda: desk.chat.conversation.leaf is None)
+        assert desk.composer.text == "The sea is"
+        await desk.type("", "ctrl+space", "z")
+        assert desk.chat.tuning.temperature == 0.7
+        assert step(desk) == 1
+        await desk.type("", "ctrl+space", "z")
+        assert "nothing to undo" in desk.text
+
+
+async def test_left_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    async with learner(store=store) as desk:
+        await desk.type("", "ctrl+t", "t", "0", "enter", "escape")
+        await at_step(desk, 2)
+        await desk.type("", "1", "enter")
+        await answered(desk, " blue")
+        await at_step(desk, 3)
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        assert desk.chat.conversation.leaf is None
+        await begun(desk, "first-own")
+        assert step(desk) == 3
+        assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue"]
+        assert desk.chat.tuning.temperature == 0
+    # The process is gone, and with it the chat in memory.
+    store = Store.open(tmp_path / "sessions.db")
+    async with learner(store=store) as desk:
+        assert step(desk) == 3
+        assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue"]
+        assert desk.chat.tuning.temperature == 0
+        await desk.type("", "ctrl+space", "x")
+        assert desk.chat.tuning.temperature == 0.8
+    store.close()
+
+
+async def test_chats_of_lessons_are_kept_apart(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    async with learner(store=store, lesson=None) as desk:
+        await desk.sent("mine", "yes")
+        desk.engine.end()
+        await desk.settle()
+        await begun(desk, "first-own")
+        await desk.type("", "enter")
+        await answered(desk, " blue")
+        await desk.type("", "ctrl+n")
+        await desk.sent("another one in the lesson", "no")
+        desk.engine.end()
+        await desk.settle()
+        assert [row.title for row in store.sessions()] == ["mine"]
+        assert [row.title for row in store.sessions(search="sea")] == []
+        assert [row.turns for row in store.sessions(lessons=True)] == [1, 1]
+        assert store.latest() == store.sessions()[0].id
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "yes"]
+        await desk.sent("more", "of mine")
+        desk.engine.end()
+        await desk.settle()
+        assert [row.turns for row in store.sessions()] == [2]
+    store.close()
+
+
+async def test_a_draft_survives_a_lesson_that_is_killed(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    async with learner(store=store, lesson=None) as desk:
+        await desk.type("my own draft")
+        await begun(desk, "first-own")
+        await desk.type(" and so on")
+        desk.app.get_default_screen().keep_draft()  # type: ignore[attr-defined]
+        desk.chat.wrote(desk.chat.conversation, "of the lesson")
+        store.flush()
+    store.close()
+    with sqlite3.connect(tmp_path / "sessions.db") as db:
+        assert [draft for (draft,) in db.execute("SELECT draft FROM unsent")] == ["my own draft"]
+
+
+async def test_another_chat_pauses_the_lesson(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    async with learner(store=store, lesson=None) as desk:
+        await desk.sent("mine", "yes")
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "ctrl+n")
+        await begun(desk, "first-own")
+        await desk.type("", "f4")
+        await desk.until(lambda: "mine" in desk.text)
+        await desk.type("", "enter")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        assert "the lesson is paused: Greedy" in desk.text
+        assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "yes"]
+    store.close()
+
+
+async def test_a_broken_file_stands_in_the_list_with_its_line() -> None:
+    async with learner(lesson=None) as desk:
+        (paths.lessons_folder() / "90-broken.toml").write_text(SECOND.replace("minutes = 1", 'minutes = "many"'))
+        await desk.type("", "ctrl+space")
+        assert "90-broken.toml" in desk.text
+        assert "line 2" in desk.text
+        desk.app.screen.action_move("last")  # type: ignore[attr-defined]
+        await desk.type("", "enter")
+        assert "this file cannot be used" in desk.text
+
+
+async def test_remapped_keys_are_told_and_lit() -> None:
+    async with learner(keymap={"tune": "ctrl+k", "learn": "f12", "answer": ""}) as desk:
+        assert "Ctrl+K t, then 0 and Enter" in strip(desk)
+        assert "▸Ctrl+K tune" in desk.text
+        await desk.type("", "f12", "?")
+        assert "Hint It is a knob." in strip(desk)
+
+
+async def test_a_page_that_is_pointed_at_is_lit_or_its_key_is() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.shows("▸NEXT", "▸Enter send")
+    async with learner((80, 24)) as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.shows("▸Ctrl+B Ctrl+\\ panels")
+
+
+async def test_what_holds_already_is_told_and_can_be_skipped() -> None:
+    async with learner(lesson="second-own") as desk:
+        assert step(desk) == 1
+        await desk.type("", "ctrl+space", "s")
+        await desk.until(lambda: "A look colours tokens." in strip(desk))
+    async with learner(lesson="second-own") as desk:
+        await command(desk, "/look rank")
+        await desk.until(lambda: "A look colours tokens." in strip(desk))
+
+
+async def test_lessons_by_command() -> None:
+    async with learner(lesson=None) as desk:
+        await command(desk, "/learn nothing-like-it")
+        assert "unknown lesson 'nothing-like-it'" in desk.text
+        desk.composer.clear()
+        await command(desk, "/hint")
+        assert "no lesson is open" in desk.text
+        await command(desk, "/learn first-own")
+        await desk.until(lambda: desk.app.learning.runner is not None)
+        desk.composer.clear()
+        await command(desk, "/hint")
+        assert "Hint It is a knob." in strip(desk)
+        await command(desk, "/lesson-leave")
+        await desk.until(lambda: desk.app.learning.runner is None)
+
+
+async def test_the_app_begins_with_a_lesson_or_with_the_list() -> None:
+    write_lessons(paths.lessons_folder())
+    async with desktop(lesson="") as desk:
+        await desk.shows("Lessons   ")
+    async with desktop(lesson="second-own") as desk:
+        await desk.until(lambda: desk.app.learning.runner is not None)
+        assert "Looks 1 of 1" in desk.text
+
+
+async def test_a_second_terminal_reads_which_step_is_played_and_pictures_stay() -> None:
+    async with learner() as desk:
+        now = json.loads(paths.lesson_now_file().read_text())
+        assert (now["lesson"], now["step"], now["steps"]) == ("first-own", 1, 3)
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        assert json.loads(paths.lesson_now_file().read_text())["step"] == 2
+        picture = paths.lesson_pictures_folder() / "first-own" / "01.svg"
+        await desk.until(picture.exists)
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        assert not paths.lesson_now_file().exists()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12)])
+async def test_the_strip_leaves_room_for_all_else(size: tuple[int, int]) -> None:
+    most = {24: 3, 40: 5, 60: 7, 12: 3}[size[1]]
+    async with learner(size) as desk:
+        runner = desk.app.learning.runner
+        assert runner is not None
+        for number in (1, 2, 3):
+            runner.playing.go_to(number - 1, runner.facts)
+            runner.show()
+            await desk.settle()
+            assert len(runner.strip.drawn) <= most
+            assert all(len(line.text) <= size[0] - 1 for line in runner.strip.drawn)
+            assert desk.composer.region.height >= 1
+            assert desk.text.splitlines()[-1].strip()
+
+
+async def test_a_click_does_what_a_key_does() -> None:
+    async with learner() as desk:
+        await desk.app.run_action("lesson('hint')", desk.app.screen)
+        assert "Hint It is a knob." in strip(desk)
+        await desk.app.run_action("lesson('more')", desk.app.screen)
+        await desk.settle()
+        assert "less" in strip(desk)
+
+
+async def test_what_was_guessed_is_kept() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type("", "2", "enter")
+        await answered(desk, " blue")
+        await at_step(desk, 3)
+        assert "✗ You said: another one. It is: the same reply." in strip(desk)
+        state = desk.app.learning.progress.of("first-own")
+        assert isinstance(state, LessonState)
+        assert [(guess.step, guess.guess, guess.truth) for guess in state.guesses] == [(1, 2, 1)]
