@@ -150,10 +150,14 @@ def extent(data: bytes) -> str:
     return f"{characters} ({letters}), {size}"
 
 
+UNKNOWN = "–"
+"""What stands for a number that nobody tells."""
+
+
 def percent(share: float, digits: int = 1) -> str:
-    """A share from 0 to 1; one too small for its digits shows as such, and one that is not known (NaN) as a dash."""
+    """A share from 0 to 1; one too small for its digits shows as such, and a dash what is not known."""
     if share != share:
-        return "–"
+        return UNKNOWN
     least = 10.0 ** -(digits + 2)
     return f"<{least:.{digits}%}" if 0 < share < least else f"{share:.{digits}%}"
 

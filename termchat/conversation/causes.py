@@ -21,7 +21,7 @@ from termchat.decoding.biases import BANNED
 from termchat.decoding.conditions import describe
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.constraint import shown as constraint_shown
-from termchat.decoding.records import TAIL, Finished, SettingsRecord, Shape, Start, Token
+from termchat.decoding.records import TAIL, Candidate, Finished, SettingsRecord, Shape, Start, Token
 from termchat.decoding.redraw import redrawn
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
@@ -350,7 +350,10 @@ def _shift(
     """None where the logits are the same, as far as they are on record."""
     if one.token is None or other.token is None:
         return None
-    logits = [{candidate.id: candidate.logit for candidate in token.candidates} for token in (one.token, other.token)]
+    logits = [
+        {c.id: number for c in token.candidates if (number := _told_logit(c)) is not None}
+        for token in (one.token, other.token)
+    ]
     common = logits[0].keys() & logits[1].keys()
     moved = [abs(logits[0][i] - logits[1][i]) for i in common]
     fewest = min(len(token.candidates) for token in (one.token, other.token))
@@ -362,9 +365,17 @@ def _shift(
     return LogitShift(max(moved, default=None), total_variation(one.token, other.token), since)
 
 
+def _told_logit(candidate: Candidate) -> float | None:
+    """Its logit, or its log-probability where that is all that is told, which is one as well but for a constant."""
+    number = candidate.logprob if math.isnan(candidate.logit) else candidate.logit
+    return None if math.isnan(number) else number
+
+
 def total_variation(one: Token, other: Token) -> float:
     """How far apart the model's own distributions are, 0 to 1, measured over the recorded candidates."""
-    before, now = ({c.id: math.exp(c.logprob) for c in token.candidates} for token in (one, other))
+    before, now = (
+        {c.id: math.exp(c.logprob) for c in token.candidates if not math.isnan(c.logprob)} for token in (one, other)
+    )
     return sum(abs(before.get(i, 0.0) - now.get(i, 0.0)) for i in before.keys() | now.keys()) / 2
 
 
@@ -377,7 +388,7 @@ def lead(token: Token, winner: int, other: int) -> float | None:
         return None
     if is_greedy(token):
         return first.logit - second.logit
-    if first.probability <= 0 or second.probability <= 0:
+    if not (first.probability > 0 and second.probability > 0):
         return None
     return math.log(first.probability) + first.noise - math.log(second.probability) - second.noise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -64,9 +65,15 @@ class RecordedReply:
         yield _in_force(self._pieces[-1].node, self._pieces[-1].length)
 
     def numbers(self) -> Iterator[tuple[float, float]]:
-        """Of each token what the model's numbers can be known by: its logit and the entropy."""
+        """Of each token what the model's numbers can be known by: its logit, or its log-probability where that is not told, and
+        the entropy; 0 for what is not told at all."""
         for node, length in (piece[:2] for piece in self._pieces):
-            yield from zip(node.tokens.logits[:length], node.tokens.entropies[:length], strict=True)
+            tokens = node.tokens
+            for numbers in zip(
+                tokens.logits[:length], tokens.logprobs[:length], tokens.entropies[:length], strict=True
+            ):
+                logit, logprob, entropy = (0.0 if math.isnan(number) else number for number in numbers)
+                yield logit or logprob, entropy
 
     def step(self, index: int) -> RecordedStep:
         """Step `index`, as far as one behind the last token."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -56,8 +57,8 @@ def parting(first: Token, second: Token) -> Divergence:
     here, there = _listed(first), _listed(second)
     pieces = _piece(first, there), _piece(second, here)
 
-    of_one = first.probability, _left(first.id, there)
-    of_other = _left(second.id, here), second.probability
+    of_one = _known(first.probability), _left(first.id, there)
+    of_other = _left(second.id, here), _known(second.probability)
 
     def found(cause: Cause, stage: str = "") -> Divergence:
         return Divergence(first.step, cause, *pieces, of_one, of_other, stage)
@@ -65,6 +66,8 @@ def parting(first: Token, second: Token) -> Divergence:
     if first.forced or second.forced:
         return found("forced")
     common = here.keys() & there.keys()
+    if any(math.isnan(listed.noise) for listed in (*here.values(), *there.values())):
+        return found("unknown")  # a server drew, and does not tell how
     if any(here[id].noise != there[id].noise for id in common):
         return found("other dice")
     if (stage := _cut(first.id, second, there)) is not None:
@@ -85,7 +88,11 @@ def _piece(token: Token, others: dict[int, Candidate]) -> str:
 
 def _left(id: int, listed: dict[int, Candidate]) -> float | None:
     """Its probability after the chain, if it is on record and was not cut."""
-    return listed[id].probability if id in listed and listed[id].removed_by is None else None
+    return _known(listed[id].probability) if id in listed and listed[id].removed_by is None else None
+
+
+def _known(probability: float) -> float | None:
+    return None if math.isnan(probability) else probability
 
 
 def _cut(id: int, token: Token, listed: dict[int, Candidate]) -> str | None:

@@ -255,7 +255,7 @@ class LlamaServer:
         Raises:
             EngineError: it has another model, too.
         """
-        stream = self.client.stream("/completion", msgspec.json.encode(asked))
+        stream = self.client.stream("/completion", msgspec.json.encode(asked | self._name))
         try:
             self._again(partial(self._meet_again, stoppable=True))
         except EngineError:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from rich.cells import cell_len
 
+from termchat.text import UNKNOWN as UNKNOWN
 from termchat.text import one_line
 from termchat.text import percent as percent
 from termchat.tui.draw.ink import Ink, Line, Run
@@ -44,11 +46,6 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 def _spark(height: float) -> str:
     return _SPARKS[min(int(height * len(_SPARKS)), len(_SPARKS) - 1)] if height == height else " "
-
-
-def known(value: float, form: str = "{:.2f}") -> str:
-    """The number, written so; a dash where it is not known (NaN)."""
-    return form.format(value) if value == value else "–"
 
 
 def count(number: int) -> str:
@@ -96,7 +93,7 @@ def fitting(runs: Iterable[Run], width: int) -> tuple[Run, ...]:
 
 def number(value: float | None, digits: int = 2) -> str:
     """ "" where it is not known."""
-    return "" if value is None else f"{value:.{digits}f}".replace("-", "−")
+    return "" if value is None or math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
 
 
 def spread(left: Sequence[Run], right: Sequence[Run], width: int) -> tuple[Run, ...]:
@@ -108,8 +105,13 @@ def spread(left: Sequence[Run], right: Sequence[Run], width: int) -> tuple[Run, 
 
 
 def signed(number: float) -> str:
-    """A number of the dice."""
-    return f"{number:+.2f}"
+    """A number of the dice; a dash where there is none."""
+    return told(number, "+.2f")
+
+
+def told(number: float, form: str) -> str:
+    """A number in this form; a dash where it is not known."""
+    return UNKNOWN if math.isnan(number) else format(number, form)
 
 
 def flowing(items: Iterable[Sequence[Run]], width: int, gap: str = "  ") -> list[Line]:

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from termchat.chat.live import Live
-from termchat.decoding.records import ABSENT, Candidate, Token, is_taken
+from termchat.decoding.records import Candidate, Token, is_taken
 from termchat.decoding.stages import DICE
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run, doing
-from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, again, column, known, length, percent
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, again, column, length, percent, signed, told
 from termchat.tui.panels.rolls import Rolled, missing
 from termchat.tui.speculation.round_lines import REJECTED
 
@@ -35,13 +35,19 @@ _AXIS_FROM = 10
 
 
 class _Column(NamedTuple):
-    """Numbers `cells` wide under a head; with `share` a bar beside them may show it."""
+    """Numbers `cells` wide under a head; with `share` a bar beside them may show it. It is left out where the engine tells no
+    `value` for it."""
 
     head: str
     cells: int
     number: Callable[[Candidate], str]
     ink: Ink = MUTED
     share: Callable[[Candidate], float] | None = None
+    value: Callable[[Candidate], float] | None = None
+
+    def is_told(self, token: Token) -> bool:
+        """Whether there is anything to show."""
+        return self.value is None or any(not math.isnan(self.value(one)) for one in token.candidates)
 
 
 class _Others(NamedTuple):
@@ -88,7 +94,7 @@ def candidate_table(
     shown = _chosen_among(token, rows - bars)
     others = _others(token, [candidate for _, candidate in shown], rolled)
     words = [_word(candidate) for _, candidate in shown]
-    columns = [each for each in _columns(width, bars=bars, rolled=rolled) if _is_told(each, token)]
+    columns = [each for each in _columns(width, bars=bars, rolled=rolled) if each.is_told(token)]
     digits = 2 * numbered
     fixed = digits + sum(each.cells for each in columns) + 2
     need = max([*map(cell_len, words), cell_len(others.name) * bars, length(title) - digits + 1])
@@ -110,8 +116,9 @@ def candidate_table(
 def _columns(width: int, *, bars: bool, rolled: Rolled | None) -> list[_Column]:
     model = _Column("model", 7, lambda one: percent(math.exp(one.logprob)), MUTED, lambda one: math.exp(one.logprob))
     after = _Column("after", 7 if bars else 8, lambda one: percent(one.probability), TEXT, lambda one: one.probability)
-    logit = _Column("logit", 7, lambda one: known(one.logit, "{:.1f}"))
-    dice = _Column("dice", 7, lambda one: known(one.noise, "{:+.2f}"))
+    after = after._replace(value=after.share)
+    logit = _Column("logit", 7, lambda one: told(one.logit, ".1f"), value=lambda one: one.logit)
+    dice = _Column("dice", 7, lambda one: signed(one.noise), value=lambda one: one.noise)
     if not bars:
         return [logit, model._replace(cells=8), after, *([dice] if width >= _DICE_FROM else [])]
     columns = [model, after]
@@ -123,15 +130,6 @@ def _columns(width: int, *, bars: bool, rolled: Rolled | None) -> list[_Column]:
             )
         )
     return [*columns, logit, dice] if width >= _ALL_FROM else columns
-
-
-def _is_told(each: _Column, token: Token) -> bool:
-    """Whether the engine tells these numbers of any candidate."""
-    return any(each.number(candidate) != UNTOLD for candidate in token.candidates)
-
-
-UNTOLD = known(ABSENT)
-"""What stands for a number that the engine does not tell."""
 
 
 def _bar_sizes(columns: Sequence[_Column], room: int) -> list[int]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from termchat.conversation.tree import Node
 from termchat.decoding.constraint import GRAMMAR
-from termchat.decoding.records import ABSENT, TAIL, UNKNOWN, Token, is_taken
+from termchat.decoding.records import TAIL, UNKNOWN, Token, is_taken
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
 from termchat.text import one_line, show_piece
@@ -140,17 +140,16 @@ def _unrecorded(width: int) -> list[Line]:
 def _facts(shown: Shown) -> list[list[Run]]:
     token = shown.token
     data = token.bytes[:_LONGEST].hex(" ") + (" …" if len(token.bytes) > _LONGEST else "")
-    noise = next((candidate.noise for candidate in token.candidates if is_taken(candidate, token)), None)
-    told: list[tuple[str, str, float]] = [
-        ("rank", str(token.rank + 1), token.rank if token.rank >= 0 else ABSENT),
-        ("model", percent(math.exp(token.logprob)), token.logprob),
-        ("after", percent(token.probability), token.probability),
-        ("entropy", f"{at_most(token)}{token.entropy:.2f} bit", token.entropy),
-        ("p(end)", at_most(token) + percent(token.p_end, 2), token.p_end),
+    noise = next((candidate.noise for candidate in token.candidates if is_taken(candidate, token)), math.nan)
+    numbers: list[tuple[str, float, str]] = [
+        ("rank", math.nan if token.rank == UNKNOWN else token.rank, str(token.rank + 1)),
+        ("model", token.logprob, percent(math.exp(token.logprob))),
+        ("after", token.probability, percent(token.probability)),
+        ("entropy", token.entropy, f"{at_most(token)}{token.entropy:.2f} bit"),
+        ("p(end)", token.p_end, at_most(token) + percent(token.p_end, 2)),
+        ("dice", noise, signed(noise)),
     ]
-    facts = [(name, text) for name, text, value in told if not math.isnan(value)]
-    if noise is not None and not math.isnan(noise):
-        facts.append(("dice", signed(noise)))
+    facts = [(name, text) for name, value, text in numbers if not math.isnan(value)]
     if token.decode_us:
         rows = f", {1 + len(token.draft.tokens)} rows" if token.draft is not None else ""
         facts.append(("decode", f"{token.decode_us / 1000:.1f} ms{rows}"))

@@ -25,7 +25,7 @@ def missing(shares: Iterable[float]) -> float:
 
 def can_roll(token: Token) -> bool:
     """Whether it is known what the token was drawn from."""
-    return any(candidate.probability == candidate.probability for candidate in token.candidates)
+    return any(not math.isnan(candidate.probability) for candidate in token.candidates)
 
 
 class Rolled(NamedTuple):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 from termchat.chat.questions import Rescored
 from termchat.conversation.tree import Node, Span
+from termchat.decoding.records import UNKNOWN as UNTOLD
 from termchat.decoding.samplers import escape
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
@@ -29,7 +31,6 @@ from termchat.tui.keys.tables import name_of
 from termchat.tui.transcript.source import ENDINGS
 
 _HIGHEST = 5
-_UNTOLD = "The engine does not tell how likely the end was."
 _WORDS = {"end": "The model ended the reply"}
 
 
@@ -40,21 +41,22 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     lines = flowing([[("P(END)", TITLE)], [(f"{len(p_ends)} tokens, scaled to the highest", MUTED)]], width)
     if not p_ends:
         return [*lines, Line((("no tokens", MUTED),))]
-    if all(p != p for p in p_ends):
-        why = prose(_why(reply[-1].node), width, STRONG)
-        return [Line((("P(END)", TITLE),)), *prose(_UNTOLD, width, MUTED), *why]
-    lines.append(Line(((sparkline(_folded(p_ends, width), width).lstrip(), Ink("accent")),)))
+    known = [index for index, p_end in enumerate(p_ends) if not math.isnan(p_end)]
+    if known:
+        heights = [0.0 if math.isnan(p_end) else p_end for p_end in p_ends]
+        lines.append(Line(((sparkline(_folded(heights, width), width).lstrip(), Ink("accent")),)))
+    else:
+        lines.append(Line((("The engine does not tell how likely the end was.", MUTED),)))
     last = reply[-1].node
     lines += prose(_why(last), width, STRONG)
     if last.finished is not None and last.finished.reason == "stop" and last.finished.held:
         lines += prose(f'not shown: "{escape(last.finished.held)}"', width)
-    if last.finished is not None and last.finished.reason == "end" and len(last.tokens):
+    if last.finished is not None and last.finished.reason == "end" and known and known[-1] == len(p_ends) - 1:
         rank, p_end = last.tokens.ranks[-1], last.tokens.p_ends[-1]
-        if rank >= 0:
-            lines += prose(f"The end token had rank {rank + 1}; p(end) was {percent(p_end, 2)}.", width)
-    lines.append(Line((("HIGHEST", TITLE),)))
-    told = (index for index, p_end in enumerate(p_ends) if p_end == p_end)
-    order = sorted(told, key=lambda index: -p_ends[index])
+        of_end = f"The end token had rank {rank + 1}; " if rank != UNTOLD else ""
+        lines += prose(f"{of_end}p(end) was {percent(p_end, 2)}.", width)
+    lines += [Line((("HIGHEST", TITLE),))] if known else []
+    order = sorted(known, key=lambda index: -p_ends[index])
     for index in order[: max(min(_HIGHEST, rows - len(lines)), 1)]:
         share = f"{percent(p_ends[index], 2):>8}"
         itself = index == len(texts) - 1 and last.finished is not None and last.finished.reason == "end"

@@ -109,7 +109,7 @@ class Big:
             self._parts.tell(Notice("no candidates to draw from", hint))
             return
         if not can_roll(shown.token):
-            self._parts.tell(Notice("there is nothing to roll here", "the engine does not tell what it drew from"))
+            self._parts.tell(Notice("the server that drew this token does not tell what its sampler chain left"))
             return
         panels = self._panels
         panels.rolls = more(panels.rolls, shown.node, shown.token.step, n, first)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
-from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, column, fitting, known, spread
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, UNKNOWN, column, spread
 from termchat.tui.panels.plots.drawing import LABEL, OUTLIER, Axis, Bar, Tick, ceiling, every, fitted, number, plot
 from termchat.tui.panels.plots.trace import OUTLIER as TIMES
 from termchat.tui.panels.plots.trace import Measure, Trace, highest
@@ -31,7 +33,7 @@ def entropy_plot(trace: Trace, width: int, rows: int, title: Ink = TITLE) -> lis
     lighter part above it the highest of them."""
     folded = trace.folded("entropy")
     axis = Axis(max(ceiling(highest(folded.highs)), _LEAST_BITS), number)
-    bars = [Bar(mean, high=high) for mean, high in zip(folded.means, folded.highs, strict=True)]
+    bars = [Bar(_or_none(mean), high=_or_none(high)) for mean, high in zip(folded.means, folded.highs, strict=True)]
     head = _head(trace, "ENTROPY", "in bit", "mean, max", "entropy", "{:.2f}", width, title)
     return [head, *_over_reply(trace, bars, axis, rows - 2, "entropy")]
 
@@ -39,7 +41,7 @@ def entropy_plot(trace: Trace, width: int, rows: int, title: Ink = TITLE) -> lis
 def probability_plot(trace: Trace, width: int, rows: int, title: Ink = TITLE) -> list[Line]:
     """The model's own probability of the token that was drawn (T = 1, before the chain): the mean of a column's tokens."""
     axis = Axis(1.0, lambda share: f"{share * 100:.3g}%")
-    bars = [Bar(mean) for mean in trace.folded("probability").means]
+    bars = [Bar(_or_none(mean)) for mean in trace.folded("probability").means]
     head = _head(trace, "PROBABILITY", "model, before the chain", "mean", "probability", "{:.1%}", width, title)
     return [head, *_over_reply(trace, bars, axis, rows - 2, "probability")]
 
@@ -54,6 +56,11 @@ def time_plot(trace: Trace, width: int, rows: int, title: Ink = TITLE) -> list[L
     head = _head(trace, "DECODE TIME", "in ms", "max", "time", "{:.1f}", width, title)
     body = _over_reply(trace, bars, Axis(top, number), rows - 3, "time", times.median)
     return [head, *body, _foot(trace, width)]
+
+
+def _or_none(value: float) -> float:
+    """What is not known has no bar."""
+    return 0.0 if math.isnan(value) else value
 
 
 def _over_reply(
@@ -87,10 +94,9 @@ def _head(
     left: list[Run] = [(name, title), (f" {unit}", MUTED)]
     if not trace.count:
         return Line((*left, (" · waiting for the first token", MUTED)))
-    if not trace.is_told(measure):
-        return Line(fitting((*left, (" · not told by this engine", MUTED)), width))
     index = trace.count - 1 if trace.cursor is None else trace.cursor
-    value = known(trace.value(measure, index), form)
+    found = trace.value(measure, index)
+    value = UNKNOWN if math.isnan(found) else form.format(found)
     word = column(show_piece(trace.text(index)), _PIECE).rstrip() + " " if width >= _NAMED_FROM else ""
     ink = STRONG if trace.cursor is None else Ink("cursor", bold=True)
     right: list[Run] = [(f"{index} ", MUTED), (word, TEXT), (value, ink)]

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from termchat.conversation.node import Node, TokenColumns
 from termchat.conversation.tree import Span
 from termchat.tui.transcript.cursor.token_order import TokenRef
+
+T = TypeVar("T", int, float)
 
 Measure = Literal["entropy", "probability", "time"]
 
@@ -31,7 +33,8 @@ _READ: dict[Measure, Callable[[TokenColumns, int, int], Sequence[float]]] = {
 
 
 class Folded:
-    """Numbers in at most `columns` columns, each of `each` numbers but perhaps the last: their means and their highest.
+    """Numbers in at most `columns` columns, each of `each` numbers but perhaps the last: their means and their highest. What is
+    no number counts nothing; a column of nothing else is no number either.
 
     They are held in up to four times as many cells of 1, 2, 4, 8 … numbers, a column being one to four of those: at least half
     of the columns are in use, and two thirds from twice as many numbers as columns on.
@@ -41,6 +44,7 @@ class Folded:
         self.columns = max(columns, 1)
         self.count = 0
         self._size = 1
+        self._known: list[int] = []
         self._sums: list[float] = []
         self._highs: list[float] = []
 
@@ -51,12 +55,14 @@ class Folded:
         while done < len(values):
             begun = self.count % self._size
             part = values[done : done + self._size - begun]
-            if begun:
-                self._sums[-1] += sum(part)
-                self._highs[-1] = max(self._highs[-1], *part)
-            else:
-                self._sums.append(sum(part))
-                self._highs.append(max(part))
+            if not begun:
+                self._known.append(0)
+                self._sums.append(0.0)
+                self._highs.append(-math.inf)
+            known = [value for value in part if not math.isnan(value)]
+            self._known[-1] += len(known)
+            self._sums[-1] += sum(known)
+            self._highs[-1] = max(self._highs[-1], *known) if known else self._highs[-1]
             done += len(part)
             self.count += len(part)
 
@@ -67,14 +73,15 @@ class Folded:
 
     @property
     def means(self) -> list[float]:
-        cells, each = self._cells, self.each
-        totals = [sum(self._sums[at : at + cells]) for at in range(0, len(self._sums), cells)]
-        return [total / min(each, self.count - at * each) for at, total in enumerate(totals)]
+        totals, counts = self._by_columns(self._sums, sum), self._by_columns(self._known, sum)
+        return [total / count if count else math.nan for total, count in zip(totals, counts, strict=True)]
 
     @property
     def highs(self) -> list[float]:
-        cells = self._cells
-        return [max(self._highs[at : at + cells]) for at in range(0, len(self._highs), cells)]
+        return [high if high > -math.inf else math.nan for high in self._by_columns(self._highs, max)]
+
+    def _by_columns(self, values: list[T], fold: Callable[[list[T]], T]) -> list[T]:
+        return [fold(values[at : at + self._cells]) for at in range(0, len(values), self._cells)]
 
     @property
     def _cells(self) -> int:
@@ -82,6 +89,7 @@ class Folded:
 
     def _halve(self) -> None:
         self._size *= 2
+        self._known = [sum(self._known[at : at + 2]) for at in range(0, len(self._known), 2)]
         self._sums = [sum(self._sums[at : at + 2]) for at in range(0, len(self._sums), 2)]
         self._highs = [max(self._highs[at : at + 2]) for at in range(0, len(self._highs), 2)]
 
@@ -139,12 +147,11 @@ class Trace:
         self.times = Times()
         self._parts: list[Span] = []
         self._folded: dict[Measure, Folded] = {}
-        self._told: set[Measure] = set()
 
     def follow(self, parts: Sequence[Span], columns: int, cursor: TokenRef | None = None) -> None:
         """Reads what is new of a reply; another reply, or another number of columns, is read from the start."""
         if not self._goes_on(parts) or any(folded.columns != columns for folded in self._folded.values()):
-            self.count, self.times, self._told = 0, Times(), set()
+            self.count, self.times = 0, Times()
             self._folded = {measure: Folded(columns) for measure in _READ}
         done, self._parts = self.count, list(parts)
         passed = 0
@@ -155,10 +162,6 @@ class Trace:
             passed += count
         self.count = passed
         self.cursor = self._number(cursor)
-
-    def is_told(self, measure: Measure) -> bool:
-        """Whether the engine tells it of any token so far."""
-        return measure in self._told
 
     def folded(self, measure: Measure) -> Folded:
         """A measure in columns; in none before the first `follow`."""
@@ -184,7 +187,12 @@ class Trace:
         if column < 0 or not places:
             return None
         sign = -1.0 if measure == "probability" else 1.0
-        return self.token(max(places, key=lambda index: sign * self.value(measure, index)))
+
+        def height(index: int) -> float:
+            value = sign * self.value(measure, index)
+            return -math.inf if math.isnan(value) else value
+
+        return self.token(max(places, key=height))
 
     def _goes_on(self, parts: Sequence[Span]) -> bool:
         """Whether these are the parts that were read; the last may have grown."""
@@ -197,10 +205,7 @@ class Trace:
     def _read(self, tokens: TokenColumns, begin: int, end: int) -> None:
         for measure, folded in self._folded.items():
             values = _READ[measure](tokens, begin, end)
-            known = [value if value == value else 0.0 for value in values]
-            if any(value == value for value in values):
-                self._told.add(measure)
-            folded.extend(known)
+            folded.extend(values)
             if measure == "time":
                 self.times.extend(values)
 

@@ -48,8 +48,8 @@ def is_uncertain(stretch: Stretch, indexes: range) -> int | None:
         if (
             here >= least
             and here > 0
-            and (index == 0 or here > bits[index - 1])
-            and (index + 1 >= count or here >= bits[index + 1])
+            and not (index > 0 and here <= bits[index - 1])
+            and not (index + 1 < count and here < bits[index + 1])
         ):
             return index
     return None
@@ -91,8 +91,9 @@ def _percentile(tokens: TokenColumns) -> float:
     count = len(tokens) - len(tokens) % _RECKONED if len(tokens) > _RECKONED else len(tokens)
     known = _thresholds.get(tokens)
     if known is None or known[0] != count:
-        told = sorted(bits for bits in tokens.entropies[:count] if bits == bits)
-        known = _thresholds[tokens] = count, told[int(UNCERTAIN * (len(told) - 1))] if told else math.inf
+        bits = sorted(value for value in tokens.entropies[:count] if not math.isnan(value))
+        least = bits[int(UNCERTAIN * (len(bits) - 1))] if bits else math.inf
+        known = _thresholds[tokens] = count, least
     return known[1]
 
 
