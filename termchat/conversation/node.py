@@ -304,6 +304,13 @@ class Node:
         return self.start.group if self.start is not None else None
 
     @property
+    def size(self) -> int | None:
+        """How many tokens a reply has; where its engine told no ids, as many as it counted, and None if it did not."""
+        if self.tokens.has_ids:
+            return len(self.tokens)
+        return self.finished.tokens if self.finished is not None and self.finished.tokens >= 0 else None
+
+    @property
     def pending(self) -> str:
         """See `pending_of`; "" while the reply runs."""
         return pending_of(self.finished, self.continued) if self.finished is not None else ""
