@@ -178,6 +178,8 @@ class Loading:
             if follow or choice.recommended is info.recommended:
                 self._follow(choice.recommended)
             self._forget_ids(info)
+            if lacking := state.lacking(state.tuning):
+                state.changed(Notice(f"{state.engine_name} has no {', '.join(lacking)}: without effect there"))
             self._tell(info.remarks)
             state.check_thinking()
             state.recorder.loaded(state.conversation, info)

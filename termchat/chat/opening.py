@@ -21,7 +21,7 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.group import GROUP_KINDS
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
-from termchat.engine.address import SIGN, AddressError, EngineAddress, is_url
+from termchat.engine.address import SIGN, AddressError, EngineAddress, called, is_url
 from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
 
@@ -88,7 +88,7 @@ def elsewhere(config: Settings, address: EngineAddress, name: str = "", sha256: 
     tags = (config.think_start, config.think_end)
     spec = ModelSpec(
         path=well_formed(address.model),
-        name=well_formed(name or address.model or address.shown),
+        name=well_formed(name or called(address.model) or address.shown),
         engine=address,
         sha256=sha256,
         thinking=tags if all(tags) else (),

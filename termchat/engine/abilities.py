@@ -141,6 +141,7 @@ TEXT_ONLY = EngineAbilities(
 _OF_SERVERS: dict[ServerKind, tuple[EngineAbilities, EngineAbilities]] = {
     "llama-server": (LLAMA_SERVER, LLAMA_SERVER_STREAMED),
     "vllm": (VLLM, VLLM),
+    "sglang": (TEXT_ONLY, TEXT_ONLY),
     "openai": (TEXT_ONLY, TEXT_ONLY),
 }
 """Where a server's tokens are drawn here, and where it draws them."""

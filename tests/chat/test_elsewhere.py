@@ -156,3 +156,32 @@ def test_a_line_that_is_lost_keeps_the_reply_and_says_which_engine_and_it_goes_o
         assert tokens == list(whole.ids)
     finally:
         driven.chat.close()
+
+
+def test_a_chat_that_is_opened_again_follows_what_its_engine_recommends_and_keeps_what_a_person_turned(
+    store: Store, written
+) -> None:
+    config = written(LAB)
+    it = Kept(store, config)
+    it.engine.info = msgspec.structs.replace(
+        it.engine.info, name="llama-70b", recommended={"temperature": 0.3, "top_k": 7, "min_p": 0.2}
+    )
+    it.chat.loading.load(elsewhere(config, ADDRESS).spec)
+    it.pump()
+    it.chat.adjust("top_k", 90)
+    it.replied("Who are you?", " A", " llama.")
+    session = it.session
+
+    again = Kept(store, config)
+    again.engine.info = msgspec.structs.replace(
+        again.engine.info, name="llama-70b", recommended={"temperature": 0.4, "top_k": 7}
+    )
+    again.open(session)
+    chat = again.chat
+    assert (chat.tuning.temperature, chat.origin["temperature"]) == (0.4, "model")  # what it recommends by now
+    assert (chat.tuning.top_k, chat.origin["top_k"]) == (90, "session")
+    assert (chat.tuning.min_p, chat.origin["min_p"]) == (Tuning().min_p, "default")
+    chat.new()
+    assert (chat.tuning.temperature, chat.tuning.top_k, chat.origin["top_k"]) == (0.4, 7, "model")
+    again.open(session)  # its model is there already
+    assert (chat.tuning.temperature, chat.tuning.top_k) == (0.4, 90)

@@ -12,6 +12,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from datetime import date
@@ -26,21 +28,24 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
 from termchat.engine.port import Message, ModelSpec, Render
 from termchat.engine.remote.http_client import HttpClient, ServerError
+from termchat.engine.remote.streamed_session import StreamedSession
 from termchat.engine.remote.streams import Segment, Told
 from termchat.engine.remote.vllm_stream import VllmStream
-from tests.remote.replayed_vllm import ANSWERS
+from tests.remote.replayed_vllm import ANSWERS, turned
 
 _BIG = 20_000
 """Bytes of a text that is taken apart, or of its tokens, that are not recorded."""
 
 
 class Recorder(ThreadingHTTPServer):
-    """Passes requests on to a server, with `more` in the body of completions, and keeps what came back."""
+    """Passes requests on to a server, with `more` in the body of completions and the `key` where there is none, and keeps what
+    came back."""
 
     daemon_threads = True
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Passer)
+        self.key = key
         parts = urlsplit(url)
         self.there = (parts.hostname or "", parts.port or 80)
         self.exchanges: list[dict[str, Any]] = []
@@ -75,6 +80,8 @@ class _Passer(BaseHTTPRequestHandler):
         body = json.dumps(asked | more).encode() if more else body
         head = [f"{self.command} {self.path} HTTP/1.1", f"Host: {server.there[0]}:{server.there[1]}"]
         head += [f"{name}: {value}" for name, value in self.headers.items() if name not in ("Host", "Content-Length")]
+        if server.key and "Authorization" not in self.headers:
+            head.append(f"Authorization: Bearer {server.key}")
         head += [f"Content-Length: {len(body)}", "", ""]
         pieces: list[tuple[int, str]] = []
         exchange = {"path": self.path, "asked": asked, "added": more, "pieces": pieces, "ended": False}
@@ -154,6 +161,10 @@ CONSTRAINTS = (
     Constraint("lark", 'start: "x" ("y" | "z")'),
     Constraint("json_schema", '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'),
 )  # fmt: skip
+RUNS = (
+    ("--temperature", "0", "--max-tokens", "24", "--seed", "7"),
+    ("--temperature", "0.9", "--top-k", "30", "--max-tokens", "40", "--seed", "8", "--stop", "."),
+)
 STORY = "Tell me a very short story about a fox."
 
 
@@ -182,9 +193,13 @@ def _several(scene: Scene) -> None:
 
 def _changed(scene: Scene) -> None:
     """Closed in the middle, and gone on with from there with another temperature."""
-    ids = scene.prompt(STORY)
-    begun = scene.draw(ids, temperature=0.0, limit=24, most=6)
-    scene.draw([*ids, *begun], len(begun), temperature=1.2, seed=8, limit=18)
+    turned(StreamedSession(scene.stream, scene.client, lambda _: None), scene.prompt(STORY))
+
+
+def _run(scene: Scene) -> None:
+    for more in RUNS:
+        asked = [sys.executable, "-m", "termchat", "run", "--engine", scene.recorder.url, "--json", *more, STORY]
+        subprocess.run(asked, check=True, stdout=subprocess.DEVNULL)
 
 
 def _questions(scene: Scene) -> None:
@@ -241,7 +256,7 @@ def _drawn_from(scene: Scene) -> None:
 
 
 SCENES: dict[str, Callable[[Scene], None]] = {
-    "connect": _connect, "replies": _replies, "several": _several, "changed": _changed, "questions": _questions,
+    "connect": _connect, "replies": _replies, "several": _several, "changed": _changed, "run": _run, "questions": _questions,
     "context": _context, "stops": _stops,
     "constrained": _constrained, "errors": _errors, "killed": _killed, "raw_logits": _drawn_from,
     "processed_logprobs": _drawn_from,
@@ -259,7 +274,7 @@ def main() -> None:
     given = parser.parse_args()
     ANSWERS.mkdir(exist_ok=True)
     for name in given.names:
-        recorder = Recorder(given.url)
+        recorder = Recorder(given.url, given.key)
         scene = Scene(recorder, given.key, given.kill)
         version = scene.stream.server.version()
         if name not in _WITH_BEGIN:

@@ -9,11 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 import jinja2
 
+from termchat.decoding.conditions import Length
+from termchat.decoding.records import Record, SettingsRecord, Token
+from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.model_session import Session
+from termchat.engine.port import Adjust, Generate, Steer
+from termchat.engine.remote.streamed_session import StreamedSession
 from tests.remote.twin_server import Handler, TwinServer, hangs_up
 
 ANSWERS = Path(__file__).parent / "vllm_answers"
@@ -28,6 +34,25 @@ class Exchange(NamedTuple):
     asked: dict[str, Any]
     pieces: list[bytes]
     ended: bool
+
+
+TURNED = SamplerSettings(temperature=1.2)
+"""What the knobs of `turned` are turned to."""
+
+
+def turned(session: StreamedSession, ids: list[int], at: int = 6) -> list[Record]:
+    """The records of a reply whose temperature is turned up once it has `at` tokens."""
+    told: list[Record] = []
+    conditions = (Length(24),)
+    command = Generate(ids, SamplerSettings(temperature=0.0), conditions, 7)
+
+    def poll() -> Steer | None:
+        tokens = sum(isinstance(record, Token) for record in told)
+        settings = sum(isinstance(record, SettingsRecord) for record in told)
+        return Adjust(TURNED, conditions) if (tokens, settings) == (at, 1) else None
+
+    told.extend(session.generate(command, poll, perf_counter()))  # type: ignore[arg-type]
+    return told
 
 
 def recorded(name: str) -> list[Exchange]:

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
+import termchat
+from termchat.decoding.conditions import Length
 from termchat.decoding.constraint import Constraint, choice
+from termchat.decoding.records import UNKNOWN, SettingsRecord
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import EngineError, Message, ModelSpec, Render
+from termchat.engine.port import EngineError, Generate, Message, ModelSpec, Noted, Render
 from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.remote.streamed_session import StreamedSession
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, Told
 from termchat.engine.remote.vllm_server import VllmServer
 from termchat.engine.remote.vllm_stream import ORDER, VllmStream
 from termchat.engine.remote.vllm_vocabulary import VllmVocabulary
 from tests.remote import twin_server
-from tests.remote.record_vllm import CONSTRAINTS, STORY
-from tests.remote.replayed_vllm import Cut, Exchange, ReplayedVllm, recorded
+from tests.remote.conftest import prefill_of, tokens_of
+from tests.remote.record_vllm import CONSTRAINTS, RUNS, STORY
+from tests.remote.replayed_vllm import Cut, Exchange, ReplayedVllm, recorded, turned
 from tests.remote.twin_server import Fault, answers
 
+SCHEMA = json.loads(
+    (Path(termchat.__file__).parent / "conversation/transcripts/transcript.schema.json").read_text("utf-8")
+)
 ALL = ("connect", "replies", "several", "changed", "questions", "context", "constrained")
 Drawn = tuple[list[Told], list[Reading], StreamEnd | None]
 
@@ -115,8 +128,8 @@ def test_its_vocabulary_is_found_out_from_outside(model: VllmStream, twin_sessio
     assert there.end_ids == [2]  # the one at which this server ends, as its generation_config.json says
     assert (model.capacity, model.most, model.tells, model.remarks) == (512, 20, "logprobs", [])
     assert there.build == "vLLM 0.32.0"
-    assert model.has_template
-    assert not model.has_switch
+    assert there.has_template
+    assert not there.has_switch
 
 
 def test_texts_are_taken_apart_as_they_were_when_recorded(vllm: ReplayedVllm, model: VllmStream) -> None:
@@ -131,6 +144,10 @@ def test_texts_are_taken_apart_as_they_were_when_recorded(vllm: ReplayedVllm, mo
             assert told.items() <= real.items() or told["tokens"] == real["tokens"], one.asked
     finally:
         vllm.exchanges = exchanges
+
+
+def test_its_url_may_end_with_that_of_openais_api(vllm: ReplayedVllm, model: VllmStream) -> None:
+    assert served_by(f"{vllm.url}/v1").model.spec.sha256 == model.model.spec.sha256
 
 
 CHATS: tuple[tuple[list[Message], bool, int | None], ...] = (
@@ -239,17 +256,64 @@ def test_it_says_what_it_still_had(model: VllmStream) -> None:
     assert end.read.reused == usage["prompt_tokens_details"]["cached_tokens"]
 
 
-def test_other_knobs_go_on_from_the_ids_that_are_there(vllm: ReplayedVllm, model: VllmStream) -> None:
+def test_a_knob_that_is_turned_goes_on_from_the_ids_that_are_there(
+    other: Callable[..., ReplayedVllm],
+) -> None:
+    server = other("connect", "changed")
+    model = served_by(server.url)
+    session = StreamedSession(model, model.server.client, lambda _: None)
     ids = prompt(model)
-    told, _, end = drawn(model, segment(ids), most=6)
-    assert end is None
-    begun = [one.id for one in told]
-    told, _, end = drawn(model, segment([*ids, *begun], 6, limit=18, seed=8, temperature=1.2))
-    assert len(told) == 18
-    assert [one.id for one in told] == [i for one in reply_of("changed", 1)[1] for i in one["token_ids"]]
-    asked = vllm.completions()[-1]
-    assert asked["prompt"] == [*ids, *begun]
-    assert (asked["temperature"], asked["seed"], asked["max_tokens"]) == (1.2, 8, 18)
+    stream = turned(session, ids)
+    tokens = tokens_of(stream)
+    assert server.missed == []
+    first, second = server.completions()[-2:]
+    assert first["prompt"] == ids
+    assert second["prompt"] == [*ids, *(token.id for token in tokens[:6])]
+    assert (first["temperature"], second["temperature"]) == (0.0, 1.2)
+    assert (first["max_tokens"], second["max_tokens"]) == (24, 18)
+    (_, before), (_, after) = reply_of("changed", 0), reply_of("changed", 1)
+    assert [token.id for token in tokens] == [i for one in before for i in one["token_ids"]][:6] + [
+        i for one in after for i in one["token_ids"]
+    ]
+    settings = [record for record in stream if isinstance(record, SettingsRecord)]
+    assert [token.settings for token in tokens] == [settings[0].number] * 6 + [settings[1].number] * 18
+    assert [record.samplers.temperature for record in settings] == [0.0, 1.2]
+    assert settings[1].order == ("penalties", "temperature", "min_p", "top_k", "top_p")  # the server's own
+    assert all(not token.stages and np.isnan(token.probability) for token in tokens)
+    assert prefill_of(stream).reused == UNKNOWN
+
+
+@pytest.mark.parametrize("number", range(len(RUNS)))
+def test_run_writes_what_was_recorded(other: Callable[..., ReplayedVllm], number: int, tmp_path: Path) -> None:
+    server = other("run", "connect", key="secret-1")
+    places = {f"XDG_{name}_HOME": str(tmp_path / name.lower()) for name in ("DATA", "CONFIG", "CACHE", "STATE")}
+    config = tmp_path / "config" / "termchat"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f'[engines.lab]\nurl = "{server.url}/v1"\nkey_env = "LAB_KEY"\n')
+    run = subprocess.run(
+        [sys.executable, "-m", "termchat", "run", "--engine", "lab", "--json", *RUNS[number], STORY],
+        capture_output=True, text=True, timeout=300, env=os.environ | places | {"LAB_KEY": "secret-1"}, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert "secret-1" not in run.stdout + run.stderr
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    check = jsonschema.Draft202012Validator(SCHEMA)
+    assert [error for line in lines for error in check.iter_errors(line)] == []
+    tokens = [line for line in lines if line["record"] == "token"]
+    _, choices = reply_of("run", number)
+    ids = [i for one in choices for i in one["token_ids"]]
+    own = [value for one in choices if one["logprobs"] for value in one["logprobs"]["token_logprobs"]]
+    assert len(tokens) > 4
+    assert [token["id"] for token in tokens] == ids[: len(tokens)]
+    assert [token["logprob"] for token in tokens] == own[: len(tokens)]
+    assert not {"logit", "probability", "stages"} & set(tokens[0])
+    start, finished = lines[0], lines[-1]
+    assert start["llama_cpp"] == "vLLM 0.32.0"
+    assert (start["dice"], start["exact"]) == (0, False)
+    if number:
+        assert (finished["reason"], finished["detail"]) == ("stop", ".")
+    else:
+        assert len(tokens) == 24
 
 
 TEXTS = (r"teal|ochre", r"[A-Z]{3}[0-9]{2}", r"a[bc]+\.", r"x[yz]", r'\{\s*"n"\s*:\s*-?\d+\s*\}')
@@ -395,6 +459,19 @@ def test_a_stop_ends_a_silent_server_at_once(vllm: ReplayedVllm, model: VllmStre
         model.server.client.go_on()
 
 
+def test_a_silent_server_is_told(vllm: ReplayedVllm, model: VllmStream, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+    asked = segment(prompt(model))
+    vllm.faults.append(twin_server.silent(release))
+    monkeypatch.setattr(model.server.client, "_silence", 0.3)
+    try:
+        with pytest.raises(EngineError, match=r"has not answered for 0\.3 s"):
+            drawn(model, asked)
+    finally:
+        release.set()
+        vllm.faults.clear()
+
+
 def test_a_full_context_is_told_by_either_side(vllm: ReplayedVllm, model: VllmStream) -> None:
     with pytest.raises(ContextFull):
         list(model.stream(segment([504] * 512)))
@@ -460,6 +537,22 @@ def test_several_servers_behind_one_address_are_noticed(model: VllmStream) -> No
         model.answered(ids, None)
         model.answered(ids[:500], 0)
     assert model.remarks == []
+
+
+def test_what_is_noticed_meanwhile_is_told_with_the_next_reply(other: Callable[..., ReplayedVllm]) -> None:
+    model = served_by(other("connect", "replies").url)
+    session = StreamedSession(model, model.server.client, lambda _: None)
+    command = Generate(prompt(model), SamplerSettings(temperature=0.0), (Length(24),), 7)
+
+    def noted() -> list[str]:
+        return [one.remark.message for one in session.generate(command, lambda: None, 0.0) if isinstance(one, Noted)]
+
+    assert noted() == []
+    for _ in range(4):
+        model.answered(list(range(600)), 0)
+    assert "reads the whole text again" in noted()[0]
+    assert noted() == []
+    assert "reads the whole text again" in session.info().remarks[0].message
 
 
 # --- the contract, as it was recorded --------------------------------------------------------------------------------

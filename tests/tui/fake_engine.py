@@ -340,7 +340,7 @@ class FakeEngine:
                 return [Rendered(list(self.prompt), whole=not command.after_reply)]
             case Generate():
                 self._streams, self._several = [], None
-                self._begin(number, command, Walk(0, command.samplers, command.conditions, command.seed,
+                self._begin(number, command, Walk(0, command.samplers, command.conditions, command.seed, dict(command.origin),
                     script=command.script, paused=command.paused, constraint=command.constraint), None)  # fmt: skip
             case GenerateWalks():
                 self._streams, self._several = [], (number, command)
@@ -532,7 +532,7 @@ def replaced(record: _R, **fields: object) -> _R:
 def _settings(stream: _Stream, drafting: str = "") -> SettingsRecord:
     now = stream.now
     assert now is not None
-    origin = {} if stream.walk is None else dict(now.origin)
+    origin = dict(now.origin)
     return SettingsRecord(
         stream.settings, now.samplers, now.conditions, origin, 2, constraint=stream.constraint,
         constraint_begun=stream.constraint_begun, walk=stream.walk, draft=stream.draft, drafting=drafting,

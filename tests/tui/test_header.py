@@ -52,7 +52,7 @@ def test_a_model_elsewhere_is_named_with_its_engine_and_what_is_less_there(
     chat.loading.load(ModelSpec("", "lab", engine=EngineAddress(name="lab", url="https://lab")))
     chat.pump()
     shown = header_line(chat, width).text
-    assert f"lab: smol-Q4_1   {f'{mark}   ' if mark else ''}context" in shown
+    assert f"lab: smol-Q4_1   {mark or 'context'} " in shown
 
 
 def test_a_click_on_the_context_does_nothing_where_one_on_the_model_opens_the_models() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from time import gmtime
 
 import pytest
 from textual.pilot import Pilot
@@ -18,8 +19,9 @@ from termchat.models import catalogue, memory
 from termchat.models.download.progress import Pulling
 from termchat.models.errors import ModelError
 from termchat.models.gguf import header
+from termchat.models.listing import ModelRow
 from termchat.tui.app import TermchatApp
-from termchat.tui.models import downloads
+from termchat.tui.models import downloads, model_lines
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.gather import Models
 from tests.models.gguf_files import F32, TEXT, U32, named
@@ -157,6 +159,54 @@ def test_which_models_draft_for_the_loaded_one(
         await listed(desk)
         await read(desk)
         await desk.type("", *keys)
+        await read(desk)
+
+    assert snap_compare(app, terminal_size=size, run_before=play)
+
+
+ENGINES = (
+    ("lab", "ssh://ada@lab", "3 models · here everything works", 0.0121),
+    ("server", "http://server:8080", "llama-3.1-8b-Q4_K_M · draws here", 0.0016),
+    ("cluster", "https://vllm.example/v1", "qwen3-32b · draws there, 20 candidates", 0.041),
+    ("chat", "https://api.example", "gpt-4o-mini · text only", 0.212),
+)
+
+
+def elsewhere(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines elsewhere: four that answer, and one that has not since some time."""
+    rows = [
+        ModelRow(
+            wanted=f"@{name}", name=name, state="ready", engine=name, source=url, told=told, round_trip=far,
+            context=32768 if name == "cluster" else None,
+        )
+        for name, url, told, far in ENGINES
+    ]  # fmt: skip
+    there = {"wanted": "@lab/qwen", "name": "lab: qwen3-8b", "engine": "lab", "source": "ssh://ada@lab"}
+    rows.append(ModelRow(**there, state="ready", size=5 * GB, quantization="Q4_K_M", context=40960))  # type: ignore[arg-type]
+    old = ModelRow(
+        wanted="@old", name="old", state="broken", engine="old", source="http://old:8080", told="connection refused",
+        problem="old cannot be reached: Connection refused. Is the server running, and the URL right?",
+    )  # fmt: skip
+    models.elsewhere = {row.wanted: row for row in (*rows, old)}
+    models.silent = {"old": 0.0}
+    monkeypatch.setattr(model_lines, "localtime", gmtime)
+
+
+@pytest.mark.parametrize(
+    ("size", "theme"), [((80, 24), "dark"), ((120, 40), "light"), ((200, 60), "dark")], ids=["small", "light", "wide"]
+)
+def test_engines_elsewhere_in_the_list(
+    snap_compare: Snapshot, home: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], theme: str
+) -> None:
+    app = screen(home, monkeypatch, theme)
+    elsewhere(app._models, monkeypatch)
+
+    async def play(pilot: Pilot[None]) -> None:
+        desk = Desktop(app, app.chat.engine, pilot)  # type: ignore[arg-type]
+        await desk.settle()
+        await listed(desk)
+        app.screen.list.highlight("@old")  # type: ignore[attr-defined]
+        app.screen.gather()  # type: ignore[attr-defined]
         await read(desk)
 
     assert snap_compare(app, terminal_size=size, run_before=play)

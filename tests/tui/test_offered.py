@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import msgspec
 
+from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.abilities import EngineAbilities
 from termchat.engine.address import EngineAddress
 from termchat.engine.port import ALL_FEATURES, Adjust, Feature, Force, Generate, ModelSpec, Pause, Score, Step
 from termchat.tui.draw.marks import ACCENT, MUTED
+from termchat.tui.keys.key import Situation
 from termchat.tui.keys.offered import NEEDS, lacking
 from termchat.tui.keys.tables import CHAT, MODEL, TOKENS, WALKS
 from termchat.tui.screen.keyline import key_line
@@ -35,6 +37,15 @@ def test_the_key_line_shows_it_in_grey() -> None:
     inks = {text: ink.color for text, ink in key_line("token-busy", 160, without("pause")).runs}
     assert (inks["Space"], inks["w"]) == (MUTED.color, ACCENT.color)
     assert key_line("token-busy", 160).text == key_line("token-busy", 160, without("pause")).text
+
+
+def test_continuing_is_grey_where_only_that_is_meant() -> None:
+    def ink(situation: Situation) -> str:
+        shown = key_line(situation, 200, without("continue")).runs
+        return next(ink.color for text, ink in shown if text == "Ctrl+O")
+
+    assert ink("idle") == MUTED.color
+    assert ink("unloaded") == ink("paused") == ACCENT.color
 
 
 async def test_its_keys_say_why_and_send_nothing() -> None:
@@ -153,3 +164,12 @@ async def test_a_knob_that_the_engine_lacks_stays_off_and_says_so() -> None:
         assert (desk.chat.tuning.dry_multiplier, desk.chat.tuning.temperature) == (0.0, 0.3)
         await desk.settle()
         assert "lab has no dry_multiplier: left out" in desk.text
+
+
+async def test_a_turned_knob_that_the_next_engine_lacks_is_told_when_its_model_is_there() -> None:
+    async with desktop() as desk:
+        desk.chat.adjust("mirostat", 2)
+        desk.engine.info = msgspec.structs.replace(desk.engine.info, abilities=EngineAbilities(lacks=("mirostat",)))
+        desk.chat.loading.switch(Choice(LAB, {}))
+        await desk.settle()
+        assert "lab has no mirostat: without effect there" in desk.text

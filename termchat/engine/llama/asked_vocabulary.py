@@ -20,6 +20,8 @@ class AskedVocabulary:
     @property
     def has_switch(self) -> bool:
         """Whether the template can turn the model's thoughts on and off."""
+        if self.model.has_switch:
+            return True
         with suppress(EngineError):  # it is told when a chat needs the template
             self._template = self._template or ChatTemplate(self.model)
             return self._template.has_switch

@@ -62,6 +62,14 @@ class Vocabulary(ABC):
         """The source of its chat template."""
 
     @property
+    def has_template(self) -> bool:
+        """Whether chats can be told to it, be it by a template whose source only its server has."""
+        return self.template is not None
+
+    has_switch = False
+    """Whether such a server's template can turn the model's thoughts on and off."""
+
+    @property
     @abstractmethod
     def description(self) -> str:
         """A line about the model, such as "llama 135M Q4_1"."""

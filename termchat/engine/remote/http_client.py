@@ -57,7 +57,9 @@ class HttpClient:
     def __init__(self, address: EngineAddress, key: str = "", *, silence: float = SILENCE) -> None:
         parts = urlsplit(address.url)
         self.shown = address.shown
-        self._host, self._port, self._base = parts.hostname or "", parts.port, parts.path.rstrip("/")
+        self._host, self._port = parts.hostname or "", parts.port
+        # People give the URL of OpenAI's API with its /v1; some paths of servers stand beside that.
+        self._base = parts.path.rstrip("/").removesuffix("/v1")
         self._address, self._silence = address, silence
         self._headers = {"Content-Type": "application/json", "User-Agent": "termchat"}
         if key:
@@ -74,10 +76,6 @@ class HttpClient:
             return ssl.create_default_context(cafile=file or None)
         except (OSError, ssl.SSLError) as error:
             raise EngineError("tls", f"ssl_cert_file cannot be read: {file}: {_why(error)}", "correct it") from None
-
-    def path(self, of: str) -> str:
-        """A path below /v1 where the URL itself may end with that, as people give it for OpenAI's API."""
-        return of.removeprefix("/v1") if self._base.endswith("/v1") else of
 
     @property
     def connected(self) -> bool:
@@ -163,7 +161,7 @@ class HttpClient:
             self._let_go()
             raise
         if stoppable and self._stopped:  # an answer that was cut may look whole
-            self.close()
+            self._let_go()
             raise Aborted
         self._answered = True
         if response.will_close:

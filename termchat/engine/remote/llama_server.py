@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.engine.llama.cells import ContextFull
+from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.port import EngineError
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
@@ -258,7 +258,7 @@ class LlamaServer:
         stream = self.client.stream("/completion", msgspec.json.encode(asked | self._name))
         try:
             self._again(partial(self._meet_again, stoppable=True))
-        except EngineError:
+        except (Aborted, EngineError):
             stream.close()
             raise
         return stream
@@ -308,7 +308,6 @@ class LlamaServer:
         return self._ask("POST", path, msgspec.json.encode(asked | self._name), limit, stoppable=path == "/completion")
 
     def _ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool = False) -> bytes:
-        """Asks, again where the kept connection was closed meanwhile, also right after it was met again on a new one."""
         met = False
 
         def ask() -> bytes:
@@ -321,6 +320,7 @@ class LlamaServer:
         return self._again(ask)
 
     def _again(self, ask: Callable[[], T]) -> T:
+        """Asks, again where the kept connection was closed meanwhile, also right after the model was met again on a new one."""
         for _ in range(3):
             try:
                 return ask()

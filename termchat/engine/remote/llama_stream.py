@@ -25,7 +25,7 @@ from termchat.decoding.records import ABSENT
 from termchat.decoding.stages import chain_of
 from termchat.engine.abilities import LLAMA_SERVER_STREAMED
 from termchat.engine.llama.cells import ContextFull
-from termchat.engine.port import EngineError, ModelSpec, Render
+from termchat.engine.port import EngineError, ModelSpec, Remark, Render
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.llama_server import Listed
@@ -104,6 +104,7 @@ class LlamaStream:
     def __init__(self, client: HttpClient, spec: ModelSpec) -> None:
         self.server, self.model, self.capacity = connected(client, spec)
         self.size, self.parameters = self.server.model.size, self.server.model.n_params
+        self.remarks: list[Remark] = []
         self.alone_at = -1
         """With so many ids the next token is drawn alone: it may be a part of a character."""
 

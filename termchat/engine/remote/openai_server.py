@@ -189,11 +189,10 @@ class OpenAIServer:
 
     def _begun(self, asked: ChatRequest, remarks: list[Remark]) -> Iterator[bytes]:
         """The events of the answer, once the server takes the request; what had to be left out for that joins the remarks."""
-        path = self.client.path("/v1/chat/completions")
         while True:
             body = self._body(asked)
             try:
-                events = iter(self.client.stream(path, msgspec.json.encode(body)))
+                events = iter(self.client.stream("/v1/chat/completions", msgspec.json.encode(body)))
                 first = next(events, b"")
             except ServerError as error:
                 remark = self._learn(error, body)
@@ -285,7 +284,7 @@ class OpenAIServer:
         client = self.client
         for _ in range(2):
             try:
-                data = client.ask("GET", client.path("/v1/models"), None, _SMALL)
+                data = client.ask("GET", "/v1/models", None, _SMALL)
                 break
             except StaleConnection:
                 continue

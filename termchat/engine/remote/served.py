@@ -6,6 +6,8 @@ import re
 
 import msgspec
 
+from termchat.engine.address import called
+
 LOADED = "loaded"
 _READY = (LOADED, "sleeping")
 """What a sleeping model is asked wakes it."""
@@ -64,8 +66,8 @@ class ThereModel(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What to call it: some are called by their file."""
-        return self.id.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf") if ".gguf" in self.id else self.id
+        """What to call it."""
+        return called(self.id)
 
 
 def quantization_of(told: str) -> str:

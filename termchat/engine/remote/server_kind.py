@@ -50,7 +50,7 @@ def kind_of(client: HttpClient, said: ServerKind | None = None) -> ServerKind:
 def _asked(client: HttpClient) -> bytes:
     for _ in range(2):
         try:
-            return client.ask("GET", client.path("/v1/models"), None, _SMALL)
+            return client.ask("GET", "/v1/models", None, _SMALL)
         except StaleConnection:
             continue
     raise EngineError("server", f"{client.shown} closes every connection", "is it starting? go on when it is ready")

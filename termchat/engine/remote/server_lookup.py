@@ -66,7 +66,7 @@ def look(client: HttpClient, said: ServerKind | None = None) -> ServerLook:
     times = []
     for _ in range(_ROUNDS):
         begin = perf_counter()
-        data = _asked(client, client.path(_MODELS))
+        data = _asked(client, _MODELS)
         times.append(perf_counter() - begin)
     entries = _told(data, _List, client).data
     props = _props(client) if kind == "llama-server" else _Props()

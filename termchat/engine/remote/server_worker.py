@@ -44,9 +44,10 @@ _REFUSED: dict[type, str] = {
 _STREAMS: dict[ServerKind, tuple[str, str]] = {
     "llama-server": ("llama_stream", "LlamaStream"),
     "vllm": ("vllm_stream", "VllmStream"),
-    "sglang": ("vllm_stream", "VllmStream"),
 }
 """Who draws and streams at servers of a kind: the module and its class, which is made of a client and a spec."""
+_BY_TEXT: tuple[ServerKind, ...] = ("sglang", "openai")
+"""Kinds that are spoken with by text alone. SGLang could be told ids by a way of its own, which is not tried."""
 _TEXTS = ("text_session", "TextSession")
 """The session with a server that tells texts alone, which is made of a client, a spec, and whom to tell of progress."""
 
@@ -63,7 +64,7 @@ class ServerWorker(worker.Worker):
                 from termchat.engine.remote.server_session import ServerSession
 
                 return cast("Session", ServerSession(spec, progress))  # what it lacks is refused below
-            if kind == "openai":
+            if kind in _BY_TEXT:
                 return cast("Session", _of(kind, *_TEXTS)(client, spec, progress))
             from termchat.engine.remote.streamed_session import StreamedSession
 

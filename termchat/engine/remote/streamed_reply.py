@@ -17,7 +17,7 @@ import numpy as np
 
 from termchat.decoding.conditions import Condition, Threshold, describe
 from termchat.decoding.constraint import NOT_YET, Constraint
-from termchat.decoding.records import Prefill, SettingsRecord, Start, Token
+from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.thinking import Phase
 from termchat.engine.abilities import who_can
 from termchat.engine.llama.cells import ContextFull
@@ -221,9 +221,9 @@ class StreamedReply(RunningReply):
                 yield Prefilling(said.done - reused, said.total - reused)
                 yield from self._read()
         self._context.prefill_ms = ms = (perf_counter() - begun) * 1e3
-        known = read is not None and read.reused is not None
-        reused = read.reused or 0 if read is not None else 0
-        yield Prefill(len(self.ids), reused, [len(self.ids) - reused] if known else [], ms)
+        known = read.reused if read is not None else None
+        shapes = [] if known is None else [len(self.ids) - known]
+        yield Prefill(len(self.ids), UNKNOWN if known is None else known, shapes, ms)
 
     def _open(self) -> Iterator[SettingsRecord]:
         """Begins a segment."""

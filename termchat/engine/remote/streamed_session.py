@@ -17,6 +17,7 @@ from termchat.engine.port import (
     Generate,
     Inspect,
     ModelInfo,
+    Noted,
     Render,
     Score,
     Scored,
@@ -36,6 +37,7 @@ class StreamedSession(AskedVocabulary):
         self.served, self._client = server, client
         self.model = server.model
         self.speller = Speller(server.model)
+        self._noted = len(server.remarks)
         progress(1.0)
 
     def abort(self) -> None:
@@ -67,10 +69,10 @@ class StreamedSession(AskedVocabulary):
             layers=0,
             gpu_layers=0,
             device=self._client.shown,
-            has_template=model.template is not None,
+            has_template=model.has_template,
             can_rewind=model.can_rewind,
             end_ids=model.end_ids,
-            remarks=remarks_of(model.spec),
+            remarks=[*remarks_of(model.spec), *server.remarks],
             abilities=server.abilities,
             thinking=model.thinking,
             thinking_switch=model.thinking is not None and self.has_switch,
@@ -79,8 +81,10 @@ class StreamedSession(AskedVocabulary):
     def render(self, command: Render) -> tuple[list[int], bool]:
         return self.served.render(command) or super().render(command)
 
-    def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
-        """The records of a reply; see `RunningReply.records`."""
+    def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said | Noted]:
+        """The records of a reply; see `RunningReply.records`. What was noticed at those before comes first."""
+        yield from map(Noted, self.served.remarks[self._noted :])
+        self._noted = len(self.served.remarks)
         self._client.go_on()
         scripted = (entry.id for entry in command.script if entry.id is not None)
         check(self.served, command.ids, scripted)

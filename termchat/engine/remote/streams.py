@@ -18,7 +18,7 @@ from termchat.decoding.records import ABSENT
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.abilities import EngineAbilities
 from termchat.engine.llama.vocabulary import Vocabulary
-from termchat.engine.port import Render
+from termchat.engine.port import Remark, Render
 
 
 class Told(NamedTuple):
@@ -76,7 +76,8 @@ class TokenStream(Protocol):
 
 class StreamingServer(Protocol):
     """A server that draws. `order` are the names of the stages that its chain has, in its own order. `model` is what it told of
-    its tokens, `capacity` how many of them have room in a context, `size` and `parameters` are 0 where it does not say."""
+    its tokens, `capacity` how many of them have room in a context, `size` and `parameters` are 0 where it does not say.
+    `remarks` are what a person should know of the server; more may come while it answers."""
 
     abilities: EngineAbilities
     order: tuple[str, ...]
@@ -84,6 +85,7 @@ class StreamingServer(Protocol):
     capacity: int
     size: int
     parameters: int
+    remarks: list[Remark]
 
     def render(self, command: Render) -> tuple[list[int], bool] | None:
         """Prompt ids by the server's own template, and whether they are the whole prompt; None where the template is known here

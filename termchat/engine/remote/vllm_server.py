@@ -1,6 +1,6 @@
 """The contract of vLLM's HTTP server (`vllm serve`), as far as it is used here: typed requests and answers.
 
-Tried with vLLM 0.32.0. TakenApart go to `/v1/completions` and come from it as ids, candidates as "token_id:N". Texts are taken
+Tried with vLLM 0.32.0. Tokens go to `/v1/completions` and come from it as ids, candidates as "token_id:N". Texts are taken
 apart outside `/v1`, by `/tokenize`, which takes the name of a control token in a text for the token itself. How large the
 vocabulary is, and how many candidates are told, it says only where one asks for too much.
 """
@@ -261,7 +261,7 @@ class VllmServer:
             try:
                 if not client.connected and self._model is not None:
                     self._meet_again()
-                return client.ask(method, client.path(path), body, limit, stoppable=stoppable)
+                return client.ask(method, path, body, limit, stoppable=stoppable)
             except StaleConnection:
                 continue
         raise self._closes()
@@ -289,7 +289,7 @@ class VllmServer:
 
     def _found(self) -> VllmModel:
         client = self.client
-        data = self._told(client.ask("GET", client.path("/v1/models"), None, _SMALL), _Models).data
+        data = self._told(client.ask("GET", "/v1/models", None, _SMALL), _Models).data
         entry = next((one for one in data if self._wanted == one.id), None)
         if entry is None and not self._wanted and data:
             entry = data[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from operator import eq
 from time import perf_counter
@@ -24,6 +24,7 @@ from termchat.decoding.stages import STAGES, chain_of
 from termchat.engine.abilities import VLLM
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError, ModelSpec, Remark, Render
+from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, TokenStream, Told
 from termchat.engine.remote.vllm_server import VllmAnswer, VllmChoice, VllmServer, is_full
@@ -49,7 +50,7 @@ Tells = Literal["logprobs", "drawn from", "logits"]
 
 
 class VllmStream:
-    """The model of a vLLM. `remarks` are what a person should know about the server.
+    """The model of a vLLM. See `StreamingServer`.
 
     Raises:
         EngineError: it cannot be reached, wants a key, or is no vLLM.
@@ -77,14 +78,6 @@ class VllmStream:
         self.remarks = self._remarks()
         self._last: list[int] = []
         self._forgotten = 0
-
-    @property
-    def has_template(self) -> bool:
-        return self.model.has_template
-
-    @property
-    def has_switch(self) -> bool:
-        return self.model.has_switch
 
     def render(self, command: Render) -> tuple[list[int], bool]:
         return self.model.render(command)
@@ -202,7 +195,7 @@ class _Stream:
 
     def __init__(self, model: VllmStream, asked: Segment) -> None:
         self._model, self._asked = model, asked
-        self._lines: Iterator[bytes] | None = None
+        self._events: EventStream | None = None
 
     def __iter__(self) -> Iterator[Told | Reading | StreamEnd]:
         model, asked, server = self._model, self._asked, self._model.server
@@ -210,16 +203,15 @@ class _Stream:
             raise ContextFull
         begun = perf_counter()
         server.is_the_same()
-        path, body = server.client.path("/v1/completions"), msgspec.json.encode(model.asked(asked))
+        path, body = "/v1/completions", msgspec.json.encode(model.asked(asked))
         count = 0
         end: StreamEnd | None = None
         read = Reading(len(asked.ids), len(asked.ids))
         try:
-            self._lines = server.client.lines(path, body)
-            for line in self._lines:
-                kind, _, data = line.partition(b":")
-                if kind != b"data" or data.strip() == b"[DONE]":
-                    continue
+            self._events = server.client.stream(path, body)
+            for data in self._events:
+                if data == b"[DONE]":
+                    break
                 event = server.event(data)
                 if not count and event.choices:
                     read = read._replace(ms=(perf_counter() - begun) * 1e3)
@@ -244,9 +236,9 @@ class _Stream:
         yield end._replace(read=read)
 
     def close(self) -> None:
-        lines, self._lines = self._lines, None
-        if isinstance(lines, Generator):
-            lines.close()
+        events, self._events = self._events, None
+        if events is not None:
+            events.close()
 
     def _ended(self, choice: VllmChoice, count: int) -> StreamEnd | None:
         """How the segment ended with this event, `count` tokens being there."""

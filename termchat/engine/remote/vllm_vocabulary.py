@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from contextlib import suppress
 
 from termchat.decoding.thinking import tags_from, tags_of
 from termchat.engine.llama.grammars import Grammars
@@ -69,8 +68,7 @@ class VllmVocabulary(Vocabulary):
         self.adds_bos = len(begun) == 1
         self.bos = begun[0] if self.adds_bos else -1
         self.thinking = tags_from(spec.thinking) or tags_of("".join(whole.values()))
-        self.has_template = self.has_switch = False
-        self._try_template()
+        self._has_template, self.has_switch = self._tried_template()
         self._grammars: Grammars | None = None
 
     def close(self) -> None:
@@ -87,6 +85,10 @@ class VllmVocabulary(Vocabulary):
     @property
     def template(self) -> str | None:
         return None
+
+    @property
+    def has_template(self) -> bool:
+        return self._has_template
 
     @property
     def description(self) -> str:
@@ -127,7 +129,7 @@ class VllmVocabulary(Vocabulary):
         Raises:
             EngineError: it has no template, or refuses the messages.
         """
-        if not self.has_template:
+        if not self._has_template:
             raise EngineError("template", f"{self.server.client.shown} has no chat template", "use raw mode (--raw)")
         mark = unused([text for said in command.messages for text in (said.content, said.thinking)])
         marked = [
@@ -192,14 +194,17 @@ class VllmVocabulary(Vocabulary):
     def _bytes(self, ids: list[int]) -> bytes:
         return b"".join(self._pieces[i] for i in ids)
 
-    def _try_template(self) -> None:
-        with suppress(EngineError):
-            said = [{"role": "user", "content": "x"}]
+    def _tried_template(self) -> tuple[bool, bool]:
+        """Whether there is one, and whether it can turn the model's thoughts on and off."""
+        said = [{"role": "user", "content": "x"}]
+        try:
             plain = self.server.chat(said)
-            self.has_template = True
-            self.has_switch = any(
-                self.server.chat(said, **dict.fromkeys(SWITCHES, think)) != plain for think in (True, False)
-            )
+            switched = [self.server.chat(said, **dict.fromkeys(SWITCHES, think)) for think in (True, False)]
+        except ServerError as error:
+            if error.status == 400:
+                return False, False
+            raise
+        return True, any(ids != plain for ids in switched)
 
     # --- control tokens ---
 

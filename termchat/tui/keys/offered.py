@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from termchat.engine.abilities import Feature
-from termchat.tui.keys.key import Key
+from termchat.tui.keys.key import Key, Situation
 
 NEEDS: dict[str, Feature] = {
     "pause": "pause",
@@ -28,11 +28,13 @@ NEEDS: dict[str, Feature] = {
     "beams": "beams",
 }
 """Id of a key to what it needs."""
+_NEEDS_WHILE: dict[tuple[str, Situation], Feature] = {("continue", "idle"): "continue"}
+"""The same of one that needs it in one situation alone: it also loads a model, or resumes."""
 
 
-def lacking(id: str, offers: Collection[Feature]) -> Feature | None:
+def lacking(id: str, offers: Collection[Feature], situation: Situation | None = None) -> Feature | None:
     """What the key of that id needs and the engine does not offer; None where it works."""
-    need = NEEDS.get(id)
+    need = NEEDS.get(id) or (_NEEDS_WHILE.get((id, situation)) if situation is not None else None)
     return None if need is None or need in offers else need
 
 

@@ -387,7 +387,7 @@ def working(
         pointed = next((one.id for one in family if one.id in lit), "")
         does = does or (key.palette.lower() or key.id.replace("-", " ") if pointed else "")
         if does and (name := displayed(family)):
-            refused = lacking(key.id, offers) is not None
+            refused = lacking(key.id, offers, situation) is not None
             label = Label(name, does, pressed(family), refused, bool(pointed))
             row = shown[key.id in always and not pointed]
             first = sum(one.lit for one in row)

@@ -171,7 +171,7 @@ def _engine_line(item: Item, width: int, name: int, *, chosen: bool) -> Line:
     said = Ink("warning") if item.state == "no answer" else TEXT
     runs: tuple[Run, ...] = (
         (sign + " ", ink), (column(row.name, name) + " ", _name_ink(item)), (at, MUTED),
-        (column(_told_of_engine(item), room - cells(at)), said), (far, MUTED),
+        (column(_told_of_engine(item, room - cells(at)), room - cells(at)), said), (far, MUTED),
     )  # fmt: skip
     return Line(runs, "panel" if chosen else "")
 
@@ -180,10 +180,12 @@ def _milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 0.00995 else f"{seconds * 1e3:.0f} ms"
 
 
-def _told_of_engine(item: Item) -> str:
+def _told_of_engine(item: Item, room: int) -> str:
+    """With the size of its context where there is room for that."""
     row = item.row
     if item.state != "no answer":
-        return " · ".join(filter(None, (row.told, f"{count(row.context)} tokens" if row.context else "")))
+        whole = f"{row.told} · {count(row.context)} tokens" if row.context else row.told
+        return whole if cells(whole) <= room else row.told
     since = strftime(" since %H:%M", localtime(item.since)) if item.since is not None else ""
     return f"no answer{since}" + (f" ({row.told})" if row.told else "")
 
