@@ -351,7 +351,9 @@ def test_which_model(serve: Serve) -> None:
     assert "m0, m1, m2, …" in error.value.hint
     session = _session(twin.url, "m4")
     assert (session.info().name, session.info().context) == ("m4", 8192)
-    assert _session(serve(words("Hello"), models=False).url, "vendor/x").info().name == "x"
+    other = _session(serve(words("Hello"), models=False).url, "/srv/models/x.gguf")
+    (start,) = (one for one in _heard(other) if isinstance(one, Start))
+    assert (other.info().path, start.model.path, start.model.name) == ("/srv/models/x.gguf", "x.gguf", "x")
 
 
 # --- what can go wrong -----------------------------------------------------------------------------------------------
