@@ -73,15 +73,16 @@ def _limit(default: int) -> Callable[[Command], Command]:
 @sessions.command("list")
 @_limit(100)
 @click.option("--deleted", is_flag=True, help="list deleted chats that can still be restored")
+@click.option("--lessons", is_flag=True, help="list the chats of lessons, which are kept apart from the others")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
-def list_(*, limit: int, deleted: bool, as_json: bool) -> None:
+def list_(*, limit: int, deleted: bool, lessons: bool, as_json: bool) -> None:
     """List saved chats, most recently used first.
 
     With --json: `sessions`, each with id, title, created and updated (UTC, ISO 8601), turns (your messages), tokens (in
     the replies), model, snippet ("").
     """
     with _opened() as store:
-        found = store.sessions(limit, deleted=deleted)
+        found = store.sessions(limit, deleted=deleted, lessons=lessons)
     if as_json:
         print_json({"sessions": _objects(found)})
     else:

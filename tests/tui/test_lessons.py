@@ -327,3 +327,66 @@ async def test_what_was_guessed_is_kept() -> None:
         state = desk.app.learning.progress.of("first-own")
         assert isinstance(state, LessonState)
         assert [(guess.step, guess.guess, guess.truth) for guess in state.guesses] == [(1, 2, 1)]
+
+
+async def test_what_a_lesson_relies_on_is_tried_on_another_model_and_told_where_it_fails() -> None:
+    async with learner(lesson=None) as desk:
+        claim = (
+            '[[claims]]\nwhat = "It goes round."\nprompt = "The sea is"\nraw = true\nknobs = { max_tokens = 5 }\n'
+            'check = "loops"\notherwise = "This model does not go round here."\n\n[[steps]]'
+        )
+        (paths.lessons_folder() / "84-claims.toml").write_text(SECOND.replace("[[steps]]", claim, 1))
+        await begun(desk, "claims")
+        assert "Trying this lesson's examples on tiny" in strip(desk)
+        await desk.until(lambda: desk.engine.generated)
+        desk.engine.say(" blue", " and", " wide")
+        desk.engine.end()
+        await desk.shows("with tiny some of this lesson is different", "This model does not go round here.")
+        assert "Trying" not in strip(desk)
+        assert desk.chat.conversation.leaf is None
+
+
+async def test_a_step_may_write_for_the_reader_but_not_over_what_they_wrote() -> None:
+    async with learner(lesson=None) as desk:
+        file = paths.lessons_folder() / "85-writes.toml"
+        file.write_text(SECOND.replace('text = "Press', 'compose = "/look rank"\ntext = "Press', 1))
+        await begun(desk, "writes")
+        assert desk.composer.text == "/look rank"
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        assert desk.composer.text == ""
+
+
+async def test_a_recording_says_that_lessons_need_a_model() -> None:
+    from termchat.tui.demo.engine import SPEC
+
+    async with learner(lesson=None, spec=SPEC) as desk:
+        desk.app.learning.open_named("first-own")
+        await desk.shows("lessons need a model, and this is a recording", "F3 lists models to download")
+        assert desk.app.learning.runner is None
+
+
+async def test_words_are_explained() -> None:
+    async with learner(lesson=None) as desk:
+        for text in ("/what is entropy?", "/what entropy", "/what are the entropy"):
+            await command(desk, text)
+            assert "entropy: " in desk.text
+            assert "On the screen: " in desk.text
+            await desk.type("", "escape")
+        await command(desk, "/what is a flurb")
+        assert "the glossary has no 'flurb'" in desk.text
+        desk.composer.clear()
+        await command(desk, "/what")
+        await desk.shows("/what WORD explains one.")
+
+
+async def test_for_a_projector_panels_wait_and_the_text_is_whole() -> None:
+    async with desktop((120, 40), big=True, theme="auto") as desk:
+        assert "CHAIN" not in desk.text
+        assert desk.app.palette.name.startswith("contrast")
+        await desk.type("", "ctrl+t")
+        assert "CHAIN" in desk.text
+        await desk.type("", "escape")
+        assert "CHAIN" not in desk.text
+        await desk.type("", "ctrl+b")
+        assert "CHAIN" in desk.text

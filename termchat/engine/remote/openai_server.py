@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -170,12 +169,10 @@ class OpenAIServer:
 
     def stream(self, asked: ChatRequest) -> Iterator[Heard]:
         """The reply as it comes. What is left out for this server is told first."""
-        remarks: list[Remark] = []
-        begun = self._begun(asked, remarks)
+        lines, remarks = self._begun(asked)
+        yield from remarks
         ended = answered = False
-        for data in begun:
-            while remarks:
-                yield remarks.pop(0)
+        for data in events(lines):
             if data == b"[DONE]":
                 break
             answered = True
@@ -187,20 +184,20 @@ class OpenAIServer:
         if not ended:
             raise EngineError("server", f"{self.client.shown} broke off in mid-reply", _KEPT)
 
-    def _begun(self, asked: ChatRequest, remarks: list[Remark]) -> Iterator[bytes]:
-        """The events of the answer, once the server takes the request; what had to be left out for that joins the remarks."""
+    def _begun(self, asked: ChatRequest) -> tuple[Iterator[bytes], list[Remark]]:
+        """The lines of the answer, once the server takes the request, and what had to be left out for that."""
+        remarks: list[Remark] = []
         while True:
             body = self._body(asked)
             try:
-                events = iter(self.client.stream("/v1/chat/completions", msgspec.json.encode(body)))
-                first = next(events, b"")
+                stream = self.client.stream("/v1/chat/completions", msgspec.json.encode(body))
+                stream.begin()
+                return stream.lines(), remarks
             except ServerError as error:
                 remark = self._learn(error, body)
                 if remark is None:
                     raise self._explained(error) from None
                 remarks += [remark] if remark.message else []
-            else:
-                return chain([first] if first else [], _kept(events))
 
     def _body(self, asked: ChatRequest) -> dict[str, Any]:
         samplers = asked.samplers
@@ -303,12 +300,20 @@ class OpenAIServer:
         return EngineError("model", f"{shown} has {len(ids)} models: choose one", f"set model = …; it has {some}")
 
 
-def _kept(events: Iterator[bytes]) -> Iterator[bytes]:
-    """The rest of a reply: where the line breaks, what came is there."""
-    try:
-        yield from events
-    except EngineError as error:
-        raise EngineError(error.kind, error.message, _KEPT) from None
+def events(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """What the events of a stream say, one after the other. A whole answer of JSON, as from a server that does not stream, is
+    one event; an event that was cut off is none."""
+    whole: list[bytes] = []
+    for line in lines:
+        bare = line.strip()
+        if bare.startswith(b"data:"):
+            said = bare[len(b"data:") :].lstrip()
+            if line.endswith(b"\n") or said.endswith((b"}", b"]")):
+                yield said
+        elif whole or bare.startswith(b"{"):
+            whole.append(bare)
+    if whole:
+        yield b" ".join(whole)
 
 
 def _said(choice: _Choice) -> Iterator[ChatPiece]:

@@ -55,8 +55,8 @@ class TextSession:
         self._server = OpenAIServer(client, spec.path)
         found = self._server.find()
         file = _file(found.id)
-        name = file.removesuffix(".gguf") if spec.name in ("", spec.engine.shown) else _file(spec.name)
-        self._identity = ModelIdentity(name, file, "", "", "")
+        name = file if spec.name in ("", spec.engine.shown) else _file(spec.name)
+        self._identity = ModelIdentity(name.removesuffix(".gguf"), file, "", "", "")
         progress(1.0)
 
     def close(self) -> None:

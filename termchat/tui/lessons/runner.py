@@ -9,8 +9,10 @@ from textual.timer import Timer
 from textual.worker import Worker
 
 from termchat.chat.changes import Change, Notice, PathChanged
+from termchat.chat.lesson_claims import ClaimMeasuring
 from termchat.chat.lesson_facts import ChatFacts
-from termchat.conversation.session import StoredSession
+from termchat.conversation.session import Breakpoint, StoredSession
+from termchat.lessons.claim_results import ClaimResults
 from termchat.lessons.lesson import Lesson, LessonQuestion
 from termchat.lessons.playing import Guess, LessonState, Playing
 from termchat.tui.draw.ink import Run
@@ -26,6 +28,8 @@ from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.looks import LOOKS, Look, TokenLook
 
 LOOKS_PER_SECOND = 4
+TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
+"""The model on which what lessons rely on is known to hold: the SmolLM2 that comes as a package."""
 _PANEL = "panel:"
 _LONGEST_NUMBER = 12
 _NUMBER = frozenset("0123456789.,-")
@@ -78,6 +82,7 @@ class Runner:
         self._steps: list[_Deed] = []
         self._seen: tuple[object, ...] = ()
         self._timer: Timer | None = None
+        self._measuring: ClaimMeasuring | None = None
         self.open = False
 
     @property
@@ -129,16 +134,41 @@ class Runner:
                     lesson.id, opening.knobs, opening.system, raw=opening.raw, text=opening.text, title=lesson.title
                 )
             )
+            points = [Breakpoint(rule) for rule in opening.rules]
+            parts.do(lambda: chat.set_breakpoints(points))
+            parts.do(lambda: chat.constrain(opening.constraint))
         parts.tokens.mode.find()
         self._look_as(opening.look, opening.page)
         self._facts = ChatFacts(chat, lambda: screen_facts(parts, self._dialog()))
         self._typed, self._note, self._steps, self._seen = "", "", [], ()
         if self._timer is None:
             self._timer = parts.screen.set_interval(1 / LOOKS_PER_SECOND, self.look)
+        self._measuring = self._claims(lesson)
         self._watch()
         self._playing.update(self._facts)
+        self._compose()
         self._changed()
         parts.desk.take_keyboard()
+
+    def _claims(self, lesson: Lesson) -> ClaimMeasuring | None:
+        """What measures what the lesson relies on."""
+        return ClaimMeasuring(self._parts.chat, lesson.claims, ClaimResults()) if lesson.claims else None
+
+    def _measure(self) -> None:
+        """Goes on measuring; what does not hold on this model is told. Nothing is measured on the one it is tested with."""
+        measuring, model = self._measuring, self._parts.chat.model
+        if measuring is None or model is None:
+            return
+        if model.sha256 == TESTED_WITH:
+            self._measuring = None
+            return
+        measuring.pump()
+        if not measuring.done:
+            return
+        self._measuring = None
+        self.show()
+        if wrong := " ".join(plain(claim.otherwise) for claim in measuring.otherwise):
+            self._parts.tell(Notice(f"with {model.name} some of this lesson is different", wrong, "warning"))
 
     def _look_as(self, look: str, page: str) -> None:
         parts = self._parts
@@ -196,15 +226,24 @@ class Runner:
         """Looks at the facts; a few times a second."""
         if self._playing is None or self._facts is None:
             return
+        self._measure()
         self._watch()
         step, finished = self.playing.step, self.playing.finished
         if self.playing.update(self._facts):
             if (step, finished) != (self.playing.step, self.playing.finished):
                 self._typed = self._note = ""
                 self._picture(self.lesson, step + 1)
+                self._compose()
             self._changed()
         elif self._direct != self._seen_direct:
             self.show()
+
+    def _compose(self) -> None:
+        """Puts the text of a step into the empty composer."""
+        text = "" if self.playing.finished else self.playing.current.compose
+        if text and self._parts.composer.text == "":
+            self._given = text
+            self._parts.composer.put(text)
 
     def _changed(self) -> None:
         self._keep(self.playing)
@@ -257,6 +296,8 @@ class Runner:
         note = self._note
         if self.doing:
             note = "doing this step for you …"
+        elif not note and self._measuring is not None and self._parts.chat.model is not None:
+            note = f"Trying this lesson's examples on {self._parts.chat.model.name} …"
         elif not note and playing.already:
             note = (
                 f"This holds already. Try it all the same, or go on with {name_of('learn')} {name_of('lesson-skip')}."
@@ -442,6 +483,9 @@ class Runner:
                 self._show_soon()
 
     def _stop_doing(self) -> None:
+        if self._measuring is not None:
+            self._measuring.cancel()
+            self._measuring = None
         if self._doing is not None:
             self._doing.cancel()
             self._doing = None
@@ -451,6 +495,7 @@ class Runner:
         if self._facts is not None and not self.playing.finished:
             self._typed = self._note = ""
             self.playing.skip(self._facts)
+            self._compose()
             self._changed()
 
     def _more(self) -> None:

@@ -67,28 +67,61 @@ def strip_lines(
     head: list[Run] = [(words.title + _TIED, STRONG)]
     if not words.over:
         head.append((f"{words.step} of {words.steps}".replace(" ", _TIED), MUTED))
-    head.append(("  ", TEXT))
-    before = [*head, *(_told(words) if words.told else [])]
+    before = [*head, *_told(words), ("  ", TEXT)]
     after = [("  Your guess: ", MUTED), (words.guess, TEXT)] if words.guess else []
-    first = _wrapped([*before, *words.text, *after], width)
-    asks = _wrapped(_question(words.asked, direct=direct, open=open), width) if words.asked is not None else []
-    hint = _wrapped([("Hint ", Ink("accent", bold=True)), *words.hint], width) if words.hint else []
-    note = _wrapped([(words.note, Ink("warning"))], width) if words.note else []
-    must = [*note, *hint, *asks]
-    room = max(rows - 1 - len(must), 0)
-    cut = len(first) > room
-    if cut and room:
-        first = _last_sentences(before, words.text, after, width, room)
-    if cut and room == 0 and must:  # whatever else there is no room for, the lesson is named
-        must = _wrapped([*head, *_joined(must)], width)
-    body = [*_cut(first, room, width), *must][: max(rows - 1, 1)]
-    folds = unfolded or cut
-    return [*body, _last(words, width, open=open, folds=folds, unfolded=unfolded)][:rows]
+    must: list[list[Run]] = [
+        [(words.note, Ink("warning"))] if words.note else [],
+        [("Hint ", Ink("accent", bold=True)), *words.hint] if words.hint else [],
+        _question(words.asked, direct=direct, open=open) if words.asked is not None else [],
+    ]
+    parts = [part for part in ([*before, *words.text, *after], *must) if part]
+    body = [line for part in parts for line in _wrapped(part, width)]
+    cut = len(body) > rows - 1
+    if cut:
+        body = _tight(before, words.text, after, [part for part in must if part], width, rows - 1)
+    last = _last(words, width, open=open, folds=unfolded or cut, unfolded=unfolded)
+    return [*body, last][:rows]
+
+
+def _tight(
+    before: Sequence[Run],
+    text: Sequence[Run],
+    after: Sequence[Run],
+    must: Sequence[Sequence[Run]],
+    width: int,
+    room: int,
+) -> list[Line]:
+    """One paragraph with as many sentences of the text as there is room for, those at the end: they say what to do. Where there
+    is no room for any, what must be said has it all, but for what is too long for the strip, too."""
+    behind = [*after, *(run for part in must for run in (("  ", TEXT), *part))]
+    starts = [found.end() for found in _SENTENCE.finditer("".join(part for part, _ in text))]
+    for start in starts:
+        lines = _wrapped([*before, ("… ", MUTED), *_from(text, start), *behind], width)
+        if len(lines) <= room:
+            return lines
+    if must:
+        return _cut(
+            _wrapped([*before, *(run for part in must for run in (*part, ("  ", TEXT)))], width), room + 1, width
+        )
+    return _cut(_wrapped([*before, *text, *after], width), room, width)
+
+
+def _from(text: Sequence[Run], start: int) -> list[Run]:
+    """The runs from a character on."""
+    kept: list[Run] = []
+    at = 0
+    for part, ink in text:
+        if at + len(part) > start:
+            kept.append((part[max(start - at, 0) :], ink))
+        at += len(part)
+    return kept
 
 
 def _told(words: StripWords) -> list[Run]:
+    if not words.told:
+        return []
     mark = {True: "✓ ", False: "✗ ", None: ""}[words.good]
-    return [(mark + words.told, _BAD if words.good is False else _GOOD if words.good else TEXT), ("  ", TEXT)]
+    return [("  ", TEXT), (mark + words.told, _BAD if words.good is False else _GOOD if words.good else TEXT)]
 
 
 def _question(asked: AskedWords, *, direct: bool, open: bool) -> list[Run]:
@@ -105,9 +138,10 @@ def _question(asked: AskedWords, *, direct: bool, open: bool) -> list[Run]:
             ]
         return runs
     field = (asked.typed or "__") + ("▏" if direct or open else "")
-    runs += [("  ", TEXT), (f"{_TIED}{field}{_TIED}", Ink("text", ground="surface", bold=True))]
-    says = "type a number, then Enter" if direct or open else f"{name_of('learn')}, then a number and Enter"
-    return [*runs, (f"{_TIED}{asked.unit}  ", TEXT), (says, MUTED)]
+    field = f"{_TIED}{field}{_TIED}{asked.unit}{_TIED}".replace(" ", _TIED)
+    runs += [("  ", TEXT), (field, Ink("text", ground="surface", bold=True))]
+    says = "  type a number, Enter" if direct or open else f"  {name_of('learn')}, then a number, Enter"
+    return [*runs, (says, MUTED)]
 
 
 def _last(words: StripWords, width: int, *, open: bool, folds: bool, unfolded: bool) -> Line:
@@ -149,32 +183,6 @@ def _wrapped(runs: Iterable[Run], width: int) -> list[Line]:
     for text, ink in runs:
         wrapper.feed(text, ink)
     return [Line(tuple((text.replace(_TIED, " "), ink) for text, ink in line.runs), GROUND) for line in wrapper.lines]
-
-
-def _joined(lines: Sequence[Line]) -> list[Run]:
-    """The runs of lines that are one paragraph."""
-    runs: list[Run] = []
-    for line in lines:
-        runs += [*line.runs[1:], (" ", TEXT)]
-    return runs
-
-
-def _last_sentences(
-    before: Sequence[Run], text: Sequence[Run], after: Sequence[Run], width: int, room: int
-) -> list[Line]:
-    """As many sentences as there is room for, those at the end: they say what to do. All lines where not even the last fits."""
-    starts = [found.end() for found in _SENTENCE.finditer("".join(part for part, _ in text))]
-    for start in starts:
-        kept: list[Run] = []
-        at = 0
-        for part, ink in text:
-            if at + len(part) > start:
-                kept.append((part[max(start - at, 0) :], ink))
-            at += len(part)
-        lines = _wrapped([*before, ("… ", MUTED), *kept, *after], width)
-        if kept and len(lines) <= room:
-            return lines
-    return _wrapped([*before, *text, *after], width)
 
 
 def _cut(lines: list[Line], room: int, width: int) -> list[Line]:

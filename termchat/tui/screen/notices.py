@@ -89,8 +89,8 @@ def wrapped(text: str, width: int) -> list[str]:
     return [one_line(line, width) for line in lines]
 
 
-_GLANCE = 6.0
-"""Seconds that a notice stays which asks for nothing."""
+_GLANCE, _READ_PER_SECOND = 6.0, 15
+"""Seconds that a notice stays at least which asks for nothing, and characters that are read in one of them."""
 _MOST_TOLD = 3
 """Notices shown at once."""
 _QUIT_WITHIN = 3.0
@@ -124,7 +124,8 @@ class NoticeSlip(Slip):
         others = [told for told in self._told if told != notice]
         self._told = [*others[1 - _MOST_TOLD :], notice]
         if notice.severity == "information":
-            self.set_timer(_GLANCE, lambda: self.forget([told for told in self._told if told is not notice]))
+            seconds = max(_GLANCE, len(notice.message + notice.hint) / _READ_PER_SECOND)
+            self.set_timer(seconds, lambda: self.forget([told for told in self._told if told is not notice]))
         self.draw()
 
     def forget(self, kept: Sequence[Notice] = ()) -> None:

@@ -219,6 +219,31 @@ def _learn(features: Features, name: str) -> None:
         raise CommandRefused(str(error), "/learn lists the lessons") from error
 
 
+def _what(features: Features, word: str) -> None:
+    """Without a word it lists the glossary."""
+    from termchat.lessons.glossary import UnknownTerm, find
+    from termchat.tui.lessons.lesson_words import plain
+
+    wanted = re.sub(r"^(is|are|does)\s+|\s*\?+$|\s+mean\s*\??$", "", word.strip(), flags=re.IGNORECASE)
+    wanted = re.sub(r"^(a|an|the)\s+", "", wanted, flags=re.IGNORECASE)
+    if not wanted:
+        from termchat.tui.lessons.glossary_list import GlossaryList
+
+        features.parts.open(GlossaryList(features.parts.palette()))
+        return
+    try:
+        entry = find(wanted)
+    except UnknownTerm as error:
+        raise CommandRefused(str(error), "/what lists all terms") from error
+    features.parts.tell(Notice(f"{entry.term}: {entry.text}", f"On the screen: {plain(entry.where)}"))
+
+
+def _terms(_features: Features) -> Iterable[Offer]:
+    from termchat.lessons.glossary import entries
+
+    return (Offer(entry.term, entry.text) for entry in entries().values())
+
+
 def _lessons(features: Features) -> Iterable[Offer]:
     return (Offer(lesson.id, lesson.summary) for lesson in features.learning.shelf().lessons)
 
@@ -454,6 +479,8 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("draft", "WHO|NAME", "Speculation: off, ngram, model, auto, or NAME, a draft model; without it, what drafts gain",
         _draft, _drafters, free=True),
     _Takes("learn", "LESSON", "Begin a lesson, or resume it; without LESSON, list them", _learn, _lessons, None),
+    _Takes("what", "WORD", "Explain a word of decoding, and say where it is seen; without WORD, list them", _what, _terms, None,
+        free=True),
     _Takes("title", "TEXT", "Change the title of the chat", _title),
     _Takes("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _schema, key="constraint"),
     _Takes("example", "FILE|TEXT", "Replies are JSON like this example", _example, key="constraint"),

@@ -1,0 +1,185 @@
+"""Every lesson of the course is played by its deeds, by somebody who only presses the keys that the strip names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from termchat.config.settings import load
+from termchat.lessons.lesson import Lesson
+from termchat.lessons.shelf import COURSE, read_shelf
+from termchat.tui.lessons.lesson_words import lesson_names
+from termchat.tui.lessons.robot import play
+from tests.tui.made_lessons import FIRST
+from tests.whole.chat_steps import FLAGS, Open, ready
+from tests.whole.terminal import Terminal
+
+LESSONS = {lesson.id: lesson for lesson in read_shelf([COURSE], lesson_names()).lessons}
+STRIP = "\x00"
+"""Ctrl+Space, as terminals send it."""
+PATIENCE = 240.0
+pytestmark = pytest.mark.model
+
+
+class Learner:
+    """Somebody in a terminal who has every step done. `strip` is the key that leads to the strip."""
+
+    def __init__(self, terminal: Terminal, lesson: Lesson, *, strip: str = STRIP, edge: str = "▎") -> None:
+        self.terminal, self.lesson, self._strip, self._edge = terminal, lesson, strip, edge
+
+    def play(self) -> None:
+        terminal = self.terminal
+        ready(terminal)
+        self._command(f"/learn {self.lesson.id}")
+        terminal.wait(lambda: self._step == 1)
+        for number, step in enumerate(self.lesson.steps, 1):
+            assert self._step == number, terminal.text
+            self._look()
+            if step.question is not None and step.question.before:
+                self._answer(is_number=step.question.is_number)
+            self._act("d")
+            if step.question is not None and not step.question.before:
+                terminal.wait(lambda number=number: self._step > number or "__" in self._lines or " 1 " in self._lines)
+                self._answer(is_number=step.question.is_number)
+            terminal.wait(lambda number=number: self._step > number, PATIENCE)
+        self._look()
+        terminal.wait(lambda: "next lesson" in self._lines)
+        self._act("x")
+        terminal.wait(lambda: self._edge not in terminal.text)
+
+    @property
+    def _now(self) -> Mapping[str, Any]:
+        file = self.terminal.home / "state/termchat/lesson-now.json"
+        try:
+            found: Mapping[str, Any] = json.loads(file.read_text())
+        except (OSError, ValueError):
+            return {}
+        return found
+
+    @property
+    def _step(self) -> int:
+        return int(self._now.get("step", 0)) if self._now.get("lesson") == self.lesson.id else 0
+
+    @property
+    def _lines(self) -> str:
+        """The strip; "" while a dialog covers it."""
+        if not self.terminal.header.strip().startswith("termchat"):
+            return ""
+        return "\n".join(line for line in self.terminal.lines if line.startswith(f" {self._edge} "))
+
+    def _answer(self, *, is_number: bool) -> None:
+        self._act("1", *(["enter"] if is_number else []))
+
+    def _act(self, *keys: str) -> None:
+        """Closes what hides the strip, then presses keys on it."""
+        terminal = self.terminal
+        for _ in range(5):
+            if self._lines:
+                break
+            terminal.keys("esc")
+            terminal.settle(0.3)
+        terminal.keys(self._strip, *keys)
+        terminal.settle(0.2)
+
+    def _look(self) -> None:
+        """Nothing is pushed off the screen."""
+        terminal = self.terminal
+        terminal.settle(0.3)
+        if not self._lines:  # a dialog is open
+            return
+        most = 3 if terminal.screen.lines < 36 else 5
+        assert 2 <= len(self._lines.splitlines()) <= most, terminal.text
+        assert terminal.lines[-1].strip(), terminal.text
+
+    def _command(self, text: str) -> None:
+        self.terminal.keys(text)
+        self.terminal.settle(0.3)
+        self.terminal.keys("esc", "enter")
+
+
+def config(home: Path, text: str) -> None:
+    file = home / "config/termchat/config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+@pytest.mark.parametrize("id", LESSONS)
+def test_a_lesson_at_80_by_24(open_terminal: Open, id: str) -> None:
+    terminal = open_terminal(*FLAGS, columns=80, rows=24)
+    Learner(terminal, LESSONS[id]).play()
+    knobs_are_back(terminal)
+
+
+@pytest.mark.parametrize("id", LESSONS)
+def test_a_lesson_at_120_by_40(open_terminal: Open, id: str) -> None:
+    terminal = open_terminal(*FLAGS)
+    Learner(terminal, LESSONS[id]).play()
+    knobs_are_back(terminal)
+
+
+@pytest.mark.parametrize("id", list(LESSONS)[:3])
+def test_a_lesson_with_other_keys(open_terminal: Open, tmp_path: Path, id: str) -> None:
+    config(
+        tmp_path,
+        '[keys]\ntune = "ctrl+k"\ntokens = "f12"\nlearn = "ctrl+x"\nsend = "ctrl+j"\nnewline = ""\nanswer = ""\n',
+    )
+    terminal = open_terminal(*FLAGS, columns=80, rows=24)
+    learner = Learner(terminal, LESSONS[id], strip="ctrl+x")
+    learner._command = lambda text: terminal.keys(text, "esc", "ctrl+j")  # type: ignore[method-assign]
+    learner.play()
+
+
+@pytest.mark.parametrize(
+    "how", [{"NO_COLOR": "1"}, {"LANG": "C", "LC_ALL": "C"}], ids=["without colours", "in plain glyphs"]
+)
+def test_a_lesson_for_those_who_see_less(open_terminal: Open, how: Mapping[str, str]) -> None:
+    id = "temperature" if "temperature" in LESSONS else next(iter(LESSONS))
+    terminal = open_terminal(*FLAGS, columns=80, rows=24, **how)
+    Learner(terminal, LESSONS[id], edge="|" if "LANG" in how else "▎").play()
+    if "LANG" in how:
+        assert terminal.text.isascii()
+
+
+def knobs_are_back(terminal: Terminal) -> None:
+    terminal.keys("/temperature", "esc", "enter")
+    terminal.wait("temperature 0.8 (default)")
+
+
+def test_a_kill_in_the_middle_of_a_lesson_loses_nothing(open_terminal: Open) -> None:
+    lesson = LESSONS["temperature"]
+    terminal = open_terminal(*FLAGS)
+    learner = Learner(terminal, lesson)
+    ready(terminal)
+    learner._command(f"/learn {lesson.id}")
+    terminal.wait(lambda: learner._step == 1)
+    if lesson.steps[0].question is not None:
+        learner._answer(is_number=lesson.steps[0].question.is_number)
+    learner._act("d")
+    terminal.wait(lambda: learner._step == 2, PATIENCE)
+    terminal.settle(1.0)
+    terminal.process.kill()
+    terminal.ended()
+    again = open_terminal(*FLAGS)
+    ready(again)
+    Learner(again, lesson)._command(f"/learn {lesson.id}")
+    again.wait(f"2 of {len(lesson.steps)}")
+
+
+def test_the_robot_tells_which_step_fails_and_why(tmp_path: Path) -> None:
+    wrong = FIRST.replace('do = ["set temperature 0"]', 'do = ["set temperature 0.5"]')
+    (tmp_path / "a.toml").write_text(wrong)
+    (lesson,) = read_shelf([tmp_path], lesson_names()).lessons
+    steps: list[str] = []
+    settings = load({"threads": 1, "context": 2048}, {}, tmp_path / "none")
+    assert play(settings, lesson, say=steps.append) == ["step 1 (line 14): not met: temperature == 0"]
+    assert steps == ["step 1 of 3"]
+
+
+def test_the_robot_plays_a_lesson_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(FIRST)
+    (lesson,) = read_shelf([tmp_path], lesson_names()).lessons
+    assert play(load({"threads": 1, "context": 2048}, {}, tmp_path / "none"), lesson, size=(80, 24)) == []
