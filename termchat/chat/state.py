@@ -188,6 +188,11 @@ class State:
         """The knobs that the engine does not know."""
         return self.model.abilities.lacks if self.model is not None else ()
 
+    @property
+    def own_order(self) -> tuple[str, ...]:
+        """The stages of the engine's sampler chain, where that has an order of its own."""
+        return self.model.abilities.order if self.model is not None else ()
+
     def lacking(self, tuning: Tuning) -> list[str]:
         """Those of them that are turned."""
         return [name for name in self.lacks if getattr(tuning, name) not in (KNOBS[name].off, KNOBS[name].default)]

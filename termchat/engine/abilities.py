@@ -88,6 +88,7 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     - `grammar`: replies can match a constraint.
     - `walks`: several sequences are decoded in one batch, for walks, beams and drafts.
     - `lacks`: names of knobs that it does not know.
+    - `order`: the stages of its sampler chain, where that has an order of its own.
     """
 
     ids: bool = True
@@ -102,6 +103,7 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     grammar: bool = True
     walks: bool = True
     lacks: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
 
     def features(self) -> frozenset[Feature]:
         """What can be done with it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import pytest
 
 from termchat.chat.changes import Notice
@@ -12,6 +13,7 @@ from termchat.chat.live import Live
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Candidate, Prefill, Stage, Token
 from termchat.decoding.samplers import KNOBS, ORDER, Tuning
+from termchat.engine.abilities import EngineAbilities
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import bar, count, percent, sparkline
 from termchat.tui.keys import tables
@@ -111,6 +113,18 @@ def test_the_panel_has_the_order_of_the_chain_and_says_what_does_not_act() -> No
     replaced = texts(chain_lines(Tuning(mirostat=2), None, 43))
     assert "mirostat instead" in replaced[2]
     assert "mirostat instead" not in replaced[5]  # the temperature
+
+
+def test_an_engine_with_a_chain_of_its_own_has_its_knobs_in_that_order() -> None:
+    own = ("grammar", "logit_bias", "penalties", "temperature", "min_p", "top_k", "top_p")
+    lines = texts(chain_lines(Tuning(), None, 43, order=own))
+    assert [line[2:11].strip() for line in lines[1:6]] == ["repeat", "temp", "min_p", "top_k", "top_p"]
+    chat = idle_chat(FakeEngine())
+    assert chat.model is not None
+    chat.model = msgspec.structs.replace(chat.model, abilities=EngineAbilities(order=own))
+    tune = Tune(chat)
+    tune.press("down", None)
+    assert tune.selected == "min_p"
 
 
 def test_a_stage_that_cuts_says_what_mass_it_left() -> None:

@@ -16,6 +16,8 @@ MOST = 8 << 20
 """Bytes of one event."""
 _PIECE = 1 << 16
 _MOST_OF_ERRORS = 1 << 16
+_BROKEN = (http.client.HTTPException, OSError, ValueError, AttributeError)
+"""How an answer fails; the last two, where its socket is closed while it is read."""
 _AT_ONCE = struct.pack("ii", 1, 0)
 """For SO_LINGER: the server learns at once that nobody listens any more."""
 
@@ -43,22 +45,64 @@ class EventStream:
         self.socket: socket.socket | None = connection.sock
         self._response: http.client.HTTPResponse | None = None
 
+    def begin(self) -> None:
+        """Waits until the server begins to answer.
+
+        Raises:
+            Aborted: the caller was stopped.
+            EngineError: the server refuses, breaks off, or is silent.
+        """
+        if self._response is not None:
+            return
+        try:
+            response = self._response = self._connection.getresponse()
+            refused = response.status != 200
+            data = response.read(_MOST_OF_ERRORS) if refused else b""
+        except _BROKEN as error:
+            raise self._ended(error) from None
+        if refused:
+            self.close()
+            raise self._caller.refused(response.status, data, response)
+
     def __iter__(self) -> Iterator[bytes]:
         """The data of each event. It ends where the answer does, be it cut or not: whoever reads it knows what comes last.
 
         Raises:
-            Aborted: the caller was stopped.
-            EngineError: the server refuses, breaks off, is silent, or sends an event without end.
+            Aborted, EngineError: as `begin`; or an event has no end.
         """
+        for line in self.lines():
+            name, _, data = line.partition(b":")
+            if name == b"data":
+                yield data.strip()
+            elif name == b"error":
+                yield b'{"error":' + data + b"}"
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines of the answer, with their ends; the last one may be cut."""
+        caller, rest, since = self._caller, b"", monotonic()
         try:
-            for line in self._lines():
-                name, _, data = line.partition(b":")
-                if name == b"data":
-                    yield data.strip()
-                elif name == b"error":
-                    yield b'{"error":' + data + b"}"
+            self.begin()
+            assert self._response is not None
+            while piece := self._response.read1(_PIECE):
+                *complete, rest = (rest + piece).split(b"\n")
+                for line in complete:
+                    yield line + b"\n"
+                if complete:
+                    since = monotonic()
+                elif len(rest) > MOST:
+                    raise caller.broken(OSError("an event without end"))
+                elif monotonic() - since > caller.silence:
+                    raise caller.broken(TimeoutError())
+        except http.client.IncompleteRead:
+            pass
+        except _BROKEN as error:
+            raise self._ended(error) from None
         finally:
             self.close()
+        if caller.stopped():
+            raise Aborted
+        if rest:
+            yield rest
 
     def close(self) -> None:
         """Ends it, wherever it is. It may be called twice."""
@@ -72,27 +116,7 @@ class EventStream:
         self._connection.close()
         found.close()
 
-    def _lines(self) -> Iterator[bytes]:
-        caller, rest, since = self._caller, b"", monotonic()
-        try:
-            response = self._answered()
-            while piece := response.read1(_PIECE):
-                *complete, rest = (rest + piece).split(b"\n")
-                yield from complete
-                if complete:
-                    since = monotonic()
-                elif len(rest) > MOST or monotonic() - since > caller.silence:
-                    raise caller.broken(TimeoutError() if len(rest) <= MOST else OSError("an event without end"))
-        except (http.client.HTTPException, OSError, ValueError, AttributeError) as error:
-            # The last two: the socket was closed by another thread while it was being read.
-            if caller.stopped():
-                raise Aborted from None
-            raise caller.broken(error) from None
-        if caller.stopped():
-            raise Aborted
-
-    def _answered(self) -> http.client.HTTPResponse:
-        response = self._response = self._connection.getresponse()
-        if response.status != 200:
-            raise self._caller.refused(response.status, response.read(_MOST_OF_ERRORS), response)
-        return response
+    def _ended(self, error: Exception) -> Exception:
+        """What it means that the answer fails so."""
+        self.close()
+        return Aborted() if self._caller.stopped() else self._caller.broken(error)

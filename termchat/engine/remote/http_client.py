@@ -11,7 +11,6 @@ import contextlib
 import http.client
 import socket
 import ssl
-from collections.abc import Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -31,7 +30,6 @@ SILENCE = 120.0
 _PIECE = 1 << 18
 _MOST_OF_ERRORS = 1 << 16
 _MOST_OF_HEAD = 1 << 18
-_LONGEST_LINE = 8 << 20
 _SAID = 300
 """Characters of a server's own words that are told."""
 
@@ -105,8 +103,8 @@ class HttpClient:
             connection.close()
 
     def stream(self, path: str, body: bytes) -> EventStream:
-        """The events that answer a request, on a connection of their own; it can be stopped. There is one at a time: an earlier
-        one is closed.
+        """The events that answer a POST as they come, on a connection of their own: servers close it afterwards, whatever they
+        say. It can be stopped, and to close it ends it, too. There is one at a time: an earlier one is closed.
 
         Raises:
             Aborted, ServerError, EngineError: as `ask`.
@@ -169,54 +167,6 @@ class HttpClient:
         if status != 200:
             raise self._refused(status, data, response)
         return data
-
-    def lines(self, path: str, body: bytes) -> Iterator[bytes]:
-        """The lines of the answer to a POST as they come, ends and all; it can be stopped, and to leave it ends it, too. Where
-        the server breaks off, they only end: whoever asks knows what is missing.
-
-        Raises:
-            Aborted: `stop` was called.
-            ServerError, EngineError: as `ask`, of which the first comes before there are lines.
-        """
-        self.close()  # a connection of its own: servers close it afterwards, whatever they say
-        self._stoppable = True
-        if self._stopped:
-            raise Aborted
-        connection = self._connected()
-        if self._stopped:
-            raise Aborted
-        try:
-            connection.request("POST", self._base + path, body, self._headers)
-            response = connection.getresponse()
-            refused = response.status != 200
-            data = self._read(response, _MOST_OF_ERRORS, strict=False) if refused else b""
-        except (http.client.HTTPException, OSError) as error:
-            raise self._ended(error) from None
-        if refused:
-            self.close()
-            raise self._refused(response.status, data, response)
-        return self._lines_of(response)
-
-    def _lines_of(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
-        try:
-            while line := response.readline(_LONGEST_LINE):
-                if len(line) == _LONGEST_LINE:
-                    raise self._too_long(_LONGEST_LINE)
-                yield line
-            if self._stopped:
-                raise Aborted
-        except http.client.IncompleteRead:
-            if self._stopped:
-                raise Aborted from None
-        except (http.client.HTTPException, OSError) as error:
-            raise self._ended(error) from None
-        finally:
-            self.close()
-
-    def _ended(self, error: Exception) -> Exception:
-        """What it means that a request failed so."""
-        self.close()
-        return Aborted() if self._stopped else self._broken(error)
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is not None:

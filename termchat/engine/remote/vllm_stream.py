@@ -74,7 +74,7 @@ class VllmStream:
         self.capacity = found.max_model_len
         self.most = self.server.most_candidates()
         self.tells: Tells = self._what_it_tells()
-        self.abilities = msgspec.structs.replace(VLLM, candidates=min(self.most, USUAL) or 1, lacks=_LACKS)
+        self.abilities = msgspec.structs.replace(VLLM, candidates=min(self.most, USUAL) or 1, lacks=_LACKS, order=ORDER)
         self.remarks = self._remarks()
         self._last: list[int] = []
         self._forgotten = 0

@@ -42,12 +42,13 @@ def chain_lines(
     rules: Sequence[Condition] = (),
     constraint: Constraint | None = None,
     lacks: Collection[str] = (),
+    order: Sequence[str] = (),
 ) -> list[Line]:
     """A title, a line per knob, one of what set them (`origin` by knob), one for the `rules`, one where sampling takes long,
     and one for the stages that are off. `selected` is the knob that TUNE is on, `typed` what is being typed for it; with
     `unfolded` every knob has its line. A `constraint` has its line where its stage stands. Knobs that the engine
-    `lacks` are grey."""
-    names = shown_knobs(tuning, selected, unfolded=unfolded)
+    `lacks` are grey; `order` is that of its own chain, if it has one."""
+    names = shown_knobs(tuning, selected, unfolded=unfolded, order=order)
     effects = {stage.name: stage for stage in token.stages} if token else {}
     models = LOGIT_BIAS in effects and not tuning.logit_bias
     if models and LOGIT_BIAS not in names:
@@ -110,11 +111,15 @@ def around_selected(lines: list[Line], rows: int) -> list[Line]:
     return [*lines[first : first + rows - 1], lines[-1]]
 
 
-def shown_knobs(tuning: Tuning, selected: str | None = None, *, unfolded: bool = False) -> list[str]:
-    """The knobs that have a line, in the order of the chain: those of stages that act, and the familiar ones."""
+def shown_knobs(
+    tuning: Tuning, selected: str | None = None, *, unfolded: bool = False, order: Sequence[str] = ()
+) -> list[str]:
+    """The knobs that have a line, in the order of the chain: those of stages that act, and the familiar ones. `order` is as in
+    `chain_lines`."""
     first = [name for name, stage in STAGES.items() if stage.first]
-    out = [name for name in STAGES if name not in (*first, *tuning.order)]
-    stages = [STAGES[name] for name in (*first, *tuning.order, *out)]
+    chain = [name for name in order if name in STAGES and name not in first] or tuning.order
+    out = [name for name in STAGES if name not in (*first, *chain)]
+    stages = [STAGES[name] for name in (*first, *chain, *out)]
     names = [name for stage in stages for name in stage.knobs]
     names += [name for name, knob in KNOBS.items() if knob.stage is None]
     return [name for name in names if unfolded or name in (*FAMILIAR, selected) or _acts(name, tuning)]

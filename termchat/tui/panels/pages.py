@@ -192,7 +192,7 @@ def _knobs(scene: Scene, token: Token | None) -> list[Line]:
     lines = chain_lines(
         of.tuning, token, scene.width,
         selected=selected, typed=typed, unfolded=unfolded, origin=of.origin, rules=scene.chat.rules,
-        constraint=scene.chat.constraint, lacks=scene.chat.lacks,
+        constraint=scene.chat.constraint, lacks=scene.chat.lacks, order=of.own_order,
     )  # fmt: skip
     return around_selected(lines[1:], scene.rows)  # the names of the pages take the place of its title
 

@@ -40,6 +40,9 @@ class Tunable(Protocol):
     """What has knobs: a chat, or one of the walks in it. See `Chat.adjust` and `Chat.adjust_all`."""
 
     @property
+    def own_order(self) -> tuple[str, ...]: ...
+
+    @property
     def tuning(self) -> Tuning: ...
 
     @property
@@ -239,7 +242,7 @@ class Tune:
             return
         at = order.index(stage.name)
         to = at + by
-        knobs = shown_knobs(self.of.tuning, self.selected, unfolded=self.unfolded)
+        knobs = shown_knobs(self.of.tuning, self.selected, unfolded=self.unfolded, order=self.of.own_order)
         rows = {KNOBS[name].stage for name in knobs}
         while 0 <= to < len(order) and order[to] not in rows:
             to += by
@@ -337,7 +340,7 @@ class Tune:
             self._kept()
 
     def _step(self, by: int) -> None:
-        names = shown_knobs(self.of.tuning, self.selected, unfolded=self.unfolded)
+        names = shown_knobs(self.of.tuning, self.selected, unfolded=self.unfolded, order=self.of.own_order)
         self.select(names[(names.index(self.selected) + by) % len(names)])
 
     def _set(self, name: str, value: Value) -> None:

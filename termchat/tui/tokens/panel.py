@@ -101,6 +101,7 @@ class TokenPanel:
                 rules=self._chat.rules,
                 constraint=self._chat.constraint,
                 lacks=self._chat.lacks,
+                order=tune.of.own_order,
             )
             selected = [line for line in chain if line.ground]
             head = around_selected(chain, rows // 2) if rows >= _WHOLE_CHAIN else selected

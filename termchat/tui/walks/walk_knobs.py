@@ -20,6 +20,8 @@ class WalkKnobs:
         self.walk = walk
         self._turned: dict[str, Value] = {}
 
+    own_order = ()
+
     @property
     def tuning(self) -> Tuning:
         settings = self._node.settings
