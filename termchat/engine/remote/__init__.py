@@ -8,4 +8,7 @@ with their log-probabilities, as many as prove the draw (`proof`). `server_reply
 
 `llama_server` is the contract of llama.cpp's HTTP server, typed, and `http_client` is one connection to it. `server_lookup`
 asks a server what it is and which models it has (`served`), and loads nothing.
+
+Of any other server of OpenAI's chat API (`openai_server`) only texts are known: `text_session` is a session with one, and
+`text_reply` makes the records of a reply out of its text, with what the server tells by text.
 """
