@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -13,7 +15,7 @@ from termchat.engine.llama.model_session import Session
 from termchat.engine.port import EngineError, Generate, ModelSpec
 from termchat.engine.remote.served import ThereModel, quantization_of
 from termchat.engine.remote.server_session import ServerSession
-from termchat.models.elsewhere import engine_rows
+from termchat.models.elsewhere import engine_rows, models_of
 from tests.remote.conftest import drawn, ids_of, tokens_of
 from tests.remote.twin_server import TwinServer
 
@@ -86,6 +88,17 @@ def test_each_has_a_row_under_the_name_of_the_engine(twin: TwinServer) -> None:
     assert not [path for path, _ in twin.asked if path not in ("/v1/models", "/props")]  # nothing was loaded for that
 
 
+def test_its_models_are_listed_for_scripts(twin: TwinServer) -> None:
+    twin.several = {"large": "unloaded", "small": "loaded"}
+    assert [(row.wanted, row.description) for row in models_of(EngineAddress(name="lab", url=twin.url))] == [
+        ("large", "unloaded"),
+        ("small", "loaded"),
+    ]
+    twin.key = "a-secret-of-some-length"
+    with pytest.raises(EngineError, match="lab refuses the key"):
+        models_of(EngineAddress(name="lab", url=twin.url))
+
+
 def test_a_server_of_one_model_is_told_in_its_own_row(twin: TwinServer) -> None:
     twin.name = "/models/big/Qwen-Q4_K_M.gguf"
     address = EngineAddress(name="lab", url=twin.url, draws="server")
@@ -108,6 +121,15 @@ def test_one_that_wants_a_key_says_so_and_the_key_is_nowhere(twin: TwinServer, t
     (row,) = engine_rows(EngineAddress(name="lab", url=twin.url, key_file=str(file)))
     assert row.state == "ready"
     assert twin.key not in repr(row)
+
+
+def test_one_that_takes_connections_and_never_answers_is_given_up_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        begin = monotonic()
+        checkup = check(EngineAddress(name="lab", url=f"http://127.0.0.1:{silent.getsockname()[1]}"), within=0.5)
+        assert monotonic() - begin < 10
+    assert checkup.failure is not None
+    assert checkup.failure.message in ("it takes too long", "lab has not answered for 0.5 s")
 
 
 @pytest.mark.parametrize(
