@@ -41,6 +41,12 @@ worker([])
 """
 
 
+def delayed(command: str, seconds: float) -> str:
+    """A command behind a line on which everything takes so many seconds longer, each way."""
+    program = Path(__file__).with_name("delayed_line.py")
+    return f"{shlex.quote(sys.executable)} {shlex.quote(str(program))} {seconds} {shlex.quote(command)}"
+
+
 def hasty(beats: float, late: float = 0.0) -> str:
     """The command of a worker that gives signs of life every `beats` seconds, and its answers so many seconds late."""
     return f"{shlex.quote(sys.executable)} -P -c {shlex.quote(_HASTY.format(beats=beats, late=late))}"

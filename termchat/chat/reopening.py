@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from termchat.chat.branches import newest_token
 from termchat.chat.changes import (
     BreakpointsChanged,
     LiveChanged,
@@ -167,7 +168,8 @@ class Reopening:
         state.breakpoints, state.constraint = (), constraint_of(conversation) if info is not None else None
         if info is not None:
             state.tuning, state.breakpoints = info.tuning, info.breakpoints
-        self._show(conversation, None, info.view if info is not None else View())
+        newest = newest_token(state.recorder, conversation)
+        self._show(conversation, newest, info.view if info is not None else View())
         self._tell_knobs()
 
     def back(self, kept: SetAside) -> None:

@@ -8,12 +8,13 @@ the command runs, so that `--help`, completion and the first frame wait for none
 - `tasks`: run, replay, compare, tokens, tune and doctor, done by `termchat.commands`.
 - `models`, `sessions`, `config`: groups of commands on `termchat.models`, `termchat.conversation` and `termchat.config`;
   `config_check` finds every mistake in a configuration.
+- `learn`: lessons; what needs no screen is in `termchat.commands`.
 - `locate`: the list of all files and folders.
 - `constraint_flags`, `walk_flags`: the flags of `run` for a constraint, and for several replies at once.
 - `flags`: flags made from the tables of knobs and options, and from flags to settings.
 - `help`: the manual pages behind `--help`, and the classes of commands that print them.
 - `completers`, `shell_completion`: what a shell offers, and the scripts with which it asks.
-- `output`: tables, JSON and complaints for all of them.
+- `output`: tables, JSON and complaints for all of them. `terminal_check`: whether the app can run.
 
 A new command is a function in one of these modules, a line in the table of `main`, and a page in `help`.
 """

@@ -127,6 +127,12 @@ def _rules() -> Iterable[tuple[str, str]]:
     return [(example, "") for example in EXAMPLES]
 
 
+def _lessons() -> Iterable[tuple[str, str]]:
+    from termchat.lessons.shelf import read_shelf
+
+    return [(lesson.id, lesson.title) for lesson in read_shelf().lessons]
+
+
 def _grids() -> Iterable[tuple[str, str]]:
     from termchat.decoding.samplers import KNOBS
 
@@ -144,6 +150,7 @@ presets = completer_of(_presets)
 engines = completer_of(_engines)
 rules = completer_of(_rules)
 grids = completer_of(_grids)
+lessons = completer_of(_lessons)
 
 
 def words(*choices: str) -> Completer:

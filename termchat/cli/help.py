@@ -30,6 +30,10 @@ _OWN_MODELS = ("~/.config/termchat/models.toml", "your own model catalogue")
 _PRESETS = ("~/.config/termchat/presets.toml", "your own presets")
 _PERSONAS = ("~/.config/termchat/personas.toml", "your own personas")
 _THEMES = ("~/.config/termchat/themes/", "your own themes")
+_LESSONS = ("~/.local/share/termchat/lessons/", "your own lessons")
+_PROGRESS = ("~/.local/share/termchat/lessons.json", "your progress in lessons")
+_CLAIMS = ("~/.cache/termchat/lesson-claims.json", "what was measured of lessons, by model")
+_NOW = ("~/.local/state/termchat/lesson-now.json", "the step of the lesson that runs")
 _TUNED = ("~/.local/state/termchat/tuned.json", "results of termchat tune")
 _HUB: Pairs = (
     ("HF_TOKEN", "access token for gated models"),
@@ -160,6 +164,43 @@ PAGES: dict[str, Manual] = {
         (_SETTINGS,),
         (_CONFIG,),
         (("0", "no problems"), ("1", "problems were found"), _USAGE, _INTERRUPTED),
+    ),
+    "learn": Manual(
+        (
+            ("Choose a lesson", "termchat learn"),
+            ("Begin one", "termchat learn greedy"),
+            ("See how far you are", "termchat learn list"),
+            ("Write your own", "termchat learn new mine.toml && termchat learn check mine.toml"),
+        ),
+        ("run", "sessions"),
+        (_SETTINGS, _XDG),
+        (_LESSONS, _PROGRESS, _CLAIMS),
+    ),
+    "learn list": Manual((("As JSON", "termchat learn list --json"),), ("learn",), (_XDG,), (_LESSONS, _PROGRESS)),
+    "learn check": Manual(
+        (
+            ("Check a lesson and play it", "termchat learn check mine.toml"),
+            ("Only read it", "termchat learn check --read-only mine.toml"),
+        ),
+        ("learn new", "learn facts"),
+        (_SETTINGS,),
+        codes=(("0", "the lesson works"), ("1", "mistakes were found and listed"), _USAGE, _INTERRUPTED),
+    ),
+    "learn new": Manual(
+        (("Write one where termchat finds it", "termchat learn new ~/.local/share/termchat/lessons/mine.toml"),),
+        ("learn check", "learn facts"),
+        files=(_LESSONS,),
+    ),
+    "learn facts": Manual((("Facts about entropy", "termchat learn facts entropy"),), ("learn check", "learn new")),
+    "learn notes": Manual((("In a second terminal", "termchat learn notes"),), ("learn",), files=(_NOW,)),
+    "learn export": Manual(
+        (
+            ("One page of all that you have begun", "termchat learn export lessons.html"),
+            ("One lesson as Markdown", "termchat learn export greedy.md --lesson greedy"),
+        ),
+        ("learn list", "sessions export"),
+        (_XDG,),
+        (_PROGRESS, _STORE),
     ),
     "models": Manual(
         (

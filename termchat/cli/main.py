@@ -19,6 +19,7 @@ from termchat.cli import completers
 from termchat.cli.completers import VARIABLE
 from termchat.cli.constraint_flags import constraint_flags, constraint_of
 from termchat.cli.help import PageGroup
+from termchat.cli.terminal_check import check_terminal
 
 if TYPE_CHECKING:
     from termchat.engine.port import Engine
@@ -29,6 +30,7 @@ COMMANDS = {
     "config": ("config", "config"),
     "doctor": ("tasks", "doctor"),
     "help": ("help", "help_"),
+    "learn": ("learn", "learn"),
     "locate": ("locate", "locate"),
     "models": ("models", "models"),
     "replay": ("tasks", "replay"),
@@ -47,8 +49,6 @@ _ELSEWHERE = "--engine"
 """The flag with which no engine is wanted here."""
 _RESUME, _LATEST = "--resume", "last"
 _VERSION = ("-V", "--version")
-_UNUSABLE = ("", "dumb", "unknown")
-"""Values of TERM with which a terminal cannot position the cursor; "" is TERM not set."""
 _SIGPIPE = 13
 """Windows has no such signal."""
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -182,13 +182,7 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
         gc.enable()  # see `termchat.__main__`
         _refuse_flags_before(ctx, ctx.invoked_subcommand)
         return
-    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
-        raise click.UsageError("the chat needs a terminal; in a script use: termchat run PROMPT")
-    if sys.platform != "win32" and os.environ.get("TERM", "") in _UNUSABLE:
-        raise click.UsageError(
-            "this terminal cannot position the cursor, according to TERM. Use: termchat run PROMPT. "
-            "If TERM is wrong, try: TERM=xterm-256color termchat"
-        )
+    check_terminal("the chat", "termchat run PROMPT")
     if demo:
         from termchat.cli.flags import config
         from termchat.tui.demo.player import start as play
@@ -212,11 +206,6 @@ def _engine(*, started: bool) -> Engine:
     from termchat.engine.make import make_engine
 
     return make_engine(paths.log_file(), started=started)
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    """Python has no stream at all where the descriptor was closed."""
-    return stream is not None and stream.isatty()
 
 
 def _refuse_flags_before(ctx: click.Context, command: str) -> None:

@@ -81,7 +81,7 @@ def list_(*, limit: int, deleted: bool, lessons: bool, as_json: bool) -> None:
     With --json: `sessions`, each with id, title, created and updated (UTC, ISO 8601), turns (your messages), tokens (in
     the replies), model, snippet ("").
     """
-    with _opened() as store:
+    with opened() as store:
         found = store.sessions(limit, deleted=deleted, lessons=lessons)
     if as_json:
         print_json({"sessions": _objects(found)})
@@ -100,7 +100,7 @@ def search(*, words: tuple[str, ...], limit: int, deleted: bool, as_json: bool) 
     Searches titles, messages and replies. With --json: `sessions`, with the fields that `list` prints; in a snippet, the
     match is between U+0002 and U+0003.
     """
-    with _opened() as store:
+    with opened() as store:
         found = store.sessions(limit, search=" ".join(words), deleted=deleted)
     if as_json:
         print_json({"sessions": _objects(found)})
@@ -119,7 +119,7 @@ def show(*, session: str, as_json: bool) -> None:
     system, raw, tuning (knobs), branches (ends of the tree), tokens (in all replies), turns (each with role and text). Use
     `export` for every token and branch.
     """
-    with _opened() as store:
+    with opened() as store:
         stored = store.load(store.find(session))
         info, conversation = stored.info, stored.conversation
         if not as_json:
@@ -156,7 +156,7 @@ def rename(*, session: str, title: str) -> None:
     """Change the title of SESSION."""
     if not title.split():
         raise click.UsageError("the title is empty")
-    with _opened() as store:
+    with opened() as store:
         store.rename(store.find(session), title)
 
 
@@ -169,7 +169,7 @@ def rm(*, names: tuple[str, ...], now: bool, yes: bool) -> None:
 
     `restore` brings it back for a week; after that it is gone.
     """
-    with _opened() as store:
+    with opened() as store:
         found = list(dict.fromkeys(store.find(name) for name in names))
         if now and not yes:
             if sys.stdin is None or not sys.stdin.isatty():
@@ -189,7 +189,7 @@ def rm(*, names: tuple[str, ...], now: bool, yes: bool) -> None:
 @click.argument("session", shell_complete=completers.sessions)
 def restore(*, session: str) -> None:
     """Restore a deleted SESSION; `list --deleted` shows which ones can be restored."""
-    with _opened() as store:
+    with opened() as store:
         found = store.find(session)
         if all(one.id != found for one in store.sessions(_MOST, deleted=True)):
             complain(f"{found} is not deleted", "termchat sessions list --deleted shows deleted chats.")
@@ -219,7 +219,7 @@ def export(*, session: str, form: str | None, output: str, force: bool) -> None:
     if output == "-" and sys.stdout is None:
         complain("stdout is closed")
         sys.exit(1)
-    with _opened() as store:
+    with opened() as store:
         found = store.find(session)
         store.read_through(found)  # so that damage is found before the first line is written
         stored = store.load(found)
@@ -262,7 +262,7 @@ def import_(*, files: tuple[Path, ...], form: str | None) -> None:
     from termchat.conversation.transcripts.transcript import TranscriptError
 
     failed = False
-    with _opened() as store:
+    with opened() as store:
         for file in files:
             try:
                 with importing.readable(file) as path:
@@ -287,7 +287,7 @@ def _half_characters(count: int) -> str:
 
 
 @contextmanager
-def _opened() -> Iterator[Store]:
+def opened() -> Iterator[Store]:
     """The store of saved chats. An error of it is reported, and ends the command with 1."""
     from termchat import paths
     from termchat.conversation.store.store import Store, StoreError

@@ -30,6 +30,7 @@ from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Node
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Beams, Failed, Finished, Prefill, SettingsRecord, Shape, Start, Token
+from termchat.engine.abilities import refused
 from termchat.engine.make import make_engine
 from termchat.engine.port import (
     Cancel,
@@ -192,12 +193,15 @@ class _Replay:
         number = self._engine.send(Load(spec))
         for event in self._events(number):
             if isinstance(event, Loaded):
+                why = refused("seeds", event.info.abilities.features(), event.info.abilities, spec.engine.shown)
+                if why is not None:
+                    raise ReplayError(*why)
                 self._spec, self._cells, self._made = spec, [], []
                 self._tell_of_another(event.info.sha256, start.model.sha256)
                 break
 
     def _tell_of_another(self, sha256: str, recorded: str) -> None:
-        if sha256 != recorded and recorded not in self._told:
+        if sha256 != recorded and sha256 and recorded not in self._told:
             self._told.add(recorded)
             self._tell(f"a different model file: {sha256[:16]} now, {recorded[:16]} recorded")
 
@@ -220,7 +224,7 @@ class _Replay:
         if "model" in given and not address.url:
             name = self._config.model
         elif address.url:
-            name = address.model or name
+            name = address.model or (name if address.scheme == "ssh" else "")  # "": what the server has
         elif name not in catalogue.load().entries:
             raise ReplayError(
                 f"the transcript's model {name!r} is not in the catalogue",
@@ -231,6 +235,8 @@ class _Replay:
             choice = elsewhere(self._config, there) if address.url else choose(self._config, name)
             self._found[name] = choice.spec
         spec = self._found[name]
+        if address.scheme in ("http", "https"):  # how it runs is the server's own affair
+            return spec
         recorded: dict[str, Any] = {
             "threads": start.threads,
             "threads_batch": start.threads_batch,
@@ -240,6 +246,7 @@ class _Replay:
         }
         if "threads" in given:
             recorded["threads_batch"] = 0
+        recorded = {name: value for name, value in recorded.items() if value != ""}  # a server did not tell
         chat = self._transcript.conversation
         longest = max(len(chat.prompt(nodes[0].number)) + sum(map(_most_cells, nodes)) for nodes in self._wanted())
         recorded["context"] = max(spec.context, (longest // _ROOM + 2) * _ROOM)

@@ -13,7 +13,8 @@ import msgspec
 from termchat.chat.recording import Recorder
 from termchat.commands.ranking_report import ranking_lines
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import Beams, Failed, Finished, Ranking, Record, Start, Token, to_json
+from termchat.decoding.records import UNKNOWN, Beams, Failed, Finished, Ranking, Record, Start, Token, to_json
+from termchat.decoding.thinking import Phase
 from termchat.decoding.walk_plan import WalkPlan
 from termchat.text import sanitize
 
@@ -56,11 +57,15 @@ class TextPrinter(Printer):
         super().__init__(of)
         self._terminal = sys.stdout.isatty()
         self._last = ""
+        self._phase: Phase | None = None
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
         if isinstance(record, Start) and self.of > 1:
             self._write(self._heading(f"reply {self.number} of {self.of}, seed {record.seed}", first=self.number == 1))
         elif isinstance(record, Token):
+            if record.id == UNKNOWN and (self._phase, record.phase) == ("thinking", "answer"):
+                self._write("" if record.text[:1] == "\n" else "\n\n")  # a server may keep the two apart
+            self._phase = record.phase
             self._write(record.text)
         elif isinstance(record, Finished):
             self._write(node.pending)

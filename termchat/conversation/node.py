@@ -48,6 +48,9 @@ _ARRAYS = (
 )  # fmt: skip
 
 
+_NAMELESS = array("i", [UNKNOWN])
+
+
 class TokenStep(NamedTuple):
     """What is read of a token where its round of drafting counts: see `draft_figures`."""
 
@@ -166,6 +169,11 @@ class TokenColumns:
     def pieces(self) -> Iterator[bytes]:
         """The bytes of each token."""
         return (bytes(self.data[start:end]) for start, end in pairwise((0, *self.ends)))
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the engine told ids; one that tells texts alone tells none."""
+        return self.ids[:1] != _NAMELESS
 
     def signs(self, begin: int = 0, end: int | None = None) -> Sequence[int]:
         """What tells tokens `begin` to `end` apart: their ids, or numbers made of their bytes where an engine has no ids."""
@@ -294,6 +302,13 @@ class Node:
     def group(self) -> Group | None:
         """See `walk`."""
         return self.start.group if self.start is not None else None
+
+    @property
+    def size(self) -> int | None:
+        """How many tokens a reply has; where its engine told no ids, as many as it counted, and None if it did not."""
+        if self.tokens.has_ids:
+            return len(self.tokens)
+        return self.finished.tokens if self.finished is not None and self.finished.tokens >= 0 else None
 
     @property
     def pending(self) -> str:

@@ -9,13 +9,16 @@ from termchat.conversation.tree import Node, Span
 
 
 class Thoughts(NamedTuple):
-    """The thoughts of a reply: their tokens, tags and all, and the seconds that those took; the text is without the tags."""
+    """The thoughts of a reply: their tokens, tags and all (None: the engine does not tell how many), and the seconds that those
+    took; the text is without the tags."""
 
-    tokens: int
+    tokens: int | None
     seconds: float
     text: str
 
     def __str__(self) -> str:
+        if self.tokens is None:
+            return f"thought for {self.seconds:.1f} s"
         return f"thought for {self.tokens:,} token{'s' if self.tokens != 1 else ''}, {self.seconds:.1f} s"
 
 
@@ -40,7 +43,8 @@ def thoughts_of(spans: Sequence[Span]) -> Thoughts | None:
     if start is not None and start.thinking:
         opening, closing = start.thinking
         text = text.removeprefix(opening).removesuffix(closing).strip()
-    return Thoughts(sum(counts), us / 1e6, text)
+    told = all(span.node.tokens.has_ids for span in spans)
+    return Thoughts(sum(counts) if told else None, us / 1e6, text)
 
 
 def answer_of(spans: Sequence[Span]) -> str:

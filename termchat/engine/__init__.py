@@ -3,7 +3,8 @@
 - `port` is the contract: commands, events, errors, and the features that an engine may offer (`Engine.offers`).
 - `make` makes an engine; nothing else names a kind of engine. The program has one, a `switching_engine`, which is where the
   model is that was loaded last.
-- `abilities` are what an engine can do, as a value of the model that it loaded.
+- `abilities` are what an engine can do, as a value of the model that it loaded: who offers a thing asks them, and is told why
+  not, and which engine can.
 - `address` says where an engine is; `access_key` reads the key that a server asks for.
 - `local` is the engine on this machine. It starts the process of `llama.worker`, sends it commands and receives its events
   in the frames of `wire`, and notices when it dies.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,9 +46,9 @@ class LessonText(str):
         if plain := self[at:]:
             yield plain.replace("{{", "{").replace("}}", "}"), ""
 
-    def filled(self, keys: Mapping[str, str]) -> str:
-        """The text with keys as they are written now, by id; an unknown id stays as it is."""
-        return "".join(plain or keys.get(id, f"{{{id}}}") for plain, id in self.pieces())
+    def filled(self, key_of: Callable[[str], str]) -> str:
+        """The text with keys as they are written now; `key_of` tells that by the id."""
+        return "".join(plain or key_of(id) for plain, id in self.pieces())
 
 
 class Opening(NamedTuple):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args
 
+from termchat import regular_files
 from termchat.decoding import conditions
 from termchat.decoding.conditions import ConditionError
 from termchat.decoding.constraint import Constraint, choice
@@ -14,12 +16,13 @@ from termchat.decoding.constraint import Kind as ConstraintKind
 from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.samplers import KNOBS, KnobError, Value
 from termchat.engine.port import FEATURES, Feature
+from termchat.lessons import glossary
 from termchat.lessons.deeds import DeedError, parse_deed
 from termchat.lessons.fact_table import CLAIM_FACTS
 from termchat.lessons.lesson import Claim, Lesson, LessonQuestion, LessonStep, LessonText, Opening, is_knob_key
 from termchat.lessons.lesson_check import CheckError, LessonCheck, parse_check, parse_value
 from termchat.text import guess_of, one_line, sanitize
-from termchat.toml import Statement, TomlError, TomlFile
+from termchat.toml import MOST, Statement, TomlError, TomlFile
 
 MOST_WORDS = 60
 """Words of a step's text."""
@@ -32,7 +35,7 @@ _MOST_HINTS = 2
 _MOST_MINUTES = 120
 _SHOWN = 60
 _NAME = re.compile(r"(?:(\d+)-)?(.+)")
-_TOML_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
+_TOML_LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _T = TypeVar("_T")
 Keys = tuple[str | int, ...]
 """Where a value stands: the names of keys, and the place of a table in its list."""
@@ -65,7 +68,6 @@ class LessonNames(NamedTuple):
     panels: Collection[str] | None = None
     looks: Collection[str] | None = None
     pages: Collection[str] | None = None
-    terms: Collection[str] | None = None
 
 
 ANY_NAMES = LessonNames()
@@ -82,13 +84,19 @@ def read_lesson(path: Path, names: LessonNames = ANY_NAMES) -> Lesson:
     except TomlError as error:
         message = str(error).removeprefix(f"{path} ")
         found = _TOML_LINE.search(message)
-        line = int(found[1]) if found else 0
+        line = int(found[1] or _last_line(path)) if found else 0
         raise LessonError(path, [LessonProblem(line, sanitize(_TOML_LINE.sub("", message), keep=""))]) from error
     reader = _Reader(file, names)
     lesson = reader.lesson()
     if lesson is None or reader.problems:
         raise LessonError(path, reader.problems)
     return lesson
+
+
+def _last_line(path: Path) -> int:
+    with suppress(OSError):
+        return max(len(regular_files.read(path, MOST).splitlines()), 1)
+    return 1
 
 
 class _Reader:
@@ -284,7 +292,8 @@ class _Reader:
     def _terms(self, table: dict[str, Any]) -> list[str]:
         terms = self._strings(table, (), "terms")
         for term in terms:
-            self._is_known(("terms",), "term", term, self._names.terms)
+            if not glossary.is_term(term):
+                self._note(("terms",), f"the glossary has no {term!r}{guess_of(term, glossary.terms())}")
         return terms
 
     def _points(self, table: dict[str, Any], at: Keys) -> list[str]:

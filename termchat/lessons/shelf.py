@@ -13,6 +13,8 @@ from termchat.lessons.lesson_file import ANY_NAMES, LessonError, LessonNames, Le
 from termchat.text import guess_of
 
 COURSE = Path(__file__).resolve().parent / "course"
+EXAMPLE = Path(__file__).resolve().with_name("example.toml")
+"""A lesson with comments, to be changed into one's own."""
 _DIGITS = re.compile(r"(\d+)")
 
 

@@ -61,11 +61,6 @@ def engine_rows(address: EngineAddress, within: float = 10.0) -> list[ModelRow]:
     ]  # fmt: skip
 
 
-def asking(address: EngineAddress) -> ModelRow:
-    """The row of an engine that has not answered yet."""
-    return _row(address, told="asking …")
-
-
 def _rows_of_server(address: EngineAddress, checkup: Checkup) -> list[ModelRow]:
     """Of several models each has a row; one model is told in the server's own."""
     models, name = checkup.models, address.shown

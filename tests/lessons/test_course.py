@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 import pytest
 
+from termchat.lessons.glossary import is_term
 from termchat.lessons.lesson import Lesson
-from termchat.lessons.lesson_file import LessonNames, read_lesson
+from termchat.lessons.lesson_file import read_lesson
 from termchat.lessons.shelf import COURSE, read_shelf
-from termchat.tui.keys import dialogs, tables
-from termchat.tui.keys.key import Key
-from termchat.tui.panels.pages import PAGES
+from termchat.tui.lessons.lesson_words import lesson_names
 from termchat.tui.slash.commands import COMMANDS
-from termchat.tui.transcript import LOOKS
 
 FILES = sorted(COURSE.glob("*.toml"))
-KEYS = {
-    key.id
-    for module in (tables, dialogs)
-    for table in vars(module).values()
-    if isinstance(table, tuple)
-    for key in table
-    if isinstance(key, Key)
-}
-NAMES = LessonNames(keys=KEYS, panels=set(PAGES), looks=set(LOOKS), pages=set(PAGES))
+NAMES = lesson_names()
 SHORT = 45
 """Words of a step's text that fit three lines of 80 columns with its question, more or less."""
 PLAIN = {"token", "probability", "look", "tail"}
@@ -90,8 +79,9 @@ def test_no_word_is_used_before_the_lesson_that_explains_it() -> None:
     assert early == []
 
 
-def test_each_term_is_in_a_text_of_its_lesson() -> None:
+def test_each_term_is_in_the_glossary_and_in_a_text_of_its_lesson() -> None:
     for lesson in lessons():
+        assert all(map(is_term, lesson.terms)), lesson.terms
         text = " ".join(read_by_people(lesson)).lower().replace("-", " ")
         for term in lesson.terms:
             stem = re.escape(term.lower().replace("-", " ").replace("_", " "))
@@ -99,19 +89,7 @@ def test_each_term_is_in_a_text_of_its_lesson() -> None:
 
 
 def test_the_order_of_the_course_is_kept() -> None:
-    order = [lesson.id for lesson in lessons()]
-    wanted = [
-        "tokens",
-        "loop",
-        "softmax",
-        "greedy",
-        "temperature",
-        "top-k",
-        "top-p",
-        "min-p",
-        "penalties",
-        "divergence",
-    ]
-    assert order[: len(wanted)] == wanted
-    for before, after in pairwise(order):
-        assert before != after
+    assert " ".join(lesson.id for lesson in lessons()) == (
+        "tokens loop softmax greedy temperature top-k top-p min-p penalties divergence stops prefill streaming beams "
+        "speculation constraints best-and-vote determinism settings"
+    )

@@ -43,7 +43,7 @@ def test_keys_in_texts_are_the_present_ones(tmp_path: Path) -> None:
     lesson = lesson_in(tmp_path)
     text = lesson.steps[0].text
     assert text.keys == ["send", "tune.temperature"]
-    filled = text.filled({"send": "Enter", "tune.temperature": "Ctrl+T t"})
+    filled = text.filled({"send": "Enter", "tune.temperature": "Ctrl+T t"}.__getitem__)
     assert filled == "Press Enter, and watch. {This} is Ctrl+T t."
     assert lesson.keys == ["send"]
 
@@ -165,4 +165,4 @@ def test_braces(text: str) -> None:
     written = LessonText(text)
     assert "".join(plain or f"{{{id}}}" for plain, id in written.pieces()).count("a") == text.count("a")
     if not written.keys and not written.lone_brace:
-        assert written.filled({}) == text.replace("{{", "{").replace("}}", "}")
+        assert written.filled(str) == text.replace("{{", "{").replace("}}", "}")

@@ -11,7 +11,7 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Adjust, Explain, Generate, Inspect, Message, Render, Score, Scripted, Steer
+from termchat.engine.port import Adjust, Explain, Generate, Inspect, Message, Noted, Render, Score, Scripted, Steer
 from termchat.engine.remote.server_session import ServerSession
 from tests.remote.conftest import Drawing, drawn, finished_of, ids_of, on_server, prefill_of, tokens_of
 from tests.remote.twin_server import TwinServer
@@ -107,6 +107,38 @@ def test_what_is_not_listed_is_told(on_twin: ServerSession, twin: TwinServer) ->
     there = tokens_of(drawn(on_twin, command(on_twin, Tuning(max_tokens=5))))
     assert all(0 < token.unlisted < 0.5 for token in there)
     assert [body["n_probs"] for body in twin.completions()[before:]] == [200] * 5
+
+
+def test_a_flat_distribution_costs_no_second_question_for_each_token(on_twin: ServerSession, twin: TwinServer) -> None:
+    """What proves the first token is asked for with the next one."""
+    tuning = Tuning(max_tokens=10).turned({"top_k": 0, "min_p": 0.0, "top_p": 0.99, "logit_bias": ("2=-99",)})
+    before = len(twin.completions())
+    assert len(tokens_of(drawn(on_twin, command(on_twin, tuning)))) == 10
+    counts = [body["n_probs"] for body in twin.completions()[before:] if "n_probs" in body]
+    assert max(counts) < 49152
+    assert len(counts) <= 15
+
+
+@pytest.mark.parametrize(
+    ("knobs", "why"),
+    [
+        ({"typical_p": 0.5, "top_k": 0}, "typical_p"),
+        ({"top_k": 0, "top_p": 1.0, "min_p": 0.0}, "a draw without a cut"),
+    ],
+)
+def test_what_makes_a_server_list_all_tokens_each_time_is_told_once(
+    twin: TwinServer, knobs: dict[str, object], why: str
+) -> None:
+    session = on_server(twin.url)
+    tuning = Tuning(max_tokens=4).turned(knobs)  # type: ignore[arg-type]
+    told: list[str] = []
+    for _ in range(2):
+        before = len(twin.completions())
+        made = session.generate(command(session, tuning), lambda: None, 0.0)
+        told += [said.remark.message for said in made if isinstance(said, Noted)]
+    assert told == [f"{why} needs all 49,152 tokens of the server for each one that is drawn, which is slow"]
+    assert len(twin.completions()) - before <= 5  # no token was asked for twice
+    session.close()
 
 
 def test_a_long_prompt_is_read_in_the_pieces_of_the_local_engine(session: Session, on_twin: ServerSession) -> None:

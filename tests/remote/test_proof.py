@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.chain import Chain
-from termchat.engine.remote.proof import Shortlist, more_than, needed
+from termchat.engine.remote.proof import Shortlist, more_than, needed, next_guess
 
 N = 3000
 
@@ -77,3 +77,14 @@ def test_what_is_not_proved_needs_more_and_in_the_end_all() -> None:
     assert more_than(peaked, samplers, {0}, lifted=False) == 1000  # a penalty may move the only likely one
     assert more_than(peaked, samplers, {40000}, lifted=True) == 49152
     assert more_than(peaked, samplers, set(), lifted=False, forced=40000) == 49152
+
+
+def test_what_was_enough_for_a_token_is_asked_for_with_the_next() -> None:
+    samplers = Tuning(top_k=0, min_p=0.0, top_p=0.9).samplers()
+    spread = Shortlist(np.arange(5000, dtype=np.int32), np.full(5000, np.log(1 / 1000)), 49152)
+    assert next_guess(spread, samplers, set(), lifted=False) == 1000
+    peaked = Shortlist(np.arange(1000, dtype=np.int32), np.log(np.r_[0.95, np.full(999, 1e-5)]), 49152)
+    assert next_guess(peaked, samplers, set(), lifted=False) == 200
+    assert next_guess(peaked, samplers, {0}, lifted=False) == 1000
+    whole = Shortlist(np.arange(1000, dtype=np.int32), np.full(1000, np.log(1 / 1000)), 1000)
+    assert next_guess(whole, samplers, {990}, lifted=True) == 1000

@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -25,6 +27,7 @@ from termchat.engine.port import (
     Loaded,
     Message,
     ModelSpec,
+    Prefilling,
     Render,
     Rendered,
     Score,
@@ -109,6 +112,35 @@ def test_what_it_still_has_is_told(served: ServerSession) -> None:
     assert max(told.shapes) == 63
     assert told.shapes[-1] == 1
     assert prefill_of(drawn(served, asked)).shapes == [1]
+
+
+def read_by(real: RealServer, ids: list[int]) -> int:
+    """How many of the ids the server itself says that it has read."""
+    body = json.dumps({"prompt": ids, "n_predict": 0, "cache_prompt": True, "response_fields": ["timings"]}).encode()
+    asked = Request(f"{real.url}/completion", body, {"Content-Type": "application/json"})
+    with urlopen(asked, timeout=120) as answer:
+        return int(json.load(answer)["timings"]["cache_n"])
+
+
+@pytest.mark.parametrize("when", ["between two pieces", "within one"])
+def test_no_more_than_a_piece_is_read_after_a_cancel(served: ServerSession, real: RealServer, when: str) -> None:
+    words = "a fast grey hare jumps" if when == "within one" else "the quick brown fox jumps"
+    ids = served.model.tokenize(f"{words} over the lazy dog and runs away into the dark wood. " * 60, special=False)[
+        :950
+    ]
+    asked = Generate(ids, Tuning().samplers(), Tuning().conditions(), 1)
+    seen: list[object] = []
+    for record in served.generate(asked, lambda: None, 0.0):
+        seen.append(record)
+        if len([one for one in seen if isinstance(one, Prefilling)]) == 3:
+            if when == "within one":
+                threading.Timer(0.02, served.cache.abort.set).start()
+            else:
+                served.cache.abort.set()
+    assert finished_of(seen).detail == "during prefill"  # type: ignore[arg-type]
+    told = max(one.done for one in seen if isinstance(one, Prefilling))
+    assert told >= 3 * 63
+    assert told <= read_by(real, ids[: told + 3 * 63]) <= told + 63
 
 
 def test_hundreds_of_tokens_outlast_its_connections(served: ServerSession) -> None:

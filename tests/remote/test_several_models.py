@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -108,6 +110,15 @@ def test_one_that_wants_a_key_says_so_and_the_key_is_nowhere(twin: TwinServer, t
     (row,) = engine_rows(EngineAddress(name="lab", url=twin.url, key_file=str(file)))
     assert row.state == "ready"
     assert twin.key not in repr(row)
+
+
+def test_one_that_takes_connections_and_never_answers_is_given_up_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        begin = monotonic()
+        checkup = check(EngineAddress(name="lab", url=f"http://127.0.0.1:{silent.getsockname()[1]}"), within=0.5)
+        assert monotonic() - begin < 10
+    assert checkup.failure is not None
+    assert checkup.failure.message in ("it takes too long", "lab has not answered for 0.5 s")
 
 
 @pytest.mark.parametrize(

@@ -459,6 +459,14 @@ def test_a_stop_ends_a_silent_server_at_once(vllm: ReplayedVllm, model: VllmStre
         model.server.client.go_on()
 
 
+def test_a_connection_that_was_closed_meanwhile_is_made_again(vllm: ReplayedVllm, model: VllmStream) -> None:
+    asked = segment(prompt(model))
+    vllm.hang_up()
+    assert len(drawn(model, asked)[0]) == 24
+    vllm.hang_up()
+    assert len(model.listed(asked.ids, 20, [])[0]) == 20
+
+
 def test_a_silent_server_is_told(vllm: ReplayedVllm, model: VllmStream, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     asked = segment(prompt(model))

@@ -53,6 +53,7 @@ right = 1
 text = "Have it made again with {regenerate}."
 check = ["new_replies >= 1"]
 do = ["press regenerate"]
+hints = ["Once more."]
 [steps.question]
 ask = "How many tokens will it have?"
 number = "tokens"

@@ -12,7 +12,7 @@ from termchat import paths
 from termchat.conversation.store.store import Store
 from termchat.lessons.playing import LessonState
 from tests.tui.made_lessons import SECOND, answered, at_step, begun, learner, step, strip, write_lessons
-from tests.tui.running_app import command, desktop
+from tests.tui.running_app import click, command, desktop
 
 pytestmark = pytest.mark.usefixtures("own_lessons_only")
 
@@ -45,6 +45,8 @@ async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
         await answered(desk, " blue", " and", " wide")
         await at_step(desk, 3)
         assert "✓ You said: the same reply. Right." in strip(desk)
+        await desk.type("?")
+        assert "Hint Once more." in strip(desk)
         await desk.type("5", "enter")
         assert desk.composer.text == ""
         await desk.type("", "ctrl+r")
@@ -309,11 +311,16 @@ async def test_the_strip_leaves_room_for_all_else(size: tuple[int, int]) -> None
 
 async def test_a_click_does_what_a_key_does() -> None:
     async with learner() as desk:
-        await desk.app.run_action("lesson('hint')", desk.app.screen)
+        await click(desk, "? hint")
         assert "Hint It is a knob." in strip(desk)
-        await desk.app.run_action("lesson('more')", desk.app.screen)
-        await desk.settle()
-        assert "less" in strip(desk)
+        await click(desk, "Turn the temperature to 0")
+        await desk.type("zn")
+        assert desk.composer.text == "The sea iszn"
+        desk.composer.clear()
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await click(desk, "another one")
+        assert "Your guess: another one" in strip(desk)
 
 
 async def test_what_was_guessed_is_kept() -> None:
@@ -390,3 +397,35 @@ async def test_for_a_projector_panels_wait_and_the_text_is_whole() -> None:
         assert "CHAIN" not in desk.text
         await desk.type("", "ctrl+b")
         assert "CHAIN" in desk.text
+
+
+async def test_a_reply_of_the_reader_ends_where_a_lesson_begins_and_is_there_afterwards() -> None:
+    async with learner(lesson=None) as desk:
+        await desk.sent("mine", "one", " two")
+        await desk.type("", "f6")
+        assert desk.chat.busy
+        await begun(desk, "first-own")
+        await desk.settle()
+        assert desk.composer.text == "The sea is"
+        assert "Greedy 1 of 3" in desk.text
+        await desk.type("", "1")
+        assert desk.composer.text == "The sea is1"
+        desk.composer.clear()
+        await desk.sent("go", "yes")
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "one two"]
+
+
+async def test_a_lesson_after_the_other_gives_the_same_chat_back() -> None:
+    async with learner() as desk:
+        await desk.type("", "ctrl+space", "n")
+        await desk.until(lambda: "Looks 1 of 1" in strip(desk))
+        assert desk.chat.tuning.temperature == 0.8
+        await desk.type("", "ctrl+space", "n")
+        assert "that was the last lesson" in desk.text
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        assert (desk.chat.tuning.seed, desk.chat.tuning.temperature) == (1, 0.8)

@@ -50,8 +50,8 @@ def fact_line(node: Node) -> str:
     """Seed, first settings, length, drafts and a remarkable end of a reply, on one line; "" if there is nothing to say."""
     told = [f"seed {node.start.seed}"] if node.start is not None and len(node.tokens) else []
     told += setting_changes.in_force(node.settings[0]) if node.settings else []
-    if len(node.tokens) or not node.pending:  # of a reply from elsewhere nobody knows the tokens
-        told.append("1 token" if len(node.tokens) == 1 else f"{len(node.tokens)} tokens")
+    if node.size is not None and (node.size or not node.pending):  # of a reply from elsewhere nobody knows the tokens
+        told.append("1 token" if node.size == 1 else f"{node.size} tokens")
     told += [drafts] if (drafts := drafts_of(node)) else []
     told += [str(thoughts)] if (thoughts := thoughts_of([Span(node, len(node.ids))])) is not None else []
     return " · ".join(fact for fact in (*told, ending_of(node)) if fact)

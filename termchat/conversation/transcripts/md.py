@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from termchat.conversation import setting_changes
 from termchat.conversation.session import SessionInfo
-from termchat.conversation.thoughts import thoughts_of
+from termchat.conversation.thoughts import thought, thoughts_of
 from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
 from termchat.conversation.transcripts.groups_on_page import GroupOnPage, GroupsOnPage, WalkOnPage
 from termchat.conversation.transcripts.inert import inert, on_a_line, parsers
@@ -129,7 +129,7 @@ def _thoughts(piece: setting_changes.Piece) -> Iterator[tuple[int, str]]:
     """Where the thoughts of a piece begin, and where they end."""
     if (thoughts := thoughts_of([piece.span])) is not None:
         yield 0, "thinking"
-        yield thoughts.tokens, str(thoughts)
+        yield thought(piece.span.node, piece.span.count), str(thoughts)
 
 
 def _forced(piece: setting_changes.Piece, drawn: int) -> Iterator[tuple[int, str]]:

@@ -17,6 +17,6 @@ context or by a second model (`draft_model`). `opening_model` loads models.
 tokens may come next; `chain` or `observe.c` masks the others, before the stages or after them.
 
 `native` imports llama.cpp and keeps its log and its abort flag; `threads` counts the cores, and `pace` chooses from the times
-of the steps how many of them compute the next one; `offload` decides how many layers go to the GPU; `sandbox` limits what
-foreign templates and expressions may take.
+of the steps how many of them compute the next one; `offload` decides how many layers go to the GPU, and `rpc` adds devices of
+other machines; `sandbox` limits what foreign templates and expressions may take.
 """

@@ -36,6 +36,7 @@ _OPTIONAL = (
 """Parameters that are left out where a server refuses them."""
 _TOGETHER = {"top_logprobs": "logprobs", "logprobs": "top_logprobs"}
 _REFUSALS = (400, 422)
+_KEPT = "what it said is kept: regenerate the reply, or ask it to go on"
 _LONG_MESSAGE = re.compile(r"context.{0,20}(length|window|size)|too many tokens|context_length", re.IGNORECASE)
 
 
@@ -170,19 +171,18 @@ class OpenAIServer:
         """The reply as it comes. What is left out for this server is told first."""
         lines, remarks = self._begun(asked)
         yield from remarks
-        ended = False
+        ended = answered = False
         for data in events(lines):
             if data == b"[DONE]":
                 break
+            answered = True
             for heard in self._heard(data):
                 ended = ended or isinstance(heard, ChatEnd)
                 yield heard
+        if not answered:
+            raise self._otherwise("it sends no events")
         if not ended:
-            raise EngineError(
-                "server",
-                f"{self.client.shown} broke off in mid-reply",
-                "what it said is kept; regenerate the reply, or ask it to go on",
-            )
+            raise EngineError("server", f"{self.client.shown} broke off in mid-reply", _KEPT)
 
     def _begun(self, asked: ChatRequest) -> tuple[Iterator[bytes], list[Remark]]:
         """The lines of the answer, once the server takes the request, and what had to be left out for that."""
@@ -248,11 +248,7 @@ class OpenAIServer:
         try:
             event = msgspec.json.decode(data, type=_Event)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise EngineError(
-                "server",
-                f"{self.client.shown} does not answer as a chat API does: {one_line(str(error), _SHOWN)}",
-                "is the path of the URL right? Many end in /v1",
-            ) from None
+            raise self._otherwise(one_line(str(error), _SHOWN)) from None
         if event.error or event.object == "error":
             raise self._failed(event.error or event.message)
         for choice in (event.choices or [])[:1]:
@@ -265,13 +261,20 @@ class OpenAIServer:
         if event.usage or event.timings:
             yield _usage(event.usage, event.timings)
 
+    def _otherwise(self, how: str) -> EngineError:
+        return EngineError(
+            "server",
+            f"{self.client.shown} does not answer as a chat API does: {how}",
+            "is the path of the URL right? Many end in /v1",
+        )
+
     def _failed(self, error: Any) -> EngineError:
         message = error.get("message", "") if isinstance(error, dict) else error
         told = one_line(str(message), 4 * _SHOWN)
         return EngineError(
             "server",
             f"{self.client.shown} gave up in mid-reply" + (f": {told}" if told else ""),
-            "what it said is kept; regenerate the reply to try again",
+            _KEPT,
         )
 
     def _listed(self) -> list[ChatModel]:

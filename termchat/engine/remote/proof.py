@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding.samplers import SamplerSettings
-from termchat.decoding.stages import chain_of, first_full
+from termchat.decoding.stages import DICE, chain_of, first_full, needs_all
 
 USUAL = 200
 """Candidates that cost a server next to nothing."""
@@ -67,6 +67,8 @@ def needed(samplers: SamplerSettings, n_vocab: int, moving: int) -> int:
         return min(max(samplers.top_k + moving, USUAL), n_vocab)
     if first.name == "temperature" and not is_greedy(samplers):
         return n_vocab
+    if first.name == "top_p" and samplers.top_p > 1 - _MARGIN:
+        return n_vocab  # no sum is known so well
     return min(max(1 + moving, USUAL), n_vocab)
 
 
@@ -108,7 +110,39 @@ def more_than(
         first = _first(samplers)
         top = samplers.top_k + len(moving) if first is not None and first.name == "top_k" else n_vocab
         return 0 if fitting >= min(top, int(allowed.sum())) else n_vocab
-    return 0 if _is_proved(known, samplers, moving) else min(count * _MORE, n_vocab)
+    if _is_proved(known, samplers, moving):
+        return 0
+    return count * _MORE if count * _MORE < n_vocab // 4 else n_vocab
+
+
+def next_guess(
+    known: Shortlist,
+    samplers: SamplerSettings,
+    moving: set[int],
+    lifted: bool,
+    allowed: NDArray[np.bool_] | None = None,
+) -> int:
+    """How many candidates to ask for with the next token: as many as would have been enough for this one, for which those that
+    are known are. Each question that was too modest costs the server another pass."""
+    least, count = needed(samplers, known.n_vocab, len(moving)), len(known.ids)
+    while (fewer := count // _MORE) >= least:
+        if more_than(
+            Shortlist(known.ids[:fewer], known.logprobs[:fewer], known.n_vocab), samplers, moving, lifted, allowed
+        ):
+            break
+        count = fewer
+    return max(count, least)
+
+
+def why_all(samplers: SamplerSettings, lifted: bool, constrained: bool) -> str:
+    """What it is that needs all tokens listed."""
+    if lifted:
+        return "a penalty or bias that makes tokens likelier"
+    if constrained:
+        return "a constraint"
+    stage = needs_all(samplers)
+    uncut = stage == DICE or (stage == "temperature" and samplers.dynatemp_range <= 0)
+    return "a draw without a cut" if uncut else stage
 
 
 def _is_proved(known: Shortlist, samplers: SamplerSettings, moving: set[int]) -> bool:

@@ -53,7 +53,8 @@ class ServerCells:
     """The ids that a slot of the server has read last for us; others may have taken it since.
 
     `known` are the candidates after `ids`, of which `row` is made, and `tail` the mass of all others: 0.0 where there are none.
-    `usual` is how many are asked for with each token. `lifted`: the logits are absolute.
+    `usual` is how many are asked for with the next token; where those are all, `slowed_by` says what needs them. `lifted`: the
+    logits are absolute.
     """
 
     exact = False
@@ -68,7 +69,7 @@ class ServerCells:
         self.known = Shortlist(np.empty(0, np.int32), np.empty(0), model.n_vocab)
         self.row: Row = np.empty(0, np.float32)
         self.tail = 0.0
-        self.usual = USUAL
+        self.usual, self.slowed_by = USUAL, ""
         self.aside: tuple[int, SamplerSettings | None] = (0, None)
         self._there: list[int] = []
         self._forgotten = 0
@@ -89,6 +90,11 @@ class ServerCells:
         timings = self._ask(ids, self.usual)
         self._heed(timings, new)
         yield timings
+
+    @property
+    def reached(self) -> int:
+        """How many ids the server has read for us."""
+        return len(self._there)
 
     def to_read(self, ids: list[int]) -> int:
         """How many of the ids the server has to read."""

@@ -48,8 +48,8 @@ class ServerDecoder:
             self.decode_us, self.prefill_ms = int((now - before) * 1e6), (now - begun) * 1e3
             reused = timings.cache_n if reused is None else reused
             shapes.append(timings.prompt_n)
-            if len(cells.ids) < len(ids):
-                yield Prefilling(len(cells.ids) - start, total)
+            if cells.reached < len(ids):
+                yield Prefilling(cells.reached - start, total)
         yield Prefill(len(ids), reused or 0, shapes, self.prefill_ms)
 
     def decode(self, ids: list[int]) -> tuple[()]:
@@ -82,10 +82,11 @@ def suffice(cells: ServerCells, chain: Chain, mask: Mask | None = None, forced: 
     """
     samplers, moving = chain.settings, set(chain.moving)
     lifted = proof.is_lifting(samplers) or any(value > 0 for value in chain.native.biases.values())
-    cells.usual = proof.needed(samplers, cells.model.n_vocab, len(moving))
     allowed = None if mask is None else mask.allowed(cells.model.n_vocab)
     while count := proof.more_than(cells.known, samplers, moving, lifted, allowed, forced):
         cells.ask_for(count)
+    cells.usual = proof.next_guess(cells.known, samplers, moving, lifted, allowed)
+    cells.slowed_by = proof.why_all(samplers, lifted, allowed is not None) if cells.usual == cells.model.n_vocab else ""
     if moving and proof.is_absolute(samplers):
         cells.lift(samplers)
 

@@ -28,6 +28,7 @@ from termchat.engine.port import (
     Inspect,
     ModelInfo,
     ModelSpec,
+    Noted,
     Remark,
     Score,
     Scored,
@@ -66,6 +67,7 @@ class ServerSession(AskedModel):
         self.cache = ServerCells(self._server, self.model, context)
         super().__init__(Scorer(self.cache), Speller(self.model))
         self._kept_as: Look | None = None
+        self._told_slow: set[str] = set()
         progress(1.0)
 
     def close(self) -> None:
@@ -102,7 +104,7 @@ class ServerSession(AskedModel):
             thinking_switch=model.thinking is not None and self.has_switch,
         )
 
-    def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
+    def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said | Noted]:
         """The records of a reply; see `RunningReply.records`."""
         cells, scorer = self.cache, self._scorer
         cells.abort.clear()
@@ -116,10 +118,19 @@ class ServerSession(AskedModel):
                 yield said
                 if isinstance(said, Token):
                     scorer.keep(said.id)
+                    yield from self._slow()
                 elif isinstance(said, SettingsRecord) and self._look(said.samplers) != self._kept_as:
                     self._kept_as = None
         finally:
             reply.close()
+
+    def _slow(self) -> Iterator[Noted]:
+        """Says once, for each reason, that the server has to list all its tokens for every one that is drawn."""
+        why, n_vocab = self.cache.slowed_by, self.model.n_vocab
+        if why and why not in self._told_slow:
+            self._told_slow.add(why)
+            what = f"{why} needs all {n_vocab:,} tokens of the server for each one that is drawn, which is slow"
+            yield Noted(Remark(what, "let top_k, top_p or min_p come first, or use a model on this machine"))
 
     def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
         self._look_as(0, command.samplers)

@@ -54,8 +54,9 @@ class TextSession:
         self._client, self._spec = client, spec
         self._server = OpenAIServer(client, spec.path)
         found = self._server.find()
-        name = found.id if spec.name in ("", spec.engine.shown) else spec.name
-        self._identity = ModelIdentity(name.replace("\\", "/").rsplit("/", 1)[-1], found.id, "", "", "")
+        file = _file(found.id)
+        name = file if spec.name in ("", spec.engine.shown) else _file(spec.name)
+        self._identity = ModelIdentity(name.removesuffix(".gguf"), file, "", "", "")
         progress(1.0)
 
     def close(self) -> None:
@@ -116,3 +117,8 @@ class TextSession:
             )
         tags = tags_from(self._spec.thinking) or _TAGS
         yield from TextReply(command, self._server, self._identity, tags, poll, arrived).records()
+
+
+def _file(id: str) -> str:
+    """The name of a model without folders or whose it is."""
+    return id.replace("\\", "/").rsplit("/", 1)[-1]

@@ -108,7 +108,7 @@ class VllmVocabulary(Vocabulary):
 
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
         bos = [self.bos] if begin and self.adds_bos else []
-        return bos + (self.apart(text)[0] if special else self._plain(text))
+        return bos + (self.apart(text)[0] if special else self._plain(text, begins=True))
 
     # --- as a Retokenizer ---
 
@@ -211,14 +211,17 @@ class VllmVocabulary(Vocabulary):
     def _broken(self, text: str, mark: str) -> str:
         return text if self._pattern is None else broken(text, self._pattern, mark)
 
-    def _plain(self, text: str) -> list[int]:
-        """The ids of a text without control tokens: their names are cut behind the first character.
+    def _plain(self, text: str, *, begins: bool = False) -> list[int]:
+        """The ids of a text without control tokens: their names are cut behind the first character. Where it `begins`, it has
+        the space that some tokenizers put before a text.
 
         Raises:
             EngineError: the server takes some of it for a control token all the same.
         """
         mark = unused([text])
-        ids = [i for part in self._broken(text, mark).split(mark) for i in self._as_written(part)]
+        first, *others = self._broken(text, mark).split(mark)
+        ids = self._checked(self.server.tokenize(first).tokens) if begins else self._as_written(first)
+        ids += [i for part in others for i in self._as_written(part)]
         if any(i in self._control for i in ids):
             raise EngineError("prompt", f"{self.server.client.shown} takes a part of this text for a control token", "")
         return ids

@@ -38,10 +38,14 @@ def bar(fraction: float, width: int, ink: Ink = ACCENT) -> list[Run]:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The last `width` values, the highest of them at full height."""
+    """The last `width` values, the highest of them at full height; what is not known (NaN) has none."""
     shown = values[-width:] if width > 0 else ()
-    top = max(shown, default=0) or 1
-    return "".join(_SPARKS[min(int(value / top * len(_SPARKS)), len(_SPARKS) - 1)] for value in shown).rjust(width)
+    top = max((value for value in shown if value == value), default=0) or 1
+    return "".join(_spark(value / top) for value in shown).rjust(width)
+
+
+def _spark(height: float) -> str:
+    return _SPARKS[min(int(height * len(_SPARKS)), len(_SPARKS) - 1)] if height == height else " "
 
 
 def count(number: int) -> str:

@@ -84,6 +84,8 @@ class Hands:
     @property
     def _runs(self) -> bool:
         chat = self._parts.chat
+        if getattr(self._app.screen, "gathers", False):  # the list of models, until it is there
+            return True
         if chat.phase in ("paused", "failed", "no model"):
             return False
         waits = bool(chat.turns.queue) and not chat.replies.held

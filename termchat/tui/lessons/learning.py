@@ -76,7 +76,7 @@ class Learning:
             self._runner.strip.paint_with(palette)
 
     def heard(self, changes: Sequence[Change]) -> None:
-        if self.runner is not None and changes:
+        if self.runner is not None:
             self.runner.heard(changes)
 
     def laid(self) -> None:

@@ -122,6 +122,8 @@ class Runner:
             parts.tokens.leave()
         if parts.desk.tune is not None:
             parts.desk.close_tune()
+        if parts.panels.big:  # the chat is to be seen
+            parts.screen.call_next(parts.screen.app.run_action, "big", parts.screen)
         if left is None:  # steps build on one another
             state = state._replace(step=0)
         self._playing = Playing(lesson, state)
@@ -153,6 +155,12 @@ class Runner:
     def _claims(self, lesson: Lesson) -> ClaimMeasuring | None:
         """What measures what the lesson relies on."""
         return ClaimMeasuring(self._parts.chat, lesson.claims, ClaimResults()) if lesson.claims else None
+
+    @property
+    def _measures(self) -> bool:
+        """Whether something is still to be measured."""
+        model = self._parts.chat.model
+        return self._measuring is not None and model is not None and model.sha256 != TESTED_WITH
 
     def _measure(self) -> None:
         """Goes on measuring; what does not hold on this model is told. Nothing is measured on the one it is tested with."""
@@ -211,9 +219,10 @@ class Runner:
     # --- what happens --------------------------------------------------------------------------------------------------
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Before the screen takes them in."""
+        """Before the screen takes them in; there may be none."""
         if self._playing is None:
             return
+        self._measure()
         if any(isinstance(change, PathChanged) for change in changes) and not self._parts.chat.aside.follow():
             self._parts.screen.call_next(self._left_for_another)
 
@@ -296,7 +305,7 @@ class Runner:
         note = self._note
         if self.doing:
             note = "doing this step for you …"
-        elif not note and self._measuring is not None and self._parts.chat.model is not None:
+        elif not note and self._measures and self._parts.chat.model is not None:
             note = f"Trying this lesson's examples on {self._parts.chat.model.name} …"
         elif not note and playing.already:
             note = (
@@ -353,9 +362,12 @@ class Runner:
         return True
 
     def lost_keyboard(self) -> None:
-        """A click elsewhere took it."""
-        if self.open and self._parts.screen.focused is not self.strip:
+        """A click elsewhere took it, or one on the strip gave it: that alone is no way to its keys."""
+        has = self._parts.screen.focused is self.strip
+        if self.open and not has:
             self.back()
+        elif has and not self.open:
+            self._parts.desk.take_keyboard()
 
     def act(self, what: str, *arguments: Any) -> None:
         if self._playing is not None:
@@ -367,7 +379,7 @@ class Runner:
         if self._playing is None or not self._direct or character is None:
             return self._direct_number(key)
         question = self.playing.asks
-        if question is not None and question.is_number:
+        if question is not None and question.is_number and character != "?":
             return self._direct_number(key, character)
         if question is not None and character in "1234" and int(character) <= len(question.answers):
             self.answer(int(character))
@@ -619,7 +631,7 @@ def compared(result: Guess, question: LessonQuestion) -> tuple[str, bool | None]
     """Guess and truth side by side, and whether the guess was right."""
     guess, right = said(question, result.guess), result.is_right(question)
     if result.truth is None:
-        return f"You said {guess}; the truth cannot be told here.", None
+        return f"You said {guess}; this could not be measured here.", None
     truth = shown_truth(question, result.truth)
     if question.is_number:
         return f"You said {guess}, it is {truth}.", right

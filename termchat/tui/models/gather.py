@@ -229,9 +229,11 @@ class Models:
         address = self.config.engines.get(name)
         if address is None or name in self._asking:
             return
-        from termchat.models.elsewhere import asking
+        from termchat.models.listing import ModelRow
 
-        first = asking(address)
+        first = ModelRow(
+            wanted=address.asked_as(), name=name, state="ready", engine=name, source=address.url, told="asking …"
+        )
         self.elsewhere.setdefault(first.wanted, first)
         self._asking[name] = BackgroundTask(partial(_ask_engine, address))
 

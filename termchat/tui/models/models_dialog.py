@@ -314,6 +314,11 @@ class ModelsDialog(DetailedListing[Choice]):
     def action_skipped(self) -> None:
         self.app.push_screen(SkippedDialog(self._palette, self.models.skipped))
 
+    @property
+    def gathers(self) -> bool:
+        """Whether its rows, or the settings that were asked for, are not there yet."""
+        return self.models.looking or not self.models.rows or bool(self._engine_of)
+
     def action_engine(self) -> None:
         row = self.list.row
         if row is None:

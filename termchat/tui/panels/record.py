@@ -27,6 +27,7 @@ AS_RECORDED = "as recorded"
 WITH_KNOBS = "with the current knobs"
 ORIGINAL = "with its original settings"
 
+_NONE_TOLD = "The server told no candidates for this text."
 _UNRECORDED = "No candidates were recorded for this token; {} asks the model for them."
 _STAMP = Ink("stamp", bold=True)
 _LONGEST = 4
@@ -82,7 +83,7 @@ def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
     lines = [*_title(shown, width), *_drafted(shown, width), *flowing(_facts(shown), width)]
     lines += [*(gap if stages else []), *stages, *(gap if settings else []), *settings, *gap]
     if not token.candidates:
-        return [*lines, *_unrecorded(width)]
+        return [*lines, *_unrecorded(token, width)]
     title: list[Run] = [("CANDIDATES", TITLE)]
     return lines + candidate_table(token, title, width, max(rows - len(lines) - 1, _LEAST), numbered=True)
 
@@ -92,7 +93,7 @@ def step_lines(shown: Shown, rolls: Rolls | None, width: int, rows: int, *, larg
     that are not in the table."""
     token, title = shown.token, [*_title(shown, width), *_drafted(shown, width)]
     if not token.candidates:
-        return [*title, *_unrecorded(width)]
+        return [*title, *_unrecorded(token, width)]
     gap = [BLANK] if rows >= ROOMY else []
     room = rows - len(title) - 2 * len(gap) - 2
     blocks: list[list[Line]] = []
@@ -133,7 +134,9 @@ def _drafted(shown: Shown, width: int) -> list[Line]:
     return drafted_lines(shown.round, width) if shown.round is not None else []
 
 
-def _unrecorded(width: int) -> list[Line]:
+def _unrecorded(token: Token, width: int) -> list[Line]:
+    if token.id == UNKNOWN:
+        return prose(_NONE_TOLD, width, MUTED)
     return prose(_UNRECORDED.format(name_of("ask-again")), width, MUTED)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.records import UNKNOWN
 from termchat.decoding.samplers import THINK_ON
 from termchat.engine.port import ModelInfo
 from termchat.text import one_line
@@ -44,14 +42,9 @@ def context_used(conversation: Conversation) -> int | None:
     used: int | None = 0
     for span in conversation.path():
         node = span.node
-        if node.tokens.ids[:1] == _NO_IDS:
-            used = _told(node)
-        else:
-            used = span.count if node.whole or used is None else used + span.count
+        before = 0 if node.whole or used is None else used
+        used = before + span.count if node.tokens.has_ids else _told(node)
     return used
-
-
-_NO_IDS = array("i", [UNKNOWN])
 
 
 def _told(node: Node) -> int | None:
@@ -200,7 +193,8 @@ def _context(chat: Chat) -> list[Run]:
     if chat.model is None:
         return []
     used, size = context_used(chat.conversation), chat.model.context
-    if used is None or not size or not (used or chat.model.abilities.ids):  # an engine that tells texts alone
+    told = used or chat.model.abilities.ids or chat.conversation.leaf is None
+    if used is None or not size or not told:  # an engine that tells texts alone
         return []
     share = used / size
     ink = ACCENT if share < 0.8 else Ink("warning")

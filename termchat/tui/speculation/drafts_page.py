@@ -27,6 +27,7 @@ def page_lines(
     """Of the reply: its figures and its newest round; `found` says what drafts would have done for one made without."""
     if not is_drafted(reply):
         done = bool(reply) and bool(drafts.figures.tokens) and not chat.busy and not chat.cannot_draft
+        done = done and reply[0].node.tokens.has_ids
         return forecast_lines(chat, found() if done else None, drafts, reply=done, width=width)
     lines = figures_lines(chat, reply, drafts, width)
     if drafts.newest is not None:

@@ -134,10 +134,10 @@ def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], 
         prompts = {conversation.system_of(child.number) for child in conversation.children(None)}
         shown = node.parent is None and len(prompts) > 1
         return one_line(f"prompt: {conversation.system_of(node.number) or 'none'}", width) if shown else ""
-    size = f"{len(node.ids)} tok"
+    size = f"{node.size} tok" if node.size is not None else ""
     room = width - len(size) - len(f"at {node.at} · ") - 3
     told = [one_line(" · ".join(f"{name} {facts[name]}" for name in facts), room)] if facts and room > 1 else []
-    return " · ".join([*told, *([f"at {node.at}"] if row.fork and node.at else []), size])
+    return " · ".join(filter(None, [*told, *([f"at {node.at}"] if row.fork and node.at else []), size]))
 
 
 class _Differences:

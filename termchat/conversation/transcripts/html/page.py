@@ -244,9 +244,12 @@ def _plots(node: Node) -> Iterator[str]:
         said.append(f"first token after {end.ttft_ms:.0f} ms")
     if end is not None and end.tokens_per_second is not None:
         said.append(f"{end.tokens_per_second:.1f} tokens/s")
-    yield '<div class="plots"><figure>'
-    yield plot("ribbon", tokens.entropies, max(bits, 1.0), f"entropy of {len(times)} steps, up to {bits:.1f} bit")
-    yield f"<figcaption>entropy, up to {bits:.1f} bit</figcaption></figure><figure>"
+    yield '<div class="plots">'
+    if any(map(isfinite, tokens.entropies)):
+        yield "<figure>"
+        yield plot("ribbon", tokens.entropies, max(bits, 1.0), f"entropy of {len(times)} steps, up to {bits:.1f} bit")
+        yield f"<figcaption>entropy, up to {bits:.1f} bit</figcaption></figure>"
+    yield "<figure>"
     yield plot("times", times, min(max(times), 4 * usual), f"time of {len(times)} steps, {said[0]}")
     per = "step" if tokens.drafts is None else "row decoded"
     yield f"<figcaption>time per {per}: {', '.join(said)}</figcaption></figure></div>"

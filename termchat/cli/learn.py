@@ -1,0 +1,251 @@
+"""`termchat learn`: lessons on decoding, in the app; and to list, check, write and export them.
+
+What a command works with is imported when it runs, so that `--help` and completion wait for none of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from termchat.cli import completers
+from termchat.cli.flags import config, flags
+from termchat.cli.help import Page, PageGroup
+from termchat.cli.output import complain, print_json, table, width
+from termchat.cli.terminal_check import check_terminal
+from termchat.text import one_line, sanitize
+
+if TYPE_CHECKING:
+    from termchat.config.settings import Settings
+    from termchat.engine.port import Engine
+    from termchat.lessons.lesson import Lesson
+    from termchat.lessons.lesson_progress import LessonProgress
+
+_TITLES = ("NO", "ID", "MIN", "DONE", "TITLE")
+_RIGHT = frozenset({"NO", "MIN"})
+_BEGIN = "begin"
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class _Learn(PageGroup):
+    """What is no command is the name of a lesson; nothing at all opens the list."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in super().list_commands(ctx) if name != _BEGIN]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help")):
+            args = [_BEGIN, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    "learn", cls=_Learn, subcommand_metavar="[LESSON] | COMMAND [ARGS]...", short_help="Learn decoding by doing it."
+)
+def learn() -> None:
+    """Learn how a language model picks its words, on a real model, in the real app.
+
+    Without a command, termchat opens with the list of lessons, or begins LESSON (an id or a number). The flags of the chat
+    work here, too: termchat learn greedy --model qwen3-0.6b. Your own lessons are TOML files in one folder (see `new`).
+    """
+
+
+@learn.command(_BEGIN, hidden=True, cls=Page)
+@click.argument("lesson", required=False, default="", shell_complete=completers.lessons)
+@flags()
+def begin(*, lesson: str, **given: Any) -> None:
+    """Begin LESSON, or list all lessons."""
+    from termchat.lessons.shelf import LessonRefused, read_shelf
+
+    if lesson:
+        try:
+            lesson = read_shelf().lesson(lesson).id
+        except LessonRefused as error:
+            complain(str(error), "List them with: termchat learn list")
+            sys.exit(2)
+    check_terminal("a lesson", "termchat learn list")
+    chosen = config(given)
+    from termchat.tui.start import start
+
+    sys.exit(start(chosen, _engine(), lesson=lesson))
+
+
+@learn.command("list", cls=Page, short_help="List all lessons with your progress.")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def list_(*, as_json: bool) -> None:
+    """List all lessons: number, id, minutes, how far you are, title.
+
+    With --json: `lessons`, each with number, id, title, minutes, summary, needs, steps, step (completed), done, file;
+    and `broken`, files that are no lesson, each with its problems.
+    """
+    from termchat import paths
+    from termchat.commands.lesson_tasks import listed, standing
+    from termchat.lessons.shelf import read_shelf
+
+    shelf, progress = read_shelf(), _progress()
+    if as_json:
+        print_json(listed(shelf, progress))
+        return
+    rows = [
+        (lesson.number.lstrip("0"), lesson.id, str(lesson.minutes), standing(lesson, progress.of(lesson.id)),
+         f"{lesson.title}: {lesson.summary}")
+        for lesson in shelf.lessons
+    ]  # fmt: skip
+    table(_TITLES, rows, _RIGHT)
+    for error in shelf.broken:
+        complain(f"no lesson: {error}", f"Check it with: termchat learn check {error.path}")
+    click.echo(f"your own lessons: {paths.lessons_folder()}", err=True)
+
+
+@learn.command("check", cls=Page, short_help="Check a lesson, and play it through.")
+@click.argument("file", type=_FILE)
+@click.option("--read-only", "only_read", is_flag=True, help="only read the file; load no model")
+@flags(knobs=False)
+def check(*, file: Path, only_read: bool, **given: Any) -> None:
+    """Say what is wrong with the lesson in FILE, line by line; then measure its claims on the model, and play it through by
+    its deeds in an app that nobody sees. Nothing of that is saved.
+    """
+    chosen = config(given)
+    from termchat.commands import lesson_tasks
+    from termchat.tui.lessons.lesson_words import lesson_names
+
+    play = None if only_read else _play
+    sys.exit(lesson_tasks.check(chosen, _engine, file, lesson_names(), play, click.echo, complain))
+
+
+@learn.command("new", cls=Page, short_help="Write a commented example.")
+@click.argument("file", type=_FILE)
+def new(*, file: Path) -> None:
+    """Write a lesson with comments to FILE, to be changed into your own. An existing file is not touched."""
+    from termchat import atomic, paths, regular_files
+    from termchat.lessons.shelf import EXAMPLE
+
+    try:
+        if file.suffix != ".toml":
+            complain(f"{sanitize(file.name, keep='')}: a lesson's file ends in .toml")
+            sys.exit(2)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.exists() or file.is_symlink():
+            raise FileExistsError(file)
+        with atomic.writing(file, overwrite=False) as stream:
+            stream.write(EXAMPLE.read_bytes())
+    except FileExistsError:
+        complain(f"{file} already exists; it was not touched", "Choose another name.")
+        sys.exit(1)
+    except OSError as error:
+        complain(f"{file} cannot be written: {regular_files.problem(error)}")
+        sys.exit(1)
+    click.echo(f"wrote {sanitize(str(file), keep='')}", err=True)
+    if file.resolve().parent != paths.lessons_folder().resolve():
+        click.echo(f"termchat finds it in {paths.lessons_folder()}", err=True)
+
+
+@learn.command("facts", cls=Page, short_help="List what a lesson can check.")
+@click.argument("word", required=False, default="")
+def facts(*, word: str) -> None:
+    """List the facts that checks can ask for, each with what it means; only those that contain WORD, if it is given."""
+    from termchat.lessons.fact_table import FACT_GROUPS
+
+    marks = {"none": "", "text": "('TEXT')", "text?": "", "knob": "('KNOB')"}
+    found = False
+    for group in FACT_GROUPS:
+        rows = [
+            (f"{name}{marks[entry.argument]}", entry.help)
+            for name, entry in group.facts.items()
+            if word.lower() in name.lower() or word.lower() in entry.help.lower()
+        ]
+        if rows:
+            click.echo(f"{chr(10) if found else ''}{group.heading}")
+            found = True
+            wide = max(len(name) for name, _ in rows)
+            for name, help in rows:
+                click.echo(one_line(f"  {name:<{wide}}  {help}", width()))
+    if not found:
+        complain(f"no fact contains {word!r}")
+        sys.exit(1)
+
+
+@learn.command("notes", cls=Page, short_help="Show the presenter's notes in a second terminal.")
+@click.option("--once", is_flag=True, help="print them as they are now, and exit")
+def notes(*, once: bool) -> None:
+    """Show what the presenter is told of the lesson that runs in another terminal, step by step, until Ctrl+C."""
+    from termchat.commands.lesson_tasks import follow_notes
+    from termchat.tui.lessons.lesson_words import key_words
+
+    follow_notes(key_words, once=once)
+
+
+@learn.command("export", cls=Page, short_help="Write a handout with your guesses and results.")
+@click.argument("file", required=False, default="lessons.html", type=_FILE)
+@click.option(
+    "--lesson",
+    "wanted",
+    multiple=True,
+    metavar="ID",
+    shell_complete=completers.lessons,
+    help="only this lesson (may be repeated); otherwise all that you have begun",
+)
+@click.option("--force", is_flag=True, help="replace FILE if it exists")  # fmt: skip
+def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
+    """Write a handout to FILE (.html or .md): what each lesson showed, your guesses beside what came, your replies, pictures
+    of the screen, and the words that were explained.
+
+    FILE is lessons.html if it is missing. The pictures of a .md file are in a folder beside it.
+    """
+    from termchat import paths
+    from termchat.cli.sessions import opened
+    from termchat.commands import lesson_handout
+    from termchat.lessons.shelf import LessonRefused, read_shelf
+    from termchat.tui.lessons.lesson_words import key_words
+
+    shelf, progress = read_shelf(), _progress()
+    try:
+        lessons = [shelf.lesson(name) for name in wanted] or [one for one in shelf.lessons if _begun(one, progress)]
+    except LessonRefused as error:
+        complain(str(error), "List them with: termchat learn list")
+        sys.exit(2)
+    if not lessons:
+        complain("no lesson was begun yet", "Begin one with termchat learn, or name one: --lesson ID")
+        sys.exit(1)
+    results: dict[str, list[lesson_handout.HandoutReply]] = {}
+    if paths.store_file().exists():
+        with opened() as store:
+            results = {lesson.id: lesson_handout.replies_of(store, lesson.id) for lesson in lessons}
+    made = [
+        lesson_handout.handout_of(lesson, progress.of(lesson.id), key_words, results.get(lesson.id, []))
+        for lesson in lessons
+    ]
+    try:
+        written = lesson_handout.write(file, made, replace=force)
+    except lesson_handout.HandoutError as error:
+        complain(str(error))
+        sys.exit(1)
+    more = f" and {len(written) - 1} pictures" if len(written) > 1 else ""
+    click.echo(f"wrote {sanitize(str(file), keep='')}{more}", err=True)
+
+
+def _begun(lesson: Lesson, progress: LessonProgress) -> bool:
+    state = progress.of(lesson.id)
+    return bool(state.done or state.step or state.guesses)
+
+
+def _progress() -> LessonProgress:
+    from termchat.lessons.lesson_progress import LessonProgress
+
+    return LessonProgress(warn=complain)
+
+
+def _engine() -> Engine:
+    from termchat import paths
+    from termchat.engine.make import make_engine
+
+    return make_engine(paths.log_file())
+
+
+def _play(chosen: Settings, lesson: Lesson, say: Any) -> list[str]:
+    from termchat.tui.lessons.robot import play
+
+    return play(chosen, lesson, say=say)

@@ -1,0 +1,88 @@
+"""A handout shows what a model and a reader wrote, and nothing of it is live."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from termchat.commands.lesson_handout import HandoutError, HandoutReply, handout_of, replies_of, write
+from termchat.conversation.session import SessionInfo, View
+from termchat.conversation.store.store import Store
+from termchat.conversation.tree import Conversation
+from termchat.lessons.playing import LessonState
+from tests.lessons.made_lessons import lesson_in
+
+HOSTILE = (
+    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "![x](http://a.b/c.png)", "[x](javascript:alert(1))",
+    "```\n<b>out</b>", "````\n![x](y)", "</pre><iframe src=//a>", "<!-- -->", "&lt;script&gt;", "\x1b]0;title\x07",
+    "[a]: http://b", "]]>", "~~~", "\u202e",
+)  # fmt: skip
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append(tag)
+        assert all(not name.startswith("on") for name, _ in attrs)
+
+
+def written(folder: Path, ending: str, *texts: str) -> str:
+    lesson = lesson_in(folder)
+    replies = [HandoutReply(text, text, text) for text in texts]
+    file = folder / f"h.{ending}"
+    write(file, [handout_of(lesson, LessonState(), str, replies)], replace=True)
+    return file.read_text("utf-8")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_is_live(tmp_path: Path, text: str) -> None:
+    plain, with_text = Tags(), Tags()
+    plain.feed(written(tmp_path, "html", "x"))
+    with_text.feed(written(tmp_path, "html", text))
+    assert with_text.found == plain.found
+    shown = written(tmp_path, "md", text)
+    live = MarkdownIt("commonmark").enable("table").render(shown)
+    assert not re.search(r"<(?:script|img|iframe|a |b>)", live), live
+    assert "\x1b" not in shown
+
+
+@given(st.lists(st.sampled_from(HOSTILE) | st.text(max_size=30), max_size=5))
+def test_nothing_is_live_in_any_order(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    shown = written(tmp_path_factory.mktemp("handout", numbered=True), "md", *texts)
+    assert not re.search(r"<(?:script|img|iframe|a |b>)", MarkdownIt("commonmark").enable("table").render(shown))
+
+
+def test_what_was_said_is_all_there(tmp_path: Path) -> None:
+    shown = written(tmp_path, "md", "one\n\ntwo")
+    assert "> one\n> \n> two\n\none\n\ntwo" in shown
+
+
+def test_replies_come_from_the_lessons_own_chat(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    try:
+        assert replies_of(store, "greedy") == []
+        chat = Conversation()
+        session = store.begin(chat)
+        store.update(session, view=View(lesson="greedy"))
+        assert replies_of(store, "greedy") == [], "no reply yet"
+        assert SessionInfo().view.lesson == ""
+    finally:
+        store.close()
+
+
+def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+    made = [handout_of(lesson_in(tmp_path), LessonState(), str)]
+    with pytest.raises(HandoutError, match=r"a handout is a \.md or an \.html file"):
+        write(tmp_path / "h.pdf", made)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HandoutError, match="cannot be written"):
+        write(tmp_path / "file" / "h.html", made)
