@@ -83,7 +83,7 @@ def add(*, name: str, source: str, description: str, license: str) -> None:
 @click.option("--skipped", is_flag=True, help="also list files that were skipped, and why")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:
-    """List the models in the catalogue and those on this machine, or with --engine those of an ssh:// engine's machine.
+    """List the models in the catalogue and those on this machine, or with --engine those of an engine elsewhere.
 
     DRAFT MODEL names a smaller model of the same vocabulary, which can draft for it (--draft): one on this machine, else one
     to download.
@@ -144,10 +144,6 @@ def _listed_at(address: EngineAddress) -> Listing:
     from termchat.models.elsewhere import models_of
     from termchat.models.listing import Listing
 
-    if address.scheme != "ssh":
-        raise click.UsageError(
-            f"{address.shown} is a server, whose models it tells when a chat starts; --engine is for ssh://"
-        )
     try:
         return Listing(models_of(address), [], ())
     except EngineError as error:

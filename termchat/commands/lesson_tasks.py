@@ -98,6 +98,10 @@ def check(
     for told in problems:
         warn(sanitize(f"{file}: {told}", keep=""))
     wrong = [result for result in measured if not result.holds]
+    if wrong:
+        warn(
+            f"{len(wrong)} of {_count('claim', measured)} cannot be relied on with this model; readers are told otherwise"
+        )
     if problems or wrong:
         return 1
     say("the lesson works")

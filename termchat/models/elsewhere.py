@@ -16,11 +16,14 @@ _WITHIN = 30.0
 
 
 def models_of(address: EngineAddress, within: float = _WITHIN) -> list[ModelRow]:
-    """All models that the termchat at an ssh:// address lists, its catalogue's too; `path` is None. Waits for the answer.
+    """All models that an engine has: those that the termchat at an ssh:// address lists, its catalogue's too, or a server's.
+    `path` is None. Waits for the answer.
 
     Raises:
         EngineError: there is no answer `within` so many seconds, or none that is understood.
     """
+    if address.scheme != "ssh":
+        return _models_of_server(address, within)
     said = run_there(address, "models list --json", within)
     start = said.find(b"{\n")  # after what a shell printed
     try:
@@ -31,6 +34,22 @@ def models_of(address: EngineAddress, within: float = _WITHIN) -> list[ModelRow]
             "engine", f"{address.shown} lists its models in another way", "update termchat there"
         ) from error
     return rows
+
+
+def _models_of_server(address: EngineAddress, within: float) -> list[ModelRow]:
+    """Raises:
+    EngineError: there is no answer.
+    """
+    checkup = check(address, within)
+    if (failure := checkup.failure) is not None:
+        raise EngineError(failure.kind, failure.message, failure.hint)
+    return [
+        ModelRow(
+            wanted=one.id, name=one.name, state="ready", description=one.state, quantization=one.quantization,
+            context=one.context or None, size=one.size or None, source=address.url, engine=address.shown, told=one.state,
+        )
+        for one in checkup.models
+    ]  # fmt: skip
 
 
 def engine_rows(address: EngineAddress, within: float = 10.0) -> list[ModelRow]:

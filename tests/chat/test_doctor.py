@@ -136,7 +136,8 @@ def test_engines_elsewhere_are_asked_at_once_and_a_dead_one_holds_nobody_up(
         f"[engines.other]\nurl = 'ssh://other'\nmodel = 'none-such'\nremote_command = {WORKER!r}\n"
         "[engines.dead]\nurl = 'ssh://dead'\nremote_command = 'echo Connection refused >&2; exit 255'\n"
         "[engines.silent]\nurl = 'ssh://silent'\nremote_command = 'sleep 600'\n"
-        "[engines.locked]\nurl = 'https://locked.invalid'\nkey_env = 'LOCKED_KEY'\n",
+        "[engines.locked]\nurl = 'https://locked.invalid'\nkey_env = 'LOCKED_KEY'\n"
+        "[engines.open]\nurl = 'http://open.invalid'\n",
     )
     monkeypatch.setenv("LOCKED_KEY", SECRET)
     begin = monotonic()
@@ -158,7 +159,9 @@ def test_engines_elsewhere_are_asked_at_once_and_a_dead_one_holds_nobody_up(
     assert locked["encryption"] == "TLS, verified by the system's authorities"
     assert locked["key"] == "from the variable LOCKED_KEY"
     advised = [line for line in report.todo if line.startswith("The engine")]
-    assert len(advised) == 3
+    assert len(advised) == 4
+    assert "What you write to the engine open travels unencrypted: use https://, or an ssh tunnel." in report.todo
+    assert found["Engine open"]["encryption"] == "none"
     assert "Check it with: ssh dead." in advised[0]
     assert SECRET not in "".join(report.lines())
 

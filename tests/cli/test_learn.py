@@ -105,6 +105,7 @@ def test_what_does_not_hold_on_the_model_is_told(learn: Learn) -> None:
     result = learn("check", own(text), "--threads", "1")
     assert result.exit_code == 1
     assert "claim 1: greedy, it repeats itself: does not hold: tokens == 3 (tokens is 80)" in result.stdout
+    assert "1 of 1 claim cannot be relied on with this model; readers are told otherwise" in result.stderr
     assert "step 2 (line" in result.stderr
 
 

@@ -15,7 +15,7 @@ from termchat.engine.llama.model_session import Session
 from termchat.engine.port import EngineError, Generate, ModelSpec
 from termchat.engine.remote.served import ThereModel, quantization_of
 from termchat.engine.remote.server_session import ServerSession
-from termchat.models.elsewhere import engine_rows
+from termchat.models.elsewhere import engine_rows, models_of
 from tests.remote.conftest import drawn, ids_of, tokens_of
 from tests.remote.twin_server import TwinServer
 
@@ -86,6 +86,17 @@ def test_each_has_a_row_under_the_name_of_the_engine(twin: TwinServer) -> None:
     assert (small.wanted, small.told, small.quantization, small.size) == ("@lab/small", "loaded", "Q4_1", 1)
     assert not small.is_engine
     assert not [path for path, _ in twin.asked if path not in ("/v1/models", "/props")]  # nothing was loaded for that
+
+
+def test_its_models_are_listed_for_scripts(twin: TwinServer) -> None:
+    twin.several = {"large": "unloaded", "small": "loaded"}
+    assert [(row.wanted, row.description) for row in models_of(EngineAddress(name="lab", url=twin.url))] == [
+        ("large", "unloaded"),
+        ("small", "loaded"),
+    ]
+    twin.key = "a-secret-of-some-length"
+    with pytest.raises(EngineError, match="lab refuses the key"):
+        models_of(EngineAddress(name="lab", url=twin.url))
 
 
 def test_a_server_of_one_model_is_told_in_its_own_row(twin: TwinServer) -> None:
