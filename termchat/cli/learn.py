@@ -140,7 +140,7 @@ def new(*, file: Path) -> None:
         sys.exit(1)
     click.echo(f"wrote {sanitize(str(file), keep='')}", err=True)
     if file.resolve().parent != paths.lessons_folder().resolve():
-        click.echo(f"termchat finds it in {paths.lessons_folder()}", err=True)
+        click.echo(f"put it here to have it in the list: {paths.lessons_folder()}", err=True)
 
 
 @learn.command("facts", cls=Page, short_help="List what a lesson can check.")

@@ -241,7 +241,7 @@ class Learning:
 
 
 _LABELS = {
-    "hint": "hint", "lesson-do": "do it for me", "lesson-undo": "undo", "lesson-skip": "skip", "lesson-more": "more",
-    "lesson-next": "next", "lesson-before": "previous", "lesson-list": "all", "lesson-leave": "leave",
+    "hint": "hint", "lesson-do": "do it for me", "lesson-undo": "undo", "lesson-skip": "skip step", "lesson-more": "more",
+    "lesson-list": "list", "lesson-leave": "leave", "lesson-next": "next lesson", "lesson-before": "previous lesson",
 }  # fmt: skip
 """What the key line says of the keys of the strip."""

@@ -65,7 +65,9 @@ def strip_lines(
     """At most `rows` lines. `direct`: a digit answers without the key that leads to the strip; `open`: the strip has the
     keyboard."""
     head: list[Run] = [(words.title + _TIED, STRONG)]
-    if not words.over:
+    if words.over:
+        head.append(("done", _GOOD))
+    else:
         head.append((f"{words.step} of {words.steps}".replace(" ", _TIED), MUTED))
     before = [*head, *_told(words), ("  ", TEXT)]
     after = [("  Your guess: ", MUTED), (words.guess, TEXT)] if words.guess else []
@@ -147,7 +149,7 @@ def _question(asked: AskedWords, *, direct: bool, open: bool) -> list[Run]:
 def _last(words: StripWords, width: int, *, open: bool, folds: bool, unfolded: bool) -> Line:
     """The keys and the dots."""
     dots = _dots(words)
-    labels = [("hint", "hint"), ("lesson-undo", "undo"), ("lesson-next", "next"), ("lesson-list", "all"),
+    labels = [("hint", "hint"), ("lesson-undo", "undo"), ("lesson-skip", "skip"), ("lesson-list", "list"),
               ("lesson-leave", "leave")]  # fmt: skip
     if words.over:
         labels = [("lesson-next", "next lesson"), ("lesson-list", "all lessons"), ("lesson-leave", "leave")]
@@ -167,6 +169,7 @@ def _last(words: StripWords, width: int, *, open: bool, folds: bool, unfolded: b
 _DOES = {
     "hint": "lesson('hint')", "lesson-undo": "lesson('undo')", "lesson-next": "lesson('go', 1)",
     "lesson-list": "lesson('list')", "lesson-leave": "lesson('leave')", "lesson-more": "lesson('more')",
+    "lesson-skip": "lesson('skip')",
 }  # fmt: skip
 
 
