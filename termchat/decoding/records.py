@@ -496,11 +496,26 @@ class Misfit(msgspec.Struct, frozen=True, array_like=True):
     may_end: bool
 
 
+class DrawnThere(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of a step at which a server drew: it lists so many candidates (`listed`), of which the `best` is the
+    likeliest. The numbers are the model's own, before any sampler; a token that is not listed has no rank (UNKNOWN)."""
+
+    listed: int
+    winner_logprob: float
+    winner_rank: int
+    best: int
+    best_text: str
+    best_logprob: float
+
+
 class Explanation(msgspec.Struct, frozen=True, array_like=True):
     """Everything about one token at one step; the names are those of a `Token` record. `winner` is what the dice took.
 
     `removed_by` is the stage that cut it, None if it came as far as the dice. `remedies` are in the order of the chain, none
     for the winner. `bias` is its logit bias, if it has one.
+
+    Where a server drew (`there`), `winner` is the token that stands there, UNKNOWN where none does, and what its chain did is
+    not known: numbers are then `ABSENT`, `stages` and `remedies` empty, and `removed_by` None says nothing.
     """
 
     id: int
@@ -518,3 +533,4 @@ class Explanation(msgspec.Struct, frozen=True, array_like=True):
     winner_text: str
     bias: TokenBias | None = None
     misfit: Misfit | None = None
+    there: DrawnThere | None = None
