@@ -78,9 +78,10 @@ class Live:
 
     @property
     def sampling_share(self) -> float | None:
-        """Part of a step's time that went into sampling and observing, 0 to 1, over the remembered steps."""
-        total = sum(self.decode_us) + sum(self.sample_us)
-        return sum(self.sample_us) / total if total else None
+        """Part of a step's time that went into sampling and observing, 0 to 1, over the remembered steps; None where somebody
+        else draws."""
+        sampling = sum(self.sample_us)
+        return sampling / (sum(self.decode_us) + sampling) if sampling else None
 
     def begin(self) -> None:
         """A new reply: what belongs to the last one goes, its newest token stays until there is another."""

@@ -121,7 +121,7 @@ def model_change(node: Node) -> str | None:
         return None
     names, kinds, files = (old.name, new.name), (old.quantization, new.quantization), (old.path, new.path)
     told = [names] if names[0] != names[1] else []
-    told += [kinds] if kinds[0] != kinds[1] else []
+    told += [kinds] if kinds[0] != kinds[1] and all(kinds) else []  # a server may not tell
     told = told or [files]
     before, after = (" ".join(filter(None, words)) for words in zip(*told, strict=True))
     return f"model {one_line(before, _LONGEST)} → {one_line(after, _LONGEST)}"

@@ -160,7 +160,7 @@ _OF_SERVERS: dict[ServerKind, tuple[EngineAbilities, EngineAbilities]] = {
 _KNOWN: tuple[tuple[str, EngineAbilities], ...] = (
     ("a model on this machine", LOCAL),
     ("one over ssh://", LOCAL),
-    ("a llama-server whose tokens are drawn here", LLAMA_SERVER),
+    ("a llama-server drawn here", LLAMA_SERVER),
 )
 """Engines as a person chooses them, and what they can do."""
 

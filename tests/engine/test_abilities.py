@@ -58,10 +58,7 @@ def test_a_refusal_says_why_and_who_can() -> None:
         "lab cannot make several replies at once: it makes one reply at a time",
         "a model on this machine or one over ssh:// can",
     )
-    assert (
-        who_can("pause")
-        == "a model on this machine, one over ssh://, or a llama-server whose tokens are drawn here can"
-    )
+    assert who_can("pause") == "a model on this machine, one over ssh://, or a llama-server drawn here can"
 
 
 def test_what_an_address_tells() -> None:

@@ -86,5 +86,7 @@ def test_what_was_enough_for_a_token_is_asked_for_with_the_next() -> None:
     peaked = Shortlist(np.arange(1000, dtype=np.int32), np.log(np.r_[0.95, np.full(999, 1e-5)]), 49152)
     assert next_guess(peaked, samplers, set(), lifted=False) == 200
     assert next_guess(peaked, samplers, {0}, lifted=False) == 1000
+    some = Shortlist(peaked.ids[:393], peaked.logprobs[:393], 49152)
+    assert next_guess(some, samplers, set(), lifted=False) == 200
     whole = Shortlist(np.arange(1000, dtype=np.int32), np.full(1000, np.log(1 / 1000)), 1000)
     assert next_guess(whole, samplers, {990}, lifted=True) == 1000

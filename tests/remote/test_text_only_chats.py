@@ -15,6 +15,7 @@ from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
 from termchat.chat.sizing import Size, Sizing
 from termchat.conversation.session import Breakpoint, SessionInfo
+from termchat.conversation.setting_changes import model_change
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts.jsonl_reader import read
 from termchat.decoding.conditions import Threshold
@@ -220,6 +221,7 @@ def test_it_goes_on_with_a_local_model_and_back(
     prompt, _ = twin_session.render(Render(told))
     assert it.chat.conversation.ids_before(local.number) == prompt
     assert UNKNOWN not in local.ids
+    assert model_change(local) == "model some-model → smollm2"
     it.chat.loading.switch(Choice(_spec(twin), {}))
     it.idle()
     assert it.say("And you?").text() == "Bob it is."

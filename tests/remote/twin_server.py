@@ -45,6 +45,8 @@ class TwinServer(ThreadingHTTPServer):
         self.faults: deque[Fault] = deque()
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers_seen: list[dict[str, str]] = []
+        self.at_chunk: dict[int, Fault] = {}
+        """What is done before a token of a stream is sent, by its number in the stream."""
         self.forgets = False
         self.keeps: Literal["connections", "none and says so", "none"] = "connections"
         self.muted: dict[str, threading.Event] = {}
@@ -120,6 +122,9 @@ class Handler(BaseHTTPRequestHandler):
         )
         if chooses and server.several.get(named) != "loaded":
             self.refuse(400, f"model '{named}' is not loaded", "invalid_request_error")
+            return
+        if self.path == "/completion" and body.get("stream"):
+            self._stream(body)
             return
         with _ONE_AT_A_TIME:
             answers = {
@@ -220,6 +225,55 @@ class Handler(BaseHTTPRequestHandler):
         if count := body.get("n_probs", 0):
             told["completion_probabilities"] = [self._probabilities(cache.logits().astype(np.float64), count)]
         return {name: value for name, value in told.items() if name in body["response_fields"]}
+
+    def _stream(self, body: dict[str, Any]) -> None:
+        """The likeliest token, again and again, after a chunk of progress that names a token as if it were one."""
+        server, ids = self.server, list(body["prompt"])
+        if len(ids) >= server.context:
+            self.refuse(400, "too long", "exceed_context_size_error", n_prompt_tokens=len(ids), n_ctx=server.context)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        why, count = "limit", 0
+        with contextlib.suppress(OSError):
+            while count < body["n_predict"] and why == "limit":
+                with _ONE_AT_A_TIME:
+                    drawn, kept = self._next(ids, body["n_probs"])
+                if not count:
+                    told = {"total": len(ids), "cache": kept, "processed": len(ids), "time_ms": 1}
+                    self.event({"content": "", "tokens": [0], "tokens_predicted": 0, "prompt_progress": told})
+                if count in server.at_chunk and server.at_chunk[count](self):
+                    return
+                count += 1
+                ids.append(drawn["id"])
+                text = server.session.model.piece(drawn["id"]).decode("utf-8", "replace")
+                chunk = {"content": text, "tokens": ids[-1:], "stop": False, "tokens_predicted": count}
+                self.event(chunk | {"completion_probabilities": [drawn]})
+                why = "eos" if drawn["id"] in server.session.model.end_ids else why
+            self.event({"stop": True, "stop_type": why, "tokens_predicted": count, "model": server.name})
+            self.wfile.write(b"0\r\n\r\n")
+            self.wfile.flush()
+        self.close_connection = True
+
+    def _next(self, ids: list[int], count: int) -> tuple[dict[str, Any], int]:
+        """The step after ids, and how many of those were there."""
+        cache = self.server.session.cache
+        at = kept = cache.rewind(cache.common(ids))
+        while at < len(ids):
+            cache.read(ids, Shape(min(len(ids) - at, cache.batch_size)))
+            at = len(cache.ids)
+        step = self._probabilities(cache.logits().astype(np.float64), count)
+        return step | {"logprob": step["top_logprobs"][0]["logprob"]}, kept
+
+    def event(self, value: Any) -> None:
+        self.chunk(b"data: " + json.dumps(value).encode() + b"\n\n")
+
+    def chunk(self, data: bytes) -> None:
+        """A part of a stream."""
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
 
     def _probabilities(self, logits: Any, count: int) -> Any:
         model, body = self.server.session.model, self.body

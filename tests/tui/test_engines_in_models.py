@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from termchat.chat.loading import Choice
 from termchat.engine.address import EngineAddress
-from termchat.engine.port import LoadDraft
+from termchat.engine.port import LoadDraft, ModelSpec
 from termchat.models import elsewhere
 from termchat.models.elsewhere import engine_rows
 from termchat.models.listing import ModelRow
@@ -165,3 +166,18 @@ def test_the_rows_of_an_engine_over_ssh(tmp_path: Path, monkeypatch: pytest.Monk
         "broken",
         "lab cannot be reached: Connection refused. Check it with: ssh lab",
     )
+
+
+async def test_the_one_model_of_a_server_is_its_row_however_it_was_asked_for(tmp_path: Path, monkeypatch) -> None:
+    def rows(_address: EngineAddress) -> list[ModelRow]:
+        return [ModelRow(wanted="@box", name="box", state="ready", engine="box", told="qwen · draws here")]
+
+    monkeypatch.setattr(elsewhere, "engine_rows", rows)
+    file = tmp_path / "config.toml"
+    file.write_text("[engines.box]\nurl = 'http://box'\n")
+    async with shop(file=file) as desk:
+        address = EngineAddress(name="box", url="http://box", model="/models/qwen.gguf")
+        desk.app.chat.loading.switch(Choice(ModelSpec("/models/qwen.gguf", "qwen", engine=address), {}))
+        await desk.until(lambda: desk.line("box").startswith("●"))
+        assert "draws here" in desk.line("box")
+        assert not desk.line("box: tiny")

@@ -72,6 +72,8 @@ class EventStream:
         """
         for line in self.lines():
             name, _, data = line.partition(b":")
+            if not line.endswith(b"\n"):
+                return  # it is cut
             if name == b"data":
                 yield data.strip()
             elif name == b"error":

@@ -125,10 +125,10 @@ def next_guess(
     """How many candidates to ask for with the next token: as many as would have been enough for this one, for which those that
     are known are. Each question that was too modest costs the server another pass."""
     least, count = needed(samplers, known.n_vocab, len(moving)), len(known.ids)
-    while (fewer := count // _MORE) >= least:
-        if more_than(
-            Shortlist(known.ids[:fewer], known.logprobs[:fewer], known.n_vocab), samplers, moving, lifted, allowed
-        ):
+    while count > least:
+        fewer = max(count // _MORE, least)
+        shorter = Shortlist(known.ids[:fewer], known.logprobs[:fewer], known.n_vocab)
+        if more_than(shorter, samplers, moving, lifted, allowed):
             break
         count = fewer
     return max(count, least)

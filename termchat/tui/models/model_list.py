@@ -224,9 +224,11 @@ class ModelList:
     def _own_choice(self, rows: Mapping[str, ModelRow]) -> ModelRow | None:
         """The row of the engine whose one model is the loaded one."""
         spec = self._chat.spec
-        if spec is None or not spec.engine.url or spec.path != spec.engine.model:
+        if spec is None or not spec.engine.url:
             return None
-        return rows.get(spec.engine.asked_as())
+        there = [row for row in rows.values() if row.engine == spec.engine.shown]
+        one = len(there) == 1 and spec.engine.scheme != "ssh"  # whatever it was asked for with
+        return rows.get(spec.engine.asked_as()) if one or spec.path == spec.engine.model else None
 
     def _unlisted(self) -> ModelRow | None:
         """A row for a loaded model that is in no list."""

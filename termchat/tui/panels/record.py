@@ -123,7 +123,9 @@ def _title(shown: Shown, width: int) -> list[Line]:
     token = shown.token
     ink = TITLE if shown.time == AS_RECORDED else _STAMP
     head = f"{shown.what} {token.step} "
-    items: list[list[Run]] = [[(head, ink), (one_line(piece_of(token), max(width - len(head), 4)), STRONG)]]
+    is_drawn = token.id != UNKNOWN or token.bytes  # else a server would draw, and only tells from what
+    piece = one_line(piece_of(token), max(width - len(head), 4)) if is_drawn else ""
+    items: list[list[Run]] = [[(head, ink), (piece, STRONG)]]
     notes = [shown.time, shown.note, "forced" if token.forced else ""]
     items += [[(one_line(note, width), MUTED if note == AS_RECORDED else Ink("stamp"))] for note in notes if note]
     return flowing(items, width)

@@ -57,7 +57,8 @@
       ["after", percent(probability)],
       ["entropy", number(entropy, " bit")],
       ["end", percent(end)],
-      ["time", (decode || !round ? ms(decode) + " decode, " : "") + (sample / 1000).toFixed(2) + " ms sample"],
+      ["time", (decode || !round ? ms(decode) + " decode" : "") + (decode && sample ? ", " : "") +
+        (sample ? (sample / 1000).toFixed(2) + " ms sample" : "")],
       ...(round ? drafted(round, text) : []),
     ]) {
       element("dt", name, facts);
