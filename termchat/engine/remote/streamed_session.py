@@ -27,7 +27,7 @@ from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_session import remarks_of
 from termchat.engine.remote.streamed_reply import StreamedReply
 from termchat.engine.remote.streams import StreamingServer, Told
-from termchat.engine.remote.told_numbers import Listing, as_drawn, explanation_of, listing_of
+from termchat.engine.remote.told_numbers import StepListing, as_drawn, explanation_of, listing_of
 
 
 class StreamedSession(AskedVocabulary):
@@ -39,7 +39,7 @@ class StreamedSession(AskedVocabulary):
         self.model = server.model
         self.speller = Speller(server.model)
         self._noted = len(server.remarks)
-        self._listed: tuple[list[int], set[int], Listing] | None = None
+        self._listed: tuple[list[int], set[int], StepListing] | None = None
         progress(1.0)
 
     def abort(self) -> None:

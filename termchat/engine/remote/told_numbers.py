@@ -51,7 +51,7 @@ def _bounds(ids: NDArray[np.int32], logprobs: NDArray[np.float64], model: Vocabu
     return surprise / math.log(2), p_end, tail
 
 
-class Listing(NamedTuple):
+class StepListing(NamedTuple):
     """What a server tells of the step after a prompt: `best` are the candidates that it lists, with their log-probabilities,
     best first; `also` are log-probabilities of tokens that are not among them."""
 
@@ -67,7 +67,7 @@ class Listing(NamedTuple):
         return sum(1 for value in self.best.values() if value > self.best[token])
 
 
-def listing_of(server: StreamingServer, ids: list[int], wanted: Collection[int], few: int) -> Listing:
+def listing_of(server: StreamingServer, ids: list[int], wanted: Collection[int], few: int) -> StepListing:
     """What the server tells after `ids`, these tokens among it. `few` candidates are enough if they are all there; else it is
     asked for as many as it lists, and then for the tokens alone.
 
@@ -78,17 +78,17 @@ def listing_of(server: StreamingServer, ids: list[int], wanted: Collection[int],
     for count in (few, server.model.n_vocab):
         best = _by_id(*server.listed(ids, count, []))
         if not set(wanted) - set(best):
-            return Listing(best, {})
+            return StepListing(best, {})
     others = [token for token in dict.fromkeys(wanted) if token not in best]
     told = _by_id(*server.listed(ids, 0, others))
-    return Listing(best, {token: told[token] for token in others if token in told})
+    return StepListing(best, {token: told[token] for token in others if token in told})
 
 
 def _by_id(ids: NDArray[np.int32], logprobs: NDArray[np.float64]) -> dict[int, float]:
     return dict(zip(ids.tolist(), logprobs.tolist(), strict=True))
 
 
-def explanation_of(token: int, drawn: int, told: Listing, model: Vocabulary, bias: TokenBias | None) -> Explanation:
+def explanation_of(token: int, drawn: int, told: StepListing, model: Vocabulary, bias: TokenBias | None) -> Explanation:
     """What can be said of a token where the server drew another one, or this; nothing of what its chain did."""
     best = next(iter(told.best), UNKNOWN)
     there = DrawnThere(

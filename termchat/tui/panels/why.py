@@ -106,7 +106,7 @@ def _ratio(other: float, own: float) -> str:
     if not math.isfinite(apart):
         return ""
     times = math.exp(min(abs(apart), _MOST_APART))
-    number = f"{times:.1f}" if times < 10 else f"{times:,.0f}" if times < 1e6 else f"{times:.1e}"
+    number = f"{times:.1f}" if times < 10 else f"{times:,.0f}" if times < 1e6 else "over a million"
     if number == "1.0":
         return ": as likely"
     return f": {number} times as likely" if apart > 0 else f"; this token was {number} times as likely"
