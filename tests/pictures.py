@@ -103,12 +103,25 @@ async def small(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
     picture(app, folder / "small.svg")
 
 
+async def lesson(pilot: Pilot[None], app: TermchatApp, folder: Path) -> None:
+    """The second step of the lesson on temperature: a guess is asked for."""
+    app.query_one(Composer).insert("/learn temperature")
+    await pilot.press("enter")
+    await until(pilot, lambda: app.chat.conversation.raw and app.chat.phase == "idle")
+    await pilot.pause(2)
+    await pilot.press("enter")
+    await until(pilot, lambda: drawn(app) == 1 and app.chat.phase == "idle")
+    await pilot.pause(2)
+    picture(app, folder / "lesson.svg")
+
+
 Shoot = Callable[[Pilot[None], TermchatApp, Path], Awaitable[None]]
 SHOTS: tuple[tuple[Shoot, tuple[int, int], str], ...] = (
     (streaming, (120, 36), "dark"),
     (token, (100, 30), "dark"),
     (walks, (120, 36), "dark"),
     (small, (80, 24), "light"),
+    (lesson, (120, 36), "dark"),
 )
 
 

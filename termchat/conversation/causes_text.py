@@ -66,7 +66,7 @@ def distribution_lines(left: RecordedStep, right: RecordedStep, names: Names) ->
     if not merged:
         return
     chosen = [step.id for step in (left, right)]
-    likely = {i: max(c[i].probability for c in columns if i in c) for i in merged}
+    likely = {i: max(_share(c[i]) for c in columns if i in c) for i in merged}
     by_probability = [i for i in sorted(likely, key=lambda i: -likely[i]) if likely[i] > 0]
     rows = list(dict.fromkeys([*by_probability[:SHOWN], *(i for i in chosen if i is not None)]))
     pieces = {i: f"{show_piece(merged[i].text)} ({i})" if i in merged else f"({i})" for i in rows}
@@ -87,8 +87,20 @@ _HEAD = f"{'model':>9}{'after':>9}{'noise':>9}"
 def _cell(candidate: Candidate | None) -> str:
     if candidate is None:
         return f"{'-':>9}{'-':>9}{'-':>9}"
-    after = f"{candidate.probability:.6f}" if candidate.probability > 0 else (candidate.removed_by or "cut")[:8]
-    return f"{math.exp(candidate.logprob):>9.6f}{after:>9}{candidate.noise:>9.4f}"
+    model, noise = _told(math.exp(candidate.logprob), ".6f"), _told(candidate.noise, ".4f")
+    kept = candidate.probability > 0 or math.isnan(candidate.probability)
+    after = _told(candidate.probability, ".6f") if kept else (candidate.removed_by or "cut")[:8]
+    return f"{model:>9}{after:>9}{noise:>9}"
+
+
+def _told(number: float, form: str) -> str:
+    return "-" if math.isnan(number) else format(number, form)
+
+
+def _share(candidate: Candidate) -> float:
+    """Its probability after the chain; the model's own where a server does not tell that."""
+    shares = (candidate.probability, math.exp(candidate.logprob))
+    return next((share for share in shares if not math.isnan(share)), 0.0)
 
 
 def tie_lines(left: RecordedStep, right: RecordedStep, names: Names) -> Iterator[str]:
@@ -103,7 +115,10 @@ def tie_lines(left: RecordedStep, right: RecordedStep, names: Names) -> Iterator
             side = "ahead of" if ahead >= 0 else "behind"
             yield f"{name}: {token_name(token)} {abs(ahead):.6g} {side} {token_name(other)} {measure}"
         else:
-            cut = next((c.removed_by for c in token.candidates if c.id == other.id), None)
+            found = next((c for c in token.candidates if c.id == other.id), None)
+            if found is not None and math.isnan(found.probability):
+                continue  # what the chain made of it is not known
+            cut = found.removed_by if found is not None else None
             yield f"{name}: {token_name(other)} " + (f"was cut by {show_piece(cut)}" if cut else "was not a candidate")
 
 

@@ -19,13 +19,13 @@ from termchat.conversation.causes import (
     total_variation,
     why_different,
 )
-from termchat.conversation.causes_text import cause_lines, distribution_lines, why_dict
+from termchat.conversation.causes_text import cause_lines, distribution_lines, tie_lines, why_dict
 from termchat.conversation.recorded_reply import RecordedReply, ReplyPiece
 from termchat.conversation.tree import Node
 from termchat.decoding import dice
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.records import Candidate, Finished, SettingsRecord, Shape, Stage, Start, Token
+from termchat.decoding.records import ABSENT, Candidate, Finished, SettingsRecord, Shape, Stage, Start, Token
 from termchat.decoding.samplers import ORDER, SamplerSettings
 from termchat.engine.llama.chain import Chain
 from tests.made_records import start
@@ -368,3 +368,40 @@ def test_the_lead_and_the_distance_are_those_of_the_definitions() -> None:
     assert total_variation(token, token) == 0
     gone = msgspec.structs.replace(token, candidates=[])
     assert total_variation(token, gone) == pytest.approx(sum(np.exp(c.logprob) for c in token.candidates) / 2)
+
+
+def untold(made: RecordedReply) -> RecordedReply:
+    """The same as a server that draws tells it: the model's candidates, and neither the chain nor the dice."""
+    pieces = list(made._pieces)
+    node = pieces[0].node
+    told = []
+    for at in range(len(made.ids)):
+        token = made.step(at).token
+        assert token is not None
+        listed = [
+            msgspec.structs.replace(c, logit=ABSENT, probability=ABSENT, noise=ABSENT, removed_by=None)
+            for c in token.candidates
+        ]
+        told.append(msgspec.structs.replace(token, logit=ABSENT, probability=ABSENT, stages=[], candidates=listed))
+    again = Node(node.number, node.parent, node.at, "assistant")
+    assert node.start is not None
+    for record in (msgspec.structs.replace(node.start, dice=0, exact=False), *node.settings, *told):
+        again.add(record)
+    return RecordedReply([piece._replace(node=again) for piece in pieces], lambda _, at: told[at])
+
+
+def test_of_replies_that_a_server_drew_only_what_is_known_is_said() -> None:
+    one, other = untold(reply(seed=5)), untold(reply(seed=6))
+    why = why_different(one, other)
+    assert why is not None
+    assert why.logits is None  # they are the same as far as the log-probabilities tell
+    lines = [
+        *cause_lines(why, ("left", "right")),
+        *distribution_lines(why.left, why.right, ("left", "right")),
+        *tie_lines(why.left, why.right, ("left", "right")),
+    ]
+    said = "\n".join(lines)
+    assert "seed: left 5, right 6" in said
+    assert "nan" not in said
+    assert "was not a candidate" not in said
+    assert "cut" not in said

@@ -69,7 +69,12 @@ class Learner:
         """The strip; "" while a dialog covers it."""
         if not self.terminal.header.strip().startswith("termchat"):
             return ""
-        return "\n".join(line for line in self.terminal.lines if line.startswith(f" {self._edge} "))
+        edge, rows = f" {self._edge} ", self.terminal.lines
+        last = max((at for at, line in enumerate(rows) if line.startswith(edge)), default=-1)
+        first = last
+        while first > 0 and rows[first - 1].startswith(edge):
+            first -= 1
+        return "\n".join(rows[first : last + 1]) if last >= 0 else ""
 
     def _answer(self, *, is_number: bool) -> None:
         self._act("1", *(["enter"] if is_number else []))

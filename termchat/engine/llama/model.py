@@ -13,7 +13,7 @@ from termchat.decoding.thinking import tags_from, tags_of
 from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.native import LIB, last_errors, placements, version
 from termchat.engine.llama.observe import Labels
-from termchat.engine.llama.offload import EVERYTHING, offloaded
+from termchat.engine.llama.offload import EVERYTHING, offloaded, offloading
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import EngineError, ModelSpec
 
@@ -48,7 +48,8 @@ class Model(Vocabulary):
         super().__init__()
         self.spec, self.build = spec, version()
         params = LIB.llama_model_default_params()
-        self.offloads = bool(LIB.llama_supports_gpu_offload())
+        # A build with RPC could offload, and has nothing to offload to while no server is given.
+        self.offloads = bool(LIB.llama_supports_gpu_offload()) and bool(offloading())
         wanted = EVERYTHING if spec.gpu_layers < 0 else spec.gpu_layers
         params.n_gpu_layers = wanted if self.offloads else 0
         params.load_mode = getattr(LIB, _LOAD_MODES[spec.mmap, spec.mlock])

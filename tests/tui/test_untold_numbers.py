@@ -1,0 +1,166 @@
+"""What is shown of a reply whose server tells the model's candidates and no more: the rest is a dash, or nothing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from termchat.chat.live import Live
+from termchat.conversation.node import Node
+from termchat.conversation.tree import Span
+from termchat.decoding.records import ABSENT, TAIL, UNKNOWN, Candidate, Token
+from termchat.decoding.samplers import Tuning
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.marks import TITLE
+from termchat.tui.panels.candidates import candidate_table
+from termchat.tui.panels.chain_panel import chain_lines
+from termchat.tui.panels.plots.reply import columns_of, entropy_plot, probability_plot
+from termchat.tui.panels.plots.trace import Folded, Trace
+from termchat.tui.panels.record import Shown, record_lines, step_lines
+from termchat.tui.panels.rolls import Rolls, can_roll
+from termchat.tui.panels.timing import timing_lines
+from termchat.tui.panels.whatif import ending_lines
+from termchat.tui.transcript.cursor.jumps import is_surprise, is_uncertain
+from termchat.tui.transcript.cursor.token_order import Stretch
+from tests.made_records import finished
+from tests.tui.fake_engine import replaced
+
+
+def streamed(step: int, **fields: object) -> Token:
+    """A token as a server tells it."""
+    listed = [Candidate(i, f" c{i}", ABSENT, -0.5 - i, ABSENT, ABSENT, None) for i in range(5)]
+    token = Token(
+        step,
+        30 + step,
+        1,
+        b" c1",
+        " c1",
+        ABSENT,
+        -1.5,
+        1,
+        ABSENT,
+        2.5,
+        0.01,
+        0,
+        False,
+        [],
+        listed,
+        {TAIL: 0.1},
+        6100,
+        0,
+    )
+    return replaced(token, **fields)
+
+
+def untold(step: int) -> Token:
+    """One of which nothing is told but what it is, as of a part of a character."""
+    return streamed(step, logprob=ABSENT, rank=UNKNOWN, entropy=ABSENT, p_end=ABSENT, candidates=[], state={})
+
+
+def text(lines: list[Line]) -> str:
+    return "\n".join("".join(said for said, _ in line.runs) for line in lines)
+
+
+def node_of(*tokens: Token) -> Node:
+    node = Node(2, 1, 0, "assistant")
+    for token in tokens:
+        node.add(token)
+    return node
+
+
+@pytest.mark.parametrize("bars", [False, True])
+@pytest.mark.parametrize("width", [40, 60, 120])
+def test_candidates_have_only_the_columns_that_are_told(width: int, bars: bool) -> None:
+    shown = text(candidate_table(streamed(0), [("NEXT", TITLE)], width, 8, bars=bars))
+    assert "model" in shown
+    assert not any(head in shown for head in ("logit", "after", "dice", "nan"))
+    row = next(line for line in shown.splitlines() if "c1" in line)
+    assert row.rstrip().endswith("●")
+    assert f"{math.exp(-1.5):.1%}" in row
+
+
+@pytest.mark.parametrize("make", [streamed, untold])
+def test_a_step_shows_no_number_that_is_none(make: type[Token]) -> None:
+    shown = Shown(make(3))
+    for lines in (
+        record_lines(shown, 60, 30),
+        step_lines(shown, Rolls(0, 3, 100, 5), 118, 30, large=True, numbered=True),
+    ):
+        said = text(lines)
+        assert "nan" not in said
+        assert "after" not in said
+        assert "ROLLS" not in said
+        assert "rolls the dice" not in said
+    facts = text(record_lines(shown, 60, 30))
+    assert ("rank 2" in facts) is (make is streamed)
+    assert ("entropy ≤2.50 bit" in facts) is (make is streamed)
+    assert not can_roll(shown.token)
+
+
+def test_the_timing_panel_shows_bounds_and_dashes() -> None:
+    live = Live()
+    live.take(streamed(0))
+    said = text(timing_lines(live, 60))
+    assert "entropy ≤2.50 bit" in said
+    assert "sampling –" in said
+    live.take(untold(1))
+    said = text(timing_lines(live, 60))
+    assert "entropy –" in said
+    assert "p(end) –" in said
+    assert "nan" not in said
+
+
+def test_the_chain_claims_no_survivors() -> None:
+    said = text(chain_lines(Tuning(), streamed(0), 60))
+    (knob,) = [line for line in said.splitlines() if "top_k" in line]
+    assert knob.rstrip().endswith(("─", "━"))
+
+
+def test_columns_of_a_plot_are_those_of_the_numbers_that_are_known() -> None:
+    folded = Folded(4)
+    folded.extend([1.0, math.nan, 3.0, math.nan, math.nan, math.nan, 5.0, 7.0])
+    assert folded.means[:2] == [1.0, 3.0]
+    assert math.isnan(folded.means[2])
+    assert folded.means[3] == 6.0
+    assert folded.highs[3] == 7.0
+    assert math.isnan(folded.highs[2])
+    while folded.each < 8:
+        folded.extend([math.nan] * 8)
+    assert folded.means[0] == 4.0
+    assert folded.highs[0] == 7.0
+
+
+@pytest.mark.parametrize("tokens", [[streamed(0), untold(1), streamed(2)], [untold(at) for at in range(5)]])
+def test_plots_of_a_reply_stand_without_some_numbers_or_all(tokens: list[Token]) -> None:
+    trace = Trace()
+    trace.follow([Span(node_of(*tokens), len(tokens))], columns_of(60))
+    for plot in (entropy_plot, probability_plot):
+        said = text(plot(trace, 60, 8))
+        assert "nan" not in said
+    assert trace.peak("entropy", 0) is not None
+
+
+def test_why_it_ended_tells_what_is_known() -> None:
+    node = node_of(streamed(0, p_end=0.25), untold(1), streamed(2, p_end=0.75))
+    node.add(finished("end", "<|im_end|>"))
+    said = text(ending_lines([Span(node, 3)], 80, 20))
+    assert "The end token had rank 2; p(end) was 75.00%." in said
+    assert said.index("75.00%", said.index("HIGHEST")) < said.index("25.00%")
+    assert "nan" not in said
+    nothing = node_of(untold(0), untold(1))
+    nothing.add(finished("end", "<|im_end|>"))
+    said = text(ending_lines([Span(nothing, 2)], 80, 20))
+    assert "does not tell how likely the end was" in said
+    assert "nan" not in said
+    assert "HIGHEST" not in said
+
+
+def test_jumps_pass_over_what_is_not_known() -> None:
+    tokens = [untold(0), streamed(1, entropy=1.0, rank=0, logprob=-0.1), untold(2), streamed(3, entropy=5.0), untold(4)]
+    stretch = Stretch(0, 0, node_of(*tokens), 5, None)
+    assert is_uncertain(stretch, range(2, 5)) == 3
+    assert is_surprise(stretch, range(5)) == 3
+    nothing = Stretch(0, 0, node_of(untold(0), untold(1)), 2, None)
+    assert is_uncertain(nothing, range(2)) is None
+    assert is_surprise(nothing, range(2)) is None
