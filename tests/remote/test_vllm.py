@@ -486,6 +486,41 @@ def test_a_stop_ends_a_silent_server_at_once(vllm: ReplayedVllm, model: VllmStre
         model.server.client.go_on()
 
 
+def test_a_stop_ends_a_server_that_does_not_say_which_model_it_has(vllm: ReplayedVllm, model: VllmStream) -> None:
+    ids, release = prompt(model), threading.Event()
+    vllm.muted["/v1/models"] = release
+    threading.Timer(0.2, model.server.client.stop).start()
+    begun = monotonic()
+    try:
+        with pytest.raises(Aborted):
+            drawn(model, segment(ids))
+        assert monotonic() - begun < 1.5
+    finally:
+        release.set()
+        vllm.muted.clear()
+        model.server.client.go_on()
+    assert len(drawn(model, segment(ids))[0]) == 24
+
+
+@pytest.mark.parametrize("id", [-1, 10**6, 2**40])
+def test_a_token_that_the_vocabulary_lacks_is_told(vllm: ReplayedVllm, model: VllmStream, id: int) -> None:
+    def strange(handler: twin_server.Handler) -> bool:
+        choice = {"index": 0, "text": "x", "token_ids": [id], "logprobs": None, "finish_reason": None}
+        data = b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+        return True
+
+    vllm.faults.append(strange)
+    try:
+        with pytest.raises(EngineError, match="tokens that its vocabulary lacks"):
+            drawn(model, segment(prompt(model)))
+    finally:
+        vllm.faults.clear()
+
+
 def test_a_connection_that_was_closed_meanwhile_is_made_again(vllm: ReplayedVllm, model: VllmStream) -> None:
     asked = segment(prompt(model))
     vllm.hang_up()
