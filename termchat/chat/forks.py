@@ -95,7 +95,7 @@ class Forks:
         elif state.is_foreign() or (text and not done):
             self.from_text(spans, text)
         elif state.model is not None and state.conversation.length(last.number) >= state.model.context:
-            state.changed(Notice("the context is full", "start a new chat, or load the model with a larger --context"))
+            state.changed(Notice("the context is full", f"start a new chat, or {state.larger_context}"))
         else:
             # Whoever continues a reply that was long enough wants as much again.
             self._grow(last, len(last.ids), longer=done if reason == "length" else 0)

@@ -17,7 +17,7 @@ from termchat.chat.walk_group import WalkGroup, groups
 from termchat.conversation.tree import Node, Place
 from termchat.decoding.conditions import Text, Threshold
 from termchat.decoding.constraint import shown
-from termchat.decoding.records import Candidate, Ranked, Token
+from termchat.decoding.records import UNKNOWN, Candidate, Ranked, Token
 from termchat.decoding.samplers import KNOBS
 from termchat.decoding.walk_figures import GroupFigures, WalkFigures
 from termchat.lessons.fact_table import COUNTED, EARLIER, FACTS, REPLY_FACTS, SCREEN_FACTS
@@ -367,14 +367,19 @@ def _why(of: Callable[[Any], FactFound]) -> Callable[[Chat], FactFound]:
     )
 
 
+def _told(number: float) -> float | None:
+    """None where an engine does not tell it."""
+    return None if math.isnan(number) else number
+
+
 _ANSWERS: dict[str, Callable[[Chat], FactFound]] = {
     "why_text": _why(lambda it: it.text),
-    "removed_by": _why(lambda it: it.removed_by or NONE),
+    "removed_by": _why(lambda it: (it.removed_by or NONE) if it.there is None else None),
     "winner": _why(lambda it: it.winner_text),
-    "why_rank": _why(lambda it: it.rank),
-    "why_model": _why(lambda it: math.exp(it.logprob)),
-    "why_after": _why(lambda it: it.probability),
-    "why_penalised": _why(lambda it: it.penalised is not None),
+    "why_rank": _why(lambda it: it.rank if it.rank != UNKNOWN else None),
+    "why_model": _why(lambda it: _told(math.exp(it.logprob))),
+    "why_after": _why(lambda it: _told(it.probability)),
+    "why_penalised": _why(lambda it: it.penalised is not None if it.there is None else None),
     "whatif_kept": lambda chat: chat.questions.scored.summary.kept if chat.questions.scored is not None else None,
     "whatif_first": lambda chat: chat.questions.scored.summary.first if chat.questions.scored is not None else None,
     "pieces": lambda chat: (

@@ -13,7 +13,7 @@ from termchat.conversation.thoughts import thought
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Length, Stop, Text, Threshold, compiled
 from termchat.decoding.loops import LoopFinder, Repetition
-from termchat.decoding.records import Finished, Prefill, SettingsRecord, Start
+from termchat.decoding.records import UNKNOWN, Finished, Prefill, SettingsRecord, Start
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.decoding.walk_figures import WalkFigures
 
@@ -36,7 +36,8 @@ class LessonReply:
 
     @cached_property
     def ids(self) -> list[int]:
-        return [id for span in self.spans for id in span.node.ids[: span.count]]
+        """What tells its tokens apart, also where its engine has no ids."""
+        return [sign for span in self.spans for sign in span.node.tokens.signs(0, span.count)]
 
     @cached_property
     def text(self) -> str:
@@ -190,7 +191,16 @@ def _of_end(field: str) -> Callable[[LessonReply], FactFound]:
 
 
 def _of_prefill(field: str) -> Callable[[LessonReply], FactFound]:
-    return lambda reply: getattr(reply.prefill, field) if reply.prefill is not None else None
+    def found(reply: LessonReply) -> FactFound:
+        told: FactFound = getattr(reply.prefill, field) if reply.prefill is not None else None
+        return None if told == UNKNOWN else told
+
+    return found
+
+
+def _prefilled(reply: LessonReply) -> FactFound:
+    prefill = reply.prefill
+    return None if prefill is None or UNKNOWN in (prefill.tokens, prefill.reused) else prefill.tokens - prefill.reused
 
 
 def _of_start(field: str) -> Callable[[LessonReply], FactFound]:
@@ -251,7 +261,7 @@ _FACTS: dict[str, Callable[[LessonReply], FactFound]] = {
     "loop_times": _of_loop("times"),
     "prompt_tokens": _of_prefill("tokens"),
     "reused": _of_prefill("reused"),
-    "prefilled": lambda reply: reply.prefill.tokens - reply.prefill.reused if reply.prefill is not None else None,
+    "prefilled": _prefilled,
     "prefill_ms": _of_prefill("ms"),
     "ttft_ms": _of_end("ttft_ms"),
     "tokens_per_second": _of_end("tokens_per_second"),

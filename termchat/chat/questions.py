@@ -19,7 +19,7 @@ from termchat.chat.state import State
 from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding import biases
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.records import Failed
+from termchat.decoding.records import UNKNOWN, Failed
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import (
     Check,
@@ -148,8 +148,9 @@ def why_not(state: State, chat: Conversation, node: Node, index: int, what: int 
     if not asked:
         raise Unanswerable("type some text first")
     explained = yield Explain(
-        step.ids, asked[0], step.samplers, step.seed, step.done, step.state, step.constraint, step.constraint_begun
-    )
+        step.ids, asked[0], step.samplers, step.seed, step.done, step.state, step.constraint, step.constraint_begun,
+        drawn=_standing(state, node, index),
+    )  # fmt: skip
     assert isinstance(explained, Explained)
     penalised = explained.explanation.penalised
     pieces: dict[int, str] = {}
@@ -158,6 +159,13 @@ def why_not(state: State, chat: Conversation, node: Node, index: int, what: int 
         assert isinstance(described, Tokenized)
         pieces = dict(zip(penalised.positions, described.names, strict=True))
     return WhyNot(node, index, now, text, len(asked) - 1, explained, pieces)
+
+
+def _standing(state: State, node: Node, index: int) -> int:
+    """The token at a place of a node; behind its last one, that which a paused reply waits with."""
+    if index < len(node.ids):
+        return node.ids[index]
+    return state.paused.token.id if state.paused is not None else UNKNOWN
 
 
 def rescoring(state: State, chat: Conversation, node: Node, settings: SamplerSettings | None) -> Inquiry[Answer]:

@@ -19,7 +19,7 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning
-from termchat.engine.abilities import Feature, Refused, refused
+from termchat.engine.abilities import LOCAL, Feature, Refused, refused
 from termchat.engine.port import DraftInfo, Engine, ModelInfo, ModelSpec, Paused
 
 
@@ -182,6 +182,11 @@ class State:
     def engine_name(self) -> str:
         """What to call the engine in a sentence."""
         return self.spec.engine.shown if self.spec is not None and self.spec.engine.url else "this engine"
+
+    @property
+    def larger_context(self) -> str:
+        """What gives the model a larger context, as the end of a hint."""
+        return (self.model.abilities if self.model is not None else LOCAL).larger_context
 
     @property
     def lacks(self) -> tuple[str, ...]:

@@ -241,7 +241,7 @@ class Turns:
         failure = Failed(
             "context",
             f"the prompt has {length} tokens, the context {context}",
-            "shorten it, start a new chat, or load the model with a larger --context",
+            f"shorten it, start a new chat, or {self._state.larger_context}",
         )
         state, chat = self._state, asked.conversation
         if asked.text or chat is not state.conversation or chat.leaf != asked.node.number:

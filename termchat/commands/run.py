@@ -220,7 +220,7 @@ def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Prin
         node = chat.conversation.reply()[-1].node
         code = _complain_of(node, which) or code
         if node.finished is not None and node.finished.reason == "context":
-            code = _complain_of_context(f"{which} was", node)
+            code = _complain_of_context(f"{which} was", node, chat.larger_context)
     return code
 
 
@@ -246,7 +246,7 @@ def _at_once(chat: Chat, asked: Question, prompt: str, printer: Printer, signals
     if full:
         cut = "the search was" if plan.beams else f"{walks_named(full)} {'was' if len(full) == 1 else 'were'}"
         fewer = f"make fewer {'beams' if plan.beams else 'walks'}, "
-        codes.append(_complain_of_context(cut, group.nodes[full[0]], fewer))
+        codes.append(_complain_of_context(cut, group.nodes[full[0]], chat.larger_context, fewer))
     if plan.kind == "vote" and not ended and ranking.walks[0].score is None:
         complain("no walk has an answer", "Check the pattern, or raise --max-tokens.")
         codes.append(FAILED)
@@ -266,13 +266,13 @@ def _complain_of(node: Node, which: str) -> int:
     return code
 
 
-def _complain_of_context(cut: str, node: Node, remedy: str = "") -> int:
-    """Says that replies were cut off, of which `node` is one; the exit code that stands for it."""
+def _complain_of_context(cut: str, node: Node, larger: str, remedy: str = "") -> int:
+    """Says that replies were cut off, of which `node` is one; the exit code that stands for it. `larger` gives more context."""
     detail = node.finished.detail if node.finished is not None else ""
     used, _, why = detail.partition(": ")
     complain(
         f"{cut} cut off: the context is full ({used} tokens{why and f', {why}'})",
-        f"{remedy}shorten the prompt, or load the model with a larger --context",
+        f"{remedy}shorten the prompt, or {larger}",
     )
     return CUT_OFF
 

@@ -401,13 +401,13 @@ UNTOLD: dict[type, dict[str, Any]] = {
 
 def untold(value: msgspec.Struct) -> set[str]:
     """The fields that its engine did not tell."""
-    found = {name for name, nothing in UNTOLD[type(value)].items() if _is_nothing(getattr(value, name), nothing)}
+    found = set()
+    for name, nothing in UNTOLD[type(value)].items():  # of each candidate of each token: it has to be quick
+        number = getattr(value, name)
+        if number is nothing or number != number or number == nothing:
+            found.add(name)
     # No stage removed the token (None) is something to tell, unless nothing is known of what the chain did.
     return found if "probability" in found else found - {"removed_by"}
-
-
-def _is_nothing(value: Any, nothing: Any) -> bool:
-    return value is None if nothing is None else value != value or value == nothing
 
 
 def to_dict(value: Any) -> Any:
@@ -496,11 +496,26 @@ class Misfit(msgspec.Struct, frozen=True, array_like=True):
     may_end: bool
 
 
+class DrawnThere(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of a step at which a server drew: it lists so many candidates (`listed`), of which the `best` is the
+    likeliest. The numbers are the model's own, before any sampler; a token that is not listed has no rank (UNKNOWN)."""
+
+    listed: int
+    winner_logprob: float
+    winner_rank: int
+    best: int
+    best_text: str
+    best_logprob: float
+
+
 class Explanation(msgspec.Struct, frozen=True, array_like=True):
     """Everything about one token at one step; the names are those of a `Token` record. `winner` is what the dice took.
 
     `removed_by` is the stage that cut it, None if it came as far as the dice. `remedies` are in the order of the chain, none
     for the winner. `bias` is its logit bias, if it has one.
+
+    Where a server drew (`there`), `winner` is the token that stands there, UNKNOWN where none does, and what its chain did is
+    not known: numbers are then `ABSENT`, `stages` and `remedies` empty, and `removed_by` None says nothing.
     """
 
     id: int
@@ -518,3 +533,4 @@ class Explanation(msgspec.Struct, frozen=True, array_like=True):
     winner_text: str
     bias: TokenBias | None = None
     misfit: Misfit | None = None
+    there: DrawnThere | None = None

@@ -55,7 +55,7 @@ _NEEDED: dict[Feature, tuple[Ability, ...]] = {
     "bias": ("ids", "tokenizer"),
     "constrain": ("grammar",),
     "inspect": ("ids", "rewind"),
-    "explain": ("ids", "client_draw", "rewind"),
+    "explain": ("ids", "rewind"),  # an engine that draws there tells less: nothing of its chain
     "score": ("ids", "client_draw", "rewind"),
     "walks": ("ids", "walks"),
     "beams": ("ids", "client_draw", "walks"),
@@ -89,6 +89,7 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     - `walks`: several sequences are decoded in one batch, for walks, beams and drafts.
     - `lacks`: names of knobs that it does not know.
     - `order`: the stages of its sampler chain, where that has an order of its own.
+    - `larger_context`: what gives it a larger context, as the end of a hint.
     """
 
     ids: bool = True
@@ -104,6 +105,7 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     walks: bool = True
     lacks: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
+    larger_context: str = "load the model with a larger --context"
 
     def features(self) -> frozenset[Feature]:
         """What can be done with it."""
@@ -124,19 +126,26 @@ class EngineAbilities(msgspec.Struct, frozen=True):
 
 
 LOCAL = EngineAbilities()
-LLAMA_SERVER = EngineAbilities(candidates=200, exact=False, absolute=False, walks=False)
+LLAMA_SERVER = EngineAbilities(
+    candidates=200, exact=False, absolute=False, walks=False,
+    larger_context="start the server with a larger --ctx-size, or with fewer slots (--parallel)",
+)  # fmt: skip
 """llama.cpp's HTTP server, whose tokens are drawn here."""
 LLAMA_SERVER_STREAMED = EngineAbilities(
     candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False,
-    lacks=("p_less", "top_h", "min_k"),
+    lacks=("p_less", "top_h", "min_k"), larger_context=LLAMA_SERVER.larger_context,
 )  # fmt: skip
 """The same, whose tokens are its own: it draws and streams them."""
-VLLM = EngineAbilities(candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False)
+VLLM = EngineAbilities(
+    candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False,
+    larger_context="start the server with a larger --max-model-len",
+)  # fmt: skip
 """A vLLM, which draws and streams, too; it tells how many candidates it can."""
 _OF_CHAT_API = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop", "max_tokens", "seed")
 TEXT_ONLY = EngineAbilities(
     ids=False, tokenizer=False, candidates=20, client_draw=False, adjust="restart", rewind=False, exact=False,
     absolute=False, grammar=False, walks=False, lacks=tuple(name for name in KNOBS if name not in _OF_CHAT_API),
+    larger_context="choose a server with a larger context",
 )  # fmt: skip
 """Any server of OpenAI's chat API: messages go in, text comes out, and a change of settings needs another reply."""
 
@@ -192,6 +201,11 @@ def of_server(kind: ServerKind, address: EngineAddress) -> EngineAbilities | Non
     """What a server of this kind can do, drawn as its address says; None where that is not known before it is asked."""
     both = _OF_SERVERS.get(kind)
     return both[address.draws == "server"] if both is not None else None
+
+
+def who_draws_here() -> str:
+    """The engines whose sampler chain is seen, since tokens are drawn here."""
+    return _or([name for name, abilities in _KNOWN if abilities.client_draw])
 
 
 def _or(names: Iterable[str]) -> str:

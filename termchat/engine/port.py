@@ -14,7 +14,18 @@ from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.group import Group
-from termchat.decoding.records import Beams, Failed, Finished, Prefill, Ranking, SettingsRecord, Shape, Start, Token
+from termchat.decoding.records import (
+    UNKNOWN,
+    Beams,
+    Failed,
+    Finished,
+    Prefill,
+    Ranking,
+    SettingsRecord,
+    Shape,
+    Start,
+    Token,
+)
 from termchat.decoding.records import Explanation as Explanation
 from termchat.decoding.records import Misfit as Misfit
 from termchat.decoding.records import Penalised as Penalised
@@ -282,7 +293,10 @@ class Inspect(msgspec.Struct, frozen=True, tag=True):
 
 
 class Explain(msgspec.Struct, frozen=True, tag=True):
-    """Why token `id` was or was not drawn after `ids`, under these settings and dice. Answer: `Explained` or `Failed`."""
+    """Why token `id` was or was not drawn after `ids`, under these settings and dice. Answer: `Explained` or `Failed`.
+
+    `drawn` is the token that stands there: an engine that cannot draw again compares it with that.
+    """
 
     ids: list[int]
     id: int
@@ -292,6 +306,7 @@ class Explain(msgspec.Struct, frozen=True, tag=True):
     state: dict[str, float] = {}
     constraint: Constraint | None = None
     constraint_begun: int = 0
+    drawn: int = UNKNOWN
 
 
 class Score(msgspec.Struct, frozen=True, tag=True):

@@ -334,7 +334,8 @@ class TermchatApp(App[None]):
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
         """By key, click, palette or command: what the engine does not offer is refused with the reason."""
-        if self.screen is self._chat_screen and isinstance(action, str):
+        typing = self._chat_screen.tokens.mode.typing is not None  # Enter is then the line's own
+        if self.screen is self._chat_screen and isinstance(action, str) and not typing:
             need = lacking_for(action, (*TOKENS, *WALKS, *MODEL), self.chat.engine.offers)
             refused = self.chat.refused(need) if need is not None else None
             if refused is not None:

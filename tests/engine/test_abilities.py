@@ -30,7 +30,7 @@ from tests.tui.fake_engine import INFO
     [
         ({}, set()),
         ({"walks": False}, {"walks", "beams", "drafts"}),
-        ({"client_draw": False}, {"seeds", "explain", "score", "beams", "drafts"}),
+        ({"client_draw": False}, {"seeds", "score", "beams", "drafts"}),
         ({"rewind": False}, {"inspect", "explain", "score"}),
         ({"grammar": False}, {"constrain"}),
         ({"tokenizer": False}, {"render", "tokenize", "bias"}),

@@ -87,6 +87,8 @@ class _Player(Handler):
         server = self.server
         server.asked.append((self.path, body))
         server.headers_seen.append(dict(self.headers))
+        if self.path in server.muted:
+            server.muted[self.path].wait(60)
         if server.faults and self.path == "/v1/completions" and server.faults[0](self):
             return
         if server.key and self.path.startswith("/v1") and self.headers.get("Authorization") != f"Bearer {server.key}":

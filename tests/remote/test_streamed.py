@@ -397,12 +397,44 @@ def test_a_token_beyond_the_list_is_told_where_it_is_asked_for(streamed: Streame
 
 def test_what_takes_our_dice_is_refused(streamed: StreamedSession) -> None:
     ids = command(streamed).ids
-    with pytest.raises(EngineError, match="cannot explain why a token was not drawn") as caught:
-        streamed.explain(Explain(ids, 5, GREEDY.samplers(), 1, 0), alone=True, wanted=lambda: False)
+    with pytest.raises(EngineError, match="cannot redraw a whole reply") as caught:
+        streamed.score(Score(ids, 1, GREEDY.samplers(), 1), alone=True, progress=lambda *_: None, wanted=lambda: False)
     assert caught.value.kind == "capability"
     assert "a model on this machine" in caught.value.hint
-    with pytest.raises(EngineError, match="cannot redraw a whole reply"):
-        streamed.score(Score(ids, 1, GREEDY.samplers(), 1), alone=True, progress=lambda *_: None, wanted=lambda: False)
+
+
+@pytest.mark.parametrize("place", [0, 3, 1000, 40000])
+def test_why_not_tells_the_models_numbers_and_nothing_of_the_chain(
+    streamed: StreamedSession, served: ServerSession, place: int
+) -> None:
+    ids = command(streamed).ids
+    row = served.cache.server.candidates(ids, streamed.model.n_vocab)
+    all_, logprobs = row.ids, row.logprobs
+    token, drawn = int(all_[place]), int(all_[2])
+    biased = GREEDY.turned({"logit_bias": (f"{token}=-1.5",)}).samplers()
+    asked = Explain(ids, token, biased, 1, 0, drawn=drawn)
+    it = streamed.explain(asked, alone=True, wanted=lambda: False).explanation
+    assert (it.id, it.rank, it.winner, it.winner_text) == (token, place, drawn, streamed.model.name(drawn))
+    assert it.logprob == pytest.approx(logprobs[place], abs=1e-3)
+    assert it.there is not None
+    assert (it.there.winner_rank, it.there.best) == (2, int(all_[0]))
+    assert it.there.winner_logprob == pytest.approx(logprobs[2], abs=1e-3)
+    assert it.bias is not None
+    assert it.bias.bias == -1.5
+    assert all(math.isnan(number) for number in (it.logit, it.probability, it.noise))
+    assert (it.stages, it.removed_by, it.penalised, it.remedies) == ([], None, None, [])
+    with pytest.raises(EngineError, match="not in this model's vocabulary"):
+        streamed.explain(Explain(ids, 10**6, biased, 1, 0), alone=True, wanted=lambda: False)
+    with pytest.raises(EngineError, match="busy with the reply"):
+        streamed.explain(Explain([*ids, 5], 5, biased, 1, 0), alone=False, wanted=lambda: False)
+
+
+def test_a_prompt_that_is_too_long_says_where_a_server_has_its_context(streamed: StreamedSession) -> None:
+    asked = Inspect([5] * (streamed.served.capacity + 1), GREEDY.samplers(), 1, 0)
+    with pytest.raises(EngineError, match="the prompt has") as caught:
+        streamed.inspect(asked, alone=True, wanted=lambda: False)
+    assert "--ctx-size" in caught.value.hint
+    assert "load the model" not in caught.value.hint
 
 
 # --- as a person runs it ---------------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import threading
 from collections.abc import Callable, Iterator
 from time import monotonic, sleep
+from typing import Any
 
 import pytest
 
@@ -262,3 +264,42 @@ def _with_key(init: Callable[..., None]) -> Callable[..., None]:
 
 def client_of(session: StreamedSession) -> HttpClient:
     return session._client
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_a_cancel_while_a_stream_is_asked_for_is_no_failure_and_ends_it(
+    on_stream: StreamedSession, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    asks = http.client.HTTPConnection.request
+    asked: list[http.client.HTTPConnection] = []
+
+    def cancels(self: http.client.HTTPConnection, *what: Any, **more: Any) -> None:
+        if what[0] == "POST" and when == "before":
+            on_stream.abort()
+        asks(self, *what, **more)
+        if what[0] == "POST":
+            asked.append(self)
+            on_stream.abort()
+
+    command_ = command(on_stream)
+    monkeypatch.setattr(http.client.HTTPConnection, "request", cancels)
+    stream = drawn(on_stream, command_)
+    assert finished_of(stream).reason == "user"
+    assert not tokens_of(stream)
+    assert all(connection.sock is None for connection in asked)
+
+
+@pytest.mark.parametrize("id", [-1, 10**6, 2**40])
+def test_a_candidate_that_the_vocabulary_lacks_is_told(on_stream: StreamedSession, twin: TwinServer, id: int) -> None:
+    drawn_ = {"id": 504, "token": "", "bytes": [], "logprob": -1.0, "top_logprobs": [{"id": id, "logprob": -1.0}]}
+
+    def strange(handler: Handler) -> bool:
+        chunk = {"content": "x", "tokens": [504], "stop": False, "tokens_predicted": 3}
+        handler.event(chunk | {"completion_probabilities": [drawn_]})
+        return twin_server.hangs_up(handler)
+
+    twin.at_chunk = {2: strange}
+    came, error = as_far_as_it_goes(on_stream, command(on_stream))
+    twin.at_chunk = {}
+    assert len(came) == 2
+    assert "tokens that its vocabulary lacks" in error.message

@@ -22,6 +22,7 @@ from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.text_session import TextSession
 from tests.remote.chat_twin import (
     Answer,
+    ChatHandler,
     Serve,
     breaks_off,
     delta,
@@ -418,3 +419,28 @@ def test_a_key_goes_along_and_is_never_told(serve: Serve) -> None:
     with pytest.raises(EngineError, match="refuses the key") as error:
         _session(twin.url)
     assert error.value.kind == "key"
+
+
+def test_a_server_that_says_its_key_is_not_quoted(serve: Serve) -> None:
+    key = "sk-secret"
+    for status in (400, 401, 500):
+        twin = serve(refuses(status, f"the key {key} may not do that", type=key))
+        address = EngineAddress(url=twin.url, kind="openai")
+        session = TextSession(HttpClient(address, key), ModelSpec("", "", engine=address), lambda _: None)
+        with pytest.raises(EngineError) as caught:
+            _heard(session)
+        error = caught.value
+        assert "may not do that" in error.message
+        assert key not in repr((error.message, error.hint, vars(error)))
+
+
+def test_an_answer_that_is_no_stream_has_an_end(serve: Serve) -> None:
+    line = b"{" * 60_000 + b"\n"
+
+    def answer(handler: ChatHandler) -> None:
+        handler.begin()
+        for _ in range(2000):
+            handler.send(line)
+
+    with pytest.raises(EngineError, match="without end"):
+        _heard(_session(serve(answer).url))

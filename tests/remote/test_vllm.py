@@ -20,12 +20,12 @@ import pytest
 import termchat
 from termchat.decoding.conditions import Length
 from termchat.decoding.constraint import Constraint, choice
-from termchat.decoding.records import UNKNOWN, SettingsRecord
+from termchat.decoding.records import UNKNOWN, DrawnThere, Explanation, SettingsRecord
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import EngineError, Generate, Message, ModelSpec, Noted, Render
+from termchat.engine.port import EngineError, Explain, Generate, Message, ModelSpec, Noted, Render
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.streamed_session import StreamedSession
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, Told
@@ -342,6 +342,33 @@ def test_past_positions_are_told_with_tokens_of_any_rank(model: VllmStream) -> N
     assert len(values) == 5 + len(missing)
 
 
+def test_why_not_tells_what_the_server_lists_and_what_it_says_of_one_token(
+    vllm: ReplayedVllm, model: VllmStream
+) -> None:
+    session = StreamedSession(model, model.server.client, lambda _: None)
+    ids = prompt(model)
+    listed, logprobs = model.listed(ids, 20, [])
+
+    def explained(token: int, drawn: int) -> Explanation:
+        asked = Explain(ids, token, SamplerSettings(), 7, 0, drawn=drawn)
+        return session.explain(asked, alone=True, wanted=lambda: False).explanation
+
+    it = explained(int(listed[4]), int(listed[0]))
+    assert (it.rank, it.winner, it.logprob) == (4, int(listed[0]), logprobs[4])
+    assert it.there == DrawnThere(20, logprobs[0], 0, int(listed[0]), model.model.name(int(listed[0])), logprobs[0])
+    it = explained(2, 40000)  # neither is among those that it lists
+    assert (it.rank, it.winner) == (UNKNOWN, 40000)
+    assert it.logprob == pytest.approx(-17.979860305786133)  # as recorded
+    assert it.there is not None
+    assert (it.there.listed, it.there.winner_rank) == (20, UNKNOWN)
+    assert it.there.winner_logprob == pytest.approx(-24.261110305786133)
+    assert (it.stages, it.removed_by, it.remedies) == ([], None, [])
+    asked = len(vllm.asked)
+    assert explained(2, 40000) == it
+    assert len(vllm.asked) == asked  # the server is not asked the same again when a knob turns
+    assert "--max-model-len" in session.info().abilities.larger_context
+
+
 # --- what it is asked ------------------------------------------------------------------------------------------------
 
 
@@ -457,6 +484,41 @@ def test_a_stop_ends_a_silent_server_at_once(vllm: ReplayedVllm, model: VllmStre
         release.set()
         vllm.faults.clear()
         model.server.client.go_on()
+
+
+def test_a_stop_ends_a_server_that_does_not_say_which_model_it_has(vllm: ReplayedVllm, model: VllmStream) -> None:
+    ids, release = prompt(model), threading.Event()
+    vllm.muted["/v1/models"] = release
+    threading.Timer(0.2, model.server.client.stop).start()
+    begun = monotonic()
+    try:
+        with pytest.raises(Aborted):
+            drawn(model, segment(ids))
+        assert monotonic() - begun < 1.5
+    finally:
+        release.set()
+        vllm.muted.clear()
+        model.server.client.go_on()
+    assert len(drawn(model, segment(ids))[0]) == 24
+
+
+@pytest.mark.parametrize("id", [-1, 10**6, 2**40])
+def test_a_token_that_the_vocabulary_lacks_is_told(vllm: ReplayedVllm, model: VllmStream, id: int) -> None:
+    def strange(handler: twin_server.Handler) -> bool:
+        choice = {"index": 0, "text": "x", "token_ids": [id], "logprobs": None, "finish_reason": None}
+        data = b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+        return True
+
+    vllm.faults.append(strange)
+    try:
+        with pytest.raises(EngineError, match="tokens that its vocabulary lacks"):
+            drawn(model, segment(prompt(model)))
+    finally:
+        vllm.faults.clear()
 
 
 def test_a_connection_that_was_closed_meanwhile_is_made_again(vllm: ReplayedVllm, model: VllmStream) -> None:

@@ -18,8 +18,11 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.group import Group
 from termchat.decoding.records import (
+    ABSENT,
+    UNKNOWN,
     Beam,
     Beams,
+    DrawnThere,
     Explanation,
     Failed,
     Finished,
@@ -509,6 +512,13 @@ class FakeEngine:
         remedies = [Remedy("min_p", "<=", 0.01, False), Remedy("temperature", ">=", 1.6, True)]
         penalised = Penalised(0.5, [len(command.ids) - 1]) if command.samplers.repeat_penalty != 1.0 else None
         text, winner = self.words.text(command.id), 1000 + command.done
+        if not self.info.abilities.client_draw:
+            standing = self.words.text(command.drawn)
+            there = DrawnThere(20, -0.5, 0, command.drawn, standing, -0.5)
+            return Explanation(
+                command.id, text, ABSENT, -4.5, UNKNOWN, ABSENT, ABSENT, [], None, None, [], command.drawn, standing,
+                there=there,
+            )  # fmt: skip
         return Explanation(
             command.id, text, 2.0, -4.5, 12, 0.0, -0.25, stages, "min_p", penalised, remedies, winner,
             self.words.text(winner),

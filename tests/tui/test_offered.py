@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+import pytest
 
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
-from termchat.engine.abilities import EngineAbilities
+from termchat.engine.abilities import VLLM, EngineAbilities
 from termchat.engine.address import EngineAddress
-from termchat.engine.port import ALL_FEATURES, Adjust, Feature, Force, Generate, ModelSpec, Pause, Score, Step
+from termchat.engine.port import ALL_FEATURES, Adjust, Explain, Feature, Force, Generate, ModelSpec, Pause, Score, Step
 from termchat.tui.draw.marks import ACCENT, MUTED
 from termchat.tui.keys.key import Situation
 from termchat.tui.keys.offered import NEEDS, lacking
@@ -119,6 +120,34 @@ async def test_a_refusal_names_the_engine_the_reason_and_who_can() -> None:
         await command(desk, "/walks 2 hello")
         assert "lab cannot make several replies at once: it makes one reply at a time" in desk.text
         assert len(desk.engine.asked(Generate)) == 1
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_why_not_of_an_engine_that_draws_there_says_who_tells_more(size: tuple[int, int]) -> None:
+    streams = EngineAbilities(candidates=20, client_draw=False, adjust="restart", walks=False)
+    async with desktop(size, spec=LAB, chat=only(streams)) as desk:
+        await talked(desk, ("hello", "hi"))
+        await desk.type("", "ctrl+g", "w", "space", *"cat", "enter")
+        asked = desk.engine.asked(Explain)[-1]
+        assert asked.drawn == desk.chat.conversation.reply()[-1].node.ids[-1]
+        text = " ".join(desk.text.replace("│", " ").split())
+        assert "WHY NOT ·cat" in text
+        assert "rank > 20" in text
+        assert "with 60.7% by the model" in text  # e to the -0.5 is 0.6065
+        if size[1] > 24:
+            assert "does not tell what its sampler chain cut" in text
+        assert "nan" not in text
+        await desk.type("", "escape", "t", "space", *"dog", "enter")  # Enter accepts, though what-if is not offered
+        assert desk.engine.generated[-1].script
+
+
+async def test_a_full_context_says_where_it_is_set() -> None:
+    async with desktop(spec=LAB, chat=only(VLLM)) as desk:
+        desk.engine.prompt = [1] * 2050
+        await desk.type("hello", "enter")
+        assert "the prompt has 2050 tokens, the context 2048" in desk.text
+        said = " ".join(line.partition("│")[0].strip(" ▌") for line in desk.text.split("\n"))
+        assert "or start the server with a larger --max-model-len" in said
 
 
 async def test_text_only_refuses_what_needs_tokens_and_chats() -> None:

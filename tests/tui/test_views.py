@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,10 @@ from termchat.chat.questions import Rescored, WhyNot
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.conditions import Length, Stop, Text, Threshold
 from termchat.decoding.records import (
+    ABSENT,
+    UNKNOWN,
     Candidate,
+    DrawnThere,
     Explanation,
     ModelIdentity,
     Penalised,
@@ -23,6 +27,7 @@ from termchat.decoding.records import (
     Remedy,
     StageEffect,
     Token,
+    TokenBias,
 )
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import Explained, Scored, Tokenized
@@ -171,6 +176,44 @@ def test_why_the_drawn_one_needs_no_remedy_and_penalties_can_add() -> None:
     assert "The dice picked it, at 25.0% after the chain." in told
     assert "Penalties added 1.25 to its logit" in told
     assert "wins" not in told
+
+
+def drawn_there(index: int = 0, *, rank: int = UNKNOWN, winner: int = 7, now: bool = False) -> WhyNot:
+    """Where a server drew: the token has 1 %, that which stands there 4 %, the likeliest 50 %."""
+    own, won, best = (math.log(share) for share in (0.01, 0.04, 0.5))
+    there = DrawnThere(20, won, 2, 3, " bird", best)
+    bias = TokenBias(9, " cat", -1.5)
+    explanation = Explanation(
+        9, " cat", ABSENT, own, rank, ABSENT, ABSENT, [], None, None, [], winner, " dog" if winner == 7 else " cat",
+        bias, None, there,
+    )  # fmt: skip
+    return WhyNot(replied("a"), index, now, "", 0, Explained(explanation, recomputed=True), {})
+
+
+def test_why_not_of_a_server_that_draws_says_what_it_tells_and_no_more() -> None:
+    lines = why_lines(drawn_there(), 43)
+    assert read(lines)[:3] == ["WHY NOT ·cat", "as token 0  id 9  rank > 20  model 1.0%", "logprob -4.61"]
+    told = words(lines)
+    assert 'The server drew "·dog", with 4.0% by the model: 4.0 times as likely.' in told
+    assert 'The likeliest was "·bird", with 50.0%: 50 times as likely.' in told
+    assert "not among the 20 likeliest tokens" in told
+    assert "A logit bias adds -1.5 to its logit." in told
+    assert "The server does not tell what its sampler chain cut. An engine that draws here does: a model on" in told
+    assert not [word for word in ("nan", "dice", "STAGE", "knobs", "Cut by", "after", "–") if word in told]
+
+
+def test_why_the_one_that_a_server_drew_and_one_that_was_forced() -> None:
+    told = words(why_lines(drawn_there(rank=5, winner=9, now=True), 43))
+    assert told.startswith("WHY ·cat")
+    assert "rank 6" in told
+    assert "The server drew it." in told
+    assert "not among" not in told
+    assert "With the current knobs: A logit bias" in told
+    why = drawn_there()
+    why.node.tokens.forced[0] = True
+    assert '"·dog" was not drawn, but forced there, with 4.0% by the model: 4.0 times as likely.' in words(
+        why_lines(why, 80)
+    )
 
 
 KEEPS = Remedy("top_p", ">=", 0.97, False)

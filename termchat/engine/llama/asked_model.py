@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from termchat.decoding import whynot
 from termchat.decoding.records import Token
+from termchat.engine.abilities import LOCAL
 from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.cells import Aborted, Cells, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
@@ -21,9 +22,10 @@ from termchat.engine.port import EngineError, Explain, Explained, Inspect, Score
 
 
 class AskedModel(AskedVocabulary, ABC):
-    """Whoever derives from it sets `model` and `cache` first."""
+    """Whoever derives from it sets `model` and `cache` first. `larger_context`: see `EngineAbilities`."""
 
     cache: Cells
+    larger_context = LOCAL.larger_context
 
     def __init__(self, scorer: Scorer, speller: Speller) -> None:
         super().__init__()
@@ -102,7 +104,7 @@ class AskedModel(AskedVocabulary, ABC):
             raise EngineError(
                 "context",
                 "not enough free context to rescore this reply",
-                "load the model with a larger --context",
+                self.larger_context,
             ) from None
         except Aborted:
             raise EngineError(

@@ -32,6 +32,7 @@ from termchat.decoding.records import (
 )
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.thinking import Phase
+from termchat.engine.abilities import LOCAL
 from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
@@ -120,8 +121,10 @@ class Decoder(Prepared, Protocol):
         """The logits after the last id that was decoded."""
 
 
-def check(cache: Room, ids: list[int], scripted: Iterable[int] = ()) -> None:
-    """Whether there can be a reply to `ids`, with these tokens forced.
+def check(
+    cache: Room, ids: list[int], scripted: Iterable[int] = (), larger_context: str = LOCAL.larger_context
+) -> None:
+    """Whether there can be a reply to `ids`, with these tokens forced. `larger_context`: see `EngineAbilities`.
 
     Raises:
         EngineError: the prompt is empty or larger than the context, or there is no such token.
@@ -137,7 +140,7 @@ def check(cache: Room, ids: list[int], scripted: Iterable[int] = ()) -> None:
         raise EngineError(
             "context",
             f"the prompt has {len(ids)} tokens, the context {cache.capacity}",
-            "shorten it, start a new chat, or load the model with a larger --context",
+            f"shorten it, start a new chat, or {larger_context}",
         )
 
 

@@ -32,6 +32,7 @@ _MOST_OF_ERRORS = 1 << 16
 _MOST_OF_HEAD = 1 << 18
 _SAID = 300
 """Characters of a server's own words that are told."""
+_HIDDEN = b"(the key)"
 
 
 class ServerError(EngineError):
@@ -60,6 +61,7 @@ class HttpClient:
         self._base = parts.path.rstrip("/").removesuffix("/v1")
         self._address, self._silence = address, silence
         self._headers = {"Content-Type": "application/json", "User-Agent": "termchat"}
+        self._key = key.encode()
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
         self._context = self._trusting() if parts.scheme == "https" else None
@@ -118,10 +120,15 @@ class HttpClient:
         stream = self._stream = EventStream(caller, connection)
         try:
             connection.request("POST", self._base + path, body, self._headers | {"Accept": "text/event-stream"})
-            if self._stopped:
+            if self._stopped:  # maybe before there was something to end
                 raise Aborted
+        except Aborted:
+            stream.close()
+            raise
         except (http.client.HTTPException, OSError) as error:
             stream.close()
+            if self._stopped:
+                raise Aborted from None
             raise self._broken(error) from None
         return stream
 
@@ -244,6 +251,8 @@ class HttpClient:
 
     def _refused(self, status: int, data: bytes, response: http.client.HTTPResponse) -> ServerError:
         location = response.headers.get("Location", "")
+        if self._key:  # some servers quote it
+            data, location = data.replace(self._key, _HIDDEN), location.replace(self._key.decode(), _HIDDEN.decode())
         said, type_ = _complaint(data)
         shown, told = self.shown, f": {said}" if said else ""
         if 300 <= status < 400:

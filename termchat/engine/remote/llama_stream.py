@@ -163,6 +163,7 @@ class LlamaStream:
         listed = drawn.top_logprobs
         if not listed:  # while it speculates it knows no probabilities, and says that the token is certain
             return Told(drawn.id)
+        self.check([one.id for one in listed])
         ids = np.fromiter((one.id for one in listed), np.int32, len(listed))
         logprobs = np.fromiter(
             (-np.inf if (p := one.logprob) is None else p for one in listed), np.float64, len(listed)

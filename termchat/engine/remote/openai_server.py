@@ -17,6 +17,7 @@ import msgspec
 
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import EngineError, Message, Remark
+from termchat.engine.remote.event_stream import MOST
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
 from termchat.text import one_line
 
@@ -172,7 +173,7 @@ class OpenAIServer:
         lines, remarks = self._begun(asked)
         yield from remarks
         ended = answered = False
-        for data in events(lines):
+        for data in events(self._ending(lines)):
             if data == b"[DONE]":
                 break
             answered = True
@@ -183,6 +184,15 @@ class OpenAIServer:
             raise self._otherwise("it sends no events")
         if not ended:
             raise EngineError("server", f"{self.client.shown} broke off in mid-reply", _KEPT)
+
+    def _ending(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """The lines as they come. Those that are no events are parts of one answer, which has an end."""
+        size = 0
+        for line in lines:
+            size += 0 if line.startswith((b"data:", b":")) else len(line)
+            if size > MOST:
+                raise self._otherwise("it answers without end")
+            yield line
 
     def _begun(self, asked: ChatRequest) -> tuple[Iterator[bytes], list[Remark]]:
         """The lines of the answer, once the server takes the request, and what had to be left out for that."""

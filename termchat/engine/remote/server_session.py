@@ -56,6 +56,7 @@ class ServerSession(AskedModel):
 
     model: ServerVocabulary
     cache: ServerCells
+    larger_context = LLAMA_SERVER.larger_context
 
     def __init__(self, spec: ModelSpec, progress: Callable[[float], None]) -> None:
         self._client = HttpClient(spec.engine, read_key(spec.engine))
@@ -108,7 +109,8 @@ class ServerSession(AskedModel):
         """The records of a reply; see `RunningReply.records`."""
         cells, scorer = self.cache, self._scorer
         cells.abort.clear()
-        check(cells, command.ids, (entry.id for entry in command.script if entry.id is not None))
+        scripted = (entry.id for entry in command.script if entry.id is not None)
+        check(cells, command.ids, scripted, self.larger_context)
         scorer.follow(command.ids, command.done, keep=command.keep_logits)
         self._kept_as = self._look(command.samplers)
         reply = ServerReply(command, ServerDecoder(cells, scorer.row), poll, arrived)

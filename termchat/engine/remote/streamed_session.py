@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from termchat.decoding.records import UNKNOWN, Token
 from termchat.engine.abilities import FEATURES, Feature, who_can
@@ -26,7 +27,7 @@ from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_session import remarks_of
 from termchat.engine.remote.streamed_reply import StreamedReply
 from termchat.engine.remote.streams import StreamingServer, Told
-from termchat.engine.remote.told_numbers import as_drawn
+from termchat.engine.remote.told_numbers import StepListing, as_drawn, explanation_of, listing_of
 
 
 class StreamedSession(AskedVocabulary):
@@ -38,6 +39,7 @@ class StreamedSession(AskedVocabulary):
         self.model = server.model
         self.speller = Speller(server.model)
         self._noted = len(server.remarks)
+        self._listed: tuple[list[int], set[int], StepListing] | None = None
         progress(1.0)
 
     def abort(self) -> None:
@@ -87,7 +89,7 @@ class StreamedSession(AskedVocabulary):
         self._noted = len(self.served.remarks)
         self._client.go_on()
         scripted = (entry.id for entry in command.script if entry.id is not None)
-        check(self.served, command.ids, scripted)
+        check(self.served, command.ids, scripted, self.served.abilities.larger_context)
         reply = StreamedReply(command, self.served, poll, arrived)
         try:
             for said in reply.records():
@@ -102,21 +104,49 @@ class StreamedSession(AskedVocabulary):
         Raises:
             EngineError: a reply is running, or the server refuses.
         """
-        if not alone:
-            raise EngineError("busy", "the server is busy with the reply", "ask again when it is over")
-        self._client.go_on()
-        check(self.served, command.ids)
-        try:
+        with self._asking(command.ids, alone=alone):
             ids, logprobs = self.served.listed(command.ids, command.candidates, [])
-        except ContextFull:
-            raise EngineError("context", "not enough free context to inspect this position", "") from None
-        except Aborted:
-            raise EngineError("busy", "interrupted by another request", "") from None
         drawn = as_drawn(Told(UNKNOWN, ids=ids, logprobs=logprobs), self.model, command.candidates)
         return token_record(drawn, command.done, len(command.ids), "", self.model, -1, 0, 0), True
 
     def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
-        raise _refused("explain")
+        """How likely a token was by the model, beside the one that was drawn; what the server's chain did is not known.
+
+        Raises:
+            EngineError: see `inspect`; or there is no such token.
+        """
+        model = self.model
+        if not 0 <= command.id < model.n_vocab:
+            raise EngineError("prompt", f"token {command.id} is not in this model's vocabulary", "")
+        drawn = command.drawn if 0 <= command.drawn < model.n_vocab else UNKNOWN
+        wanted_ids = {command.id, drawn} - {UNKNOWN}
+        # It is asked again whenever a knob turns, on which what the model says does not depend.
+        if self._listed is None or self._listed[:2] != (command.ids, wanted_ids):
+            asked = [i for i in (command.id, drawn) if i != UNKNOWN]
+            with self._asking(command.ids, alone=alone):
+                told = listing_of(self.served, command.ids, asked, self.served.abilities.candidates)
+            self._listed = command.ids, wanted_ids, told
+        biases = model.token_biases(command.samplers.logit_bias)
+        bias = next((one for one in biases if one.id == command.id and not one.model), None)
+        return Explained(explanation_of(command.id, drawn, self._listed[2], model, bias), recomputed=True)
+
+    @contextmanager
+    def _asking(self, ids: list[int], *, alone: bool) -> Iterator[None]:
+        """The server can be asked about the position after these ids.
+
+        Raises:
+            EngineError: a reply is running, or the server refuses.
+        """
+        if not alone:
+            raise EngineError("busy", "the server is busy with the reply", "ask again when it is over")
+        self._client.go_on()
+        check(self.served, ids, larger_context=self.served.abilities.larger_context)
+        try:
+            yield
+        except ContextFull:
+            raise EngineError("context", "not enough free context to inspect this position", "") from None
+        except Aborted:
+            raise EngineError("busy", "interrupted by another request", "") from None
 
     def score(
         self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]

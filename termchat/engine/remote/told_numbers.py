@@ -4,14 +4,16 @@ tokens that it lists is the most that it can be, and the state says what mass is
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.decoding.records import ABSENT, TAIL, UNKNOWN, Candidate
+from termchat.decoding.records import ABSENT, TAIL, UNKNOWN, Candidate, DrawnThere, Explanation, TokenBias
 from termchat.engine.llama.observe import Drawn
 from termchat.engine.llama.vocabulary import Vocabulary
-from termchat.engine.remote.streams import Told
+from termchat.engine.remote.streams import StreamingServer, Told
 
 
 def as_drawn(told: Told, model: Vocabulary, most: int) -> Drawn:
@@ -47,3 +49,57 @@ def _bounds(ids: NDArray[np.int32], logprobs: NDArray[np.float64], model: Vocabu
     unseen = len(model.end_ids) - int(is_end.sum())
     p_end = float(shares[is_end].sum()) + min(unseen * float(shares[-1]), tail)
     return surprise / math.log(2), p_end, tail
+
+
+class StepListing(NamedTuple):
+    """What a server tells of the step after a prompt: `best` are the candidates that it lists, with their log-probabilities,
+    best first; `also` are log-probabilities of tokens that are not among them."""
+
+    best: dict[int, float]
+    also: dict[int, float]
+
+    def logprob(self, token: int) -> float:
+        return self.best.get(token, self.also.get(token, ABSENT))
+
+    def rank(self, token: int) -> int:
+        if token not in self.best:
+            return UNKNOWN
+        return sum(1 for value in self.best.values() if value > self.best[token])
+
+
+def listing_of(server: StreamingServer, ids: list[int], wanted: Collection[int], few: int) -> StepListing:
+    """What the server tells after `ids`, these tokens among it. `few` candidates are enough if they are all there; else it is
+    asked for as many as it lists, and then for the tokens alone.
+
+    Raises:
+        Aborted, ContextFull, EngineError: see `StreamingServer.listed`.
+    """
+    best: dict[int, float] = {}
+    for count in (few, server.model.n_vocab):
+        best = _by_id(*server.listed(ids, count, []))
+        if not set(wanted) - set(best):
+            return StepListing(best, {})
+    others = [token for token in dict.fromkeys(wanted) if token not in best]
+    told = _by_id(*server.listed(ids, 0, others))
+    return StepListing(best, {token: told[token] for token in others if token in told})
+
+
+def _by_id(ids: NDArray[np.int32], logprobs: NDArray[np.float64]) -> dict[int, float]:
+    return dict(zip(ids.tolist(), logprobs.tolist(), strict=True))
+
+
+def explanation_of(token: int, drawn: int, told: StepListing, model: Vocabulary, bias: TokenBias | None) -> Explanation:
+    """What can be said of a token where the server drew another one, or this; nothing of what its chain did."""
+    best = next(iter(told.best), UNKNOWN)
+    there = DrawnThere(
+        len(told.best), told.logprob(drawn), told.rank(drawn), best, _name(best, model), told.logprob(best)
+    )
+    return Explanation(
+        id=token, text=model.name(token), logit=ABSENT, logprob=told.logprob(token), rank=told.rank(token),
+        probability=ABSENT, noise=ABSENT, stages=[], removed_by=None, penalised=None, remedies=[], winner=drawn,
+        winner_text=_name(drawn, model), bias=bias, there=there,
+    )  # fmt: skip
+
+
+def _name(token: int, model: Vocabulary) -> str:
+    return model.name(token) if token != UNKNOWN else ""

@@ -260,7 +260,7 @@ class VllmServer:
         for _ in range(2):
             try:
                 if not client.connected and self._model is not None:
-                    self._meet_again()
+                    self._meet_again(stoppable=stoppable)
                 return client.ask(method, path, body, limit, stoppable=stoppable)
             except StaleConnection:
                 continue
@@ -274,22 +274,22 @@ class VllmServer:
         """
         for _ in range(2):
             with suppress(StaleConnection):
-                return self._meet_again()
+                return self._meet_again(stoppable=True)
         raise self._closes()
 
-    def _meet_again(self) -> None:
+    def _meet_again(self, *, stoppable: bool) -> None:
         """The connection is a new one: is it still the same model?
 
         Raises:
             EngineError: it is another one.
         """
-        if (found := self._found()) != self._model:
+        if (found := self._found(stoppable=stoppable)) != self._model:
             self.client.close()
             raise self._another(found.id)
 
-    def _found(self) -> VllmModel:
+    def _found(self, *, stoppable: bool = False) -> VllmModel:
         client = self.client
-        data = self._told(client.ask("GET", "/v1/models", None, _SMALL), _Models).data
+        data = self._told(client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable), _Models).data
         entry = next((one for one in data if self._wanted == one.id), None)
         if entry is None and not self._wanted and data:
             entry = data[0]

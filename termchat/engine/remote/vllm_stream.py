@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, takewhile
 from operator import eq
 from time import perf_counter
@@ -146,17 +146,18 @@ class VllmStream:
     def told(self, choice: VllmChoice, at: int, count: int) -> Told:
         """One of the tokens that it drew, with what the server tells of it."""
         ids = choice.token_ids or []
+        self._check((ids[at],))
         logprobs = choice.logprobs.token_logprobs if choice.logprobs is not None else []
         own = logprobs[at] if at < len(logprobs) else None
         if own is None or self.tells == "logits":
             return Told(ids[at])
         if self.tells == "drawn from":
-            return Told(ids[at], probability=math.exp(own))
+            return Told(ids[at], probability=math.exp(min(own, 0.0)))
         found = _candidates(choice, at, count)
         self._check(found)
         return Told(ids[at], own, ABSENT, *(_columns(found) if found else ()))
 
-    def _check(self, found: dict[int, float]) -> None:
+    def _check(self, found: Iterable[int]) -> None:
         if any(not 0 <= i < self.model.n_vocab for i in found):
             raise self.server.otherwise("it tells of tokens that its vocabulary lacks")
 

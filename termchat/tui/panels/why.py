@@ -6,16 +6,19 @@ import math
 from collections.abc import Sequence
 
 from termchat.chat.questions import WhyNot
-from termchat.decoding.records import Explanation, Misfit, Remedy, TokenBias
+from termchat.decoding.records import UNKNOWN, DrawnThere, Explanation, Misfit, Remedy, TokenBias
 from termchat.decoding.stages import LOGIT_BIAS
+from termchat.engine.abilities import who_draws_here
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
-from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed, told
 from termchat.tui.panels.record import ORIGINAL, WITH_KNOBS
 
 _LOGIT, _SHARE, _LEFT = 10, 9, 8
 _SIGNS = {">=": "≥", "<=": "≤", "=": "="}
 _MOST_CAUSES = 6
+_MOST_APART = 700.0
+"""The difference of two log-probabilities of which there is still a ratio."""
 _STAMP = Ink("stamp")
 
 
@@ -25,6 +28,8 @@ def why_lines(why: WhyNot, width: int, tolerance: float | None = None) -> list[L
     drawn = it.id == it.winner
     title = "WHY " if drawn else "WHY NOT "
     head: list[Run] = [(title, TITLE), (one_line(show_piece(it.text), max(width - len(title), 4)), STRONG)]
+    if it.there is not None:
+        return _drawn_there(why, it.there, head, width)
     time: list[Run] = [(WITH_KNOBS, _STAMP) if why.now else (ORIGINAL, MUTED)]
     note: list[Run] = [(again(tolerance), _STAMP)] if recomputed else []
     facts: list[list[Run]] = [
@@ -42,6 +47,69 @@ def why_lines(why: WhyNot, width: int, tolerance: float | None = None) -> list[L
         *prose(_verdict(it), width, STRONG),
         *(line for sentence in _sentences(why) for line in prose(sentence, width)),
     ]
+
+
+def _drawn_there(why: WhyNot, there: DrawnThere, head: list[Run], width: int) -> list[Line]:
+    """What can be said where a server drew: the model's numbers depend on no knob, and its chain is not seen."""
+    it = why.explained.explanation
+    rank = f"> {there.listed:,}" if it.rank == UNKNOWN else str(it.rank + 1)
+    facts: list[list[Run]] = [
+        [("as token ", MUTED), (str(why.index), TEXT)],
+        [("id ", MUTED), (str(it.id), TEXT)],
+        [("rank ", MUTED), (rank, TEXT)],
+        [("model ", MUTED), (percent(math.exp(it.logprob)), TEXT)],
+        [("logprob ", MUTED), (told(it.logprob, ".2f"), TEXT)],
+    ]
+    said = [_likeliest(it, there)]
+    if it.rank == UNKNOWN:
+        said.append(f"It is not among the {there.listed:,} likeliest tokens, which are all that the server lists.")
+    if it.bias is not None:
+        said.append(f"{'With the current knobs: ' if why.now else ''}{_biased(it.bias)}.")
+    unseen = f"The server does not tell what its sampler chain cut. An engine that draws here does: {who_draws_here()}."
+    return [
+        *flowing([head], width),
+        *flowing(facts, width),
+        *prose(_taken_there(why, there), width, STRONG),
+        *(line for sentence in (*said, *_more(why)) if sentence for line in prose(sentence, width)),
+        *prose(unseen, width, MUTED),
+    ]
+
+
+def _taken_there(why: WhyNot, there: DrawnThere) -> str:
+    """Which token stands there, and by how much the model found it likelier."""
+    it, place = why.explained.explanation, why.node.tokens
+    forced = why.node.role == "user" or (why.index < len(place) and bool(place.forced[why.index]))
+    if it.winner == UNKNOWN:
+        return ""
+    if it.id == it.winner:
+        return "It was not drawn, but forced there." if forced else "The server drew it."
+    other = f'"{show_piece(it.winner_text)}"'
+    who = f"{other} was not drawn, but forced there" if forced else f"The server drew {other}"
+    share = percent(math.exp(there.winner_logprob))
+    return f"{who}, with {share} by the model{_ratio(there.winner_logprob, it.logprob)}."
+
+
+def _likeliest(it: Explanation, there: DrawnThere) -> str:
+    if there.best == UNKNOWN:
+        return ""
+    if it.id == there.best:
+        return "It was the likeliest token."
+    if it.winner == there.best:
+        return "That was the likeliest token."
+    share = percent(math.exp(there.best_logprob))
+    return f'The likeliest was "{show_piece(there.best_text)}", with {share}{_ratio(there.best_logprob, it.logprob)}.'
+
+
+def _ratio(other: float, own: float) -> str:
+    """How much likelier one of the two is: ": 3.1 times as likely"; "" where that is not known."""
+    apart = other - own
+    if not math.isfinite(apart):
+        return ""
+    times = math.exp(min(abs(apart), _MOST_APART))
+    number = f"{times:.1f}" if times < 10 else f"{times:,.0f}" if times < 1e6 else "over a million"
+    if number == "1.0":
+        return ": as likely"
+    return f": {number} times as likely" if apart > 0 else f"; this token was {number} times as likely"
 
 
 def remedies(ways: Sequence[Remedy]) -> list[str]:
@@ -132,7 +200,8 @@ def _sentences(why: WhyNot) -> list[str]:
         loss = it.penalised.loss
         what = f"took {loss:.2f} from" if loss >= 0 else f"added {-loss:.2f} to"
         said.append(f"Penalties {what} its logit, because of {', '.join(found)}{tail}")
-    if why.more:
-        tail = "s" if why.more > 1 else ""
-        said.append(f"Your text starts with this token; {why.more} more would follow")
-    return [sentence + "." for sentence in said]
+    return [*(sentence + "." for sentence in said), *_more(why)]
+
+
+def _more(why: WhyNot) -> list[str]:
+    return [f"Your text starts with this token; {why.more} more would follow."] if why.more else []
