@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from termchat import atomic, paths, regular_files
-from termchat.lessons.playing import Guess, LessonState
+from termchat.decoding.samplers import KNOBS, KnobError
+from termchat.lessons.playing import Guess, LessonState, ResumePoint
 from termchat.text import sanitize
 
 _VERSION = 1
@@ -84,11 +85,14 @@ class _Unreadable(ValueError):
 
 
 def _plain(state: LessonState) -> dict[str, Any]:
-    return {
+    plain: dict[str, Any] = {
         "step": state.step,
         "done": state.done,
         "guesses": [guess._asdict() for guess in state.guesses],
     }
+    if state.resumes is not None:
+        plain["resumes"] = {**state.resumes._asdict(), "knobs": dict(state.resumes.knobs)}
+    return plain
 
 
 def _states(found: Any) -> dict[str, LessonState]:
@@ -108,7 +112,20 @@ def _state(found: Any) -> LessonState:
     if not isinstance(found, dict) or not isinstance(found.get("guesses"), list):
         raise _Unreadable("a lesson in it is not what termchat writes")
     guesses = tuple(_guess(one) for one in found["guesses"])
-    return LessonState(_whole(found.get("step")), found.get("done") is True, guesses)
+    return LessonState(_whole(found.get("step")), found.get("done") is True, guesses, _point(found.get("resumes")))
+
+
+def _point(found: Any) -> ResumePoint | None:
+    if found is None:
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("knobs"), dict):
+        raise _Unreadable("where a lesson is resumed is not what termchat writes")
+    leaf = found.get("leaf")
+    try:
+        knobs = {str(name): KNOBS[name].check(value) for name, value in found["knobs"].items() if name in KNOBS}
+    except KnobError as error:
+        raise _Unreadable("a knob in it has a value that it cannot have") from error
+    return ResumePoint(_whole(found.get("step")), None if leaf is None else _whole(leaf), knobs)
 
 
 def _guess(found: Any) -> Guess:

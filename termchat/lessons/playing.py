@@ -6,9 +6,11 @@ before the reader did anything is not taken for done: `already` says so, and `sk
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
+from termchat.decoding.samplers import Value
 from termchat.lessons.lesson import Lesson, LessonQuestion, LessonStep
 from termchat.lessons.lesson_check import LessonFacts, all_hold
 
@@ -44,12 +46,23 @@ class Guess(NamedTuple):
         return abs(self.guess - self.truth) <= max(abs(self.truth) / 10, 0.5)
 
 
+class ResumePoint(NamedTuple):
+    """The beginning of a step that can be made again: nothing was paused, and the composer had the keyboard. `leaf` is the node
+    that was shown, None in an empty chat; `knobs` are those that were not at their default."""
+
+    step: int
+    leaf: int | None = None
+    knobs: Mapping[str, Value] = {}
+
+
 class LessonState(NamedTuple):
-    """What is kept of a lesson: the step that is next, whether it was ever finished, and the newest guess of each step."""
+    """What is kept of a lesson: the step that is next, whether it was ever finished, the newest guess of each step, and from
+    where on it is resumed."""
 
     step: int = 0
     done: bool = False
     guesses: tuple[Guess, ...] = ()
+    resumes: ResumePoint | None = None
 
 
 NOTHING_DONE = LessonState()
@@ -60,7 +73,8 @@ class Playing:
 
     `guess` is what was answered in this step, `hints` how many were taken of it. `result` is the guess of the step before,
     beside the truth: it is told while this one begins. `held`: the checks of this step hold. `already`: they did when it began.
-    `skipped`: the question is not to be answered. After the last step it is `finished`.
+    `skipped`: the question is not to be answered. After the last step it is `finished`. `points` are the beginnings of steps
+    from which it can be resumed.
     """
 
     def __init__(self, lesson: Lesson, state: LessonState = NOTHING_DONE) -> None:
@@ -70,6 +84,7 @@ class Playing:
         self.step = state.step if 0 <= state.step < len(lesson.steps) else 0
         self.finished = False
         self.result: Guess | None = None
+        self.points: dict[int, ResumePoint] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -104,7 +119,10 @@ class Playing:
     def state(self) -> LessonState:
         """What is to be kept. A finished lesson begins anew the next time."""
         guesses = tuple(self.guesses[step] for step in sorted(self.guesses))
-        return LessonState(0 if self.finished else self.step, self.was_done or self.finished, guesses)
+        step = 0 if self.finished else self.step
+        nearest = max((at for at in self.points if at <= step), default=None)
+        point = self.points[nearest] if step and nearest is not None else None
+        return LessonState(step, self.was_done or self.finished, guesses, point)
 
     def update(self, facts: CountedFacts) -> bool:
         """Looks at the facts; returns whether the lesson went on, or says something else than before."""

@@ -429,3 +429,64 @@ async def test_a_lesson_after_the_other_gives_the_same_chat_back() -> None:
         await desk.type("", "ctrl+space", "x")
         await desk.until(lambda: desk.app.learning.runner is None)
         assert (desk.chat.tuning.seed, desk.chat.tuning.temperature) == (1, 0.8)
+
+
+PAUSING = """\
+title = "By hand"
+minutes = 2
+summary = "A reply that waits."
+learned = "It waits."
+next = ""
+
+[opening]
+text = "The sea is"
+knobs = { temperature = 0.7 }
+
+[[steps]]
+text = "Press {send}."
+check = ["new_replies >= 1"]
+
+[[steps]]
+text = "Press {tokens}, then {cut-paused}."
+check = ["paused"]
+
+[[steps]]
+text = "Press a digit."
+check = ["forced >= 1"]
+"""
+
+
+async def test_a_step_that_needs_a_paused_reply_is_resumed_where_that_was_made(tmp_path: Path) -> None:
+    for again in (False, True):  # the second time, what the first left in the chat is there too
+        store = Store.open(tmp_path / "sessions.db")
+        async with learner(store=store, lesson=None) as desk:
+            (paths.lessons_folder() / "86-by-hand.toml").write_text(PAUSING)
+            await begun(desk, "by-hand")
+            if step(desk) == 1:
+                await desk.type("", "enter")
+                await answered(desk, " blue", " and")
+                await at_step(desk, 2)
+            assert ("resumed at step 2" in desk.text) is again
+            assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue and"]
+            await desk.type("", "ctrl+g", "home", "X")
+            await desk.until(lambda: desk.chat.busy)
+            desk.engine.wait()
+            await at_step(desk, 3)
+            assert desk.app.learning.progress.of("by-hand").step == 2
+            await desk.type("", "ctrl+space", "x")
+            await desk.until(lambda: desk.app.learning.runner is None)
+        store.close()
+
+
+async def test_a_lesson_that_is_left_before_its_first_message_goes_on_with_its_knobs(tmp_path: Path) -> None:
+    for _ in range(2):
+        store = Store.open(tmp_path / "sessions.db")
+        async with learner(store=store) as desk:
+            if step(desk) == 1:
+                await desk.type("", "ctrl+t", "t", "0", "enter", "escape")
+                await at_step(desk, 2)
+            assert (desk.chat.tuning.temperature, desk.composer.text) == (0, "The sea is")
+            assert step(desk) == 2
+            await desk.type("", "1", "ctrl+space", "x")
+            await desk.until(lambda: desk.app.learning.runner is None)
+        store.close()

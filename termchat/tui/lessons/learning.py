@@ -168,7 +168,8 @@ class Learning:
             state = LessonState(0, state.done, state.guesses)
         self._begins = lesson, state
         sessions = self._sessions
-        if state.step and sessions is not None:
+        fresh = state.resumes is not None and state.resumes.leaf is None
+        if state.step and sessions is not None and not fresh:
             self._finding = BackgroundTask(
                 lambda: [sessions.of_lesson(lesson.id)], lambda: self._parts.screen.call_later(self._found)
             )

@@ -8,19 +8,21 @@ from typing import Any, NamedTuple
 from textual.timer import Timer
 from textual.worker import Worker
 
+from termchat.chat.aside import LESSON
 from termchat.chat.changes import Change, Notice, PathChanged
 from termchat.chat.lesson_claims import ClaimMeasuring
 from termchat.chat.lesson_facts import ChatFacts
 from termchat.conversation.session import Breakpoint, StoredSession
+from termchat.decoding.samplers import Tuning
 from termchat.lessons.claim_results import ClaimResults
 from termchat.lessons.lesson import Lesson, LessonQuestion
-from termchat.lessons.playing import Guess, LessonState, Playing
+from termchat.lessons.playing import Guess, LessonState, Playing, ResumePoint
 from termchat.tui.draw.ink import Run
 from termchat.tui.draw.marks import STRONG
 from termchat.tui.keys.tables import NO_LIGHTS, Lights, name_of
 from termchat.tui.lessons.hands import DeedFailed, Hands
 from termchat.tui.lessons.lesson_words import filled, plain
-from termchat.tui.lessons.screen_facts import screen_facts
+from termchat.tui.lessons.screen_facts import mode_of, screen_facts
 from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, strip_lines
 from termchat.tui.panels.pages import PAGES
@@ -124,8 +126,13 @@ class Runner:
             parts.desk.close_tune()
         if parts.panels.big:  # the chat is to be seen
             parts.screen.call_next(parts.screen.app.run_action, "big", parts.screen)
-        if left is None:  # steps build on one another
-            state = state._replace(step=0)
+        wanted, point = state.step, state.resumes
+        if left is not None and point is not None and point.leaf not in left.conversation.nodes:
+            point = None  # another chat was begun in the lesson
+        if point is not None and (left is not None or point.leaf is None):
+            state = state._replace(step=point.step)
+        elif left is None:  # steps build on one another
+            state, point = state._replace(step=0), None
         self._playing = Playing(lesson, state)
         self._given = opening.text
         if left is not None:
@@ -139,6 +146,10 @@ class Runner:
             points = [Breakpoint(rule) for rule in opening.rules]
             parts.do(lambda: chat.set_breakpoints(points))
             parts.do(lambda: chat.constrain(opening.constraint))
+        if point is not None:
+            self._return_to(point)
+        if state.step < wanted:
+            self._tell_earlier(state.step, wanted)
         parts.tokens.mode.find()
         self._look_as(opening.look, opening.page)
         self._facts = ChatFacts(chat, lambda: screen_facts(parts, self._dialog()))
@@ -147,10 +158,38 @@ class Runner:
             self._timer = parts.screen.set_interval(1 / LOOKS_PER_SECOND, self.look)
         self._measuring = self._claims(lesson)
         self._watch()
+        self._mark()
         self._playing.update(self._facts)
         self._compose()
         self._changed()
         parts.desk.take_keyboard()
+
+    def _return_to(self, point: ResumePoint) -> None:
+        """Shows the branch and sets the knobs with which a step began; a message that was sent in it can be sent again."""
+        parts, chat = self._parts, self._parts.chat
+        conversation, leaf = chat.conversation, point.leaf
+        if leaf is not None and leaf != conversation.leaf:
+            sent = [node.written for node in conversation.children(leaf) if node.role == "user"]
+            parts.do(lambda: chat.branches.select(leaf))
+            if sent and not conversation.unsent.draft.strip():
+                conversation.unsent.draft = self._given = sent[-1]
+                parts.composer.put(sent[-1])
+        turned = Tuning().turned(point.knobs).differing(chat.tuning)
+        if turned:
+            parts.do(lambda: chat.adjust_all(turned, dict.fromkeys(turned, LESSON)))
+
+    def _tell_earlier(self, step: int, wanted: int) -> None:
+        why = f"step {wanted + 1} needs what those before it made: a paused reply, a view or a mode is not kept"
+        self._parts.tell(Notice(f"resumed at step {step + 1}", why))
+
+    def _mark(self) -> None:
+        """Notes with what a step begins, if that can be made again."""
+        playing, parts = self.playing, self._parts
+        chat = parts.chat
+        if chat.busy or chat.walks.shown is not None or mode_of(parts, "") in ("tune", "tokens", "walks"):
+            playing.points.pop(playing.step, None)
+            return
+        playing.points[playing.step] = ResumePoint(playing.step, chat.conversation.leaf, chat.tuning.differing())
 
     def _claims(self, lesson: Lesson) -> ClaimMeasuring | None:
         """What measures what the lesson relies on."""
@@ -240,6 +279,7 @@ class Runner:
         step, finished = self.playing.step, self.playing.finished
         if self.playing.update(self._facts):
             if (step, finished) != (self.playing.step, self.playing.finished):
+                self._mark()
                 self._typed = self._note = ""
                 self._picture(self.lesson, step + 1)
                 self._compose()
@@ -507,6 +547,7 @@ class Runner:
         if self._facts is not None and not self.playing.finished:
             self._typed = self._note = ""
             self.playing.skip(self._facts)
+            self._mark()
             self._compose()
             self._changed()
 
@@ -573,6 +614,7 @@ class Runner:
         parts.tell(Notice(f"undone: {said}"))
         if self._facts is not None and (self.playing.finished or self.playing.step > deed.step):
             self.playing.go_to(deed.step, self._facts)  # what it was done for is to do again
+            self._mark()
         self._changed()
 
     def _take_back(self, number: int) -> str:
