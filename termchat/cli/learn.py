@@ -42,6 +42,17 @@ class _Learn(PageGroup):
         return super().parse_args(ctx, args)
 
 
+class _BeginContext(click.Context):
+    @property
+    def command_path(self) -> str:
+        """Nobody types the name of the command that begins a lesson."""
+        return self.parent.command_path if self.parent is not None else super().command_path
+
+
+class _Begin(Page):
+    context_class = _BeginContext
+
+
 @click.group(
     "learn", cls=_Learn, subcommand_metavar="[LESSON] | COMMAND [ARGS]...", short_help="Learn decoding by doing it."
 )
@@ -53,7 +64,7 @@ def learn() -> None:
     """
 
 
-@learn.command(_BEGIN, hidden=True, cls=Page)
+@learn.command(_BEGIN, hidden=True, cls=_Begin)
 @click.argument("lesson", required=False, default="", shell_complete=completers.lessons)
 @flags()
 def begin(*, lesson: str, **given: Any) -> None:

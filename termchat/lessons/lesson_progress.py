@@ -35,11 +35,18 @@ class LessonProgress:
     def all(self) -> Mapping[str, LessonState]:
         return self._states
 
+    @property
+    def last(self) -> str:
+        """The id of the lesson that was played last, "" for none."""
+        return next(reversed(self._states), "")
+
     def keep(self, lesson: str, state: LessonState) -> None:
-        """Writes what has changed; what other lessons have in the file by now stays: two terminals can learn at once."""
-        if state == self._states.get(lesson):
+        """Writes what has changed; what other lessons have in the file by now stays: two terminals can learn at once. The
+        lesson that was played last is the last one in the file."""
+        if state == self._states.get(lesson) and lesson == self.last:
             return
-        self._states = {**self._read(), lesson: state}
+        others = {id: one for id, one in self._read().items() if id != lesson}
+        self._states = {**others, lesson: state}
         text = json.dumps(
             {"version": _VERSION, "lessons": {id: _plain(one) for id, one in self._states.items()}}, indent=1
         )

@@ -297,6 +297,9 @@ async def test_a_second_terminal_reads_which_step_is_played_and_pictures_stay() 
 async def test_the_strip_leaves_room_for_all_else(size: tuple[int, int]) -> None:
     most = {24: 3, 40: 5, 60: 7, 12: 3}[size[1]]
     async with learner(size) as desk:
+        await desk.sent("long", *(f"line {number}\n\n" for number in range(60)))
+        desk.engine.end()
+        await desk.settle()
         runner = desk.app.learning.runner
         assert runner is not None
         for number in (1, 2, 3):
@@ -490,3 +493,64 @@ async def test_a_lesson_that_is_left_before_its_first_message_goes_on_with_its_k
             await desk.type("", "1", "ctrl+space", "x")
             await desk.until(lambda: desk.app.learning.runner is None)
         store.close()
+
+
+LONG = SECOND.replace(
+    'text = "Press {look}',
+    'text = "Begin here. ' + "One more sentence that takes some room on the strip. " * 4 + "Press {look}",
+)
+
+
+async def test_the_strip_takes_rows_that_are_empty_and_gives_them_back_to_the_chat() -> None:
+    async with learner((80, 24), lesson=None) as desk:
+        (paths.lessons_folder() / "87-long.toml").write_text(LONG)
+        await begun(desk, "long")
+        await desk.until(lambda: "Begin here. One more" in strip(desk))
+        assert "A new chat" not in desk.text
+        assert len(desk.app.learning.runner.strip.drawn) > 3  # type: ignore[union-attr]
+        await desk.sent("go", *(f"line {number}\n\n" for number in range(30)))
+        desk.engine.end()
+        await desk.until(lambda: len(desk.app.learning.runner.strip.drawn) <= 3)  # type: ignore[union-attr]
+        await desk.shows("line 29")
+
+
+async def test_a_message_or_a_command_that_is_not_what_a_step_waits_for_is_answered() -> None:
+    async with learner() as desk:
+        desk.composer.clear()
+        await desk.sent("something else", "yes")
+        assert "Not done yet" not in strip(desk)
+        desk.engine.end()
+        await desk.until(lambda: "Not done yet. This step waits for: Press Ctrl+T, then t, 0 and" in strip(desk))
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        assert "Not done yet" not in strip(desk)
+    async with learner(lesson="second-own") as desk:
+        await command(desk, "/look entropy")
+        await desk.until(lambda: "Not done yet. This step waits for: look == 'rank'" in strip(desk))
+
+
+async def test_in_tune_the_strip_says_which_keys_answer() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type("", "ctrl+t")
+        await desk.until(lambda: "To answer, press Ctrl+Space, then 1 the same reply" in strip(desk))
+        await desk.type("", "ctrl+space", "1")
+        assert "Your guess: the same reply" in strip(desk)
+        runner = desk.app.learning.runner
+        assert runner is not None
+        runner.playing.go_to(2, runner.facts)
+        runner.show()
+        await desk.until(lambda: "To answer, press Ctrl+Space, then the number and Enter" in strip(desk))
+
+
+async def test_the_list_begins_at_the_lesson_that_was_played_last() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await begun(desk, "second-own")
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.type("", "ctrl+space")
+        assert "last: Looks" in desk.text
+        assert any(line.lstrip().startswith("│ ›") or "› 81" in line for line in desk.text.splitlines()), desk.text

@@ -134,8 +134,9 @@ class Learning:
 
         at = self.runner.lesson.id if self.runner is not None else ""
         dialog = LessonsDialog(
-            self._parts.palette(), self.shelf(), self.progress.all, frozenset(self._parts.chat.engine.offers), at
-        )
+            self._parts.palette(), self.shelf(), self.progress.all, frozenset(self._parts.chat.engine.offers), at,
+            self.progress.last,
+        )  # fmt: skip
         self._parts.open(dialog, closed)
 
     def open_named(self, name: str) -> None:
@@ -197,7 +198,19 @@ class Learning:
         strip = LessonStrip(id="lesson")
         await self._parts.screen.mount(strip, before=self._parts.desk)
         strip.paint_with(self._parts.palette())
-        self._parts.composer.before_all = self.direct
+        composer = self._parts.composer
+        composer.before_all = self.direct
+        commands = composer.commands
+
+        def done(text: str) -> bool:
+            runner = self.runner
+            step = runner.playing.step if runner is not None else 0
+            known = commands(text)
+            if known and runner is not None and runner is self.runner and runner.playing.step == step:
+                runner.ran(text)
+            return known
+
+        composer.commands = done
         return Runner(
             self._parts, strip,
             show=self._show, keep=self._keep, picture=self._picture, leave=self.leave, go=self._go, dialog=lambda: self.dialog,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from textual.content import Content
@@ -40,10 +40,12 @@ def progress_words(lesson: Lesson, state: LessonState) -> tuple[str, Ink]:
     return ("✓ done", Ink("success")) if state.done else ("", MUTED)
 
 
-def lesson_row(lesson: Lesson, state: LessonState, width: int, longest: int, *, chosen: bool) -> Line:
+def lesson_row(
+    lesson: Lesson, state: LessonState, width: int, longest: int, *, chosen: bool, last: bool = False
+) -> Line:
     says, ink = progress_words(lesson, state)
     runs: list[Run] = [
-        ("▌" if chosen else " ", ACCENT),
+        ("▌" if chosen else "›" if last else " ", ACCENT),
         (column(lesson.number.lstrip("0") if lesson.number else "own", _NUMBER - 1, right=True) + " ", MUTED),
         (column(lesson.title, longest) + "  ", STRONG if chosen else TEXT),
         (column(says, _AT), ink),
@@ -61,7 +63,8 @@ def broken_row(error: LessonError, width: int, *, chosen: bool) -> Line:
 
 
 class LessonsDialog(DetailedListing[ChosenLesson]):
-    """The result is the lesson to begin. `offers` is what the engine can do, `at` the id of the highlighted lesson."""
+    """The result is the lesson to begin. `offers` is what the engine can do, `at` the id of the highlighted lesson, `last` that
+    of the one that was played last."""
 
     DEFAULT_CSS = """
     LessonsDialog > Vertical { width: 100%; max-width: 140; height: 100%; max-height: 44; }
@@ -83,18 +86,21 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         states: Mapping[str, LessonState],
         offers: frozenset[Feature],
         at: str = "",
+        last: str = "",
     ) -> None:
         super().__init__(palette)
         self._shelf, self._states, self._offers = shelf, states, offers
+        self._last = last
         self._longest = max((len(lesson.title) for lesson in shelf.lessons), default=8)
         self.picker.count = len(shelf.lessons) + len(shelf.broken)
         self.picker.chosen = self._first(at)
 
     def _first(self, at: str) -> int:
-        """That lesson, else the one that was left, else the first that is not done."""
+        """That lesson, else the one that was left last, else one that was left, else the first that is not done."""
         lessons, states = self._shelf.lessons, self._states
-        wishes = (
+        wishes: tuple[Callable[[Lesson], bool], ...] = (
             lambda lesson: lesson.id == at,
+            lambda lesson: lesson.id == self._last and states.get(lesson.id, LessonState()).step > 0,
             lambda lesson: states.get(lesson.id, LessonState()).step > 0,
             lambda lesson: not states.get(lesson.id, LessonState()).done,
         )
@@ -106,7 +112,8 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
 
     def title_line(self) -> str:
         done = sum(self._states.get(lesson.id, LessonState()).done for lesson in self._shelf.lessons)
-        return f"Lessons   {done} of {len(self._shelf.lessons)} done"
+        last = next((f" · › last: {one.title}" for one in self._shelf.lessons if one.id == self._last), "")
+        return f"Lessons   {done} of {len(self._shelf.lessons)} done{last}"
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         if not self.picker.count:
@@ -120,7 +127,7 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = lessons[at]
         state = self._states.get(lesson.id, LessonState())
         longest = min(self._longest, max(width - _NUMBER - _AT - _MINUTES - 4, 8))
-        return lesson_row(lesson, state, width, longest, chosen=chosen)
+        return lesson_row(lesson, state, width, longest, chosen=chosen, last=lesson.id == self._last)
 
     @property
     def lesson(self) -> Lesson | None:

@@ -17,7 +17,6 @@ from termchat.lessons.playing import truth_of
 from termchat.tui.app import TermchatApp
 from termchat.tui.lessons.lesson_list import missing_for
 from termchat.tui.lessons.runner import Runner
-from termchat.tui.lessons.strip_lines import rows_for
 from termchat.tui.start import build
 
 if TYPE_CHECKING:
@@ -106,9 +105,9 @@ class LessonRobot:
             runner.answer(truth_of(question, runner.facts) or 1.0)
 
     def _check_room(self, runner: Runner) -> None:
-        width, height = self._app.size
+        width = self._app.size.width
         lines = runner.strip.drawn
-        if len(lines) > rows_for(height):
+        if len(lines) > runner.rows:
             self.problems.append(f"step {runner.playing.number}: the strip has {len(lines)} lines")
         if any(cell_len(line.text) > width - 1 for line in lines):
             self.problems.append(f"step {runner.playing.number}: a line of the strip is wider than the screen")

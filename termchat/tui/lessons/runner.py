@@ -34,6 +34,10 @@ TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
 """The model on which what lessons rely on is known to hold: the SmolLM2 that comes as a package."""
 _PANEL = "panel:"
 _LONGEST_NUMBER = 12
+_ASIDE = ("/hint", "/learn", "/lesson", "/what", "/help", "/keys")
+"""Commands that nobody takes for the deed of a step."""
+_SPARE = 3
+"""Empty rows that the strip leaves above it."""
 _NUMBER = frozenset("0123456789.,-")
 
 
@@ -80,6 +84,8 @@ class Runner:
         self._note = ""
         self._given = ""
         """What the lesson has put into the composer."""
+        self._ran = False
+        """Whether a command was done in this step."""
         self._doing: Worker[None] | None = None
         self._steps: list[_Deed] = []
         self._seen: tuple[object, ...] = ()
@@ -154,6 +160,7 @@ class Runner:
         self._look_as(opening.look, opening.page)
         self._facts = ChatFacts(chat, lambda: screen_facts(parts, self._dialog()))
         self._typed, self._note, self._steps, self._seen = "", "", [], ()
+        self._ran = False
         if self._timer is None:
             self._timer = parts.screen.set_interval(1 / LOOKS_PER_SECOND, self.look)
         self._measuring = self._claims(lesson)
@@ -281,10 +288,11 @@ class Runner:
             if (step, finished) != (self.playing.step, self.playing.finished):
                 self._mark()
                 self._typed = self._note = ""
+                self._ran = False
                 self._picture(self.lesson, step + 1)
                 self._compose()
             self._changed()
-        elif self._direct != self._seen_direct:
+        elif (self._direct, self.rows, self._awaits()) != self._seen_looks:
             self.show()
 
     def _compose(self) -> None:
@@ -322,14 +330,45 @@ class Runner:
         if self._playing is None:
             return
         size = self._parts.screen.size
-        self._seen_direct = self._direct
+        self._seen_looks = self._direct, self.rows, self._awaits()
         lines = strip_lines(
-            self._words(), max(size.width - 2, 8), rows_for(size.height, unfolded=self._unfolded),
+            self._words(), max(size.width - 2, 8), self.rows,
             direct=self._direct, open=self.open, unfolded=self._unfolded,
         )  # fmt: skip
         self.strip.show_lines(lines)
 
-    _seen_direct = False
+    _seen_looks: tuple[bool, int, str] = False, 0, ""
+
+    @property
+    def rows(self) -> int:
+        """Rows that the strip may have: its own, and those above it that are empty, but for a few into which the chat grows."""
+        parts = self._parts
+        height, transcript = parts.screen.size.height, parts.transcript
+        least = rows_for(height, unfolded=self._unfolded)
+        welcome = parts.screen.query_one("#welcome")
+        if transcript.display and transcript.size.height:
+            free = transcript.size.height - transcript.virtual_size.height
+        elif welcome.display:
+            free = welcome.size.height
+        else:
+            return least
+        return max(least, min(self.strip.size.height + free - _SPARE, height // 2))
+
+    def _awaits(self) -> str:
+        """What the step waits for, where something was sent or a command was run and it is not done; "" while it may be."""
+        playing, chat = self.playing, self._parts.chat
+        if playing.finished or playing.held or playing.hints or chat.busy or playing.asks is not None:
+            return ""
+        sent = self.facts.fact("new_turns")
+        if not self._ran and not (isinstance(sent, (int, float)) and sent > 0):
+            return ""
+        step = playing.current
+        waits = plain(step.hints[-1]) if step.hints else "; ".join(check.written for check in step.checks)
+        return f"Not done yet. This step waits for: {waits}" if waits else ""
+
+    def ran(self, command: str) -> None:
+        """A command of the reader's was done."""
+        self._ran = self._ran or not command.startswith(_ASIDE)
 
     def _words(self) -> StripWords:
         playing, lesson = self.playing, self.lesson
@@ -353,6 +392,8 @@ class Runner:
             )
         elif not note and question is not None and question.before and playing.held:
             note = f"Done. Answer the question, or go on with {name_of('learn')} {name_of('lesson-skip')}."
+        elif not note:
+            note = self._awaits()
         asked = None
         if question is not None:
             asked = AskedWords(plain(question.ask), tuple(map(plain, question.answers)), question.unit, self._typed)
@@ -546,6 +587,7 @@ class Runner:
         self.back()
         if self._facts is not None and not self.playing.finished:
             self._typed = self._note = ""
+            self._ran = False
             self.playing.skip(self._facts)
             self._mark()
             self._compose()

@@ -129,7 +129,7 @@ def _told(words: StripWords) -> list[Run]:
 def _question(asked: AskedWords, *, direct: bool, open: bool) -> list[Run]:
     runs: list[Run] = [(asked.ask, Ink("text", bold=True))]
     if asked.answers and not (direct or open):
-        runs.append((f"  {name_of('learn')}, then", MUTED))
+        runs += [("  To answer, press ", MUTED), *_lead(), (", then", MUTED)]
     if asked.answers:
         for number, answer in enumerate(asked.answers, 1):
             does = f"lesson('answer', {number})"
@@ -142,8 +142,14 @@ def _question(asked: AskedWords, *, direct: bool, open: bool) -> list[Run]:
     field = (asked.typed or "__") + ("▏" if direct or open else "")
     field = f"{_TIED}{field}{_TIED}{asked.unit}{_TIED}".replace(" ", _TIED)
     runs += [("  ", TEXT), (field, Ink("text", ground="surface", bold=True))]
-    says = "  type a number, Enter" if direct or open else f"  {name_of('learn')}, then a number, Enter"
-    return [*runs, (says, MUTED)]
+    if direct or open:
+        return [*runs, ("  type a number, Enter", MUTED)]
+    return [*runs, ("  To answer, press ", MUTED), *_lead(), (", then the number and Enter", MUTED)]
+
+
+def _lead() -> list[Run]:
+    """The key that leads to the strip."""
+    return [(name_of("learn").replace(" ", _TIED), ACCENT._replace(does="learn", bold=True))]
 
 
 def _last(words: StripWords, width: int, *, open: bool, folds: bool, unfolded: bool) -> Line:

@@ -283,7 +283,7 @@ class ChatScreen(LiveScreen):
 
     def _greet(self) -> None:
         if self._welcome.display:
-            self._welcome.show_lines(welcome_lines(self._chat, self._room))
+            self._welcome.show_lines([] if self.in_lesson else welcome_lines(self._chat, self._room))
 
     def _show_state(self) -> None:
         self._stale = ""
