@@ -147,7 +147,8 @@ def test_a_number_that_was_none_comes_back_as_none(tmp_path: Path) -> None:
     records[3] = msgspec.structs.replace(masked, candidates=candidates, state={"mu": math.nan})
     lines = [to_json(record) for record in records]
     found = list(jsonl_reader.read(written(tmp_path / "a.jsonl", lines)).records(2))
-    assert math.isnan(found[3].candidates[0].logit)
+    assert found[3].candidates[0].logit == -math.inf
+    assert math.isnan(found[3].state["mu"])
     assert [to_json(record) for record in found] == lines
 
 
@@ -207,7 +208,7 @@ def without(*indexes: int) -> list[dict[str, Any]]:
         (changed(0, tuning={"max_tokens": -1}), "line 1: max_tokens must be a whole number from 0"),
         (changed(4, conditions=[{"condition": "mood"}]), "line 5: Invalid value 'mood' - at `$.conditions[0].condition`"),
         (changed(6, bytes="?"), "line 7: Invalid base64 encoded string - at `$.bytes`"),
-        (changed(6, entropy="gone"), "line 7: Object missing required field `entropy`"),
+        (changed(6, bytes="gone"), "line 7: Object missing required field `bytes`"),
         (changed(6, id=2**40), "line 7: a number in it is too large"),
         (changed(6, candidates=[{"id": 1}]), "missing required field `text` - at `$.candidates[0]`"),
         (changed(6, record="thought"), "line 7: not a line of a transcript"),

@@ -102,7 +102,7 @@ def test_switch_in_mid_chat_go_on_let_go_and_load_again(open_terminal: Open, tmp
     terminal.wait(lambda: not line(terminal, "smollm2") and re.search(r" fits ", line(terminal, "Other-Q8_0")))
     terminal.wait("recommends temperature 0.5")
     terminal.keys("enter")
-    terminal.wait("Other-Q8_0 Q8_0")
+    terminal.wait("termchat    Other-Q8_0 ")
     terminal.wait(lambda: terminal.is_ready)
     assert resident(old) == 0
     assert "Tell me a long story." in terminal.text
