@@ -190,7 +190,7 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
         if constraint_of(given) is not None:
             raise click.UsageError("the demo takes no constraint")
         _leave(play(config(given)))
-    engine = _engine(started=given["default_engine"] is None)
+    engine = _engine(started=given.get("default_engine") is None)
     # before the settings and the screen are imported, which takes as long as the process takes to start
     from termchat.cli.flags import config
 
