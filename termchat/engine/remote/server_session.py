@@ -37,6 +37,7 @@ from termchat.engine.remote import proof
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.llama_server import LlamaServer
 from termchat.engine.remote.served import quantization_of
+from termchat.engine.remote.served_vocabulary import info_of
 from termchat.engine.remote.server_cells import ServerCells
 from termchat.engine.remote.server_reply import ServerDecoder, ServerReply
 from termchat.engine.remote.server_vocabulary import ServerVocabulary
@@ -77,32 +78,16 @@ class ServerSession(AskedModel):
 
     def info(self) -> ModelInfo:
         model, cells, found = self.model, self.cache, self._server.model
-        return ModelInfo(
-            name=model.spec.name,
-            path=model.spec.path,
-            sha256=model.spec.sha256,
-            architecture="",
-            quantization=model.spec.quantization,
-            description=model.description,
+        return info_of(
+            model,
+            LLAMA_SERVER,
+            device=self._client.shown,
+            context=cells.capacity,
             size=found.size,
             parameters=found.n_params,
-            vocabulary=model.n_vocab,
-            context=cells.capacity,
-            context_trained=model.context_trained,
-            threads=0,
-            threads_batch=0,
-            prefill_batch=cells.batch_size,
-            kv_type="",
-            layers=0,
-            gpu_layers=0,
-            device=self._client.shown,
-            has_template=model.template is not None,
-            can_rewind=model.can_rewind,
-            end_ids=model.end_ids,
+            has_switch=self.has_switch,
             remarks=remarks_of(model.spec),
-            abilities=LLAMA_SERVER,
-            thinking=model.thinking,
-            thinking_switch=model.thinking is not None and self.has_switch,
+            prefill_batch=cells.batch_size,
         )
 
     def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said | Noted]:

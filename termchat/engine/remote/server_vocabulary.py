@@ -6,23 +6,19 @@ from functools import partial
 
 from termchat.decoding.thinking import tags_from, tags_of
 from termchat.engine.llama.dry import Breakers
-from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.model import CONTROL, LSTRIP, RSTRIP
 from termchat.engine.llama.observe import Labels
-from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import EngineError, ModelSpec
 from termchat.engine.remote.llama_server import LlamaServer, Props
+from termchat.engine.remote.served_vocabulary import ServedVocabulary
 
 
-class ServerVocabulary(Vocabulary):
+class ServerVocabulary(ServedVocabulary):
     """The vocabulary of the server's model.
 
     Raises:
         EngineError: the server does not tell it, or tells control tokens as if they were text.
     """
-
-    can_rewind = True
-    gpu_layers = 0
 
     def __init__(self, server: LlamaServer, spec: ModelSpec, props: Props) -> None:
         super().__init__()
@@ -48,18 +44,6 @@ class ServerVocabulary(Vocabulary):
         self._template = props.chat_template or None
         self.thinking = tags_from(spec.thinking) or tags_of(self._template or "")
         self._attributes: dict[int, int] = {}
-        self._grammars: Grammars | None = None
-
-    def close(self) -> None:
-        if self._grammars is not None:
-            self._grammars.close()
-            self._grammars = None
-
-    @property
-    def grammars(self) -> Grammars:
-        if self._grammars is None:
-            self._grammars = Grammars(None, self.n_vocab, self.end_ids, self.spelled, self.is_control)
-        return self._grammars
 
     @property
     def template(self) -> str | None:
@@ -69,9 +53,6 @@ class ServerVocabulary(Vocabulary):
     def description(self) -> str:
         return self._server.model.ftype
 
-    def metadata(self, key: str) -> str | None:
-        return None
-
     def attributes(self, token: int) -> int:
         if token not in self._attributes:
             self._attributes[token] = self._seen_attributes(token)
@@ -79,9 +60,6 @@ class ServerVocabulary(Vocabulary):
 
     def is_control(self, token: int) -> bool:
         return token in self._names
-
-    def piece(self, token: int) -> bytes:
-        return self._pieces[token]
 
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
         ids = self._server.tokenize(text, special=special, begin=begin)

@@ -24,6 +24,7 @@ from termchat.engine.port import (
     Scored,
 )
 from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.remote.served_vocabulary import info_of
 from termchat.engine.remote.server_session import remarks_of
 from termchat.engine.remote.streamed_reply import StreamedReply
 from termchat.engine.remote.streams import StreamingServer, Told
@@ -52,32 +53,15 @@ class StreamedSession(AskedVocabulary):
 
     def info(self) -> ModelInfo:
         server, model = self.served, self.model
-        return ModelInfo(
-            name=model.spec.name,
-            path=model.spec.path,
-            sha256=model.spec.sha256,
-            architecture="",
-            quantization=model.spec.quantization,
-            description=model.description,
+        return info_of(
+            model,
+            server.abilities,
+            device=self._client.shown,
+            context=server.capacity,
             size=server.size,
             parameters=server.parameters,
-            vocabulary=model.n_vocab,
-            context=server.capacity,
-            context_trained=model.context_trained,
-            threads=0,
-            threads_batch=0,
-            prefill_batch=0,
-            kv_type="",
-            layers=0,
-            gpu_layers=0,
-            device=self._client.shown,
-            has_template=model.has_template,
-            can_rewind=model.can_rewind,
-            end_ids=model.end_ids,
+            has_switch=self.has_switch,
             remarks=[*remarks_of(model.spec), *server.remarks],
-            abilities=server.abilities,
-            thinking=model.thinking,
-            thinking_switch=model.thinking is not None and self.has_switch,
         )
 
     def render(self, command: Render) -> tuple[list[int], bool]:

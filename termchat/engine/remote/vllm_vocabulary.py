@@ -12,15 +12,14 @@ import re
 from collections import Counter
 
 from termchat.decoding.thinking import tags_from, tags_of
-from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.marking import broken, unused
 from termchat.engine.llama.model import CONTROL
 from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.template import SWITCHES
-from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import EngineError, Message, ModelSpec, Render
 from termchat.engine.remote import told_pieces
 from termchat.engine.remote.http_client import ServerError
+from termchat.engine.remote.served_vocabulary import ServedVocabulary
 from termchat.engine.remote.vllm_server import VllmServer
 
 _SHORTEST = 3
@@ -33,15 +32,13 @@ _BIAS, _PENALTY = -100.0, 1e6
 _GUARD = "^"
 
 
-class VllmVocabulary(Vocabulary):
+class VllmVocabulary(ServedVocabulary):
     """The vocabulary of the server's model; `template` is None, since its source is not told: see `render`.
 
     Raises:
         EngineError: the server does not tell it.
     """
 
-    can_rewind = True
-    gpu_layers = 0
     context_trained = 0
     vocab = None
     eos = -1
@@ -69,18 +66,6 @@ class VllmVocabulary(Vocabulary):
         self.bos = begun[0] if self.adds_bos else -1
         self.thinking = tags_from(spec.thinking) or tags_of("".join(whole.values()))
         self._has_template, self.has_switch = self._tried_template()
-        self._grammars: Grammars | None = None
-
-    def close(self) -> None:
-        if self._grammars is not None:
-            self._grammars.close()
-            self._grammars = None
-
-    @property
-    def grammars(self) -> Grammars:
-        if self._grammars is None:
-            self._grammars = Grammars(None, self.n_vocab, self.end_ids, self.spelled, self.is_control)
-        return self._grammars
 
     @property
     def template(self) -> str | None:
@@ -94,17 +79,11 @@ class VllmVocabulary(Vocabulary):
     def description(self) -> str:
         return self.build
 
-    def metadata(self, key: str) -> str | None:
-        return None
-
     def attributes(self, token: int) -> int:
         return CONTROL if token in self._control else 0
 
     def is_control(self, token: int) -> bool:
         return token in self._control
-
-    def piece(self, token: int) -> bytes:
-        return self._pieces[token]
 
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
         bos = [self.bos] if begin and self.adds_bos else []

@@ -1,0 +1,81 @@
+"""What the models of all servers of tokens have in common: vocabularies whose pieces were read when the model was loaded, and
+what is told of the model."""
+
+from __future__ import annotations
+
+from termchat.engine.abilities import EngineAbilities
+from termchat.engine.llama.grammars import Grammars
+from termchat.engine.llama.vocabulary import Vocabulary
+from termchat.engine.port import ModelInfo, Remark
+
+
+class ServedVocabulary(Vocabulary):
+    """`_pieces` are the bytes of every token by its id."""
+
+    can_rewind = True
+    gpu_layers = 0
+    _pieces: list[bytes]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._grammars: Grammars | None = None
+
+    def close(self) -> None:
+        if self._grammars is not None:
+            self._grammars.close()
+            self._grammars = None
+
+    @property
+    def grammars(self) -> Grammars:
+        if self._grammars is None:
+            self._grammars = Grammars(None, self.n_vocab, self.end_ids, self.spelled, self.is_control)
+        return self._grammars
+
+    def metadata(self, key: str) -> str | None:
+        return None
+
+    def piece(self, token: int) -> bytes:
+        return self._pieces[token]
+
+
+def info_of(
+    model: Vocabulary,
+    abilities: EngineAbilities,
+    *,
+    device: str,
+    context: int,
+    size: int,
+    parameters: int,
+    has_switch: bool,
+    remarks: list[Remark],
+    prefill_batch: int = 0,
+) -> ModelInfo:
+    """What is told of a server's model; threads, layers and the like are the server's own affair. `device` is the server, and
+    `has_switch` says whether the template turns thoughts on and off."""
+    return ModelInfo(
+        name=model.spec.name,
+        path=model.spec.path,
+        sha256=model.spec.sha256,
+        architecture="",
+        quantization=model.spec.quantization,
+        description=model.description,
+        size=size,
+        parameters=parameters,
+        vocabulary=model.n_vocab,
+        context=context,
+        context_trained=model.context_trained,
+        threads=0,
+        threads_batch=0,
+        prefill_batch=prefill_batch,
+        kv_type="",
+        layers=0,
+        gpu_layers=0,
+        device=device,
+        has_template=model.has_template,
+        can_rewind=model.can_rewind,
+        end_ids=model.end_ids,
+        remarks=remarks,
+        abilities=abilities,
+        thinking=model.thinking,
+        thinking_switch=model.thinking is not None and has_switch,
+    )
