@@ -141,6 +141,6 @@ def test_run_models_and_doctor_reach_it(sshd: Sshd) -> None:
     )
     assert there.stdout == here.stdout != ""
     assert [row.state for row in models_of(sshd.lab()) if row.wanted == "smollm2"] == ["ready"]
-    rows = dict(next(part for part in examine(load()).sections if part.title == "Engines elsewhere").rows)
-    assert "smollm2 (ready)" in rows["lab"]
+    rows = dict(next(part for part in examine(load()).sections if part.title == "Engine lab").rows)
+    assert rows["model"] == "smollm2 (ready)"
     gone(sshd)
