@@ -133,6 +133,10 @@ def address_of(url: str) -> EngineAddress:
 
 
 def _is_host(host: str, user: str | None) -> bool:
+    try:
+        host.encode("idna")  # as who connects to it does
+    except UnicodeError:
+        return False
     return (host.startswith("[") or _NAME.fullmatch(host) is not None) and (
         user is None or _NAME.fullmatch(user) is not None
     )
