@@ -135,7 +135,8 @@ def test_addresses_that_are_right(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["lab", "", "ssh://", "http://[::1", "http://a:b", "ssh://a\nb", "file:///etc/passwd", "http://a..b"]
+    "url",
+    ["lab", "", "ssh://", "http://[::1", "http://a:b", "ssh://a\nb", "file:///etc/passwd", "http://a..b", "http://a/ü"],
 )
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(AddressError):
