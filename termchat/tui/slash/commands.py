@@ -521,9 +521,10 @@ def _of_key(key: Key) -> Command:
 
 
 def _of_knob(knob: Knob) -> Command:
-    takes = {"texts": "TEXT", "biases": "TEXT=X|ban", "seed": "NUMBER", "choice": "WORD"}.get(
-        knob.kind, f"{knob.low:.16g} to {knob.high:.16g}"
-    )
+    words = {
+        "texts": "TEXT", "biases": "TEXT=X|ban", "order": "A;B", "seed": "NUMBER", "choice": "WORD", "switch": "on|off",
+    }  # fmt: skip
+    takes = words.get(knob.kind, f"{knob.low:.16g} to {knob.high:.16g}")
     return Command(
         knob.name, knob.help, lambda features, text: _turn(features, knob, text), takes,
         lambda features: _offers_of_knob(features, knob), free=True,
