@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from termchat import paths
+from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.lessons.playing import LessonState
+from tests.models.gguf_files import named
 from tests.tui.made_lessons import SECOND, answered, at_step, begun, learner, step, strip, write_lessons
+from tests.tui.models_dialog import shop
 from tests.tui.running_app import click, command, desktop
 
 pytestmark = pytest.mark.usefixtures("own_lessons_only")
@@ -565,3 +569,43 @@ async def test_the_list_begins_at_the_lesson_that_was_played_last() -> None:
         await desk.type("", "ctrl+space")
         assert "last: Looks" in desk.text
         assert any(line.lstrip().startswith("│ ›") or "› 81" in line for line in desk.text.splitlines()), desk.text
+
+
+THREADS = """\
+title = "Threads"
+minutes = 1
+summary = "How a model runs."
+learned = "It can run otherwise."
+next = ""
+
+[[steps]]
+text = "Let it run with one thread."
+check = ["threads == 1"]
+do = ["press models", "press model-engine", "row threads", "type 1", "press engine-load"]
+"""
+
+
+@pytest.mark.parametrize("on", ["left", "another"])
+async def test_how_a_model_runs_for_a_lesson_ends_with_it(tmp_path: Path, on: str) -> None:
+    named("Alpha-Q8_0", tmp_path / "m")
+    write_lessons(paths.lessons_folder())
+    (paths.lessons_folder() / "88-threads.toml").write_text(THREADS)
+    async with shop(tmp_path / "m") as desk:
+        await desk.find("alpha")
+        await desk.type("", "enter")
+        await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
+        await begun(desk, "threads")
+        await desk.type("", "ctrl+space", "d")
+        await desk.until(lambda: len(desk.loads) == 3 and not desk.open)
+        assert (desk.loads[-1].name, desk.loads[-1].threads) == ("Alpha-Q8_0", 1)
+        await desk.shows("these settings last until you leave the lesson")
+        assert per_model.picks() == []
+        if on == "left":
+            await desk.type("", "ctrl+space", "x")
+        else:
+            await begun(desk, "second-own")
+        await desk.until(lambda: len(desk.loads) == 4)
+        assert desk.loads[3] == desk.loads[1]
+        await desk.type("", "f3", "ctrl+t")
+        await desk.until(lambda: "Settings for Alpha-Q8_0" in desk.text)
+        assert re.search(r"threads +0 → 2 +default", desk.text), desk.text
