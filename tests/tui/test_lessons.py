@@ -303,7 +303,7 @@ async def test_a_second_terminal_reads_which_step_is_played_and_pictures_stay() 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12)])
 async def test_the_strip_leaves_room_for_all_else(size: tuple[int, int]) -> None:
-    most = {24: 3, 40: 5, 60: 7, 12: 3}[size[1]]
+    most = {24: 4, 40: 5, 60: 7, 12: 3}[size[1]]
     async with learner(size) as desk:
         await desk.sent("long", *(f"line {number}\n\n" for number in range(60)))
         desk.engine.end()
@@ -515,10 +515,10 @@ async def test_the_strip_takes_rows_that_are_empty_and_gives_them_back_to_the_ch
         await begun(desk, "long")
         await desk.until(lambda: "Begin here. One more" in strip(desk))
         assert "A new chat" not in desk.text
-        assert len(desk.app.learning.runner.strip.drawn) > 3  # type: ignore[union-attr]
+        assert len(desk.app.learning.runner.strip.drawn) > 4  # type: ignore[union-attr]
         await desk.sent("go", *(f"line {number}\n\n" for number in range(30)))
         desk.engine.end()
-        await desk.until(lambda: len(desk.app.learning.runner.strip.drawn) <= 3)  # type: ignore[union-attr]
+        await desk.until(lambda: len(desk.app.learning.runner.strip.drawn) <= 4)  # type: ignore[union-attr]
         await desk.shows("line 29")
 
 
@@ -549,6 +549,17 @@ def test_what_is_to_be_typed_is_no_end_of_a_sentence() -> None:
         lines = strip_lines(words, width, 4, direct=False, open=False)
         said = " ".join(" ".join(line.text.removeprefix("▎ ") for line in lines[:-1]).split())
         assert re.search(r"… (Why this|Now greet|Press F7)|… m more$|^Long 1 of 2 Why this is so. Why", said), said
+
+
+async def test_all_that_was_learned_is_shown_at_the_end() -> None:
+    learned = "What was learned takes some room on the strip, and is not to be left out. " * 3
+    async with learner((80, 24), lesson=None) as desk:
+        (paths.lessons_folder() / "87-long.toml").write_text(SECOND.replace("A look colours tokens.", learned))
+        await begun(desk, "long")
+        await desk.sent("go", *(f"line {number}\n\n" for number in range(30)))
+        desk.engine.end()
+        await command(desk, "/look rank")
+        await desk.until(lambda: learned.strip() in strip(desk))
 
 
 async def test_a_message_or_a_command_that_is_not_what_a_step_waits_for_is_answered() -> None:

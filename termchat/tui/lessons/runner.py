@@ -345,7 +345,7 @@ class Runner:
         """Rows that the strip may have: its own, and those above it that are empty, but for a few into which the chat grows."""
         parts = self._parts
         height, transcript = parts.screen.size.height, parts.transcript
-        least = rows_for(height, unfolded=self._unfolded)
+        least = rows_for(height, unfolded=self._unfolded or self.playing.finished)
         welcome, walks = parts.screen.query_one("#welcome"), parts.screen.query_one(WalksView)
         if walks.display:
             free = walks.spare
