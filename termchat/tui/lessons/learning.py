@@ -67,7 +67,12 @@ class Learning:
         """The keys of the strip, while it has the keyboard."""
         if not self.open:
             return []
-        named = ((key, _LABELS[key.id]) for key in LESSON if key.id in _LABELS and keys_of(key))
+        over = self.runner is not None and self.runner.playing.finished
+        named = (
+            (key, _LABELS[key.id])
+            for key in LESSON
+            if key.id in _LABELS and keys_of(key) and not (over and key.id in _IN_A_STEP)
+        )
         back = next(key for key in CHAT if key.id == "back")
         return [
             *(Label(name_of(key.id), does, keys_of(key)[0]) for key, does in named),
@@ -291,3 +296,4 @@ _LABELS = {
     "lesson-list": "list", "lesson-leave": "leave", "lesson-next": "next lesson", "lesson-before": "previous lesson",
 }  # fmt: skip
 """What the key line says of the keys of the strip."""
+_IN_A_STEP = frozenset({"hint", "lesson-do", "lesson-skip"})
