@@ -495,7 +495,7 @@ _TAKE: tuple[_Takes, ...] = (
         _walking("compare"), _walks_offers("compare"), free=True, words=_walks_words("compare")),
     _Takes("best", "N MESSAGE", "N replies, ranked by mean logprob", _walking("best"),
         _walks_offers("best"), free=True, words=_walks_words("best")),
-    _Takes("vote", "PATTERN N MESSAGE", "The most common answer of N replies; PATTERN, in quotes, finds the answer in each",
+    _Takes("vote", "PATTERN N MESSAGE", "The most common answer of N replies; PATTERN, in quotes, or $.PATH finds it in each",
         _walking("vote"), _walks_offers("vote"), free=True, words=_walks_words("vote")),
     _Takes("beams", "N MESSAGE", "Beam search with N beams: /beams 4 penalty 1 n-best 2 early after-chain : MESSAGE",
         _walking("beams"), _walks_offers("beams"), free=True, words=_walks_words("beams")),
