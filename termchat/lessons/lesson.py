@@ -20,7 +20,7 @@ TUNE_KNOB = "tune."
 
 class LessonText(str):
     """A text of a lesson. `{tune}` in it stands for the key that is bound to the id `tune` now, `{tune.temperature}` for the
-    way to that knob; two braces are one."""
+    way to that knob; two braces are one. What is to be typed stands in `backticks`."""
 
     __slots__ = ()
 

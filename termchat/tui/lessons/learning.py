@@ -30,13 +30,20 @@ class Learning:
     Args:
         show: has the screen show its state soon.
         sessions: the saved chats, where those of lessons are kept too.
+        over: hears that what a lesson set for models is over.
         big: the strip shows all of a step's text.
     """
 
     def __init__(
-        self, parts: Parts, sessions: SessionList | None, show: Callable[[], object], *, big: bool = False
+        self,
+        parts: Parts,
+        sessions: SessionList | None,
+        show: Callable[[], object],
+        over: Callable[[], object],
+        *,
+        big: bool = False,
     ) -> None:
-        self._parts, self._sessions, self._show, self._big = parts, sessions, show, big
+        self._parts, self._sessions, self._show, self._over, self._big = parts, sessions, show, over, big
         self.runner: Runner | None = None
         self.dialog = ""
         self._runner: Runner | None = None
@@ -59,7 +66,12 @@ class Learning:
         """The keys of the strip, while it has the keyboard."""
         if not self.open:
             return []
-        named = ((key, _LABELS[key.id]) for key in LESSON if key.id in _LABELS and keys_of(key))
+        over = self.runner is not None and self.runner.playing.finished
+        named = (
+            (key, _LABELS[key.id])
+            for key in LESSON
+            if key.id in _LABELS and keys_of(key) and not (over and key.id in _IN_A_STEP)
+        )
         back = next(key for key in CHAT if key.id == "back")
         return [
             *(Label(name_of(key.id), does, keys_of(key)[0]) for key, does in named),
@@ -187,6 +199,7 @@ class Learning:
         (lesson, state), self._begins = self._begins, None
         if self.runner is not None:
             self.runner.pause()
+            self._over()
         self._runner = self._runner or await self._made()
         self.runner = self._runner
         self.runner.begin(lesson, state, left)
@@ -251,6 +264,7 @@ class Learning:
             from termchat.tui.lessons.lesson_traces import tell_nothing
 
             runner.end(back=self._parts.chat.aside.follow())
+            self._over()
             tell_nothing()
 
 
@@ -259,3 +273,4 @@ _LABELS = {
     "lesson-list": "list", "lesson-leave": "leave", "lesson-next": "next lesson", "lesson-before": "previous lesson",
 }  # fmt: skip
 """What the key line says of the keys of the strip."""
+_IN_A_STEP = frozenset({"hint", "lesson-do", "lesson-skip"})
