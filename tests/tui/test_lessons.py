@@ -384,15 +384,6 @@ async def test_a_step_may_write_for_the_reader_but_not_over_what_they_wrote() ->
         assert desk.composer.text == ""
 
 
-async def test_a_recording_says_that_lessons_need_a_model() -> None:
-    from termchat.tui.demo.engine import SPEC
-
-    async with learner(lesson=None, spec=SPEC) as desk:
-        desk.app.learning.open_named("first-own")
-        await desk.shows("lessons need a model, and this is a recording", "F3 lists models to download")
-        assert desk.app.learning.runner is None
-
-
 async def test_words_are_explained() -> None:
     async with learner(lesson=None) as desk:
         for text in ("/what is entropy?", "/what entropy", "/what are the entropy"):

@@ -147,8 +147,8 @@ class Learning:
 
         at = self.runner.lesson.id if self.runner is not None else ""
         dialog = LessonsDialog(
-            self._parts.palette(), self.shelf(), self.progress.all, frozenset(self._parts.chat.engine.offers), at,
-            self.progress.last,
+            self._parts.palette(), self.shelf(), self.progress.all, self._barred, at, self.progress.last,
+            recorded=self._recording is not None,
         )  # fmt: skip
         self._parts.open(dialog, closed)
 
@@ -167,16 +167,12 @@ class Learning:
     def begin(self, lesson: Lesson, *, anew: bool = False) -> None:
         """Begins a lesson, or resumes it in the chat in which it was left."""
         from termchat.lessons.playing import LessonState
-        from termchat.tui.lessons.lesson_list import missing_for
 
-        if not self._recorded(lesson):
-            self._parts.tell(
-                Notice(f"{lesson.title} is not recorded", f"it needs a model: {name_of('models')} lists them")
-            )
+        if barred := self._barred(lesson):
+            self._parts.tell(Notice(f"{lesson.title} cannot be played here", barred))
             return
-        if missing := missing_for(lesson, self._parts.chat.engine.offers):
-            self._parts.tell(Notice(f"{lesson.title} cannot be played here", f"this engine cannot {missing}"))
-            return
+        if (recording := self._recording) is not None:
+            recording.teach(lesson.id)
         state = self.progress.of(lesson.id)
         if anew:
             state = LessonState(0, state.done, state.guesses)
@@ -198,17 +194,19 @@ class Learning:
         engine = self._parts.chat.engine
         return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
 
-    def _recorded(self, lesson: Lesson) -> bool:
-        """Has the recording of a lesson played, where no model is there; False if there is none."""
+    def _barred(self, lesson: Lesson) -> str:
+        """Why a lesson cannot be played here, "" where it can."""
+        from termchat.lessons.shelf import COURSE
         from termchat.tui.demo import tape
+        from termchat.tui.lessons.lesson_list import missing_for
 
-        recording = self._recording
-        if recording is not None:
-            try:
-                recording.insert(tape.load(tape.of_lesson(lesson.id)))
-            except OSError:
-                return False
-        return True
+        if self._recording is not None:
+            there = lesson.path.parent == COURSE and tape.of_lesson(lesson.id).exists()
+            return (
+                "" if there else f"it is not recorded, and needs a model; {name_of('models')} lists models to download"
+            )
+        missing = missing_for(lesson, self._parts.chat.engine.offers)
+        return f"this engine cannot {missing}, which the lesson needs" if missing else ""
 
     async def _found(self) -> None:
         assert self._finding is not None
@@ -288,7 +286,7 @@ class Learning:
             self._over()
             tell_nothing()
             if (recording := self._recording) is not None:
-                recording.insert(None)
+                recording.teach(None)
 
 
 _LABELS = {

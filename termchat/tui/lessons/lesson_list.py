@@ -63,8 +63,8 @@ def broken_row(error: LessonError, width: int, *, chosen: bool) -> Line:
 
 
 class LessonsDialog(DetailedListing[ChosenLesson]):
-    """The result is the lesson to begin. `offers` is what the engine can do, `at` the id of the highlighted lesson, `last` that
-    of the one that was played last."""
+    """The result is the lesson to begin. `barred` tells why one cannot be played here, "" where it can; `at` is the id of the
+    highlighted lesson, `last` that of the one that was played last. `recorded`: recordings answer in place of a model."""
 
     DEFAULT_CSS = """
     LessonsDialog > Vertical { width: 100%; max-width: 140; height: 100%; max-height: 44; }
@@ -84,13 +84,15 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         palette: Palette,
         shelf: Shelf,
         states: Mapping[str, LessonState],
-        offers: frozenset[Feature],
+        barred: Callable[[Lesson], str],
         at: str = "",
         last: str = "",
+        *,
+        recorded: bool = False,
     ) -> None:
         super().__init__(palette)
-        self._shelf, self._states, self._offers = shelf, states, offers
-        self._last = last
+        self._shelf, self._states, self._barred = shelf, states, barred
+        self._last, self._recorded = last, recorded
         self._longest = max((len(lesson.title) for lesson in shelf.lessons), default=8)
         self.picker.count = len(shelf.lessons) + len(shelf.broken)
         self.picker.chosen = self._first(at)
@@ -113,7 +115,8 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
     def title_line(self) -> str:
         done = sum(self._states.get(lesson.id, LessonState()).done for lesson in self._shelf.lessons)
         last = next((f" · › last: {one.title}" for one in self._shelf.lessons if one.id == self._last), "")
-        return f"Lessons   {done} of {len(self._shelf.lessons)} done{last}"
+        played = " · recordings, no model" if self._recorded else ""
+        return f"Lessons   {done} of {len(self._shelf.lessons)} done{last}{played}"
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         if not self.picker.count:
@@ -147,7 +150,7 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = self.lesson
         if lesson is None:
             return []
-        return lesson_lines(lesson, self._states.get(lesson.id, LessonState()), self._offers, width)[:rows]
+        return lesson_lines(lesson, self._states.get(lesson.id, LessonState()), self._barred(lesson), width)[:rows]
 
     def hint(self) -> Content:
         lesson = self.lesson
@@ -175,8 +178,8 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = self.lesson
         if lesson is None:
             self.say("this file cannot be used; termchat learn check FILE says what is wrong")
-        elif missing := missing_for(lesson, self._offers):
-            self.say(f"this engine cannot {missing}, which the lesson needs")
+        elif why := self._barred(lesson):
+            self.say(why)
         else:
             self.dismiss(ChosenLesson(lesson, anew))
 
@@ -187,13 +190,13 @@ def missing_for(lesson: Lesson, offers: Iterable[Feature]) -> str:
     return ", ".join(FEATURES[need] for need in lesson.needs if need not in there)
 
 
-def lesson_lines(lesson: Lesson, state: LessonState, offers: Iterable[Feature], width: int) -> list[Line]:
+def lesson_lines(lesson: Lesson, state: LessonState, barred: str, width: int) -> list[Line]:
     says, _ = progress_words(lesson, state)
     facts = [f"{len(lesson.steps)} steps", f"{lesson.minutes} min", *([says] if says else [])]
     lines = [Line(((one_line(lesson.title, width), STRONG),)), Line(((" · ".join(facts), MUTED),)), BLANK]
     lines += prose(lesson.summary, width)
-    if missing := missing_for(lesson, offers):
-        lines += prose(f"It cannot be played here: this engine cannot {missing}.", width, Ink("warning"))
+    if barred:
+        lines += prose(f"It cannot be played here: {barred}.", width, Ink("warning"))
     if state.done:
         lines += [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(lesson.learned), width)]
     if lesson.path.parent != COURSE:
