@@ -19,7 +19,7 @@ _GOOD, _BAD = Ink("success", bold=True), Ink("warning", bold=True)
 _TIED = "\N{NO-BREAK SPACE}"
 _BUDGET = ((55, 7), (36, 5), (20, 4), (0, 3))
 """From so many rows of the screen on, at most so many rows of a strip."""
-_SENTENCE = re.compile(r"[.!?]\s+(?=\S)")
+_SENTENCE = re.compile(r"[.!?][ \n]+(?=\S)")
 _DOTS = 14
 """Steps up to which there is a dot for each."""
 
