@@ -604,6 +604,17 @@ def test_what_is_to_be_typed_is_no_end_of_a_sentence() -> None:
         assert re.search(r"… (Why this|Now greet|Press F7)|… m more$|^Long 1 of 2 Why this is so. Why", said), said
 
 
+@pytest.mark.parametrize("times", [1, 80])
+async def test_what_was_learned_is_in_the_list_where_all_of_it_has_room(times: int) -> None:
+    async with learner((140, 30), lesson=None) as desk:
+        learned = " ".join(["It takes some room."] * times)
+        (paths.lessons_folder() / "81-second-own.toml").write_text(SECOND.replace("A look colours tokens.", learned))
+        desk.app.learning.progress.keep("second-own", LessonState(0, True, ()))
+        await desk.type("", "ctrl+space", "down")
+        await desk.shows("1 min · ✓ done")
+        assert ("LEARNED" in desk.text) is (times == 1)
+
+
 async def test_all_that_was_learned_is_shown_at_the_end() -> None:
     learned = "What was learned takes some room on the strip, and is not to be left out. " * 3
     async with learner((80, 24), lesson=None) as desk:
