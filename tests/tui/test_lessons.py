@@ -122,6 +122,32 @@ async def test_a_step_is_done_for_the_reader() -> None:
         assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue"]
 
 
+async def test_a_step_is_done_whatever_became_of_its_beginning() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type(" not")
+        await desk.type("", "ctrl+space", "d")
+        await desk.until(lambda: desk.chat.busy)
+        await answered(desk, " blue")
+        assert "The sea is" in [node.written for node in desk.chat.conversation.nodes.values()]
+        await desk.until(lambda: "Done. Answer the question" in strip(desk))
+        await desk.type("", "ctrl+space", "d")
+        assert "this step is done; only its question waits" in desk.text
+
+
+async def test_a_step_of_token_mode_is_done_for_who_is_in_token_mode() -> None:
+    third = SECOND.replace("look == 'rank'", "position == 0").replace("/look rank", 'press tokens", "press token-first')
+    paths.lessons_folder().mkdir(parents=True, exist_ok=True)
+    (paths.lessons_folder() / "82-third-own.toml").write_text(third)
+    async with learner(lesson="third-own") as desk:
+        await desk.type("hi", "enter")
+        await answered(desk, " one", " two")
+        await desk.type("", "ctrl+g", "ctrl+space", "d")
+        await desk.until(lambda: "A look colours tokens." in strip(desk))
+        assert desk.app.screen.tokens.mode.open
+
+
 async def test_undo_takes_back_a_knob_then_a_message() -> None:
     async with learner() as desk:
         await desk.type("", "ctrl+t", "t", "0", "enter", "escape")
@@ -255,6 +281,9 @@ async def test_a_page_that_is_pointed_at_is_lit_or_its_key_is() -> None:
 
 def test_a_key_that_is_pointed_at_has_few_words_and_stands_without_its_family() -> None:
     assert key_line("idle", 78, lit=("send", "tune", "edit")).text.startswith("▸Enter send   ▸Ctrl+T tune   ▸F7 edit ")
+    assert key_line("idle", 78, lit=("tune", "back")).text.startswith(
+        "▸Ctrl+T tune   ▸Esc back "
+    )  # in the order of use
     in_tokens = key_line(
         "token", 78, lit=("token-first", "choose-2", "token-version-before", "token-version-next")
     ).text

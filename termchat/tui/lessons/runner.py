@@ -560,6 +560,12 @@ class Runner:
         if not self.playing.current.deeds:
             self._parts.tell(Notice("nobody can do this step but you"))
             return
+        step = self.playing.current
+        if self.playing.held and step.checks and not self.playing.already:
+            self._parts.tell(Notice("this step is done; only its question waits"))
+            return
+        if step.deeds[0].kind == "send" and self._given:
+            self._parts.composer.put(self._given)  # whatever became of it
         self._doing = self._parts.screen.run_worker(self._do_deeds(), group="lesson", exclusive=True)
         self.show()
         self._show_soon()
