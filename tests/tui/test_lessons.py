@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from textual.screen import ModalScreen
 
 from termchat import paths
 from termchat.conversation.store.store import Store
@@ -99,6 +100,17 @@ async def test_hints_go_from_a_nudge_to_the_deed() -> None:
         await desk.type("", "ctrl+space", "?")
         await at_step(desk, 2)
         assert desk.chat.tuning.temperature == 0
+
+
+@pytest.mark.parametrize("opens", ["f1", "f2", "f3", "f9", "ctrl+s"])
+async def test_the_way_to_the_strip_leads_out_of_a_dialog(opens: str) -> None:
+    async with learner() as desk:
+        await desk.type("", opens)
+        await desk.until(lambda: isinstance(desk.app.screen, ModalScreen))
+        await desk.type("", "ctrl+space")
+        await desk.until(lambda: desk.app.learning.open and not isinstance(desk.app.screen, ModalScreen))
+        await desk.type("", "?")
+        assert "Hint It is a knob." in strip(desk)
 
 
 async def test_a_step_is_done_for_the_reader() -> None:
@@ -512,6 +524,18 @@ async def test_the_strip_takes_rows_that_are_empty_and_gives_them_back_to_the_ch
         desk.engine.end()
         await desk.until(lambda: len(desk.app.learning.runner.strip.drawn) <= 3)  # type: ignore[union-attr]
         await desk.shows("line 29")
+
+
+@pytest.mark.parametrize("big", [False, True])
+async def test_the_strip_leaves_panels_room_for_the_likeliest_tokens(big: bool) -> None:
+    async with learner((80, 24), lesson=None, big=big) as desk:
+        (paths.lessons_folder() / "87-long.toml").write_text(LONG)
+        await begun(desk, "long")
+        await desk.until(lambda: "Begin here. One more" in strip(desk))
+        await desk.type("", "ctrl+b")
+        await desk.until(lambda: "Begin here. One more" not in strip(desk))
+        await desk.type("", "ctrl+space", "m")
+        await desk.until(lambda: "Begin here. One more" in strip(desk))
 
 
 async def test_a_message_or_a_command_that_is_not_what_a_step_waits_for_is_answered() -> None:

@@ -87,7 +87,7 @@ class ChatScreen(LiveScreen):
     ChatScreen Panels { display: none; }
     ChatScreen.-panels Panels { display: block; }
     ChatScreen.-wide Panels { width: 60; }
-    ChatScreen.-projector Panels { width: 50%; }
+    ChatScreen.-projector Panels { width: 50%; min-width: 47; }
     ChatScreen.-alone.-panels #chat { display: none; }
     ChatScreen.-alone.-panels Panels { width: 1fr; }
     ChatScreen.-big #main { layout: vertical; }
