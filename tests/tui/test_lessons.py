@@ -291,6 +291,15 @@ async def test_the_app_begins_with_a_lesson_or_with_the_list() -> None:
         assert "Looks 1 of 1" in desk.text
 
 
+async def test_the_app_begins_with_a_lesson_when_a_missing_model_was_chosen() -> None:
+    write_lessons(paths.lessons_folder())
+    async with desktop(lesson="first-own", spec=None, missing="there is none") as desk:
+        await desk.until(lambda: isinstance(desk.app.screen, ModalScreen))
+        await desk.type("", "escape")
+        await desk.until(lambda: desk.app.learning.runner is not None)
+        assert "1 of 3" in strip(desk)
+
+
 async def test_a_second_terminal_reads_which_step_is_played_and_pictures_stay() -> None:
     async with learner() as desk:
         now = json.loads(paths.lesson_now_file().read_text())
