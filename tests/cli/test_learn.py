@@ -213,8 +213,8 @@ def test_a_handout_has_guesses_pictures_and_words(learn: Learn, tmp_path: Path, 
     assert learn("export", file).exit_code == 0
     text = file.read_text()
     assert "Temperature never changes the order." in text
-    assert "you said: 40 %; it was: 3.25 % (2026-11-23)" in text
-    assert "you said: the same; it was: another one (2026-11-23)" in text
+    assert "You said: 40 %; it was: 3.25 % (2026-11-23)" in text
+    assert "You said: the same; it was: another one (2026-11-23)" in text
     assert "Always taking the likeliest token" in text
     assert "Press Enter, and watch." in text
     assert "onload" not in text
