@@ -1,4 +1,4 @@
-"""The chat of a lesson: a person's own chat is set aside for it, and comes back as it was."""
+"""The chat of a lesson: a person's own chat is set aside for it, and comes back as it was; so does how the model ran."""
 
 from __future__ import annotations
 
@@ -66,6 +66,8 @@ class Aside:
             self._forget()
         elif kept is not None:
             self._reopening.configured = kept.configured
+        if kept is not None:
+            self._reopening.run_as(kept.choice)
 
     def _teach(
         self, lesson: str, conversation: Conversation, begins: Configured, info: SessionInfo | None = None
@@ -75,3 +77,4 @@ class Aside:
         self._reopening.teach(conversation, lesson, begins, info)
         self._ours = [self._state.conversation]
         self._forget()
+        self._reopening.run_as(self.kept.choice)

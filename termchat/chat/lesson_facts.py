@@ -332,8 +332,9 @@ class _GroupFacts:
         return self._figures
 
     @property
-    def best(self) -> Ranked | None:
-        ranked = self.group.ranking().walks
+    def winner(self) -> Ranked | None:
+        """Of a vote; a walk without an answer where none has one."""
+        ranked = self.group.ranking().walks if self.group.plan.kind == "vote" else ()
         return ranked[0] if ranked else None
 
     def means(self) -> list[float]:
@@ -349,8 +350,8 @@ _WALKS: dict[str, Callable[[_GroupFacts], FactFound]] = {
     "walks_part": lambda it: it.figures.first_parted,
     "shared": lambda it: it.figures.shared,
     "kept_walk": lambda it: it.group.kept + 1 if it.group.kept is not None else None,
-    "answer": lambda it: it.best.answer if it.best is not None else None,
-    "winner_votes": lambda it: it.best.votes if it.best is not None else None,
+    "answer": lambda it: (it.winner.answer or "") if it.winner is not None else None,
+    "winner_votes": lambda it: (it.winner.votes or 0) if it.winner is not None else None,
     "best_logprob": lambda it: max(it.means(), default=None),
     "worst_logprob": lambda it: min(it.means(), default=None),
     "beams_steps": lambda it: len(it.group.beams),

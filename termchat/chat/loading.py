@@ -62,6 +62,11 @@ class Loading:
         return choice.spec if choice is not None else None
 
     @property
+    def wanted(self) -> Choice | None:
+        """The model that is loaded or to be loaded."""
+        return self._wanted
+
+    @property
     def recommended(self) -> Mapping[str, Value]:
         """Knobs that are recommended for the model that is loaded or to be loaded, by name."""
         return self._wanted.recommended if self._wanted is not None else {}

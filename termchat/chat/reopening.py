@@ -58,6 +58,8 @@ class SetAside(NamedTuple):
     view: View
     newest: Token | None
     configured: Configured
+    choice: Choice | None
+    """The model, and how it ran."""
 
 
 class Configured(NamedTuple):
@@ -148,7 +150,7 @@ class Reopening:
         shown = state.live.shown if state.live.preview is None else None
         return SetAside(
             state.conversation, info, state.tuning, dict(state.origin), state.breakpoints, state.constraint, state.view, shown,
-            self.configured,
+            self.configured, self._loading.wanted,
         )  # fmt: skip
 
     def teach(
@@ -186,6 +188,16 @@ class Reopening:
         state.constraint = kept.constraint
         self._show(conversation, kept.newest, kept.view)
         self._tell_knobs()
+
+    def run_as(self, choice: Choice | None) -> None:
+        """Has the model that is there run again as in `choice`, if it is the same one, as soon as nothing runs."""
+        spec = self._state.spec
+        if choice is None or spec is None or self._wish is not None:
+            return
+        if spec != choice.spec and known_of(spec) == known_of(choice.spec):
+            self._wish = choice
+            if not self._state.busy:
+                self.go_on()
 
     def _tell_knobs(self) -> None:
         state = self._state

@@ -99,7 +99,7 @@ def _told(question: LessonQuestion, guess: Guess, key_of: KeyOf) -> str:
 
     def shown(number: float) -> str:
         if question.is_number:
-            return f"{number:.3g} {question.unit}".strip() if abs(number) < 1000 else f"{number:,.0f} {question.unit}".strip()
+            return question.measured(f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}")
         at = int(number) - 1
         return question.answers[at].filled(key_of) if 0 <= at < len(question.answers) else "?"
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from termchat.decoding.samplers import KNOBS, KnobError
 from termchat.text import guess_of
 
-DeedKind = Literal["send", "say", "type", "press", "keys", "set", "command", "force", "cursor", "wait", "choose"]
+DeedKind = Literal["send", "say", "type", "press", "keys", "row", "set", "command", "force", "cursor", "wait", "choose"]
 STEERING: frozenset[DeedKind] = frozenset({"press", "keys", "set", "force", "cursor", "type", "choose"})
 """Deeds that are done at once, also while a reply runs; before the others what runs is waited for."""
 _MOST_KEYS = 100
@@ -121,6 +121,7 @@ _READERS: dict[str, Callable[[str, str], Deed]] = {
     "type": _with("type", "a text, for example: type blue"),
     "press": _press,
     "keys": _keys,
+    "row": _with("row", "the name of a row in the open list, for example: row fast_prefill"),
     "set": _set,
     "force": _with("force", "the text of a candidate, for example: force  blue, with its space"),
     "cursor": _cursor,

@@ -174,7 +174,7 @@ _WALKS = {
     ),
     **_texts(
         walks_kind="what it is: walks grid compare best vote beams; compare is A/B",
-        answer="most common answer of a vote",
+        answer="most common answer of a vote, '' where no walk has one",
     ),
     **_numbers(
         walks_part="tokens that all walks have in common before two differ",

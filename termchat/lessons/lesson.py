@@ -20,7 +20,7 @@ TUNE_KNOB = "tune."
 
 class LessonText(str):
     """A text of a lesson. `{tune}` in it stands for the key that is bound to the id `tune` now, `{tune.temperature}` for the
-    way to that knob; two braces are one."""
+    way to that knob; two braces are one. What is to be typed stands in `backticks`."""
 
     __slots__ = ()
 
@@ -102,6 +102,10 @@ class LessonQuestion(NamedTuple):
     @property
     def is_number(self) -> bool:
         return not self.answers
+
+    def measured(self, number: str) -> str:
+        """A number with the unit: "40 %", "1 token", "2 tokens"."""
+        return f"{number} {self.unit.removesuffix('s') if number == '1' else self.unit}".strip()
 
 
 class LessonStep(NamedTuple):

@@ -232,6 +232,10 @@ def test_walks(make: Make) -> None:
     assert facts.fact("best_logprob") == pytest.approx(max(means), rel=1e-5)
     assert facts.fact("worst_logprob") == pytest.approx(min(means), rel=1e-5)
     assert holds(facts, "new_groups == 1", "walks_kind == 'walks'", "replies == 0", "new_turns == 1") == []
+    assert facts.fact("winner_votes") is None
+    driven.chat.walks.start(walk_plan.vote(2, "nothing that it says"), text="The sea is")
+    driven.until(lambda: facts.fact("walks_kind") == "vote" and facts.fact("ended_walks") == 2)
+    assert (facts.fact("winner_votes"), facts.fact("answer")) == (0, "")
 
 
 def test_steered_by_hand(make: Make) -> None:

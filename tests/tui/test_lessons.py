@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 
@@ -10,10 +11,18 @@ import pytest
 from textual.screen import ModalScreen
 
 from termchat import paths
+from termchat.config import per_model
 from termchat.conversation.store.store import Store
+from termchat.decoding import walk_plan
 from termchat.lessons.playing import LessonState
+from termchat.tui.lessons.lesson_words import filled, plain
+from termchat.tui.lessons.strip_lines import StripWords, strip_lines
+from termchat.tui.screen.keyline import key_line
+from tests.models.gguf_files import named
 from tests.tui.made_lessons import SECOND, answered, at_step, begun, learner, step, strip, write_lessons
+from tests.tui.models_dialog import shop
 from tests.tui.running_app import click, command, desktop
+from tests.tui.walks import say
 
 pytestmark = pytest.mark.usefixtures("own_lessons_only")
 
@@ -253,7 +262,15 @@ async def test_a_page_that_is_pointed_at_is_lit_or_its_key_is() -> None:
     async with learner((80, 24)) as desk:
         desk.chat.adjust("temperature", 0.0)
         await at_step(desk, 2)
-        await desk.shows("▸Ctrl+B Ctrl+\\ panels")
+        await desk.shows("▸Ctrl+B/Ctrl+\\ panels")
+
+
+def test_a_key_that_is_pointed_at_has_few_words_and_stands_without_its_family() -> None:
+    assert key_line("idle", 78, lit=("send", "tune", "edit")).text.startswith("▸Enter send   ▸Ctrl+T tune   ▸F7 edit ")
+    in_tokens = key_line(
+        "token", 78, lit=("token-first", "choose-2", "token-version-before", "token-version-next")
+    ).text
+    assert all(f"▸{key} " in in_tokens for key in ("g first", "2 fork", "< > version before"))
 
 
 async def test_what_holds_already_is_told_and_can_be_skipped() -> None:
@@ -316,7 +333,7 @@ async def test_a_second_terminal_reads_which_step_is_played_and_pictures_stay() 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12)])
 async def test_the_strip_leaves_room_for_all_else(size: tuple[int, int]) -> None:
-    most = {24: 3, 40: 5, 60: 7, 12: 3}[size[1]]
+    most = {24: 4, 40: 5, 60: 7, 12: 3}[size[1]]
     async with learner(size) as desk:
         await desk.sent("long", *(f"line {number}\n\n" for number in range(60)))
         desk.engine.end()
@@ -528,10 +545,10 @@ async def test_the_strip_takes_rows_that_are_empty_and_gives_them_back_to_the_ch
         await begun(desk, "long")
         await desk.until(lambda: "Begin here. One more" in strip(desk))
         assert "A new chat" not in desk.text
-        assert len(desk.app.learning.runner.strip.drawn) > 3  # type: ignore[union-attr]
+        assert len(desk.app.learning.runner.strip.drawn) > 4  # type: ignore[union-attr]
         await desk.sent("go", *(f"line {number}\n\n" for number in range(30)))
         desk.engine.end()
-        await desk.until(lambda: len(desk.app.learning.runner.strip.drawn) <= 3)  # type: ignore[union-attr]
+        await desk.until(lambda: len(desk.app.learning.runner.strip.drawn) <= 4)  # type: ignore[union-attr]
         await desk.shows("line 29")
 
 
@@ -547,19 +564,59 @@ async def test_the_strip_leaves_panels_room_for_the_likeliest_tokens(big: bool) 
         await desk.until(lambda: "Begin here. One more" in strip(desk))
 
 
+async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:
+    async with learner((80, 24), lesson=None) as desk:
+        (paths.lessons_folder() / "87-long.toml").write_text(LONG)
+        await begun(desk, "long")
+        desk.chat.walks.start(walk_plan.vote(2, "sea|sky"), text="What is blue?")
+        await desk.settle()
+        for walk, word in enumerate((" sea", " sky")):
+            say(desk.engine, walk, "The", word)
+            desk.engine.end(walk=walk)
+        await desk.until(lambda: "Begin here. One more" in strip(desk))
+        assert "walk 1" in desk.text
+        desk.chat.walks.start(walk_plan.vote(8, "sea|sky"), text="What is blue?")
+        await desk.settle()
+        for walk in range(8):
+            say(desk.engine, walk, f"sea{walk}", "\n\nlong\n\nlong\n\nlong")
+            desk.engine.end(walk=walk)
+        await desk.until(lambda: len(desk.app.learning.runner.strip.drawn) <= 4)  # type: ignore[union-attr]
+
+
+def test_what_is_to_be_typed_is_no_end_of_a_sentence() -> None:
+    typed = "Now greet it. Press {edit}, type `Hello! How are you? {{Fine.}} Good` and press {send}."
+    assert plain(typed) == "Now greet it. Press F7, type Hello! How are you? {Fine.} Good and press Enter."
+    words = StripWords("Long", 1, 2, [*filled("Why this is so. " * 9), *filled(typed)])
+    for width in range(24, 100, 4):
+        lines = strip_lines(words, width, 4, direct=False, open=False)
+        said = " ".join(" ".join(line.text.removeprefix("▎ ") for line in lines[:-1]).split())
+        assert re.search(r"… (Why this|Now greet|Press F7)|… m more$|^Long 1 of 2 Why this is so. Why", said), said
+
+
+async def test_all_that_was_learned_is_shown_at_the_end() -> None:
+    learned = "What was learned takes some room on the strip, and is not to be left out. " * 3
+    async with learner((80, 24), lesson=None) as desk:
+        (paths.lessons_folder() / "87-long.toml").write_text(SECOND.replace("A look colours tokens.", learned))
+        await begun(desk, "long")
+        await desk.sent("go", *(f"line {number}\n\n" for number in range(30)))
+        desk.engine.end()
+        await command(desk, "/look rank")
+        await desk.until(lambda: learned.strip() in strip(desk))
+
+
 async def test_a_message_or_a_command_that_is_not_what_a_step_waits_for_is_answered() -> None:
     async with learner() as desk:
         desk.composer.clear()
         await desk.sent("something else", "yes")
         assert "Not done yet" not in strip(desk)
         desk.engine.end()
-        await desk.until(lambda: "Not done yet. This step waits for: Press Ctrl+T, then t, 0 and" in strip(desk))
+        await desk.until(lambda: "Not done yet. The whole step: Press Ctrl+T, then t, 0 and" in strip(desk))
         desk.chat.adjust("temperature", 0.0)
         await at_step(desk, 2)
         assert "Not done yet" not in strip(desk)
     async with learner(lesson="second-own") as desk:
         await command(desk, "/look entropy")
-        await desk.until(lambda: "Not done yet. This step waits for: look == 'rank'" in strip(desk))
+        await desk.until(lambda: "Not done yet. The whole step: look == 'rank'" in strip(desk))
 
 
 async def test_in_tune_the_strip_says_which_keys_answer() -> None:
@@ -587,3 +644,43 @@ async def test_the_list_begins_at_the_lesson_that_was_played_last() -> None:
         await desk.type("", "ctrl+space")
         assert "last: Looks" in desk.text
         assert any(line.lstrip().startswith("│ ›") or "› 81" in line for line in desk.text.splitlines()), desk.text
+
+
+THREADS = """\
+title = "Threads"
+minutes = 1
+summary = "How a model runs."
+learned = "It can run otherwise."
+next = ""
+
+[[steps]]
+text = "Let it run with one thread."
+check = ["threads == 1"]
+do = ["press models", "press model-engine", "row threads", "type 1", "press engine-load"]
+"""
+
+
+@pytest.mark.parametrize("on", ["left", "another"])
+async def test_how_a_model_runs_for_a_lesson_ends_with_it(tmp_path: Path, on: str) -> None:
+    named("Alpha-Q8_0", tmp_path / "m")
+    write_lessons(paths.lessons_folder())
+    (paths.lessons_folder() / "88-threads.toml").write_text(THREADS)
+    async with shop(tmp_path / "m") as desk:
+        await desk.find("alpha")
+        await desk.type("", "enter")
+        await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
+        await begun(desk, "threads")
+        await desk.type("", "ctrl+space", "d")
+        await desk.until(lambda: len(desk.loads) == 3 and not desk.open)
+        assert (desk.loads[-1].name, desk.loads[-1].threads) == ("Alpha-Q8_0", 1)
+        await desk.shows("these settings last until you leave the lesson")
+        assert per_model.picks() == []
+        if on == "left":
+            await desk.type("", "ctrl+space", "x")
+        else:
+            await begun(desk, "second-own")
+        await desk.until(lambda: len(desk.loads) == 4)
+        assert desk.loads[3] == desk.loads[1]
+        await desk.type("", "f3", "ctrl+t")
+        await desk.until(lambda: "Settings for Alpha-Q8_0" in desk.text)
+        assert re.search(r"threads +0 → 2 +default", desk.text), desk.text

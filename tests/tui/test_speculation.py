@@ -217,6 +217,15 @@ async def test_the_page_says_why_nothing_is_drafted() -> None:
         assert f"drafting off: {WHY}" in " ".join(panel(desk).split())
 
 
+async def test_the_page_says_that_no_guess_was_good_enough() -> None:
+    async with desktop() as desk:
+        await begun(desk)
+        say_plain(desk.engine, " Once")
+        await desk.settle()
+        await desk.type("", *[NEXT_PAGE] * 3)
+        assert "Nothing was drafted: no guess was likely enough to pay." in " ".join(panel(desk).split())
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_figures_of_a_reply_in_pieces_are_those_of_all_and_read_once(seed: int) -> None:
     async with desktop() as desk:

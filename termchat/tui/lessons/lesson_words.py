@@ -1,4 +1,5 @@
-"""A lesson's text with the keys that are bound now: "{tune}" is Ctrl+T, "{tune.temperature}" is Ctrl+T t."""
+"""A lesson's text with the keys that are bound now: "{tune}" is Ctrl+T, "{tune.temperature}" is Ctrl+T t. What is to be typed
+stands in `backticks`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from termchat.tui.panels.pages import PAGES
 from termchat.tui.transcript.looks import LOOKS
 
 _KEYS: dict[str, Key] = {key.id: key for group in GROUPS for key in group.table}
-_PLACE = re.compile(r"\{\{|\}\}|\{([\w.-]+)\}")
+_PLACE = re.compile(r"\{\{|\}\}|\{([\w.-]+)\}|`([^`]+)`")
+_TYPED = Ink("text", ground="surface", bold=True)
 _TIED = "\N{NO-BREAK SPACE}"
 
 
@@ -35,12 +37,16 @@ def key_words(id: str) -> str:
 
 
 def filled(text: str, ink: Ink = TEXT, key: Ink | None = None) -> list[Run]:
-    """The text in runs; a key stands out, is not broken, and is pressed by a click."""
+    """The text in runs; a key stands out, is not broken, and is pressed by a click. What is to be typed stands out, too, and is
+    no end of a sentence."""
     runs: list[Run] = []
     at = 0
     for found in _PLACE.finditer(text):
         runs.append((text[at : found.start()], ink))
         at = found.end()
+        if found[2]:
+            runs.append((re.sub(r"(?<=[.!?]) ", _TIED, found[2].replace("{{", "{").replace("}}", "}")), _TYPED))
+            continue
         if found[1] is None:
             runs.append((found[0][0], ink))
             continue

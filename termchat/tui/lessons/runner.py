@@ -28,6 +28,7 @@ from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, s
 from termchat.tui.panels.pages import PAGES
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.looks import LOOKS, Look, TokenLook
+from termchat.tui.walks.walks_view import WalksView
 
 LOOKS_PER_SECOND = 4
 TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
@@ -348,9 +349,11 @@ class Runner:
         """Rows that the strip may have: its own, and those above it that are empty, but for a few into which the chat grows."""
         parts = self._parts
         height, transcript = parts.screen.size.height, parts.transcript
-        least = rows_for(height, unfolded=self._whole)
-        welcome = parts.screen.query_one("#welcome")
-        if transcript.display and transcript.size.height:
+        least = rows_for(height, unfolded=self._whole or self.playing.finished)
+        welcome, walks = parts.screen.query_one("#welcome"), parts.screen.query_one(WalksView)
+        if walks.display:
+            free = walks.spare
+        elif transcript.display and transcript.size.height:
             free = transcript.size.height - transcript.virtual_size.height
         elif welcome.display:
             free = welcome.size.height
@@ -378,7 +381,7 @@ class Runner:
             return ""
         step = playing.current
         waits = plain(step.hints[-1]) if step.hints else "; ".join(check.written for check in step.checks)
-        return f"Not done yet. This step waits for: {waits}" if waits else ""
+        return f"Not done yet. The whole step: {waits}" if waits else ""
 
     def ran(self, command: str) -> None:
         """A command of the reader's was done."""
@@ -711,8 +714,7 @@ _ACTS: dict[str, Callable[..., None]] = {
 def said(question: LessonQuestion, guess: float) -> str:
     """An answer in words."""
     if question.is_number:
-        unit = question.unit
-        return f"{guess:.6g}{' ' if unit else ''}{unit}"
+        return question.measured(f"{guess:.6g}")
     number = int(guess)
     return plain(question.answers[number - 1]) if 1 <= number <= len(question.answers) else str(number)
 
@@ -721,8 +723,7 @@ def shown_truth(question: LessonQuestion, truth: float) -> str:
     """A number as precise as anyone would say it."""
     if not question.is_number:
         return said(question, truth)
-    digits = f"{truth:.3g}" if abs(truth) < 1000 else f"{truth:,.0f}"
-    return f"{digits}{' ' if question.unit else ''}{question.unit}"
+    return question.measured(f"{truth:.3g}" if abs(truth) < 1000 else f"{truth:,.0f}")
 
 
 def compared(result: Guess, question: LessonQuestion) -> tuple[str, bool | None]:

@@ -17,9 +17,9 @@ _EDGE = ("▎ ", Ink("accent", bold=True))
 _BADGE = Ink("background", ground="accent", bold=True)
 _GOOD, _BAD = Ink("success", bold=True), Ink("warning", bold=True)
 _TIED = "\N{NO-BREAK SPACE}"
-_BUDGET = ((55, 7), (36, 5), (0, 3))
+_BUDGET = ((55, 7), (36, 5), (20, 4), (0, 3))
 """From so many rows of the screen on, at most so many rows of a strip."""
-_SENTENCE = re.compile(r"[.!?]\s+(?=\S)")
+_SENTENCE = re.compile(r"[.!?][ \n]+(?=\S)")
 _DOTS = 14
 """Steps up to which there is a dot for each."""
 

@@ -134,6 +134,8 @@ class Models:
         self._files: dict[str, str] = {}
         self._picked: dict[str, Picked] = {}
         self._facts: dict[tuple[str, int | None], Facts | ModelError] = {}
+        self._lent: dict[str, Picked | None] = {}
+        """Of models that run otherwise for a lesson, what was `_picked` before."""
         self._pairs: dict[tuple[tuple[str, int | None], tuple[str, int | None]], str] = {}
         self.elsewhere: dict[str, ModelRow] = {}
         """Engines on other machines, and the models that those have."""
@@ -343,15 +345,29 @@ class Models:
 
         self._choosing = BackgroundTask(work)
 
-    def pick(self, row: ModelRow, facts: Facts) -> str:
-        """Runs the model by these facts from now on, and saves that; returns why it cannot be saved, "" if it is."""
-        self._picked[row.wanted] = facts.run.picked
+    def pick(self, row: ModelRow, facts: Facts, *, lesson: bool = False) -> str:
+        """Runs the model by these facts from now on, and saves that; returns why it cannot be saved, "" if it is. For a
+        `lesson` it is only until `end_lesson`."""
+        before, self._picked[row.wanted] = self._picked.get(row.wanted), facts.run.picked
         self._facts[_key(row)] = facts
+        if lesson:
+            self._lent.setdefault(row.wanted, before)
+            return ""
         try:
             keep_picked(facts.run.picked, facts.identity, row.name)
         except OSError as error:
             return error.strerror or str(error)
         return ""
+
+    def end_lesson(self) -> None:
+        """Models run as they did before the lesson, when they are loaded again."""
+        for wanted, picked in self._lent.items():
+            del self._picked[wanted]
+            if picked is not None:
+                self._picked[wanted] = picked
+        if self._lent:
+            self._lent.clear()
+            self._facts.clear()
 
     def drafts_with(self, identity: str, draft_model: str) -> None:
         """A draft model was chosen in the chat for the model of this identity, and is kept already."""

@@ -353,7 +353,10 @@ class ModelsDialog(DetailedListing[Choice]):
         if picked == facts.run.picked and self.list.state(row) == "loaded":
             self.dismiss(None)
             return
-        problem = self.models.pick(row, facts.run_as(facts.run._replace(picked=picked)))
+        lesson = bool(self.chat.aside.lesson)
+        problem = self.models.pick(row, facts.run_as(facts.run._replace(picked=picked)), lesson=lesson)
+        if lesson:
+            self._do(lambda: self.chat.changed(Notice("these settings last until you leave the lesson")))
         if problem:
             said = f"the settings of {row.name} could not be saved: {problem}"
             told = Notice(said, "they apply until you quit termchat", "warning")

@@ -144,7 +144,7 @@ class ChatScreen(LiveScreen):
         self._choosing = ModelSwitching(parts, models)
         self._conversations = ChatSwitching(parts, sessions, save)
         self._following = ChatFollowing(parts, sessions)
-        self.learning = Learning(parts, sessions, self._show_soon, big=big)
+        self.learning = Learning(parts, sessions, self._show_soon, models.end_lesson, big=big)
         personating = PersonaStarting(parts, self._conversations)
         self._constraining = ConstraintSetting(parts)
         self._features = Features(

@@ -78,6 +78,8 @@ def figures_lines(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width:
         ]
     if why := drafting_off(reply):
         lines += prose(f"drafting off: {why}", width, Ink("stamp"))
+    elif not figures.rounds:
+        lines += prose("Nothing was drafted: no guess was likely enough to pay.", width, MUTED)
     return lines
 
 

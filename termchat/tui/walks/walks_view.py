@@ -109,6 +109,7 @@ class WalksView(Column):
         self._page: WalksPage | None = None
         self._top = 0
         """The first line of the page that is in view."""
+        self._page_rows = 0
         self._drawn = 0.0
         self._stale = False
         self._alone: float | None = None
@@ -163,6 +164,14 @@ class WalksView(Column):
     @property
     def page(self) -> str:
         return self._page.name if self._page is not None else TEXT_PAGE
+
+    @property
+    def spare(self) -> int:
+        """Rows that are empty under what it shows."""
+        if self._sheet.display:
+            return self._sheet.size.height - self._page_rows
+        texts = [column.text for _, column in self._shown()]
+        return min((text.size.height - text.virtual_size.height for text in texts), default=0)
 
     @property
     def words(self) -> Mapping[str, str]:
@@ -341,4 +350,6 @@ class WalksView(Column):
         if here is not None:
             self._top = min(max(self._top, here - rows + 1), here)
         self._top = max(min(self._top, len(lines) - rows), 0)
-        self._sheet.show_lines(lines[self._top : self._top + rows])
+        shown = lines[self._top : self._top + rows]
+        self._page_rows = len(shown)
+        self._sheet.show_lines(shown)
