@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from textual.screen import ModalScreen
 
 from termchat import paths
 from termchat.config import per_model
@@ -108,6 +109,17 @@ async def test_hints_go_from_a_nudge_to_the_deed() -> None:
         await desk.type("", "ctrl+space", "?")
         await at_step(desk, 2)
         assert desk.chat.tuning.temperature == 0
+
+
+@pytest.mark.parametrize("opens", ["f1", "f2", "f3", "f9", "ctrl+s"])
+async def test_the_way_to_the_strip_leads_out_of_a_dialog(opens: str) -> None:
+    async with learner() as desk:
+        await desk.type("", opens)
+        await desk.until(lambda: isinstance(desk.app.screen, ModalScreen))
+        await desk.type("", "ctrl+space")
+        await desk.until(lambda: desk.app.learning.open and not isinstance(desk.app.screen, ModalScreen))
+        await desk.type("", "?")
+        assert "Hint It is a knob." in strip(desk)
 
 
 async def test_a_step_is_done_for_the_reader() -> None:
@@ -323,6 +335,15 @@ async def test_the_app_begins_with_a_lesson_or_with_the_list() -> None:
     async with desktop(lesson="second-own") as desk:
         await desk.until(lambda: desk.app.learning.runner is not None)
         assert "Looks 1 of 1" in desk.text
+
+
+async def test_the_app_begins_with_a_lesson_when_a_missing_model_was_chosen() -> None:
+    write_lessons(paths.lessons_folder())
+    async with desktop(lesson="first-own", spec=None, missing="there is none") as desk:
+        await desk.until(lambda: isinstance(desk.app.screen, ModalScreen))
+        await desk.type("", "escape")
+        await desk.until(lambda: desk.app.learning.runner is not None)
+        assert "1 of 3" in strip(desk)
 
 
 async def test_a_second_terminal_reads_which_step_is_played_and_pictures_stay() -> None:
@@ -558,6 +579,18 @@ async def test_the_strip_takes_rows_that_are_empty_and_gives_them_back_to_the_ch
         desk.engine.end()
         await desk.until(lambda: len(desk.app.learning.runner.strip.drawn) <= 4)  # type: ignore[union-attr]
         await desk.shows("line 29")
+
+
+@pytest.mark.parametrize("big", [False, True])
+async def test_the_strip_leaves_panels_room_for_the_likeliest_tokens(big: bool) -> None:
+    async with learner((80, 24), lesson=None, big=big) as desk:
+        (paths.lessons_folder() / "87-long.toml").write_text(LONG)
+        await begun(desk, "long")
+        await desk.until(lambda: "Begin here. One more" in strip(desk))
+        await desk.type("", "ctrl+b")
+        await desk.until(lambda: "Begin here. One more" not in strip(desk))
+        await desk.type("", "ctrl+space", "m")
+        await desk.until(lambda: "Begin here. One more" in strip(desk))
 
 
 async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:
