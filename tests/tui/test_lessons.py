@@ -583,7 +583,7 @@ async def test_the_strip_takes_rows_that_are_empty_and_gives_them_back_to_the_ch
 
 @pytest.mark.parametrize("big", [False, True])
 async def test_the_strip_leaves_panels_room_for_the_likeliest_tokens(big: bool) -> None:
-    async with learner((80, 24), lesson=None, big=big) as desk:
+    async with learner((80, 20), lesson=None, big=big) as desk:
         (paths.lessons_folder() / "87-long.toml").write_text(LONG)
         await begun(desk, "long")
         await desk.until(lambda: "Begin here. One more" in strip(desk))

@@ -39,7 +39,7 @@ _ASIDE = ("/hint", "/learn", "/lesson", "/what", "/help", "/keys")
 """Commands that nobody takes for the deed of a step."""
 _SPARE = 3
 """Empty rows that the strip leaves above it."""
-_PANELS = 22
+_PANELS = 18
 """Rows of a screen with panels that are not the strip's, so that the likeliest tokens are in sight below the knobs."""
 _NUMBER = frozenset("0123456789.,-")
 
