@@ -62,10 +62,13 @@ def test_what_is_put_is_what_is_loaded_and_removed_is_the_default_again(tmp_path
     put("temperature", 0.3, file)
     put("stop", ("\n", 'a"b'), file)
     put("theme", "light", file)
+    put("engines.lab.url", "ssh://lab", file)
     found = load({}, {}, file)
+    assert list(found.engines) == ["lab"]
     assert (found.tuning.temperature, found.tuning.stop, found.theme) == (0.3, ("\n", 'a"b'), "light")
     assert found.places["theme"] == "config.toml, line 1"
     assert [remove(name, file) for name in ("temperature", "stop", "theme", "theme")] == [True, True, True, False]
+    assert remove("engines.lab.url", file)
     found = load({}, {}, file)
     assert (found.problems, set(found.origin.values())) == ((), {"default"})
 

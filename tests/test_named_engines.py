@@ -134,7 +134,10 @@ def test_addresses_that_are_right(url: str) -> None:
     assert address_of(url).is_loopback == (":1" in url or "localhost" in url)
 
 
-@pytest.mark.parametrize("url", ["lab", "", "ssh://", "http://[::1", "http://a:b", "ssh://a\nb", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "url",
+    ["lab", "", "ssh://", "http://[::1", "http://a:b", "ssh://a\nb", "file:///etc/passwd", "http://a..b", "http://a/ü"],
+)
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(AddressError):
         address_of(url)

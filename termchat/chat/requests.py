@@ -28,6 +28,11 @@ class Requests:
         self.engine = engine
         self._hearers: dict[int, Callable[[Event], None]] = {}
 
+    @property
+    def waits(self) -> bool:
+        """Whether anybody waits for an answer."""
+        return bool(self._hearers)
+
     def ask(self, command: Command, hear: Callable[[Event], None]) -> int:
         """Sends a command and returns its number; `hear` gets all that answers it, in order, the last of it one that
         `is_last`.

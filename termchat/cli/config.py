@@ -208,7 +208,7 @@ def _value(name: str, values: tuple[str, ...]) -> Value | OptionValue:
 def unset(*, name: str) -> None:
     """Remove NAME from config.toml, restoring its default.
 
-    NAME is a setting of `termchat config show`, or keys.ID for a key.
+    NAME is a setting of `termchat config show`, keys.ID for a key, or engines.NAME.url and the like for an engine.
     """
     try:
         removed = configfile.remove(name)

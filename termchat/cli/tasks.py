@@ -52,7 +52,8 @@ _MEASURED = (
     multiple=True,
     metavar="TEXT",
     shell_complete=completers.rules,
-    help="end the reply at a rule, for example: after 30 s, after 3 sentences, entropy > 4 for 5, loop (may be repeated)",
+    help="end the reply at a rule, for example: after 30 s, after 3 sentences, entropy > 4 for 5, loop (may be repeated);"
+    " a sentence also ends with its line, and in Thai and Lao at a space",
 )
 @click.option("--ignore-eos", is_flag=True, help="go on after end tokens; the same as --rule 'ignore end'")
 @click.option("--json", "as_json", is_flag=True, help="print the record stream, one JSON object per line")

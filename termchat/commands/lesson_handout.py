@@ -99,7 +99,7 @@ def _told(question: LessonQuestion, guess: Guess, key_of: KeyOf) -> str:
 
     def shown(number: float) -> str:
         if question.is_number:
-            return f"{number:.4g} {question.unit}".strip()
+            return question.measured(f"{number:.4g}")
         at = int(number) - 1
         return question.answers[at].filled(key_of) if 0 <= at < len(question.answers) else "?"
 

@@ -163,6 +163,8 @@ def config_file(path: Path) -> SettingsSource:
 
 def _name_engines(source: SettingsSource, file: TomlFile, tables: Mapping[str, object]) -> None:
     for name, table in tables.items():
+        if table == {}:  # what `termchat config unset` leaves of an engine
+            continue
         if not isinstance(table, dict) and TABLES.get(name) == "engine":
             source.tell(f"{file.place(ENGINES, name)}: {name} belongs under [engine]; [engines.NAME] is one elsewhere")
             continue

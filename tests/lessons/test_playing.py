@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from termchat.lessons.lesson import LessonQuestion, LessonText
 from termchat.lessons.playing import Guess, LessonState, Playing, truth_of
 from tests.lessons.made_lessons import EXAMPLE, MadeFacts, lesson_in
 
@@ -142,6 +143,13 @@ def test_the_right_answer_may_depend_on_what_came(tmp_path: Path) -> None:
     assert truth_of(question, MadeFacts(same=True)) == 1
     assert truth_of(question, MadeFacts(same=False)) == 2
     assert truth_of(question, MadeFacts()) is None
+
+
+def test_a_number_has_its_unit() -> None:
+    tokens, share, bare = (LessonQuestion(LessonText("?"), unit=unit) for unit in ("tokens", "%", ""))
+    assert [tokens.measured("1"), tokens.measured("2"), share.measured("1"), bare.measured("1")] == [
+        "1 token", "2 tokens", "1 %", "1",
+    ]  # fmt: skip
 
 
 def test_a_guess_is_right(playing: Playing) -> None:

@@ -239,7 +239,7 @@ def test_a_full_context_is_no_failure(twin_session: Session) -> None:
         small.close()
 
 
-def test_a_key_goes_with_the_stream(twin_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_goes_with_the_stream_and_is_not_told(twin_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Callable[[], None]] = []
     monkeypatch.setattr(HttpClient, "__init__", _with_key(HttpClient.__init__))
     guarded = TwinServer(twin_session, key="secret")
@@ -250,6 +250,8 @@ def test_a_key_goes_with_the_stream(twin_session: Session, monkeypatch: pytest.M
         assert tokens_of(drawn(session, command(session)))
         asked = zip(guarded.asked, guarded.headers_seen, strict=True)
         assert all(seen["Authorization"] == "Bearer secret" for (path, _), seen in asked if path == "/completion")
+        guarded.at_chunk = {3: sends(b'data: {"error":{"message":"secret has run out"}}\n\n')}
+        assert "ends the reply: (the key) has run out" in as_far_as_it_goes(session, command(session))[1].message
     finally:
         for close in reversed(made):
             close()

@@ -423,8 +423,10 @@ def test_a_key_goes_along_and_is_never_told(serve: Serve) -> None:
 
 def test_a_server_that_says_its_key_is_not_quoted(serve: Serve) -> None:
     key = "sk-secret"
-    for status in (400, 401, 500):
-        twin = serve(refuses(status, f"the key {key} may not do that", type=key))
+    said = f"the key {key} may not do that"
+    in_mid_stream = sends(b'data: {"error":{"message":"' + said.encode() + b'"}}\n\n')
+    for answer in (*(refuses(status, said, type=key) for status in (400, 401, 500)), in_mid_stream):
+        twin = serve(answer)
         address = EngineAddress(url=twin.url, kind="openai")
         session = TextSession(HttpClient(address, key), ModelSpec("", "", engine=address), lambda _: None)
         with pytest.raises(EngineError) as caught:

@@ -235,6 +235,11 @@ async def test_a_reply_made_again_says_when_the_dice_are_the_same() -> None:
         await talked(desk, ("hi", " one"))
         await desk.type("", "ctrl+r")
         assert "seed 1 is fixed, so the reply uses" in desk.text
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one"))
+        desk.chat.adjust("temperature", 0.3)  # the same dice, on purpose
+        await desk.type("", "ctrl+r")
+        assert "is fixed" not in desk.text
 
 
 async def test_the_same_dice_are_thrown_again_on_demand() -> None:

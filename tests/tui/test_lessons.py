@@ -16,6 +16,7 @@ from termchat.decoding import walk_plan
 from termchat.lessons.playing import LessonState
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import StripWords, strip_lines
+from termchat.tui.screen.keyline import key_line
 from tests.models.gguf_files import named
 from tests.tui.made_lessons import SECOND, answered, at_step, begun, learner, step, strip, write_lessons
 from tests.tui.models_dialog import shop
@@ -249,7 +250,15 @@ async def test_a_page_that_is_pointed_at_is_lit_or_its_key_is() -> None:
     async with learner((80, 24)) as desk:
         desk.chat.adjust("temperature", 0.0)
         await at_step(desk, 2)
-        await desk.shows("▸Ctrl+B Ctrl+\\ panels")
+        await desk.shows("▸Ctrl+B/Ctrl+\\ panels")
+
+
+def test_a_key_that_is_pointed_at_has_few_words_and_stands_without_its_family() -> None:
+    assert key_line("idle", 78, lit=("send", "tune", "edit")).text.startswith("▸Enter send   ▸Ctrl+T tune   ▸F7 edit ")
+    in_tokens = key_line(
+        "token", 78, lit=("token-first", "choose-2", "token-version-before", "token-version-next")
+    ).text
+    assert all(f"▸{key} " in in_tokens for key in ("g first", "2 fork", "< > version before"))
 
 
 async def test_what_holds_already_is_told_and_can_be_skipped() -> None:

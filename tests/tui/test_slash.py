@@ -27,6 +27,7 @@ def test_all_that_has_a_key_and_every_knob_is_a_command() -> None:
     for id in rows:
         command = COMMANDS[id]
         assert command.argument or command.help == rows[id].help
+    assert (COMMANDS["order"].argument, COMMANDS["p_less"].argument) == ("A;B", "on|off")
     assert not ALSO.keys() & COMMANDS.keys()
     assert set(ALSO.values()) <= COMMANDS.keys()
 

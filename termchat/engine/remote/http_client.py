@@ -32,7 +32,7 @@ _MOST_OF_ERRORS = 1 << 16
 _MOST_OF_HEAD = 1 << 18
 _SAID = 300
 """Characters of a server's own words that are told."""
-_HIDDEN = b"(the key)"
+_HIDDEN = "(the key)"
 
 
 class ServerError(EngineError):
@@ -61,7 +61,7 @@ class HttpClient:
         self._base = parts.path.rstrip("/").removesuffix("/v1")
         self._address, self._silence = address, silence
         self._headers = {"Content-Type": "application/json", "User-Agent": "termchat"}
-        self._key = key.encode()
+        self._key = key
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
         self._context = self._trusting() if parts.scheme == "https" else None
@@ -249,11 +249,14 @@ class HttpClient:
             "server", f"{self.shown} broke off the connection: {_why(error)}", "is it still running? go on when it is"
         )
 
+    def hidden(self, said: str) -> str:
+        """What the server says is wrong, without the key: some servers quote it."""
+        return said.replace(self._key, _HIDDEN) if self._key else said
+
     def _refused(self, status: int, data: bytes, response: http.client.HTTPResponse) -> ServerError:
-        location = response.headers.get("Location", "")
-        if self._key:  # some servers quote it
-            data, location = data.replace(self._key, _HIDDEN), location.replace(self._key.decode(), _HIDDEN.decode())
-        said, type_ = _complaint(data)
+        location = self.hidden(response.headers.get("Location", ""))
+        whole = self.hidden(data.decode("utf-8", "replace"))
+        said, type_ = _complaint(whole)
         shown, told = self.shown, f": {said}" if said else ""
         if 300 <= status < 400:
             where = one_line(location, _SAID) or "somewhere else"
@@ -266,11 +269,10 @@ class HttpClient:
             503: "wait until it is ready, and go on",
         }
         hint = hints.get(status, "see the server's log" if status >= 500 else "")
-        whole = data.decode("utf-8", "replace")
         return ServerError("server", f"{shown} answers {status}{told}", hint, status, type_, whole)
 
 
-def _complaint(data: bytes) -> tuple[str, str]:
+def _complaint(data: str) -> tuple[str, str]:
     """What a server says is wrong, and the type that it gives it."""
     try:
         said = msgspec.json.decode(data)

@@ -199,8 +199,9 @@ class LlamaStream:
         if chunk.error is not None:
             if chunk.error.type == "exceed_context_size_error":
                 raise ContextFull
-            said, shown = one_line(chunk.error.message, _SHOWN) or "no word why", self.server.client.shown
-            raise EngineError("server", f"{shown} ends the reply: {said}", "see the server's log")
+            client = self.server.client
+            said = one_line(client.hidden(chunk.error.message), _SHOWN) or "no word why"
+            raise EngineError("server", f"{client.shown} ends the reply: {said}", "see the server's log")
         return chunk
 
     def lost(self, text: str, last: int, count: int) -> list[int] | None:

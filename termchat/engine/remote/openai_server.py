@@ -280,7 +280,7 @@ class OpenAIServer:
 
     def _failed(self, error: Any) -> EngineError:
         message = error.get("message", "") if isinstance(error, dict) else error
-        told = one_line(str(message), 4 * _SHOWN)
+        told = one_line(self.client.hidden(str(message)), 4 * _SHOWN)
         return EngineError(
             "server",
             f"{self.client.shown} gave up in mid-reply" + (f": {told}" if told else ""),

@@ -215,7 +215,7 @@ class VllmServer:
     def checked(self, answer: VllmAnswer) -> VllmAnswer:
         if answer.error is not None:
             self.client.close()
-            said = answer.error if isinstance(answer.error, str) else answer.error.message
+            said = self.client.hidden(answer.error if isinstance(answer.error, str) else answer.error.message)
             raise EngineError(
                 "server", f"{self.client.shown} ended the reply: {one_line(said, 300)}", "see the server's log"
             )

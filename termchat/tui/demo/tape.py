@@ -2,45 +2,81 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from termchat import atomic
 from termchat.decoding.records import as_packed
-from termchat.engine.port import Command, Describe, Event, Explain, Generate, Inspect, Load, Render, Tokenize
+from termchat.engine.port import Cancel, Command, Event, Load, Pause, Resume, Step
 
 FILE = Path(__file__).with_name("session.tape")
+LESSONS = Path(__file__).with_name("lessons")
+"""A tape a lesson, by its id."""
 
-_ASKED: dict[type[Command], Callable[..., object]] = {
-    Load: lambda _: "",
-    Render: lambda command: [*((one.role, one.content) for one in command.messages), command.after_reply],
-    Tokenize: lambda command: command.text,
-    Describe: lambda command: command.ids,
-    Generate: lambda command: command.ids,
-    Explain: lambda command: (command.ids, command.id),
-    Inspect: lambda command: (command.ids, command.samplers),
-}
-"""What makes a question the same as another one: less than all of it, which grows with termchat."""
+_LEFT_OUT = frozenset({"origin", "shapes", "rebuild_exactly", "keep_logits", "candidates", "number"})
+"""What makes no other answer: where settings came from, how cells were made, and what things are called."""
+_OF_LOAD = ("fast_prefill",)
+"""What of a spec makes another model."""
+
+
+class Steered(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Here somebody steered the reply: what follows is the answer to that."""
+
+    asked: str
+
+
+Recorded = list[tuple[float, Event | Steered]]
+"""Events, each with its delay in seconds."""
 
 
 class Exchange(msgspec.Struct, frozen=True, array_like=True):
-    """A command, and the events that answered it, each with its delay in seconds."""
+    """A command, and the events that answered it."""
 
     asked: str
-    events: list[tuple[float, Event]]
+    events: Recorded
 
 
 class Tape(msgspec.Struct, frozen=True, array_like=True):
     exchanges: list[Exchange]
 
 
-def asked(command: Command) -> str | None:
-    """The part of a command that tells it from others; None for commands without an answer of their own."""
-    what = _ASKED.get(type(command))
-    return f"{type(command).__name__} {what(command)!r}" if what is not None else None
+def asked(command: Command, *, seeded: bool = True) -> str:
+    """What makes a command the same as another one; without the seed where it is drawn anew each time.
+
+    Fields with their default values do not count, so that new ones change nothing.
+    """
+    name = type(command).__name__
+    if isinstance(command, Load):
+        return f"{name} {[getattr(command.spec, field) for field in _OF_LOAD]}"
+    if isinstance(command, Cancel | Pause | Resume | Step):
+        return name
+    told = repr(_told(command, _LEFT_OUT if seeded else _LEFT_OUT | {"seed"}))
+    return f"{name} {hashlib.blake2b(told.encode(), digest_size=9).hexdigest()}"
+
+
+def _told(value: Any, left_out: frozenset[str]) -> object:
+    """A value of plain types, fields that have their defaults left out."""
+    if isinstance(value, msgspec.Struct):
+        given = (
+            (field.name, getattr(value, field.name), _default(field))
+            for field in msgspec.structs.fields(type(value))
+            if field.name not in left_out
+        )
+        return [type(value).__name__, *((name, _told(one, left_out)) for name, one, default in given if one != default)]
+    if isinstance(value, Mapping):
+        return sorted((str(key), _told(one, left_out)) for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return [_told(one, left_out) for one in value]
+    return value
+
+
+def _default(field: msgspec.structs.FieldInfo) -> object:
+    return field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
 
 
 def load(path: Path = FILE) -> Tape:
@@ -50,5 +86,11 @@ def load(path: Path = FILE) -> Tape:
     return msgspec.msgpack.decode(zlib.decompress(path.read_bytes()), type=Tape)
 
 
+def of_lesson(id: str) -> Path:
+    """Where the tape of a lesson is, if there is one."""
+    return LESSONS / f"{id}.tape"
+
+
 def save(tape: Tape, path: Path = FILE) -> None:
+    path.parent.mkdir(exist_ok=True)
     atomic.replace(path, zlib.compress(msgspec.msgpack.encode(tape, enc_hook=as_packed), 9))

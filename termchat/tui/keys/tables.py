@@ -102,7 +102,7 @@ CHAT: tuple[Key, ...] = (
         _everywhere("look") | _in_tokens("look") | _in_walks("look"), "Look",
     ),
     Key("panels", "ctrl+b,ctrl+backslash", "panels", "Show or hide the panels (tmux takes Ctrl+B)", {}, "Panels",
-        display="Ctrl+B Ctrl+\\"),
+        display="Ctrl+B/Ctrl+\\"),
     Key(
         "page", "ctrl+right_square_bracket", "turn_page(1)", "Next page of the panels: chain, plots of the reply, next token",
         {}, "Next page of the panels",
@@ -384,8 +384,12 @@ def working(
         key = family[0]
         now: Situation = "thinking" if thinking and "thinking" in key.labels else situation
         does = words.get(key.id, key.labels.get(now, ""))
-        pointed = next((one.id for one in family if one.id in lit), "")
-        does = does or (key.palette.lower() or key.id.replace("-", " ") if pointed else "")
+        pointed = [one for one in family if one.id in lit]
+        if pointed and not does:  # in few words, so that there is room for the others
+            id_words = pointed[0].id.removeprefix("token-").replace("-", " ")
+            does = min(key.palette.lower() or id_words, id_words, key=len)
+        if pointed and len(pointed) < len(family):
+            family = [one._replace(display="") for one in pointed]
         if does and (name := displayed(family)):
             refused = lacking(key.id, offers, situation) is not None
             label = Label(name, does, pressed(family), refused, bool(pointed))

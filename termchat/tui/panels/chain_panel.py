@@ -43,11 +43,12 @@ def chain_lines(
     constraint: Constraint | None = None,
     lacks: Collection[str] = (),
     order: Sequence[str] = (),
+    brief: bool = False,
 ) -> list[Line]:
     """A title, a line per knob, one of what set them (`origin` by knob), one for the `rules`, one where sampling takes long,
-    and one for the stages that are off. `selected` is the knob that TUNE is on, `typed` what is being typed for it; with
-    `unfolded` every knob has its line. A `constraint` has its line where its stage stands. Knobs that the engine
-    `lacks` are grey; `order` is that of its own chain, if it has one."""
+    and one for the stages that are off; `brief` has only those of knobs and rules. `selected` is the knob that TUNE is on,
+    `typed` what is being typed for it; with `unfolded` every knob has its line. A `constraint` has its line where its stage
+    stands. Knobs that the engine `lacks` are grey; `order` is that of its own chain, if it has one."""
     names = shown_knobs(tuning, selected, unfolded=unfolded, order=order)
     effects = {stage.name: stage for stage in token.stages} if token else {}
     models = LOGIT_BIAS in effects and not tuning.logit_bias
@@ -73,16 +74,16 @@ def chain_lines(
         tail = _tail(effect, before, width)
         before = effect.survivors if effect is not None else before
         lines.append(Line(spread(runs, tail, width), "panel" if chosen else ""))
-    if came := _origins(names, origin):
+    if not brief and (came := _origins(names, origin)):
         lines.append(Line(tuple(doing("dialog('presets')", [(one_line(f"from {came}", width), MUTED)]))))
     if others := [rule for rule in rules if rule not in kept]:
         lines.append(_rules(others, width))
     off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
     whole = needs_all(tuning)
-    if whole:
+    if whole and not brief:
         took = f"{token.sample_us / 1000:.1f} ms/token" if token is not None and token.sample_us else ""
         lines.append(Line(spread([(f"{whole} needs all tokens", MUTED)], [(took, MUTED)], width)))
-    if off or unfolded:
+    if (off and not brief) or unfolded:
         lines.append(_fold(off, width))
     return lines
 

@@ -33,6 +33,8 @@ _SENTENCE = 3
 """Lines of text above a page of the big view; one where it is low."""
 _LOW, _LOWEST = 20, 12
 """Rows from which that is not: with plots or knobs, with candidates."""
+_FEWEST = 6
+"""Candidates for which timing, and what is said below the knobs, make room on a low screen."""
 _READ = 80
 """Cells beyond which words and their numbers would be too far from each other."""
 
@@ -108,18 +110,25 @@ def shown_step(chat: Chat, mode: TokenMode | None) -> Shown | None:
 
 
 def _chain(scene: Scene) -> DrawnPage:
-    """The chain and timing take what they need, the candidates the rest; in token mode the token's own panel."""
+    """The chain and timing take what they need, the candidates the rest, but some rows at least; in token mode the token's own
+    panel."""
     chat, width = scene.chat, scene.width
     if scene.mode is not None:
         return _token(scene, scene.mode)
     shown = shown_step(chat, None)
     text = _sentence(scene)
-    knobs = _knobs(scene, chat.live.shown if shown is None or shown.now else None)
+    of_now = chat.live.shown if shown is None or shown.now else None
+    knobs = _knobs(scene, of_now)
     timing = timing_lines(chat.live, min(width, _READ))
     if chat.phase == "prefill" and chat.live.prefill_total:
         timing.append(prefill_line(chat.live, min(width, _READ)))
     gap = [BLANK] if scene.height >= ROOMY else []
-    rows = scene.rows - len(text) - len(knobs) - len(timing) - 2 * len(gap) - 1
+    rows = scene.rows - len(text) - 2 * len(gap) - 1
+    while timing and rows - len(knobs) - len(timing) < _FEWEST:
+        timing.pop()
+    if rows - len(knobs) < _FEWEST:
+        knobs = _knobs(scene, of_now, brief=True)
+    rows -= len(knobs) + len(timing)
     candidates = candidate_lines(chat.live, width, rows, chat.tolerance, bars=scene.big)
     return DrawnPage([*text, *knobs, *gap, *candidates, *gap, *timing])
 
@@ -184,7 +193,7 @@ def _sentence(scene: Scene, low: int = _LOW) -> list[Line]:
     return sentence_lines(chat.conversation, scene.reply, scene.cursor, waits, scene.width, rows)
 
 
-def _knobs(scene: Scene, token: Token | None) -> list[Line]:
+def _knobs(scene: Scene, token: Token | None, *, brief: bool = False) -> list[Line]:
     """All knobs, and what their stages leave of a step of now."""
     tune = scene.tune
     selected, typed, unfolded = (tune.selected, tune.typed, tune.unfolded) if tune is not None else (None, None, False)
@@ -192,7 +201,7 @@ def _knobs(scene: Scene, token: Token | None) -> list[Line]:
     lines = chain_lines(
         of.tuning, token, scene.width,
         selected=selected, typed=typed, unfolded=unfolded, origin=of.origin, rules=scene.chat.rules,
-        constraint=scene.chat.constraint, lacks=scene.chat.lacks, order=of.own_order,
+        constraint=scene.chat.constraint, lacks=scene.chat.lacks, order=of.own_order, brief=brief,
     )  # fmt: skip
     return around_selected(lines[1:], scene.rows)  # the names of the pages take the place of its title
 

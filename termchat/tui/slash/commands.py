@@ -495,7 +495,7 @@ _TAKE: tuple[_Takes, ...] = (
         _walking("compare"), _walks_offers("compare"), free=True, words=_walks_words("compare")),
     _Takes("best", "N MESSAGE", "N replies, ranked by mean logprob", _walking("best"),
         _walks_offers("best"), free=True, words=_walks_words("best")),
-    _Takes("vote", "PATTERN N MESSAGE", "The most common answer of N replies; PATTERN, in quotes, finds the answer in each",
+    _Takes("vote", "PATTERN N MESSAGE", "The most common answer of N replies; PATTERN, in quotes, or $.PATH finds it in each",
         _walking("vote"), _walks_offers("vote"), free=True, words=_walks_words("vote")),
     _Takes("beams", "N MESSAGE", "Beam search with N beams: /beams 4 penalty 1 n-best 2 early after-chain : MESSAGE",
         _walking("beams"), _walks_offers("beams"), free=True, words=_walks_words("beams")),
@@ -521,9 +521,10 @@ def _of_key(key: Key) -> Command:
 
 
 def _of_knob(knob: Knob) -> Command:
-    takes = {"texts": "TEXT", "biases": "TEXT=X|ban", "seed": "NUMBER", "choice": "WORD"}.get(
-        knob.kind, f"{knob.low:.16g} to {knob.high:.16g}"
-    )
+    words = {
+        "texts": "TEXT", "biases": "TEXT=X|ban", "order": "A;B", "seed": "NUMBER", "choice": "WORD", "switch": "on|off",
+    }  # fmt: skip
+    takes = words.get(knob.kind, f"{knob.low:.16g} to {knob.high:.16g}")
     return Command(
         knob.name, knob.help, lambda features, text: _turn(features, knob, text), takes,
         lambda features: _offers_of_knob(features, knob), free=True,

@@ -146,7 +146,7 @@ class TokenMode:
         if self.transcript.cursor != self._at:
             self._behind = False
             self._moved()
-        return self._at is not None or self._forked or self._branch is not None
+        return self._at is not None or self._forked or self._branch is not None or self.pending
 
     def choose(self, number: int) -> None:
         """Goes on with candidate `number`, from 1: a paused reply takes it, else it begins a branch."""

@@ -57,13 +57,16 @@ class TurnVersions:
             self._show(turn, max(leaves, key=lambda leaf: (self._used.get(leaf, -1), leaf)))
 
     def regenerate(self, *, same: bool = False) -> None:
-        """Writes another reply to the last message; says so if its dice are the same."""
-        seed = self._chat.tuning.seed
+        """Writes another reply to the last message; says so if nobody asked for its dice to be the same."""
+        now = self._chat.tuning
+        seed = now.seed
         spans = self._chat.conversation.reply()
         start = spans[0].node.start if spans else None
+        knobs = spans[-1].node.settings[-1:] if spans else []
+        alike = start is not None and start.seed == seed and all(one.samplers == now.samplers() for one in knobs)
         before = len(self._chat.conversation.nodes)
         self._do(lambda: self._chat.forks.regenerate(same=same))
-        if not same and start is not None and start.seed == seed and len(self._chat.conversation.nodes) > before:
+        if alike and not same and len(self._chat.conversation.nodes) > before:
             self._tell(
                 Notice(
                     f"seed {seed} is fixed, so the reply uses the same dice",
