@@ -18,7 +18,7 @@ from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import StripWords, strip_lines
 from termchat.tui.screen.keyline import key_line
 from tests.models.gguf_files import named
-from tests.tui.made_lessons import SECOND, answered, at_step, begun, learner, step, strip, write_lessons
+from tests.tui.made_lessons import FIRST, SECOND, answered, at_step, begun, learner, step, strip, write_lessons
 from tests.tui.models_dialog import shop
 from tests.tui.running_app import click, command, desktop
 from tests.tui.walks import say
@@ -137,6 +137,24 @@ async def test_undo_takes_back_a_knob_then_a_message() -> None:
         assert step(desk) == 1
         await desk.type("", "ctrl+space", "z")
         assert "nothing to undo" in desk.text
+
+
+async def test_undo_puts_into_the_composer_what_the_step_is_begun_with() -> None:
+    async with learner(lesson=None) as desk:
+        further = FIRST.replace('text = "Have it made', 'compose = "/look rank"\ntext = "Have it made')
+        (paths.lessons_folder() / "89-further.toml").write_text(further)
+        await begun(desk, "further")
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type("", "1", "enter")
+        await answered(desk, " blue")
+        await at_step(desk, 3)
+        assert desk.composer.text == "/look rank"
+        await desk.type("", "ctrl+space", "z")
+        await at_step(desk, 2)
+        assert desk.composer.text == "The sea is"
+        await desk.type("2")
+        assert "Your guess: another one" in strip(desk)
 
 
 async def test_left_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:

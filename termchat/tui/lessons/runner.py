@@ -644,6 +644,9 @@ class Runner:
             parts.tell(Notice("nothing to undo in this lesson"))
             return
         deed = self._steps.pop()
+        again = self.playing.finished or self.playing.step > deed.step
+        if again and parts.composer.text == self._given:  # it is of the step that is left
+            parts.composer.clear()
         if deed.kind == "knob":
             parts.do(parts.desk.knobs.undo)
             said = parts.desk.knobs.error or "the knob is back"
@@ -658,9 +661,10 @@ class Runner:
         self._seen = ()
         self._watch()
         parts.tell(Notice(f"undone: {said}"))
-        if self._facts is not None and (self.playing.finished or self.playing.step > deed.step):
+        if self._facts is not None and again:
             self.playing.go_to(deed.step, self._facts)  # what it was done for is to do again
             self._mark()
+            self._compose()
         self._changed()
 
     def _take_back(self, number: int) -> str:
@@ -672,6 +676,7 @@ class Runner:
         text = node.written if node.role == "user" else ""
         parts.do(lambda: chat.branches.delete(number))
         if text and parts.composer.is_blank:
+            self._given = text
             parts.composer.put(text)
         return "the message is taken back" if text else "the reply is taken back"
 
