@@ -13,6 +13,7 @@ from termchat import paths
 from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
+from termchat.decoding.constraint import Constraint
 from termchat.lessons.playing import LessonState
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import StripWords, strip_lines
@@ -137,6 +138,17 @@ async def test_undo_takes_back_a_knob_then_a_message() -> None:
         assert step(desk) == 1
         await desk.type("", "ctrl+space", "z")
         assert "nothing to undo" in desk.text
+
+
+async def test_undo_takes_back_a_constraint() -> None:
+    async with learner() as desk:
+        first, second = (Constraint("choice", f'["{word}", "no"]') for word in ("yes", "maybe"))
+        for constraint in (first, second):
+            desk.chat.constrain(constraint)
+            desk.app.learning.runner.look()  # type: ignore[union-attr]
+        for left in (first, None):
+            await desk.type("", "ctrl+space", "z")
+            assert desk.chat.constraint == left
 
 
 async def test_undo_puts_into_the_composer_what_the_step_is_begun_with() -> None:

@@ -13,6 +13,7 @@ from termchat.chat.changes import Change, Notice, PathChanged
 from termchat.chat.lesson_claims import ClaimMeasuring
 from termchat.chat.lesson_facts import ChatFacts
 from termchat.conversation.session import Breakpoint, StoredSession
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.lessons.claim_results import ClaimResults
 from termchat.lessons.lesson import Lesson, LessonQuestion
@@ -615,7 +616,8 @@ class Runner:
     def _watch(self) -> None:
         """Notes what was done, so that it can be undone: a knob that was turned, or a turn that was added."""
         chat = self._parts.chat
-        now = (id(chat.conversation), chat.tuning, max(chat.conversation.nodes, default=0), chat.conversation.leaf)
+        newest = max(chat.conversation.nodes, default=0)
+        now = (id(chat.conversation), chat.tuning, newest, chat.conversation.leaf, chat.constraint)
         if not self._seen:
             self._seen = now
             return
@@ -628,8 +630,10 @@ class Runner:
             self._steps.append(_Deed("node", at, int(str(before[2])) + 1))
         elif before[1] != now[1]:
             self._steps.append(_Deed("knob", at))
+        elif before[4] != now[4]:
+            self._steps.append(_Deed("constraint", at, before=before[4]))
         elif before[3] != now[3]:
-            self._steps.append(_Deed("leaf", at, leaf=before[3]))
+            self._steps.append(_Deed("leaf", at, before=before[3]))
 
     def _undo(self) -> None:
         """Takes the last thing back, as the reader could."""
@@ -651,8 +655,12 @@ class Runner:
             parts.do(parts.desk.knobs.undo)
             said = parts.desk.knobs.error or "the knob is back"
             parts.desk.knobs.error = ""
+        elif deed.kind == "constraint":
+            constraint = deed.before if isinstance(deed.before, Constraint) else None
+            parts.do(lambda: chat.constrain(constraint))
+            said = "the constraint is as before"
         elif deed.kind == "leaf":
-            leaf = deed.leaf
+            leaf = deed.before
             if isinstance(leaf, int):
                 parts.do(lambda: chat.branches.select(leaf))
             said = "back on the branch before"
@@ -682,12 +690,13 @@ class Runner:
 
 
 class _Deed(NamedTuple):
-    """What can be undone: a knob, a node that was added, or a way to another leaf; and in which step it was done."""
+    """What can be undone: a knob, a constraint, a node that was added, or a way to another leaf; and in which step it was done.
+    `before` is the constraint or the leaf that was."""
 
     kind: str
     step: int
     node: int = 0
-    leaf: object = None
+    before: object = None
 
 
 _ACTS: dict[str, Callable[..., None]] = {
