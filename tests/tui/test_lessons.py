@@ -151,8 +151,9 @@ async def test_undo_takes_back_a_constraint() -> None:
             assert desk.chat.constraint == left
 
 
-async def test_undo_puts_into_the_composer_what_the_step_is_begun_with() -> None:
-    async with learner(lesson=None) as desk:
+async def test_undo_and_resuming_put_into_the_composer_what_the_step_is_begun_with(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    async with learner(store=store, lesson=None) as desk:
         further = FIRST.replace('text = "Have it made', 'compose = "/look rank"\ntext = "Have it made')
         (paths.lessons_folder() / "89-further.toml").write_text(further)
         await begun(desk, "further")
@@ -165,8 +166,17 @@ async def test_undo_puts_into_the_composer_what_the_step_is_begun_with() -> None
         await desk.type("", "ctrl+space", "z")
         await at_step(desk, 2)
         assert desk.composer.text == "The sea is"
-        await desk.type("2")
+        await desk.type("2", "enter")
         assert "Your guess: another one" in strip(desk)
+        await answered(desk, " blue")
+        await at_step(desk, 3)
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        await begun(desk, "further")
+        assert step(desk) == 3
+        await desk.type("9")
+        assert desk.composer.text == "/look rank", "the number is for the question"
+    store.close()
 
 
 async def test_left_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -145,6 +145,9 @@ class Runner:
         self._given = opening.text
         if left is not None:
             parts.do(lambda: chat.aside.resume(lesson.id, left.conversation, left.info, opening.knobs))
+            if parts.composer.text in {step.compose for step in lesson.steps}:  # each step puts its own there
+                chat.conversation.unsent.draft = ""
+                parts.composer.clear()
         else:
             parts.do(
                 lambda: chat.aside.begin(
@@ -672,7 +675,7 @@ class Runner:
         if self._facts is not None and again:
             self.playing.go_to(deed.step, self._facts)  # what it was done for is to do again
             self._mark()
-            self._compose()
+        self._compose()
         self._changed()
 
     def _take_back(self, number: int) -> str:
