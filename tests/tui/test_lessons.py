@@ -140,6 +140,25 @@ async def test_undo_takes_back_a_knob_then_a_message() -> None:
         assert "nothing to undo" in desk.text
 
 
+async def test_undo_takes_back_all_walks_at_once() -> None:
+    async with learner(lesson="second-own") as desk:
+        await desk.sent("What is blue?", " The sea.")
+        desk.engine.end()
+        await desk.settle()
+        desk.app.learning.runner.look()  # type: ignore[union-attr]
+        before = desk.chat.conversation.leaf
+        desk.chat.walks.start(walk_plan.vote(3, "sea|sky"))
+        await desk.settle()
+        for walk in range(3):
+            say(desk.engine, walk, " sky")
+            desk.engine.end(walk=walk)
+        await desk.settle()
+        desk.app.learning.runner.look()  # type: ignore[union-attr]
+        assert desk.chat.walks.shown is not None
+        await desk.type("", "right", "ctrl+space", "z")
+        assert (desk.chat.walks.shown, desk.chat.conversation.leaf) == (None, before)
+
+
 async def test_undo_takes_back_a_constraint() -> None:
     async with learner() as desk:
         first, second = (Constraint("choice", f'["{word}", "no"]') for word in ("yes", "maybe"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from textual.timer import Timer
@@ -635,7 +636,7 @@ class Runner:
             self._steps.append(_Deed("knob", at))
         elif before[4] != now[4]:
             self._steps.append(_Deed("constraint", at, before=before[4]))
-        elif before[3] != now[3]:
+        elif before[3] != now[3] and chat.walks.shown is None:  # there the cursor moves it
             self._steps.append(_Deed("leaf", at, before=before[3]))
 
     def _undo(self) -> None:
@@ -679,13 +680,15 @@ class Runner:
         self._changed()
 
     def _take_back(self, number: int) -> str:
-        """The first node that was added; what was written comes back into the empty composer."""
+        """The first node that was added, and all that came with it: walks are many. What was written comes back into the empty
+        composer."""
         parts, chat = self._parts, self._parts.chat
         node = chat.conversation.nodes.get(number)
         if node is None:
             return "it is gone already"
         text = node.written if node.role == "user" else ""
-        parts.do(lambda: chat.branches.delete(number))
+        for one in [one for one in chat.conversation.nodes if one >= number]:
+            parts.do(partial(chat.branches.delete, one))  # what is hidden already stays so
         if text and parts.composer.is_blank:
             self._given = text
             parts.composer.put(text)
