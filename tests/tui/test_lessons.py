@@ -571,6 +571,40 @@ async def test_a_lesson_that_is_left_before_its_first_message_goes_on_with_its_k
         store.close()
 
 
+COMPOSED = SECOND.replace("[[steps]]", '[[steps]]\ncompose = "/look rank"')
+
+
+ASKING = (
+    PAUSING[: PAUSING.index('text = "Press {tokens}')]
+    + """\
+text = "Press {send}."
+compose = "/look rank"
+check = ["look == 'rank'"]
+[steps.question]
+ask = "Which?"
+answers = ["this", "that"]
+right = 1
+"""
+)
+
+
+async def test_the_text_of_a_resumed_step_does_not_keep_a_digit_from_answering(tmp_path: Path) -> None:
+    for _ in range(2):
+        store = Store.open(tmp_path / "sessions.db")
+        async with learner((80, 24), store=store, lesson=None) as desk:
+            (paths.lessons_folder() / "88-asking.toml").write_text(ASKING)
+            await begun(desk, "asking")
+            if step(desk) == 1:
+                await desk.type("", "enter")
+                await answered(desk, " blue")
+                await at_step(desk, 2)
+            assert desk.composer.text == "/look rank"
+            assert "Which? 1 this 2 that" in strip(desk)
+            await desk.type("", "ctrl+space", "x")
+            await desk.until(lambda: desk.app.learning.runner is None)
+        store.close()
+
+
 LONG = SECOND.replace(
     'text = "Press {look}',
     'text = "Begin here. ' + "One more sentence that takes some room on the strip. " * 4 + "Press {look}",
@@ -588,6 +622,16 @@ async def test_the_strip_takes_rows_that_are_empty_and_gives_them_back_to_the_ch
         desk.engine.end()
         await desk.until(lambda: len(desk.app.learning.runner.strip.drawn) <= 4)  # type: ignore[union-attr]
         await desk.shows("line 29")
+
+
+async def test_a_command_that_is_done_for_the_reader_does_not_stay_in_the_composer() -> None:
+    async with learner(lesson=None) as desk:
+        (paths.lessons_folder() / "87-composed.toml").write_text(COMPOSED)
+        await begun(desk, "composed")
+        await desk.until(lambda: desk.composer.text == "/look rank")
+        await desk.type("", "ctrl+space", "d")
+        await desk.until(lambda: "A look colours tokens." in strip(desk))
+        assert desk.composer.text == ""
 
 
 async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:
@@ -610,13 +654,24 @@ async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:
 
 
 def test_what_is_to_be_typed_is_no_end_of_a_sentence() -> None:
-    typed = "Now greet it. Press {edit}, type `Hello! How are you? {{Fine.}} Good` and press {send}."
-    assert plain(typed) == "Now greet it. Press F7, type Hello! How are you? {Fine.} Good and press Enter."
+    typed = "Now greet it. Press {edit}, type `Hello! How are you? {{Fine.}} Good.` and press {send}."
+    assert plain(typed) == "Now greet it. Press F7, type Hello! How are you? {Fine.} Good. and press Enter."
     words = StripWords("Long", 1, 2, [*filled("Why this is so. " * 9), *filled(typed)])
     for width in range(24, 100, 4):
         lines = strip_lines(words, width, 4, direct=False, open=False)
         said = " ".join(" ".join(line.text.removeprefix("▎ ") for line in lines[:-1]).split())
         assert re.search(r"… (Why this|Now greet|Press F7)|… m more$|^Long 1 of 2 Why this is so. Why", said), said
+
+
+@pytest.mark.parametrize("times", [1, 80])
+async def test_what_was_learned_is_in_the_list_where_all_of_it_has_room(times: int) -> None:
+    async with learner((140, 30), lesson=None) as desk:
+        learned = " ".join(["It takes some room."] * times)
+        (paths.lessons_folder() / "81-second-own.toml").write_text(SECOND.replace("A look colours tokens.", learned))
+        desk.app.learning.progress.keep("second-own", LessonState(0, True, ()))
+        await desk.type("", "ctrl+space", "down")
+        await desk.shows("1 min · ✓ done")
+        assert ("LEARNED" in desk.text) is (times == 1)
 
 
 async def test_all_that_was_learned_is_shown_at_the_end() -> None:
