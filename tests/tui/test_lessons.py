@@ -562,6 +562,40 @@ async def test_a_lesson_that_is_left_before_its_first_message_goes_on_with_its_k
         store.close()
 
 
+COMPOSED = SECOND.replace("[[steps]]", '[[steps]]\ncompose = "/look rank"')
+
+
+ASKING = (
+    PAUSING[: PAUSING.index('text = "Press {tokens}')]
+    + """\
+text = "Press {send}."
+compose = "/look rank"
+check = ["look == 'rank'"]
+[steps.question]
+ask = "Which?"
+answers = ["this", "that"]
+right = 1
+"""
+)
+
+
+async def test_the_text_of_a_resumed_step_does_not_keep_a_digit_from_answering(tmp_path: Path) -> None:
+    for _ in range(2):
+        store = Store.open(tmp_path / "sessions.db")
+        async with learner((80, 24), store=store, lesson=None) as desk:
+            (paths.lessons_folder() / "88-asking.toml").write_text(ASKING)
+            await begun(desk, "asking")
+            if step(desk) == 1:
+                await desk.type("", "enter")
+                await answered(desk, " blue")
+                await at_step(desk, 2)
+            assert desk.composer.text == "/look rank"
+            assert "Which? 1 this 2 that" in strip(desk)
+            await desk.type("", "ctrl+space", "x")
+            await desk.until(lambda: desk.app.learning.runner is None)
+        store.close()
+
+
 LONG = SECOND.replace(
     'text = "Press {look}',
     'text = "Begin here. ' + "One more sentence that takes some room on the strip. " * 4 + "Press {look}",
@@ -591,6 +625,16 @@ async def test_the_strip_leaves_panels_room_for_the_likeliest_tokens(big: bool) 
         await desk.until(lambda: "Begin here. One more" not in strip(desk))
         await desk.type("", "ctrl+space", "m")
         await desk.until(lambda: "Begin here. One more" in strip(desk))
+
+
+async def test_a_command_that_is_done_for_the_reader_does_not_stay_in_the_composer() -> None:
+    async with learner(lesson=None) as desk:
+        (paths.lessons_folder() / "87-composed.toml").write_text(COMPOSED)
+        await begun(desk, "composed")
+        await desk.until(lambda: desk.composer.text == "/look rank")
+        await desk.type("", "ctrl+space", "d")
+        await desk.until(lambda: "A look colours tokens." in strip(desk))
+        assert desk.composer.text == ""
 
 
 async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:

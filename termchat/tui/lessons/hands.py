@@ -196,6 +196,8 @@ class Hands:
 
     async def _command(self, deed: Deed) -> None:
         await self._compose()
+        if self._parts.composer.text == deed.what:  # the step has put it there, to be sent
+            self._parts.composer.clear()
         if not self._parts.composer.commands(deed.what):
             raise DeedFailed(f"{deed.what} is not a command")
         await self._taken()

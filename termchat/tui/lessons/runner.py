@@ -301,9 +301,9 @@ class Runner:
             self.show()
 
     def _compose(self) -> None:
-        """Puts the text of a step into the empty composer."""
+        """Puts the text of a step into the empty composer; in a lesson that is resumed it may be there."""
         text = "" if self.playing.finished else self.playing.current.compose
-        if text and self._parts.composer.text == "":
+        if text and self._parts.composer.text in ("", text):
             self._given = text
             self._parts.composer.put(text)
 
