@@ -657,8 +657,8 @@ async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:
 
 
 def test_what_is_to_be_typed_is_no_end_of_a_sentence() -> None:
-    typed = "Now greet it. Press {edit}, type `Hello! How are you? {{Fine.}} Good` and press {send}."
-    assert plain(typed) == "Now greet it. Press F7, type Hello! How are you? {Fine.} Good and press Enter."
+    typed = "Now greet it. Press {edit}, type `Hello! How are you? {{Fine.}} Good.` and press {send}."
+    assert plain(typed) == "Now greet it. Press F7, type Hello! How are you? {Fine.} Good. and press Enter."
     words = StripWords("Long", 1, 2, [*filled("Why this is so. " * 9), *filled(typed)])
     for width in range(24, 100, 4):
         lines = strip_lines(words, width, 4, direct=False, open=False)
