@@ -719,6 +719,50 @@ async def test_the_list_begins_at_the_lesson_that_was_played_last() -> None:
         assert any(line.lstrip().startswith("│ ›") or "› 81" in line for line in desk.text.splitlines()), desk.text
 
 
+PRESET = """\
+title = "Preset"
+minutes = 1
+summary = "A whole chain."
+learned = "A preset sets it."
+next = ""
+
+[[steps]]
+text = "Press {send} for the command in the composer, then {regenerate}."
+compose = "/preset creative"
+check = ["temperature == 1.3", "new_replies >= 1"]
+do = ["/preset creative", "press regenerate", "wait"]
+hints = ["A command, then a key."]
+[steps.question]
+ask = "What will it be?"
+answers = ["lively, and so much so that the strip has to wrap this", "dull"]
+right = 1
+"""
+
+
+async def test_a_command_that_is_offered_leaves_digits_to_the_question_and_is_no_whole_step() -> None:
+    async with learner((80, 24), lesson=None) as desk:
+        (paths.lessons_folder() / "89-preset.toml").write_text(PRESET)
+        await begun(desk, "preset")
+        await desk.type("", "space", "backspace")
+        assert desk.composer.popup.completion is not None
+        await desk.type("", "1")
+        assert (desk.composer.text, "Your guess" in strip(desk)) == ("/preset creative", True)
+        await desk.type("", "enter")
+        assert desk.chat.tuning.temperature == 1.3
+        desk.app.learning.runner.show()  # type: ignore[union-attr]
+        assert "Not done yet" not in strip(desk)
+
+
+def test_what_was_answered_is_the_first_to_go_from_a_strip_that_is_too_low() -> None:
+    words = StripWords(
+        "Long", 1, 2, filled("Why this is so. Do what is told here and there. " * 4), guess="yes, it does"
+    )
+    assert "Your guess" in "".join(line.text for line in strip_lines(words, 78, 5, direct=False, open=False))
+    lines = strip_lines(words, 78, 4, direct=False, open=False)
+    assert "Your guess" not in "".join(line.text for line in lines)
+    assert "…" not in "".join(line.text for line in lines)
+
+
 THREADS = """\
 title = "Threads"
 minutes = 1

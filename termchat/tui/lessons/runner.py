@@ -384,8 +384,9 @@ class Runner:
         return f"Not done yet. The whole step: {waits}" if waits else ""
 
     def ran(self, command: str) -> None:
-        """A command of the reader's was done."""
-        self._ran = self._ran or not command.startswith(_ASIDE)
+        """A command of the reader's was done; one with which the step only begins says nothing yet."""
+        deeds = [deed.written for deed in self.playing.current.deeds if deed.kind != "wait"]
+        self._ran = self._ran or not (command.startswith(_ASIDE) or command.strip() in deeds[:-1])
 
     def _words(self) -> StripWords:
         playing, lesson = self.playing, self.lesson
