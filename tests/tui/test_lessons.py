@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from textual.screen import ModalScreen
 
 from termchat import paths
 from termchat.config import per_model
@@ -111,6 +112,17 @@ async def test_hints_go_from_a_nudge_to_the_deed() -> None:
         assert desk.chat.tuning.temperature == 0
 
 
+@pytest.mark.parametrize("opens", ["f1", "f2", "f3", "f9", "ctrl+s"])
+async def test_the_way_to_the_strip_leads_out_of_a_dialog(opens: str) -> None:
+    async with learner() as desk:
+        await desk.type("", opens)
+        await desk.until(lambda: isinstance(desk.app.screen, ModalScreen))
+        await desk.type("", "ctrl+space")
+        await desk.until(lambda: desk.app.learning.open and not isinstance(desk.app.screen, ModalScreen))
+        await desk.type("", "?")
+        assert "Hint It is a knob." in strip(desk)
+
+
 async def test_a_step_is_done_for_the_reader() -> None:
     async with learner() as desk:
         await desk.type("", "ctrl+space", "d")
@@ -121,6 +133,32 @@ async def test_a_step_is_done_for_the_reader() -> None:
         await answered(desk, " blue")
         await at_step(desk, 3)
         assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue"]
+
+
+async def test_a_step_is_done_whatever_became_of_its_beginning() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type(" not")
+        await desk.type("", "ctrl+space", "d")
+        await desk.until(lambda: desk.chat.busy)
+        await answered(desk, " blue")
+        assert "The sea is" in [node.written for node in desk.chat.conversation.nodes.values()]
+        await desk.until(lambda: "Done. Answer the question" in strip(desk))
+        await desk.type("", "ctrl+space", "d")
+        assert "this step is done; only its question waits" in desk.text
+
+
+async def test_a_step_of_token_mode_is_done_for_who_is_in_token_mode() -> None:
+    third = SECOND.replace("look == 'rank'", "position == 0").replace("/look rank", 'press tokens", "press token-first')
+    paths.lessons_folder().mkdir(parents=True, exist_ok=True)
+    (paths.lessons_folder() / "82-third-own.toml").write_text(third)
+    async with learner(lesson="third-own") as desk:
+        await desk.type("hi", "enter")
+        await answered(desk, " one", " two")
+        await desk.type("", "ctrl+g", "ctrl+space", "d")
+        await desk.until(lambda: "A look colours tokens." in strip(desk))
+        assert desk.app.screen.tokens.mode.open
 
 
 async def test_undo_takes_back_a_knob_then_a_message() -> None:
@@ -314,6 +352,9 @@ async def test_a_page_that_is_pointed_at_is_lit_or_its_key_is() -> None:
 
 def test_a_key_that_is_pointed_at_has_few_words_and_stands_without_its_family() -> None:
     assert key_line("idle", 78, lit=("send", "tune", "edit")).text.startswith("▸Enter send   ▸Ctrl+T tune   ▸F7 edit ")
+    assert key_line("idle", 78, lit=("tune", "back")).text.startswith(
+        "▸Ctrl+T tune   ▸Esc back "
+    )  # in the order of use
     in_tokens = key_line(
         "token", 78, lit=("token-first", "choose-2", "token-version-before", "token-version-next")
     ).text
@@ -353,6 +394,15 @@ async def test_the_app_begins_with_a_lesson_or_with_the_list() -> None:
     async with desktop(lesson="second-own") as desk:
         await desk.until(lambda: desk.app.learning.runner is not None)
         assert "Looks 1 of 1" in desk.text
+
+
+async def test_the_app_begins_with_a_lesson_when_a_missing_model_was_chosen() -> None:
+    write_lessons(paths.lessons_folder())
+    async with desktop(lesson="first-own", spec=None, missing="there is none") as desk:
+        await desk.until(lambda: isinstance(desk.app.screen, ModalScreen))
+        await desk.type("", "escape")
+        await desk.until(lambda: desk.app.learning.runner is not None)
+        assert "1 of 3" in strip(desk)
 
 
 async def test_a_second_terminal_reads_which_step_is_played_and_pictures_stay() -> None:
@@ -622,6 +672,18 @@ async def test_the_strip_takes_rows_that_are_empty_and_gives_them_back_to_the_ch
         desk.engine.end()
         await desk.until(lambda: len(desk.app.learning.runner.strip.drawn) <= 4)  # type: ignore[union-attr]
         await desk.shows("line 29")
+
+
+@pytest.mark.parametrize("big", [False, True])
+async def test_the_strip_leaves_panels_room_for_the_likeliest_tokens(big: bool) -> None:
+    async with learner((80, 20), lesson=None, big=big) as desk:
+        (paths.lessons_folder() / "87-long.toml").write_text(LONG)
+        await begun(desk, "long")
+        await desk.until(lambda: "Begin here. One more" in strip(desk))
+        await desk.type("", "ctrl+b")
+        await desk.until(lambda: "Begin here. One more" not in strip(desk))
+        await desk.type("", "ctrl+space", "m")
+        await desk.until(lambda: "Begin here. One more" in strip(desk))
 
 
 async def test_a_command_that_is_done_for_the_reader_does_not_stay_in_the_composer() -> None:

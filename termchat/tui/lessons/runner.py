@@ -41,6 +41,8 @@ _ASIDE = ("/hint", "/learn", "/lesson", "/what", "/help", "/keys")
 """Commands that nobody takes for the deed of a step."""
 _SPARE = 3
 """Empty rows that the strip leaves above it."""
+_PANELS = 18
+"""Rows of a screen with panels that are not the strip's, so that the likeliest tokens are in sight below the knobs."""
 _NUMBER = frozenset("0123456789.,-")
 
 
@@ -83,7 +85,9 @@ class Runner:
         self._facts: ChatFacts | None = None
         self._before: _Before | None = None
         self._typed = ""
-        self._unfolded = big
+        self._big = big
+        self._unfolded: bool | None = None
+        """Whether the reader wants all of a step's text; None where nothing was said."""
         self._note = ""
         self._given = ""
         """What the lesson has put into the composer."""
@@ -339,7 +343,7 @@ class Runner:
         self._seen_looks = self._direct, self.rows, self._awaits()
         lines = strip_lines(
             self._words(), max(size.width - 2, 8), self.rows,
-            direct=self._direct, open=self.open, unfolded=self._unfolded,
+            direct=self._direct, open=self.open, unfolded=self._whole,
         )  # fmt: skip
         self.strip.show_lines(lines)
 
@@ -350,7 +354,7 @@ class Runner:
         """Rows that the strip may have: its own, and those above it that are empty, but for a few into which the chat grows."""
         parts = self._parts
         height, transcript = parts.screen.size.height, parts.transcript
-        least = rows_for(height, unfolded=self._unfolded or self.playing.finished)
+        least = rows_for(height, unfolded=self._whole or self.playing.finished)
         welcome, walks = parts.screen.query_one("#welcome"), parts.screen.query_one(WalksView)
         if walks.display:
             free = walks.spare
@@ -360,7 +364,17 @@ class Runner:
             free = welcome.size.height
         else:
             return least
-        return max(least, min(self.strip.size.height + free - _SPARE, height // 2))
+        most = min(height // 2, height - _PANELS) if parts.panels.display else height // 2
+        return max(least, min(self.strip.size.height + free - _SPARE, most))
+
+    @property
+    def _whole(self) -> bool:
+        """Whether all of a step's text is shown: as the reader wants it, else for a projector, where panels have room too."""
+        if self._unfolded is not None:
+            return self._unfolded
+        height = self._parts.screen.size.height
+        hides = rows_for(height, unfolded=True) > height - _PANELS
+        return self._big and not (hides and self._parts.panels.display)
 
     def _awaits(self) -> str:
         """What the step waits for, where something was sent or a command was run and it is not done; "" while it may be."""
@@ -566,6 +580,12 @@ class Runner:
         if not self.playing.current.deeds:
             self._parts.tell(Notice("nobody can do this step but you"))
             return
+        step = self.playing.current
+        if self.playing.held and step.checks and not self.playing.already:
+            self._parts.tell(Notice("this step is done; only its question waits"))
+            return
+        if step.deeds[0].kind == "send" and self._given:
+            self._parts.composer.put(self._given)  # whatever became of it
         self._doing = self._parts.screen.run_worker(self._do_deeds(), group="lesson", exclusive=True)
         self.show()
         self._show_soon()
@@ -604,7 +624,7 @@ class Runner:
 
     def _more(self) -> None:
         self.back()
-        self._unfolded = not self._unfolded
+        self._unfolded = not self._whole
         self.show()
 
     def _next(self, by: int) -> None:
