@@ -14,12 +14,13 @@ from termchat import paths
 from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
+from termchat.decoding.constraint import Constraint
 from termchat.lessons.playing import LessonState
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import StripWords, strip_lines
 from termchat.tui.screen.keyline import key_line
 from tests.models.gguf_files import named
-from tests.tui.made_lessons import SECOND, answered, at_step, begun, learner, step, strip, write_lessons
+from tests.tui.made_lessons import FIRST, SECOND, answered, at_step, begun, learner, step, strip, write_lessons
 from tests.tui.models_dialog import shop
 from tests.tui.running_app import click, command, desktop
 from tests.tui.walks import say
@@ -175,6 +176,64 @@ async def test_undo_takes_back_a_knob_then_a_message() -> None:
         assert step(desk) == 1
         await desk.type("", "ctrl+space", "z")
         assert "nothing to undo" in desk.text
+
+
+async def test_undo_takes_back_all_walks_at_once() -> None:
+    async with learner(lesson="second-own") as desk:
+        await desk.sent("What is blue?", " The sea.")
+        desk.engine.end()
+        await desk.settle()
+        desk.app.learning.runner.look()  # type: ignore[union-attr]
+        before = desk.chat.conversation.leaf
+        desk.chat.walks.start(walk_plan.vote(3, "sea|sky"))
+        await desk.settle()
+        for walk in range(3):
+            say(desk.engine, walk, " sky")
+            desk.engine.end(walk=walk)
+        await desk.settle()
+        desk.app.learning.runner.look()  # type: ignore[union-attr]
+        assert desk.chat.walks.shown is not None
+        await desk.type("", "right", "ctrl+space", "z")
+        assert (desk.chat.walks.shown, desk.chat.conversation.leaf) == (None, before)
+
+
+async def test_undo_takes_back_a_constraint() -> None:
+    async with learner() as desk:
+        first, second = (Constraint("choice", f'["{word}", "no"]') for word in ("yes", "maybe"))
+        for constraint in (first, second):
+            desk.chat.constrain(constraint)
+            desk.app.learning.runner.look()  # type: ignore[union-attr]
+        for left in (first, None):
+            await desk.type("", "ctrl+space", "z")
+            assert desk.chat.constraint == left
+
+
+async def test_undo_and_resuming_put_into_the_composer_what_the_step_is_begun_with(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    async with learner(store=store, lesson=None) as desk:
+        further = FIRST.replace('text = "Have it made', 'compose = "/look rank"\ntext = "Have it made')
+        (paths.lessons_folder() / "89-further.toml").write_text(further)
+        await begun(desk, "further")
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type("", "1", "enter")
+        await answered(desk, " blue")
+        await at_step(desk, 3)
+        assert desk.composer.text == "/look rank"
+        await desk.type("", "ctrl+space", "z")
+        await at_step(desk, 2)
+        assert desk.composer.text == "The sea is"
+        await desk.type("2", "enter")
+        assert "Your guess: another one" in strip(desk)
+        await answered(desk, " blue")
+        await at_step(desk, 3)
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        await begun(desk, "further")
+        assert step(desk) == 3
+        await desk.type("9")
+        assert desk.composer.text == "/look rank", "the number is for the question"
+    store.close()
 
 
 async def test_left_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -615,16 +674,6 @@ async def test_the_strip_takes_rows_that_are_empty_and_gives_them_back_to_the_ch
         await desk.shows("line 29")
 
 
-async def test_a_command_that_is_done_for_the_reader_does_not_stay_in_the_composer() -> None:
-    async with learner(lesson=None) as desk:
-        (paths.lessons_folder() / "87-composed.toml").write_text(COMPOSED)
-        await begun(desk, "composed")
-        await desk.until(lambda: desk.composer.text == "/look rank")
-        await desk.type("", "ctrl+space", "d")
-        await desk.until(lambda: "A look colours tokens." in strip(desk))
-        assert desk.composer.text == ""
-
-
 @pytest.mark.parametrize("big", [False, True])
 async def test_the_strip_leaves_panels_room_for_the_likeliest_tokens(big: bool) -> None:
     async with learner((80, 20), lesson=None, big=big) as desk:
@@ -635,6 +684,16 @@ async def test_the_strip_leaves_panels_room_for_the_likeliest_tokens(big: bool) 
         await desk.until(lambda: "Begin here. One more" not in strip(desk))
         await desk.type("", "ctrl+space", "m")
         await desk.until(lambda: "Begin here. One more" in strip(desk))
+
+
+async def test_a_command_that_is_done_for_the_reader_does_not_stay_in_the_composer() -> None:
+    async with learner(lesson=None) as desk:
+        (paths.lessons_folder() / "87-composed.toml").write_text(COMPOSED)
+        await begun(desk, "composed")
+        await desk.until(lambda: desk.composer.text == "/look rank")
+        await desk.type("", "ctrl+space", "d")
+        await desk.until(lambda: "A look colours tokens." in strip(desk))
+        assert desk.composer.text == ""
 
 
 async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:
@@ -728,6 +787,50 @@ async def test_the_list_begins_at_the_lesson_that_was_played_last() -> None:
         await desk.type("", "ctrl+space")
         assert "last: Looks" in desk.text
         assert any(line.lstrip().startswith("│ ›") or "› 81" in line for line in desk.text.splitlines()), desk.text
+
+
+PRESET = """\
+title = "Preset"
+minutes = 1
+summary = "A whole chain."
+learned = "A preset sets it."
+next = ""
+
+[[steps]]
+text = "Press {send} for the command in the composer, then {regenerate}."
+compose = "/preset creative"
+check = ["temperature == 1.3", "new_replies >= 1"]
+do = ["/preset creative", "press regenerate", "wait"]
+hints = ["A command, then a key."]
+[steps.question]
+ask = "What will it be?"
+answers = ["lively, and so much so that the strip has to wrap this", "dull"]
+right = 1
+"""
+
+
+async def test_a_command_that_is_offered_leaves_digits_to_the_question_and_is_no_whole_step() -> None:
+    async with learner((80, 24), lesson=None) as desk:
+        (paths.lessons_folder() / "89-preset.toml").write_text(PRESET)
+        await begun(desk, "preset")
+        await desk.type("", "space", "backspace")
+        assert desk.composer.popup.completion is not None
+        await desk.type("", "1")
+        assert (desk.composer.text, "Your guess" in strip(desk)) == ("/preset creative", True)
+        await desk.type("", "enter")
+        assert desk.chat.tuning.temperature == 1.3
+        desk.app.learning.runner.show()  # type: ignore[union-attr]
+        assert "Not done yet" not in strip(desk)
+
+
+def test_what_was_answered_is_the_first_to_go_from_a_strip_that_is_too_low() -> None:
+    words = StripWords(
+        "Long", 1, 2, filled("Why this is so. Do what is told here and there. " * 4), guess="yes, it does"
+    )
+    assert "Your guess" in "".join(line.text for line in strip_lines(words, 78, 5, direct=False, open=False))
+    lines = strip_lines(words, 78, 4, direct=False, open=False)
+    assert "Your guess" not in "".join(line.text for line in lines)
+    assert "…" not in "".join(line.text for line in lines)
 
 
 THREADS = """\

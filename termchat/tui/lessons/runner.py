@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from textual.timer import Timer
@@ -13,6 +14,7 @@ from termchat.chat.changes import Change, Notice, PathChanged
 from termchat.chat.lesson_claims import ClaimMeasuring
 from termchat.chat.lesson_facts import ChatFacts
 from termchat.conversation.session import Breakpoint, StoredSession
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.lessons.claim_results import ClaimResults
 from termchat.lessons.lesson import Lesson, LessonQuestion
@@ -148,6 +150,9 @@ class Runner:
         self._given = opening.text
         if left is not None:
             parts.do(lambda: chat.aside.resume(lesson.id, left.conversation, left.info, opening.knobs))
+            if parts.composer.text in {step.compose for step in lesson.steps}:  # each step puts its own there
+                chat.conversation.unsent.draft = ""
+                parts.composer.clear()
         else:
             parts.do(
                 lambda: chat.aside.begin(
@@ -384,8 +389,9 @@ class Runner:
         return f"Not done yet. The whole step: {waits}" if waits else ""
 
     def ran(self, command: str) -> None:
-        """A command of the reader's was done."""
-        self._ran = self._ran or not command.startswith(_ASIDE)
+        """A command of the reader's was done; one with which the step only begins says nothing yet."""
+        deeds = [deed.written for deed in self.playing.current.deeds if deed.kind != "wait"]
+        self._ran = self._ran or not (command.startswith(_ASIDE) or command.strip() in deeds[:-1])
 
     def _words(self) -> StripWords:
         playing, lesson = self.playing, self.lesson
@@ -634,7 +640,8 @@ class Runner:
     def _watch(self) -> None:
         """Notes what was done, so that it can be undone: a knob that was turned, or a turn that was added."""
         chat = self._parts.chat
-        now = (id(chat.conversation), chat.tuning, max(chat.conversation.nodes, default=0), chat.conversation.leaf)
+        newest = max(chat.conversation.nodes, default=0)
+        now = (id(chat.conversation), chat.tuning, newest, chat.conversation.leaf, chat.constraint)
         if not self._seen:
             self._seen = now
             return
@@ -647,8 +654,10 @@ class Runner:
             self._steps.append(_Deed("node", at, int(str(before[2])) + 1))
         elif before[1] != now[1]:
             self._steps.append(_Deed("knob", at))
-        elif before[3] != now[3]:
-            self._steps.append(_Deed("leaf", at, leaf=before[3]))
+        elif before[4] != now[4]:
+            self._steps.append(_Deed("constraint", at, before=before[4]))
+        elif before[3] != now[3] and chat.walks.shown is None:  # there the cursor moves it
+            self._steps.append(_Deed("leaf", at, before=before[3]))
 
     def _undo(self) -> None:
         """Takes the last thing back, as the reader could."""
@@ -663,12 +672,19 @@ class Runner:
             parts.tell(Notice("nothing to undo in this lesson"))
             return
         deed = self._steps.pop()
+        again = self.playing.finished or self.playing.step > deed.step
+        if again and parts.composer.text == self._given:  # it is of the step that is left
+            parts.composer.clear()
         if deed.kind == "knob":
             parts.do(parts.desk.knobs.undo)
             said = parts.desk.knobs.error or "the knob is back"
             parts.desk.knobs.error = ""
+        elif deed.kind == "constraint":
+            constraint = deed.before if isinstance(deed.before, Constraint) else None
+            parts.do(lambda: chat.constrain(constraint))
+            said = "the constraint is as before"
         elif deed.kind == "leaf":
-            leaf = deed.leaf
+            leaf = deed.before
             if isinstance(leaf, int):
                 parts.do(lambda: chat.branches.select(leaf))
             said = "back on the branch before"
@@ -677,31 +693,36 @@ class Runner:
         self._seen = ()
         self._watch()
         parts.tell(Notice(f"undone: {said}"))
-        if self._facts is not None and (self.playing.finished or self.playing.step > deed.step):
+        if self._facts is not None and again:
             self.playing.go_to(deed.step, self._facts)  # what it was done for is to do again
             self._mark()
+        self._compose()
         self._changed()
 
     def _take_back(self, number: int) -> str:
-        """The first node that was added; what was written comes back into the empty composer."""
+        """The first node that was added, and all that came with it: walks are many. What was written comes back into the empty
+        composer."""
         parts, chat = self._parts, self._parts.chat
         node = chat.conversation.nodes.get(number)
         if node is None:
             return "it is gone already"
         text = node.written if node.role == "user" else ""
-        parts.do(lambda: chat.branches.delete(number))
+        for one in [one for one in chat.conversation.nodes if one >= number]:
+            parts.do(partial(chat.branches.delete, one))  # what is hidden already stays so
         if text and parts.composer.is_blank:
+            self._given = text
             parts.composer.put(text)
         return "the message is taken back" if text else "the reply is taken back"
 
 
 class _Deed(NamedTuple):
-    """What can be undone: a knob, a node that was added, or a way to another leaf; and in which step it was done."""
+    """What can be undone: a knob, a constraint, a node that was added, or a way to another leaf; and in which step it was done.
+    `before` is the constraint or the leaf that was."""
 
     kind: str
     step: int
     node: int = 0
-    leaf: object = None
+    before: object = None
 
 
 _ACTS: dict[str, Callable[..., None]] = {

@@ -78,6 +78,9 @@ def strip_lines(
     ]
     parts = [part for part in ([*before, *words.text, *after], *must) if part]
     body = [line for part in parts for line in _wrapped(part, width)]
+    if len(body) > rows - 1 and after:  # what was answered is the first to go
+        parts[0] = [*before, *words.text]
+        body, after = [line for part in parts for line in _wrapped(part, width)], []
     cut = len(body) > rows - 1
     if cut:
         body = _tight(before, words.text, after, [part for part in must if part], width, rows - 1)
