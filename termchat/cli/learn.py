@@ -101,8 +101,9 @@ def list_(*, as_json: bool) -> None:
     from termchat import paths
     from termchat.commands.lesson_tasks import listed, standing
     from termchat.lessons.shelf import read_shelf
+    from termchat.tui.lessons.lesson_words import lesson_names
 
-    shelf, progress = read_shelf(), _progress()
+    shelf, progress = read_shelf(names=lesson_names()), _progress()
     if as_json:
         print_json(listed(shelf, progress))
         return

@@ -95,16 +95,16 @@ def handout_of(
 
 
 def _told(question: LessonQuestion, guess: Guess, key_of: KeyOf) -> str:
-    """ "you said 40 %, the model 3 %" """
+    """ "You said: 40 %; it was: 3 %" """
 
     def shown(number: float) -> str:
         if question.is_number:
-            return question.measured(f"{number:.4g}")
+            return question.measured(f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}")
         at = int(number) - 1
         return question.answers[at].filled(key_of) if 0 <= at < len(question.answers) else "?"
 
     truth = "what came is not known" if guess.truth is None else f"it was: {shown(guess.truth)}"
-    return f"you said: {shown(guess.guess)}; {truth} ({guess.date[:10]})"
+    return f"You said: {shown(guess.guess)}; {truth} ({guess.date[:10]})"
 
 
 def replies_of(store: Store, lesson: str) -> list[HandoutReply]:
@@ -120,7 +120,7 @@ def replies_of(store: Store, lesson: str) -> list[HandoutReply]:
     for node in finished_replies(conversation)[:_MOST_REPLIES]:
         reply = LessonReply(conversation, node)
         seed, perplexity = reply.fact("seed_used"), reply.fact("perplexity")
-        figures = [f"{len(reply.ids)} tokens"]
+        figures = [f"{len(reply.ids)} token{'s' * (len(reply.ids) != 1)}"]
         figures += [f"temperature {value:g}"] if isinstance(value := reply.fact("used", "temperature"), float) else []
         figures += [f"seed {seed:.0f}"] if isinstance(seed, (int, float)) else []
         figures += [f"perplexity {perplexity:.2f}"] if isinstance(perplexity, float) else []

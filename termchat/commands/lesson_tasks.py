@@ -114,13 +114,12 @@ def measure(config: Settings, engine: Engine, lesson: Lesson) -> list[MeasuredCl
     Raises:
         ModelError, EngineError: there is no model, or it cannot be loaded.
     """
-    if not lesson.claims:
-        engine.close()
-        return []
     try:
         found, spec = find_model(config)
         if isinstance(spec, Failed):
             raise EngineError(spec.kind, spec.message, spec.hint)
+        if not lesson.claims:
+            return []
         chat = Chat(engine)
         chat.loading.load(spec, heeds=found.recommendations)
         measuring = ClaimMeasuring(chat, lesson.claims)

@@ -373,15 +373,20 @@ class TermchatApp(App[None]):
         self._chat_screen.tick()
         if self._missing:
             self.call_later(self._offer_models)  # after the keys that have come by now
-        elif self._lesson is not None:
-            self.call_later(self._chat_screen.learn, self._lesson)
+        else:
+            self.call_later(self._learn)
+
+    def _learn(self) -> None:
+        """Begins the lesson with which the app was started."""
+        if self._lesson is not None:
+            self._chat_screen.learn(self._lesson)
 
     def _offer_models(self) -> None:
         """Opens the list of models; says where it is instead if a message is being written, whose keys it would take."""
         if self._written:
             self._chat_screen.tell(Notice(self._missing, f"{name_of('models')} lists all models", "warning"))
         else:
-            self._chat_screen.choose_model(self._missing)
+            self._chat_screen.choose_model(self._missing, self._learn)
 
     if sys.platform != "win32":
 

@@ -52,11 +52,13 @@ def test_the_list_has_one_line_a_lesson_with_its_progress(learn: Learn) -> None:
 def test_the_list_for_scripts_has_the_broken_ones_too(learn: Learn) -> None:
     own()
     own(EXAMPLE.replace("minutes = 5", "minutes = 500"), "bad.toml")
+    own(EXAMPLE.replace("panel:chain", "panel:chian"), "panel.toml")
     result = learn("list", "--json")
     listed = json.loads(result.stdout)
     mine = listed["lessons"][-1]
     assert (mine["id"], mine["number"], mine["steps"], mine["step"], mine["done"]) == ("mine", "", 3, 0, False)
-    (broken,) = listed["broken"]
+    broken, panel = listed["broken"]
+    assert panel["problems"][0]["message"] == "unknown panel 'chian' (did you mean chain?)", "as in the app"
     assert broken["problems"] == [{"line": 2, "message": "minutes must be a whole number from 1 to 120, not 500"}]
     people = learn("list")
     assert "bad.toml, line 2: minutes must be" in people.stderr
@@ -107,6 +109,30 @@ def test_what_does_not_hold_on_the_model_is_told(learn: Learn) -> None:
     assert "claim 1: greedy, it repeats itself: does not hold: tokens == 3 (tokens is 80)" in result.stdout
     assert "1 of 1 claim cannot be relied on with this model; readers are told otherwise" in result.stderr
     assert "step 2 (line" in result.stderr
+
+
+HELD = """title = "Held"
+minutes = 1
+summary = "It holds from the start."
+learned = "Nothing."
+[opening]
+knobs = { temperature = 0.0 }
+[[steps]]
+text = "Look."
+check = "temperature == 0"
+"""
+
+
+@pytest.mark.model
+def test_a_check_that_holds_before_anything_is_done_is_told(learn: Learn) -> None:
+    result = learn("check", own(HELD), "--threads", "1")
+    assert "step 1 (line 7): its check holds before anything is done" in result.stderr
+
+
+def test_a_check_without_a_model_says_why(learn: Learn) -> None:
+    result = learn("check", own(HELD), "--model", "nosuch")
+    assert result.exit_code == 1
+    assert "nosuch" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["mine.txt", "mine"])
@@ -187,8 +213,8 @@ def test_a_handout_has_guesses_pictures_and_words(learn: Learn, tmp_path: Path, 
     assert learn("export", file).exit_code == 0
     text = file.read_text()
     assert "Temperature never changes the order." in text
-    assert "you said: 40 %; it was: 3.25 % (2026-11-23)" in text
-    assert "you said: the same; it was: another one (2026-11-23)" in text
+    assert "You said: 40 %; it was: 3.25 % (2026-11-23)" in text
+    assert "You said: the same; it was: another one (2026-11-23)" in text
     assert "Always taking the likeliest token" in text
     assert "Press Enter, and watch." in text
     assert "onload" not in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.content import Content
@@ -19,6 +20,7 @@ from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.picker import Picker
 from termchat.tui.keys import dialogs
 from termchat.tui.keys.dialogs import DIALOG
+from termchat.tui.keys.tables import CHAT
 from termchat.tui.terminal.compositor import PlacingCompositor
 from termchat.tui.terminal.screens import use_compositor
 from termchat.tui.themes.theme_file import Palette
@@ -74,6 +76,14 @@ class Dialog(ModalScreen[Result | None]):
 
     def action_close(self) -> None:
         self.dismiss(None)
+
+    def on_key(self, event: events.Key) -> None:
+        """In a lesson, the key that leads to it closes what covers it."""
+        learning = getattr(self.app, "learning", None)
+        if learning is not None and learning.runner is not None and dialogs.actions(CHAT).get(event.key) == "learn":
+            event.stop()
+            self.action_close()
+            self.app.call_later(learning.uncovered)
 
 
 class ListDialog(Dialog[Result]):

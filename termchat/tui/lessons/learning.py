@@ -267,6 +267,11 @@ class Learning:
         elif not self.runner.back():
             self.runner.take_keyboard()
 
+    def uncovered(self) -> None:
+        """The strip gets the keyboard, if no dialog is left over it."""
+        if self.runner is not None and self._parts.screen.app.screen is self._parts.screen:
+            self.runner.take_keyboard()
+
     def act(self, what: str, *arguments: Any) -> None:
         if what == "list":
             self.back()

@@ -150,7 +150,7 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = self.lesson
         if lesson is None:
             return []
-        return lesson_lines(lesson, self._states.get(lesson.id, LessonState()), self._barred(lesson), width)[:rows]
+        return lesson_lines(lesson, self._states.get(lesson.id, LessonState()), self._barred(lesson), width, rows)
 
     def hint(self) -> Content:
         lesson = self.lesson
@@ -190,18 +190,20 @@ def missing_for(lesson: Lesson, offers: Iterable[Feature]) -> str:
     return ", ".join(FEATURES[need] for need in lesson.needs if need not in there)
 
 
-def lesson_lines(lesson: Lesson, state: LessonState, barred: str, width: int) -> list[Line]:
+def lesson_lines(lesson: Lesson, state: LessonState, barred: str, width: int, rows: int) -> list[Line]:
+    """In at most so many rows; what was learned is left out where there is no room for all of it."""
     says, _ = progress_words(lesson, state)
     facts = [f"{len(lesson.steps)} steps", f"{lesson.minutes} min", *([says] if says else [])]
     lines = [Line(((one_line(lesson.title, width), STRONG),)), Line(((" · ".join(facts), MUTED),)), BLANK]
     lines += prose(lesson.summary, width)
     if barred:
         lines += prose(f"It cannot be played here: {barred}.", width, Ink("warning"))
-    if state.done:
-        lines += [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(lesson.learned), width)]
+    learned = [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(lesson.learned), width)]
+    if state.done and len(lines) + len(learned) <= rows:
+        lines += learned
     if lesson.path.parent != COURSE:
         lines += prose(home(lesson.path), width, MUTED)
-    return lines
+    return lines[:rows]
 
 
 def broken_lines(error: LessonError, width: int) -> list[Line]:

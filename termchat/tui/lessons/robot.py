@@ -76,7 +76,8 @@ class LessonRobot:
         playing = runner.playing
         while not playing.finished:
             at, step = playing.step, playing.current
-            self._say(f"step {playing.number} of {len(self._lesson.steps)}")
+            early = "; its check holds before anything is done" if playing.already else ""
+            self._say(f"step {playing.number} of {len(self._lesson.steps)}{early}")
             self._check_room(runner)
             self._answer(runner)
             runner.act("do")
@@ -90,7 +91,8 @@ class LessonRobot:
                 return
             if not await self._until(lambda at=at: playing.finished or playing.step != at, _RESULT):  # type: ignore[misc]
                 unmet = [check.written for check in step.checks if not check.holds(runner.facts)]
-                self._fail(step, at, f"not met: {'; '.join(unmet)}" if unmet else "its question waits")
+                waits = "its question waits" if playing.asks is not None else "its check holds before anything is done"
+                self._fail(step, at, f"not met: {'; '.join(unmet)}" if unmet else waits)
                 return
         self._check_room(runner)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from textual.timer import Timer
@@ -13,6 +14,7 @@ from termchat.chat.changes import Change, Notice, PathChanged
 from termchat.chat.lesson_claims import ClaimMeasuring
 from termchat.chat.lesson_facts import ChatFacts
 from termchat.conversation.session import Breakpoint, StoredSession
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.lessons.claim_results import ClaimResults
 from termchat.lessons.lesson import Lesson, LessonQuestion
@@ -39,6 +41,8 @@ _ASIDE = ("/hint", "/learn", "/lesson", "/what", "/help", "/keys")
 """Commands that nobody takes for the deed of a step."""
 _SPARE = 3
 """Empty rows that the strip leaves above it."""
+_PANELS = 18
+"""Rows of a screen with panels that are not the strip's, so that the likeliest tokens are in sight below the knobs."""
 _NUMBER = frozenset("0123456789.,-")
 
 
@@ -81,7 +85,9 @@ class Runner:
         self._facts: ChatFacts | None = None
         self._before: _Before | None = None
         self._typed = ""
-        self._unfolded = big
+        self._big = big
+        self._unfolded: bool | None = None
+        """Whether the reader wants all of a step's text; None where nothing was said."""
         self._note = ""
         self._given = ""
         """What the lesson has put into the composer."""
@@ -144,6 +150,9 @@ class Runner:
         self._given = opening.text
         if left is not None:
             parts.do(lambda: chat.aside.resume(lesson.id, left.conversation, left.info, opening.knobs))
+            if parts.composer.text in {step.compose for step in lesson.steps}:  # each step puts its own there
+                chat.conversation.unsent.draft = ""
+                parts.composer.clear()
         else:
             parts.do(
                 lambda: chat.aside.begin(
@@ -297,9 +306,9 @@ class Runner:
             self.show()
 
     def _compose(self) -> None:
-        """Puts the text of a step into the empty composer."""
+        """Puts the text of a step into the empty composer; in a lesson that is resumed it may be there."""
         text = "" if self.playing.finished else self.playing.current.compose
-        if text and self._parts.composer.text == "":
+        if text and self._parts.composer.text in ("", text):
             self._given = text
             self._parts.composer.put(text)
 
@@ -334,7 +343,7 @@ class Runner:
         self._seen_looks = self._direct, self.rows, self._awaits()
         lines = strip_lines(
             self._words(), max(size.width - 2, 8), self.rows,
-            direct=self._direct, open=self.open, unfolded=self._unfolded,
+            direct=self._direct, open=self.open, unfolded=self._whole,
         )  # fmt: skip
         self.strip.show_lines(lines)
 
@@ -345,7 +354,7 @@ class Runner:
         """Rows that the strip may have: its own, and those above it that are empty, but for a few into which the chat grows."""
         parts = self._parts
         height, transcript = parts.screen.size.height, parts.transcript
-        least = rows_for(height, unfolded=self._unfolded or self.playing.finished)
+        least = rows_for(height, unfolded=self._whole or self.playing.finished)
         welcome, walks = parts.screen.query_one("#welcome"), parts.screen.query_one(WalksView)
         if walks.display:
             free = walks.spare
@@ -355,7 +364,17 @@ class Runner:
             free = welcome.size.height
         else:
             return least
-        return max(least, min(self.strip.size.height + free - _SPARE, height // 2))
+        most = min(height // 2, height - _PANELS) if parts.panels.display else height // 2
+        return max(least, min(self.strip.size.height + free - _SPARE, most))
+
+    @property
+    def _whole(self) -> bool:
+        """Whether all of a step's text is shown: as the reader wants it, else for a projector, where panels have room too."""
+        if self._unfolded is not None:
+            return self._unfolded
+        height = self._parts.screen.size.height
+        hides = rows_for(height, unfolded=True) > height - _PANELS
+        return self._big and not (hides and self._parts.panels.display)
 
     def _awaits(self) -> str:
         """What the step waits for, where something was sent or a command was run and it is not done; "" while it may be."""
@@ -370,8 +389,9 @@ class Runner:
         return f"Not done yet. The whole step: {waits}" if waits else ""
 
     def ran(self, command: str) -> None:
-        """A command of the reader's was done."""
-        self._ran = self._ran or not command.startswith(_ASIDE)
+        """A command of the reader's was done; one with which the step only begins says nothing yet."""
+        deeds = [deed.written for deed in self.playing.current.deeds if deed.kind != "wait"]
+        self._ran = self._ran or not (command.startswith(_ASIDE) or command.strip() in deeds[:-1])
 
     def _words(self) -> StripWords:
         playing, lesson = self.playing, self.lesson
@@ -560,6 +580,12 @@ class Runner:
         if not self.playing.current.deeds:
             self._parts.tell(Notice("nobody can do this step but you"))
             return
+        step = self.playing.current
+        if self.playing.held and step.checks and not self.playing.already:
+            self._parts.tell(Notice("this step is done; only its question waits"))
+            return
+        if step.deeds[0].kind == "send" and self._given:
+            self._parts.composer.put(self._given)  # whatever became of it
         self._doing = self._parts.screen.run_worker(self._do_deeds(), group="lesson", exclusive=True)
         self.show()
         self._show_soon()
@@ -598,7 +624,7 @@ class Runner:
 
     def _more(self) -> None:
         self.back()
-        self._unfolded = not self._unfolded
+        self._unfolded = not self._whole
         self.show()
 
     def _next(self, by: int) -> None:
@@ -614,7 +640,8 @@ class Runner:
     def _watch(self) -> None:
         """Notes what was done, so that it can be undone: a knob that was turned, or a turn that was added."""
         chat = self._parts.chat
-        now = (id(chat.conversation), chat.tuning, max(chat.conversation.nodes, default=0), chat.conversation.leaf)
+        newest = max(chat.conversation.nodes, default=0)
+        now = (id(chat.conversation), chat.tuning, newest, chat.conversation.leaf, chat.constraint)
         if not self._seen:
             self._seen = now
             return
@@ -627,8 +654,10 @@ class Runner:
             self._steps.append(_Deed("node", at, int(str(before[2])) + 1))
         elif before[1] != now[1]:
             self._steps.append(_Deed("knob", at))
-        elif before[3] != now[3]:
-            self._steps.append(_Deed("leaf", at, leaf=before[3]))
+        elif before[4] != now[4]:
+            self._steps.append(_Deed("constraint", at, before=before[4]))
+        elif before[3] != now[3] and chat.walks.shown is None:  # there the cursor moves it
+            self._steps.append(_Deed("leaf", at, before=before[3]))
 
     def _undo(self) -> None:
         """Takes the last thing back, as the reader could."""
@@ -643,12 +672,19 @@ class Runner:
             parts.tell(Notice("nothing to undo in this lesson"))
             return
         deed = self._steps.pop()
+        again = self.playing.finished or self.playing.step > deed.step
+        if again and parts.composer.text == self._given:  # it is of the step that is left
+            parts.composer.clear()
         if deed.kind == "knob":
             parts.do(parts.desk.knobs.undo)
             said = parts.desk.knobs.error or "the knob is back"
             parts.desk.knobs.error = ""
+        elif deed.kind == "constraint":
+            constraint = deed.before if isinstance(deed.before, Constraint) else None
+            parts.do(lambda: chat.constrain(constraint))
+            said = "the constraint is as before"
         elif deed.kind == "leaf":
-            leaf = deed.leaf
+            leaf = deed.before
             if isinstance(leaf, int):
                 parts.do(lambda: chat.branches.select(leaf))
             said = "back on the branch before"
@@ -657,31 +693,36 @@ class Runner:
         self._seen = ()
         self._watch()
         parts.tell(Notice(f"undone: {said}"))
-        if self._facts is not None and (self.playing.finished or self.playing.step > deed.step):
+        if self._facts is not None and again:
             self.playing.go_to(deed.step, self._facts)  # what it was done for is to do again
             self._mark()
+        self._compose()
         self._changed()
 
     def _take_back(self, number: int) -> str:
-        """The first node that was added; what was written comes back into the empty composer."""
+        """The first node that was added, and all that came with it: walks are many. What was written comes back into the empty
+        composer."""
         parts, chat = self._parts, self._parts.chat
         node = chat.conversation.nodes.get(number)
         if node is None:
             return "it is gone already"
         text = node.written if node.role == "user" else ""
-        parts.do(lambda: chat.branches.delete(number))
+        for one in [one for one in chat.conversation.nodes if one >= number]:
+            parts.do(partial(chat.branches.delete, one))  # what is hidden already stays so
         if text and parts.composer.is_blank:
+            self._given = text
             parts.composer.put(text)
         return "the message is taken back" if text else "the reply is taken back"
 
 
 class _Deed(NamedTuple):
-    """What can be undone: a knob, a node that was added, or a way to another leaf; and in which step it was done."""
+    """What can be undone: a knob, a constraint, a node that was added, or a way to another leaf; and in which step it was done.
+    `before` is the constraint or the leaf that was."""
 
     kind: str
     step: int
     node: int = 0
-    leaf: object = None
+    before: object = None
 
 
 _ACTS: dict[str, Callable[..., None]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,8 @@ class ModelSwitching:
         self._first = self._drafter = ""
         models.told = lambda said: parts.screen.post_message(Heard(said))
 
-    def open(self, problem: str = "") -> None:
-        """`problem` is why there is no model."""
+    def open(self, problem: str = "", then: Callable[[], object] = lambda: None) -> None:
+        """`problem` is why there is no model; `then` is done when the dialog is closed."""
         # With all that they take, not needed before the first frame.
         from termchat.tui.models.models_dialog import ModelsDialog
 
@@ -52,6 +53,7 @@ class ModelSwitching:
             else:
                 self.remind()
             self._show_downloads()
+            then()
 
         if self._dialog is not None:  # asked for twice in the same burst
             return

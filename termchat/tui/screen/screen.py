@@ -87,7 +87,7 @@ class ChatScreen(LiveScreen):
     ChatScreen Panels { display: none; }
     ChatScreen.-panels Panels { display: block; }
     ChatScreen.-wide Panels { width: 60; }
-    ChatScreen.-projector Panels { width: 50%; }
+    ChatScreen.-projector Panels { width: 50%; min-width: 47; }
     ChatScreen.-alone.-panels #chat { display: none; }
     ChatScreen.-alone.-panels Panels { width: 1fr; }
     ChatScreen.-big #main { layout: vertical; }
@@ -609,9 +609,9 @@ class ChatScreen(LiveScreen):
     def on_tokens_dialog_wanted(self, event: Tokens.DialogWanted) -> None:
         self.action_dialog(event.name)
 
-    def choose_model(self, problem: str = "") -> None:
-        """`problem` says why one has to be chosen."""
-        self._choosing.open(problem)
+    def choose_model(self, problem: str = "", then: Callable[[], object] = lambda: None) -> None:
+        """`problem` says why one has to be chosen, `then` is done afterwards."""
+        self._choosing.open(problem, then)
 
     def on_heard(self, message: Heard) -> None:
         self._choosing.heard(message.said)
