@@ -14,6 +14,7 @@ from termchat import paths
 from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
+from termchat.engine.port import ALL_FEATURES
 from termchat.lessons.playing import LessonState
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import StripWords, strip_lines
@@ -21,7 +22,7 @@ from termchat.tui.screen.keyline import key_line
 from tests.models.gguf_files import named
 from tests.tui.made_lessons import SECOND, answered, at_step, begun, learner, step, strip, write_lessons
 from tests.tui.models_dialog import shop
-from tests.tui.running_app import click, command, desktop
+from tests.tui.running_app import SPEC, click, command, desktop
 from tests.tui.walks import say
 
 pytestmark = pytest.mark.usefixtures("own_lessons_only")
@@ -216,6 +217,25 @@ async def test_a_draft_survives_a_lesson_that_is_killed(tmp_path: Path) -> None:
     store.close()
     with sqlite3.connect(tmp_path / "sessions.db") as db:
         assert [draft for (draft,) in db.execute("SELECT draft FROM unsent")] == ["my own draft"]
+
+
+async def test_a_lesson_is_not_played_on_an_engine_that_cannot() -> None:
+    why = "this engine cannot search with beams"
+    async with learner(lesson=None) as desk:
+        (paths.lessons_folder() / "87-far.toml").write_text(SECOND.replace("minutes", 'needs = ["beams"]\nminutes', 1))
+        await begun(desk, "far")
+        desk.engine.offers = ALL_FEATURES - {"beams"}  # only its model tells what an engine can do
+        desk.chat.loading.load(SPEC)
+        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.shows("cannot be played here", why)
+        desk.app.learning.open_named("far")
+        await desk.settle()
+        assert desk.app.learning.runner is None
+        await command(desk, "/learn")
+        await desk.shows("not here")
+        desk.app.screen.picker.chosen = 2  # type: ignore[attr-defined]
+        await desk.type("", "enter")
+        await desk.shows(why)
 
 
 async def test_another_chat_pauses_the_lesson(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ class Learning:
         return read_shelf(names=lesson_names())
 
     def browse(self) -> None:
-        from termchat.tui.lessons.lesson_list import LessonsDialog
+        from termchat.tui.lessons.lesson_list import LessonsDialog, refusal_of
 
         def closed(chosen: ChosenLesson | None) -> None:
             if chosen is not None:
@@ -147,8 +147,8 @@ class Learning:
 
         at = self.runner.lesson.id if self.runner is not None else ""
         dialog = LessonsDialog(
-            self._parts.palette(), self.shelf(), self.progress.all, frozenset(self._parts.chat.engine.offers), at,
-            self.progress.last,
+            self._parts.palette(), self.shelf(), self.progress.all, lambda lesson: refusal_of(lesson, self._parts.chat),
+            at, self.progress.last,
         )  # fmt: skip
         self._parts.open(dialog, closed)
 
@@ -167,15 +167,16 @@ class Learning:
     def begin(self, lesson: Lesson, *, anew: bool = False) -> None:
         """Begins a lesson, or resumes it in the chat in which it was left."""
         from termchat.lessons.playing import LessonState
-        from termchat.tui.lessons.lesson_list import missing_for
+        from termchat.tui.lessons.lesson_list import refusal_of
 
         if not self._recorded(lesson):
             self._parts.tell(
                 Notice(f"{lesson.title} is not recorded", f"it needs a model: {name_of('models')} lists them")
             )
             return
-        if missing := missing_for(lesson, self._parts.chat.engine.offers):
-            self._parts.tell(Notice(f"{lesson.title} cannot be played here", f"this engine cannot {missing}"))
+        if (refused := refusal_of(lesson, self._parts.chat)) is not None:
+            why = f"{refused.message}; {refused.hint}"
+            self._parts.tell(Notice(f"{lesson.title} cannot be played here", why, "warning"))
             return
         state = self.progress.of(lesson.id)
         if anew:
