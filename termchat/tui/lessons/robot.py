@@ -15,7 +15,6 @@ from termchat.engine.port import Engine
 from termchat.lessons.lesson import Lesson, LessonStep
 from termchat.lessons.playing import truth_of
 from termchat.tui.app import TermchatApp
-from termchat.tui.lessons.lesson_list import refusal_of
 from termchat.tui.lessons.runner import Runner
 from termchat.tui.start import build
 
@@ -58,7 +57,7 @@ class LessonRobot:
         chat = self._app.chat
         if not await self._until(lambda: chat.phase == "idle", _LOADING):
             return [chat.failure.message if chat.failure is not None else "no model is loaded"]
-        if (refused := refusal_of(self._lesson, chat)) is not None:
+        if (refused := self._app.learning.refusal(self._lesson)) is not None:
             return [f"{refused.message}; {refused.hint}"]
         before = chat.tuning, chat.conversation, chat.constraint, chat.breakpoints
         self._app.learning.begin(self._lesson, anew=True)
