@@ -78,8 +78,11 @@ class Hands:
         """A paused reply that goes on by a token waits again soon, and the cursor is on what it waits with; one that was
         resumed does not, nor does the cursor of who looks back."""
         chat, mode = self._parts.chat, self._parts.tokens.mode
-        end = monotonic() + _STEP
-        while chat.busy and monotonic() < end:
+        begin = monotonic()
+        while chat.busy:
+            computes = chat.phase != "paused" and self._written[1] <= before[1] + 1  # slowly, on another machine
+            if monotonic() - begin > (_TAKEN if computes else _STEP):
+                return
             if self._written != before and chat.phase == "paused" and (mode.pending or not mode.open):
                 return
             await asyncio.sleep(0.01)
