@@ -12,7 +12,7 @@ from termchat.engine.address import EngineAddress, ServerKind
 
 Feature = Literal[
     "render", "tokenize", "continue", "raw", "adjust", "pause", "step", "force", "seeds", "bias", "constrain", "inspect",
-    "explain", "score", "walks", "beams", "drafts",
+    "explain", "score", "walks", "beams", "drafts", "stages", "exact",
 ]  # fmt: skip
 """What one engine can do and another cannot. Every engine loads, generates and cancels."""
 
@@ -34,12 +34,14 @@ FEATURES: dict[Feature, str] = {
     "walks": "make several replies at once",
     "beams": "search with beams",
     "drafts": "draft tokens",
+    "stages": "show what each stage of the chain left",
+    "exact": "make a reply again bit for bit",
 }
 """Each feature as a verb: "this engine cannot …"."""
 
 ALL_FEATURES = frozenset(FEATURES)
 
-Ability = Literal["ids", "tokenizer", "client_draw", "rewind", "grammar", "walks"]
+Ability = Literal["ids", "tokenizer", "client_draw", "rewind", "grammar", "walks", "exact"]
 """The abilities that are there or not, and that features need."""
 
 _NEEDED: dict[Feature, tuple[Ability, ...]] = {
@@ -60,6 +62,8 @@ _NEEDED: dict[Feature, tuple[Ability, ...]] = {
     "walks": ("ids", "walks"),
     "beams": ("ids", "client_draw", "walks"),
     "drafts": ("ids", "client_draw", "walks"),
+    "stages": ("ids", "client_draw"),
+    "exact": ("exact",),
 }
 """The abilities that a feature needs, the one that tells most of an engine first."""
 
@@ -70,6 +74,7 @@ _LACKS: dict[Ability, str] = {
     "rewind": "it cannot be asked about past positions",
     "grammar": "it takes no constraints",
     "walks": "it makes one reply at a time",
+    "exact": "its numbers may differ a little from time to time",
 }
 """What it means to lack an ability, as the reason why something cannot be done."""
 

@@ -30,11 +30,12 @@ from tests.tui.fake_engine import INFO
     [
         ({}, set()),
         ({"walks": False}, {"walks", "beams", "drafts"}),
-        ({"client_draw": False}, {"seeds", "score", "beams", "drafts"}),
+        ({"client_draw": False}, {"seeds", "score", "beams", "drafts", "stages"}),
+        ({"exact": False}, {"exact"}),
         ({"rewind": False}, {"inspect", "explain", "score"}),
         ({"grammar": False}, {"constrain"}),
         ({"tokenizer": False}, {"render", "tokenize", "bias"}),
-        ({"ids": False}, ALL_FEATURES - {"render", "tokenize", "constrain"}),
+        ({"ids": False}, ALL_FEATURES - {"render", "tokenize", "constrain", "exact"}),
     ],
 )
 def test_features_that_go_with_an_ability(lacking: dict[str, bool], features: set[Feature]) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from termchat.engine.abilities import LLAMA_SERVER, LLAMA_SERVER_STREAMED, TEXT_ONLY, EngineAbilities
 from termchat.lessons.glossary import is_term
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import read_lesson
 from termchat.lessons.shelf import COURSE, read_shelf
+from termchat.tui.keys.offered import lacking
 from termchat.tui.lessons.lesson_words import lesson_names
 from termchat.tui.slash.commands import COMMANDS
 
@@ -55,6 +57,32 @@ def test_a_lesson_reads_and_names_only_what_there_is(file: object) -> None:
         for deed in step.deeds:
             if deed.kind == "command":
                 assert deed.what.split()[0].removeprefix("/") in COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("abilities", "offered"),
+    [
+        (
+            LLAMA_SERVER,
+            "tokens loop softmax greedy top-k top-p min-p penalties stops prefill streaming constraints settings",
+        ),
+        (LLAMA_SERVER_STREAMED, "tokens loop greedy stops prefill streaming settings"),
+        (TEXT_ONLY, ""),
+    ],
+    ids=["drawn here", "drawn there", "text only"],
+)
+def test_an_engine_is_offered_the_lessons_that_can_be_played_on_it(abilities: EngineAbilities, offered: str) -> None:
+    offers = abilities.features()
+    played = [lesson for lesson in lessons() if offers.issuperset(lesson.needs)]
+    assert [lesson.id for lesson in played] == offered.split()
+    for lesson in played:
+        for step in lesson.steps:
+            done = [deed.what.removeprefix("/").partition(" ")[0] for deed in step.deeds]
+            assert not any(lacking(id, offers) for id in done), step.deeds
+            asked = [*step.checks, *(step.question.rights if step.question is not None else ())]
+            if "stages" not in offers:
+                chain = r"survivors|mass_|after\(|cut\(|kept\(|removed_by|why_penalised"
+                assert not any(re.search(chain, check.written) for check in asked), step.text
 
 
 def test_the_course_is_the_shelf_in_its_order() -> None:

@@ -11,18 +11,23 @@ import pytest
 from textual.screen import ModalScreen
 
 from termchat import paths
+from termchat.chat.service import Chat
 from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
 from termchat.decoding.constraint import Constraint
+from termchat.engine.port import ALL_FEATURES
 from termchat.lessons.playing import LessonState
+from termchat.tui.demo import tape
+from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import StripWords, strip_lines
 from termchat.tui.screen.keyline import key_line
 from tests.models.gguf_files import named
+from tests.tui.fake_engine import FakeEngine
 from tests.tui.made_lessons import FIRST, SECOND, answered, at_step, begun, learner, step, strip, write_lessons
 from tests.tui.models_dialog import shop
-from tests.tui.running_app import click, command, desktop
+from tests.tui.running_app import SPEC, click, command, desktop
 from tests.tui.walks import say
 
 pytestmark = pytest.mark.usefixtures("own_lessons_only")
@@ -303,6 +308,25 @@ async def test_a_draft_survives_a_lesson_that_is_killed(tmp_path: Path) -> None:
         assert [draft for (draft,) in db.execute("SELECT draft FROM unsent")] == ["my own draft"]
 
 
+async def test_a_lesson_is_not_played_on_an_engine_that_cannot() -> None:
+    why = "this engine cannot search with beams"
+    async with learner(lesson=None) as desk:
+        (paths.lessons_folder() / "87-far.toml").write_text(SECOND.replace("minutes", 'needs = ["beams"]\nminutes', 1))
+        await begun(desk, "far")
+        desk.engine.offers = ALL_FEATURES - {"beams"}  # only its model tells what an engine can do
+        desk.chat.loading.load(SPEC)
+        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.shows("cannot be played here", why)
+        desk.app.learning.open_named("far")
+        await desk.settle()
+        assert desk.app.learning.runner is None
+        await command(desk, "/learn")
+        await desk.shows("not here")
+        desk.app.screen.picker.chosen = 2  # type: ignore[attr-defined]
+        await desk.type("", "enter")
+        await desk.shows(why)
+
+
 async def test_another_chat_pauses_the_lesson(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     async with learner(store=store, lesson=None) as desk:
@@ -493,13 +517,18 @@ async def test_a_step_may_write_for_the_reader_but_not_over_what_they_wrote() ->
         assert desk.composer.text == ""
 
 
-async def test_a_recording_says_that_lessons_need_a_model() -> None:
-    from termchat.tui.demo.engine import SPEC
-
-    async with learner(lesson=None, spec=SPEC) as desk:
-        desk.app.learning.open_named("first-own")
-        await desk.shows("lessons need a model, and this is a recording", "F3 lists models to download")
-        assert desk.app.learning.runner is None
+async def test_a_recording_offers_the_lessons_that_are_recorded() -> None:
+    with_beams, own = (SECOND.replace("minutes", 'needs = ["beams"]\nminutes', 1), SECOND)
+    write_lessons(paths.lessons_folder())
+    (paths.lessons_folder() / "14-beams.toml").write_text(with_beams)
+    (paths.lessons_folder() / "99-own.toml").write_text(own)
+    demo = DemoEngine(tape.load(), FakeEngine)
+    async with desktop(spec=None, chat=lambda _: Chat(demo)) as desk:
+        learning = desk.app.learning
+        assert learning.refusal(learning.shelf().lesson("beams")) is None
+        learning.open_named("own")
+        await desk.shows("Looks cannot be played here", "it is not recorded; it needs a model: F3 lists them")
+        assert learning.runner is None
 
 
 async def test_words_are_explained() -> None:

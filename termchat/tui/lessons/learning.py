@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from termchat.chat.changes import Change, Notice
+from termchat.engine.abilities import Refused
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.key import Label, keys_of
 from termchat.tui.keys.tables import CHAT, LESSON, NO_LIGHTS, Lights, name_of
@@ -147,7 +148,7 @@ class Learning:
 
         at = self.runner.lesson.id if self.runner is not None else ""
         dialog = LessonsDialog(
-            self._parts.palette(), self.shelf(), self.progress.all, frozenset(self._parts.chat.engine.offers), at,
+            self._parts.palette(), self.shelf(), self.progress.all, self.refusal, at,
             self.progress.last,
         )  # fmt: skip
         self._parts.open(dialog, closed)
@@ -167,16 +168,12 @@ class Learning:
     def begin(self, lesson: Lesson, *, anew: bool = False) -> None:
         """Begins a lesson, or resumes it in the chat in which it was left."""
         from termchat.lessons.playing import LessonState
-        from termchat.tui.lessons.lesson_list import missing_for
 
-        if not self._recorded(lesson):
-            self._parts.tell(
-                Notice(f"{lesson.title} is not recorded", f"it needs a model: {name_of('models')} lists them")
-            )
+        if (refused := self.refusal(lesson)) is not None:
+            why = f"{refused.message}; {refused.hint}"
+            self._parts.tell(Notice(f"{lesson.title} cannot be played here", why, "warning"))
             return
-        if missing := missing_for(lesson, self._parts.chat.engine.offers):
-            self._parts.tell(Notice(f"{lesson.title} cannot be played here", f"this engine cannot {missing}"))
-            return
+        self._insert(lesson)
         state = self.progress.of(lesson.id)
         if anew:
             state = LessonState(0, state.done, state.guesses)
@@ -198,17 +195,23 @@ class Learning:
         engine = self._parts.chat.engine
         return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
 
-    def _recorded(self, lesson: Lesson) -> bool:
-        """Has the recording of a lesson played, where no model is there; False if there is none."""
+    def refusal(self, lesson: Lesson) -> Refused | None:
+        """Why a lesson cannot be played here, and what could; None where it can be."""
+        from termchat.tui.demo import tape
+        from termchat.tui.lessons.lesson_list import refusal_of
+
+        if self._recording is None:
+            return refusal_of(lesson, self._parts.chat)
+        if tape.of_lesson(lesson.id).is_file():
+            return None
+        return Refused("it is not recorded", f"it needs a model: {name_of('models')} lists them")
+
+    def _insert(self, lesson: Lesson) -> None:
+        """Has the recording of a lesson played, where no model is there."""
         from termchat.tui.demo import tape
 
-        recording = self._recording
-        if recording is not None:
-            try:
-                recording.insert(tape.load(tape.of_lesson(lesson.id)))
-            except OSError:
-                return False
-        return True
+        if (recording := self._recording) is not None:
+            recording.insert(tape.load(tape.of_lesson(lesson.id)))
 
     async def _found(self) -> None:
         assert self._finding is not None

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from textual.content import Content
 from textual.widget import Widget
 
-from termchat.engine.port import FEATURES, Feature
+from termchat.chat.service import Chat
+from termchat.engine.abilities import Refused
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import LessonError
 from termchat.lessons.playing import LessonState
@@ -41,9 +42,10 @@ def progress_words(lesson: Lesson, state: LessonState) -> tuple[str, Ink]:
 
 
 def lesson_row(
-    lesson: Lesson, state: LessonState, width: int, longest: int, *, chosen: bool, last: bool = False
+    lesson: Lesson, state: LessonState, width: int, longest: int, *, chosen: bool, last: bool = False, here: bool = True
 ) -> Line:
-    says, ink = progress_words(lesson, state)
+    """`last`: it was played last; `here`: it can be played."""
+    says, ink = progress_words(lesson, state) if here else ("not here", MUTED)
     runs: list[Run] = [
         ("▌" if chosen else "›" if last else " ", ACCENT),
         (column(lesson.number.lstrip("0") if lesson.number else "own", _NUMBER - 1, right=True) + " ", MUTED),
@@ -63,8 +65,8 @@ def broken_row(error: LessonError, width: int, *, chosen: bool) -> Line:
 
 
 class LessonsDialog(DetailedListing[ChosenLesson]):
-    """The result is the lesson to begin. `offers` is what the engine can do, `at` the id of the highlighted lesson, `last` that
-    of the one that was played last."""
+    """The result is the lesson to begin. `refusal` says why a lesson cannot be played, `at` is the id of the highlighted
+    lesson, `last` that of the one that was played last."""
 
     DEFAULT_CSS = """
     LessonsDialog > Vertical { width: 100%; max-width: 140; height: 100%; max-height: 44; }
@@ -84,12 +86,12 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         palette: Palette,
         shelf: Shelf,
         states: Mapping[str, LessonState],
-        offers: frozenset[Feature],
+        refusal: Callable[[Lesson], Refused | None],
         at: str = "",
         last: str = "",
     ) -> None:
         super().__init__(palette)
-        self._shelf, self._states, self._offers = shelf, states, offers
+        self._shelf, self._states, self._refusal = shelf, states, refusal
         self._last = last
         self._longest = max((len(lesson.title) for lesson in shelf.lessons), default=8)
         self.picker.count = len(shelf.lessons) + len(shelf.broken)
@@ -127,7 +129,8 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = lessons[at]
         state = self._states.get(lesson.id, LessonState())
         longest = min(self._longest, max(width - _NUMBER - _AT - _MINUTES - 4, 8))
-        return lesson_row(lesson, state, width, longest, chosen=chosen, last=lesson.id == self._last)
+        last, here = lesson.id == self._last, self._refusal(lesson) is None
+        return lesson_row(lesson, state, width, longest, chosen=chosen, last=last, here=here)
 
     @property
     def lesson(self) -> Lesson | None:
@@ -147,11 +150,13 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = self.lesson
         if lesson is None:
             return []
-        return lesson_lines(lesson, self._states.get(lesson.id, LessonState()), self._offers, width, rows)
+        return lesson_lines(lesson, self._states.get(lesson.id, LessonState()), self._refusal(lesson), width, rows)
 
     def hint(self) -> Content:
         lesson = self.lesson
         if lesson is None:
+            return hint(("list-up", "selects"), ("close", "closes"))
+        if self._refusal(lesson) is not None:
             return hint(("list-up", "selects"), ("close", "closes"))
         state = self._states.get(lesson.id, LessonState())
         does = "resumes" if state.step else "begins"
@@ -175,26 +180,25 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = self.lesson
         if lesson is None:
             self.say("this file cannot be used; termchat learn check FILE says what is wrong")
-        elif missing := missing_for(lesson, self._offers):
-            self.say(f"this engine cannot {missing}, which the lesson needs")
+        elif (refused := self._refusal(lesson)) is not None:
+            self.say(f"{refused.message}; {refused.hint}")
         else:
             self.dismiss(ChosenLesson(lesson, anew))
 
 
-def missing_for(lesson: Lesson, offers: Iterable[Feature]) -> str:
-    """What the engine cannot do that a lesson needs, "" where it can all."""
-    there = set(offers)
-    return ", ".join(FEATURES[need] for need in lesson.needs if need not in there)
+def refusal_of(lesson: Lesson, chat: Chat) -> Refused | None:
+    """Why a lesson cannot be played on the engine of a chat, and which can; None where it can be."""
+    return next((refused for need in lesson.needs if (refused := chat.refused(need)) is not None), None)
 
 
-def lesson_lines(lesson: Lesson, state: LessonState, offers: Iterable[Feature], width: int, rows: int) -> list[Line]:
+def lesson_lines(lesson: Lesson, state: LessonState, refused: Refused | None, width: int, rows: int) -> list[Line]:
     """In at most so many rows; what was learned is left out where there is no room for all of it."""
     says, _ = progress_words(lesson, state)
     facts = [f"{len(lesson.steps)} steps", f"{lesson.minutes} min", *([says] if says else [])]
     lines = [Line(((one_line(lesson.title, width), STRONG),)), Line(((" · ".join(facts), MUTED),)), BLANK]
     lines += prose(lesson.summary, width)
-    if missing := missing_for(lesson, offers):
-        lines += prose(f"It cannot be played here: this engine cannot {missing}.", width, Ink("warning"))
+    if refused is not None:
+        lines += prose(f"It cannot be played here: {refused.message}; {refused.hint}.", width, Ink("warning"))
     learned = [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(lesson.learned), width)]
     if state.done and len(lines) + len(learned) <= rows:
         lines += learned

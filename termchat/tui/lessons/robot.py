@@ -15,7 +15,6 @@ from termchat.engine.port import Engine
 from termchat.lessons.lesson import Lesson, LessonStep
 from termchat.lessons.playing import truth_of
 from termchat.tui.app import TermchatApp
-from termchat.tui.lessons.lesson_list import missing_for
 from termchat.tui.lessons.runner import Runner
 from termchat.tui.start import build
 
@@ -58,8 +57,8 @@ class LessonRobot:
         chat = self._app.chat
         if not await self._until(lambda: chat.phase == "idle", _LOADING):
             return [chat.failure.message if chat.failure is not None else "no model is loaded"]
-        if missing := missing_for(self._lesson, chat.engine.offers):
-            return [f"this engine cannot {missing}, which the lesson needs"]
+        if (refused := self._app.learning.refusal(self._lesson)) is not None:
+            return [f"{refused.message}; {refused.hint}"]
         before = chat.tuning, chat.conversation, chat.constraint, chat.breakpoints
         self._app.learning.begin(self._lesson, anew=True)
         await self._until(lambda: self._app.learning.runner is not None, _RESULT)

@@ -16,6 +16,7 @@ from termchat.chat.lesson_facts import ChatFacts
 from termchat.conversation.session import Breakpoint, StoredSession
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
+from termchat.engine.port import ModelInfo
 from termchat.lessons.claim_results import ClaimResults
 from termchat.lessons.lesson import Lesson, LessonQuestion
 from termchat.lessons.playing import Guess, LessonState, Playing, ResumePoint
@@ -23,6 +24,7 @@ from termchat.tui.draw.ink import Run
 from termchat.tui.draw.marks import STRONG
 from termchat.tui.keys.tables import NO_LIGHTS, Lights, name_of
 from termchat.tui.lessons.hands import DeedFailed, Hands
+from termchat.tui.lessons.lesson_list import refusal_of
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.screen_facts import mode_of, screen_facts
 from termchat.tui.lessons.strip import LessonStrip
@@ -98,6 +100,7 @@ class Runner:
         self._seen: tuple[object, ...] = ()
         self._timer: Timer | None = None
         self._measuring: ClaimMeasuring | None = None
+        self._model: ModelInfo | None = None
         self.open = False
 
     @property
@@ -278,9 +281,19 @@ class Runner:
         """Before the screen takes them in; there may be none."""
         if self._playing is None:
             return
+        if self._model is not self._parts.chat.model:
+            self._model = self._parts.chat.model
+            self._parts.screen.call_next(self._left_by_engine)
         self._measure()
         if any(isinstance(change, PathChanged) for change in changes) and not self._parts.chat.aside.follow():
             self._parts.screen.call_next(self._left_for_another)
+
+    def _left_by_engine(self) -> None:
+        """A model that came only now, or another one, may be on an engine that cannot do what the lesson needs."""
+        if self._playing is not None and (refused := refusal_of(self.lesson, self._parts.chat)) is not None:
+            why = f"{refused.message}; {refused.hint}"
+            self._parts.tell(Notice(f"{self.lesson.title} cannot be played here", why, "warning"))
+            self._leave()
 
     def _left_for_another(self) -> None:
         if self._playing is not None and not self._parts.chat.aside.follow():
