@@ -23,8 +23,8 @@ _PATIENCE = 600.0
 """Seconds in which what runs must have ended."""
 _TAKEN = 10.0
 """Seconds in which a key must have been taken in."""
-_STEP = 1.0
-"""Seconds in which a paused reply should wait again, if it was to go on by one token only."""
+_STEP, _SLOW = 1.0, 4.0
+"""Seconds in which a paused reply should wait again, if it was to go on by one token only; while that is computed, more."""
 _ROW = 200
 """Cells of a row of a list, so that nothing of it is cut."""
 _WAYS_OUT = 6
@@ -81,7 +81,7 @@ class Hands:
         begin = monotonic()
         while chat.busy:
             computes = chat.phase != "paused" and self._written[1] <= before[1] + 1  # slowly, on another machine
-            if monotonic() - begin > (_TAKEN if computes else _STEP):
+            if monotonic() - begin > (_SLOW if computes else _STEP):
                 return
             if self._written != before and chat.phase == "paused" and (mode.pending or not mode.open):
                 return
