@@ -148,8 +148,8 @@ class Learning:
 
         at = self.runner.lesson.id if self.runner is not None else ""
         dialog = LessonsDialog(
-            self._parts.palette(), self.shelf(), self.progress.all, self.refusal, at,
-            self.progress.last,
+            self._parts.palette(), self.shelf(), self.progress.all, self.refusal, at, self.progress.last,
+            recorded=self._recording is not None,
         )  # fmt: skip
         self._parts.open(dialog, closed)
 
@@ -173,7 +173,8 @@ class Learning:
             why = f"{refused.message}; {refused.hint}"
             self._parts.tell(Notice(f"{lesson.title} cannot be played here", why, "warning"))
             return
-        self._insert(lesson)
+        if (recording := self._recording) is not None:
+            recording.teach(lesson.id)
         state = self.progress.of(lesson.id)
         if anew:
             state = LessonState(0, state.done, state.guesses)
@@ -205,13 +206,6 @@ class Learning:
         if tape.of_lesson(lesson.id).is_file():
             return None
         return Refused("it is not recorded", f"it needs a model: {name_of('models')} lists them")
-
-    def _insert(self, lesson: Lesson) -> None:
-        """Has the recording of a lesson played, where no model is there."""
-        from termchat.tui.demo import tape
-
-        if (recording := self._recording) is not None:
-            recording.insert(tape.load(tape.of_lesson(lesson.id)))
 
     async def _found(self) -> None:
         assert self._finding is not None
@@ -296,7 +290,7 @@ class Learning:
             self._over()
             tell_nothing()
             if (recording := self._recording) is not None:
-                recording.insert(None)
+                recording.teach(None)
 
 
 _LABELS = {

@@ -66,7 +66,7 @@ def broken_row(error: LessonError, width: int, *, chosen: bool) -> Line:
 
 class LessonsDialog(DetailedListing[ChosenLesson]):
     """The result is the lesson to begin. `refusal` says why a lesson cannot be played, `at` is the id of the highlighted
-    lesson, `last` that of the one that was played last."""
+    lesson, `last` that of the one that was played last. `recorded`: recordings answer in place of a model."""
 
     DEFAULT_CSS = """
     LessonsDialog > Vertical { width: 100%; max-width: 140; height: 100%; max-height: 44; }
@@ -89,10 +89,12 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         refusal: Callable[[Lesson], Refused | None],
         at: str = "",
         last: str = "",
+        *,
+        recorded: bool = False,
     ) -> None:
         super().__init__(palette)
         self._shelf, self._states, self._refusal = shelf, states, refusal
-        self._last = last
+        self._last, self._recorded = last, recorded
         self._longest = max((len(lesson.title) for lesson in shelf.lessons), default=8)
         self.picker.count = len(shelf.lessons) + len(shelf.broken)
         self.picker.chosen = self._first(at)
@@ -115,7 +117,8 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
     def title_line(self) -> str:
         done = sum(self._states.get(lesson.id, LessonState()).done for lesson in self._shelf.lessons)
         last = next((f" · › last: {one.title}" for one in self._shelf.lessons if one.id == self._last), "")
-        return f"Lessons   {done} of {len(self._shelf.lessons)} done{last}"
+        played = " · recordings, no model" if self._recorded else ""
+        return f"Lessons   {done} of {len(self._shelf.lessons)} done{last}{played}"
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         if not self.picker.count:
