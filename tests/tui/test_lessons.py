@@ -104,6 +104,9 @@ async def test_the_strip_gives_the_keyboard_back_after_one_key() -> None:
         assert desk.chat.tuning.temperature > 0.7
         await desk.type("", "ctrl+space", "escape", "escape", "h")
         assert desk.composer.text == "The sea ish"
+        await desk.type("", "ctrl+space", "1", "e")
+        assert "nothing is asked now" in desk.text
+        assert desk.composer.text == "The sea ishe"
 
 
 async def test_hints_go_from_a_nudge_to_the_deed() -> None:

@@ -529,6 +529,7 @@ class Runner:
             self._type("", f"{number:.0f}")
             return
         if not playing.answer(number):
+            self.back()
             self._parts.tell(Notice("there is no such answer" if playing.asks is not None else "nothing is asked now"))
             return
         self._typed = ""
