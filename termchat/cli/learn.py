@@ -60,14 +60,16 @@ def learn() -> None:
     """Learn how a language model picks its words, on a real model, in the real app.
 
     Without a command, termchat opens with the list of lessons, or begins LESSON (an id or a number). The flags of the chat
-    work here, too: termchat learn greedy --model qwen3-0.6b. Your own lessons are TOML files in one folder (see `new`).
+    work here, too: termchat learn greedy --model qwen3-0.6b. Without a model, --demo plays recordings of the lessons. Your own
+    lessons are TOML files in one folder (see `new`).
     """
 
 
 @learn.command(_BEGIN, hidden=True, cls=_Begin)
 @click.argument("lesson", required=False, default="", shell_complete=completers.lessons)
+@click.option("--demo", is_flag=True, help="play recordings of the lessons; needs no model")
 @flags()
-def begin(*, lesson: str, **given: Any) -> None:
+def begin(*, lesson: str, demo: bool, **given: Any) -> None:
     """Begin LESSON, or list all lessons."""
     from termchat.lessons.shelf import LessonRefused, read_shelf
 
@@ -79,6 +81,10 @@ def begin(*, lesson: str, **given: Any) -> None:
             sys.exit(2)
     check_terminal("a lesson", "termchat learn list")
     chosen = config(given)
+    if demo:
+        from termchat.tui.demo.player import start as play
+
+        sys.exit(play(chosen, lesson=lesson))
     from termchat.tui.start import start
 
     sys.exit(start(chosen, _engine(), lesson=lesson))

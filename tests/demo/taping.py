@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
 import msgspec
 
-from termchat.decoding.records import Failed
+from termchat.decoding.records import Failed, Token
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import (
     Adjust,
@@ -84,8 +85,39 @@ class Taping(LocalEngine):
                 continue
             answers = [event for _, event in events]
             key = what, msgspec.msgpack.encode(answers, enc_hook=repr)
-            kept.setdefault(key, Exchange(what, events))
+            kept.setdefault(key, Exchange(what, paced(settled(events))))
         return Tape(list(kept.values()))
+
+
+def settled(events: Recorded) -> Recorded:
+    """Where a reply was steered is where that held from, and not when it was sent: tokens were on their way by then."""
+    made = list(events)
+    for at in reversed([at for at, (_, event) in enumerate(made) if isinstance(event, Steered)]):
+        to = at
+        while to + 1 < len(made) and is_on_its_way(made[to + 1][1]):
+            to += 1
+        made.insert(to, (made[to][0], made.pop(at)[1]))
+    return made
+
+
+def is_on_its_way(event: Event | Steered) -> bool:
+    return isinstance(event, Token) and not event.forced and event.walk is None
+
+
+def paced(events: Recorded) -> Recorded:
+    """Events that were fetched together, each at the time when it happened: a token takes as long as it says."""
+    made: Recorded = []
+    following = math.inf
+    for seconds, event in reversed(events):
+        at = min(seconds, following)
+        made.append((at, event))
+        alone = isinstance(event, Token) and event.walk is None
+        following = at - (event.decode_us + event.sample_us) / 1e6 if alone else at
+    paced, before = Recorded(), 0.0
+    for at, event in reversed(made):
+        before = max(at, before)
+        paced.append((round(before, 3), event))
+    return paced
 
 
 def nameless(event: Event) -> Event:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +54,8 @@ def generate() -> Generate:
     """The command that began the recorded reply, as far as it counts."""
     events = next(exchange.events for exchange in tape.load().exchanges if exchange.asked.startswith("Generate"))
     start = next(event for _, event in events if type(event).__name__ == "Start")
-    return Generate(start.prompt_ids, demo_app.TUNING.samplers(), (), 7)  # type: ignore[union-attr]
+    tuning = demo_app.TUNING
+    return Generate(start.prompt_ids, tuning.samplers(), tuning.conditions(), 7)  # type: ignore[union-attr]
 
 
 def test_the_recording_is_small_and_says_nothing_of_where_it_was_made() -> None:
@@ -78,8 +78,9 @@ def test_a_reply_comes_at_its_own_pace_and_waits_for_the_knob(clock: Clock) -> N
     events = [event for _, event in demo.receive()]
     assert before < 10
     assert not any(isinstance(event, Finished) for event in events)
-    hot = demo_app.TUNING.turned({"temperature": 1.4}).samplers()
-    demo.send(Adjust(hot, ()))
+    tuning = demo_app.TUNING.turned({"temperature": 1.4})
+    hot = tuning.samplers()
+    demo.send(Adjust(hot, tuning.conditions()))
     found: list[Event] = []
     for _ in range(3):
         clock.now += 10_000
@@ -112,10 +113,10 @@ def test_what_was_not_asked_then_is_refused_kindly(command: Command) -> None:
 
 
 def test_recorded_numbers_are_not_said_to_be_recomputed() -> None:
-    question = next(exchange.asked for exchange in tape.load().exchanges if exchange.asked.startswith("Explain"))
-    ids, wanted = ast.literal_eval(question.removeprefix("Explain "))
-    demo = engine()
-    demo.send(Explain(ids, wanted, demo_app.TUNING.samplers(), 7, 0))
+    answer = next(exchange for exchange in tape.load().exchanges if exchange.asked.startswith("Explain"))
+    question = Explain([1, 2], 3, demo_app.TUNING.samplers(), 7, 0)
+    demo = DemoEngine(tape.Tape([tape.Exchange(tape.asked(question), answer.events)]), FakeEngine)
+    demo.send(question)
     [(_, explained)] = demo.receive()
     assert isinstance(explained, Explained)
     lines = why_lines(WhyNot(Node(1, None, 0, "assistant"), 0, False, "", 0, explained, {}), 46)
@@ -170,7 +171,7 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
         def over() -> bool:
             nonlocal seen
             seen += shown(app)
-            demo.refused = lambda: refused.append(None)
+            demo.refused = refused.append
             return app.is_over and "End of the demo" in seen and not app._typed.waiting
 
         await until(pilot, over)

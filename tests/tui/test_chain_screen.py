@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import ORDER, Tuning
 from termchat.engine.port import Adjust
@@ -77,18 +79,20 @@ async def test_a_low_screen_shows_the_knob_that_tune_is_on_and_the_row_that_fold
         assert "every stage" in desk.text
 
 
-async def test_on_a_low_screen_candidates_come_before_timing_and_what_is_said_of_knobs() -> None:
+@pytest.mark.parametrize(("height", "timed"), [(20, False), (24, True)])
+async def test_on_a_low_screen_candidates_come_before_timing_and_that_before_notes(height: int, timed: bool) -> None:
     words = "coffee black tea cocoa green milk"
     candidates = [
         Candidate(at, f" {word}", 9.0 - at, -2.0 - at, 0.1, 0.0, None) for at, word in enumerate(words.split())
     ]
-    async with desktop((80, 20)) as desk:
+    async with desktop((80, height)) as desk:
         desk.chat.adjust_all({"top_p": 0.3, "top_k": 0}, {"top_p": "lesson", "top_k": "lesson"})
         await desk.sent("go", "One")
         desk.engine.say(" two", id=0, stages=STAGES, candidates=candidates, sample_us=2930)
         await desk.type("", "ctrl+b")
         assert all(f"·{word}" in desk.text for word in words.split())
         assert set(rows(desk)) >= {"top_k", "top_p", "min_p", "temp", "stop", "max", "seed"}
+        assert ("TTFT" in desk.text, "from lesson" in desk.text) == (timed, False)
 
 
 async def test_the_order_is_changed_while_a_reply_streams_and_shown() -> None:

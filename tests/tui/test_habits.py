@@ -131,6 +131,22 @@ async def test_the_system_prompt_is_at_the_head_and_edited_as_a_message_is() -> 
         assert "system prompt · ‹ 1/2 ›" in desk.text
 
 
+async def test_a_reply_to_an_edited_system_prompt_is_in_view() -> None:
+    async with desktop((80, 24), chat=with_a_system_prompt) as desk:
+        desk.composer.put("many words " * 200)
+        await desk.type("", "enter")
+        desk.engine.say("one")
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "f7", "f7")
+        assert "editing the system prompt" in desk.text
+        await desk.type("!", "enter")
+        desk.engine.say(" a new reply")
+        desk.engine.end()
+        await desk.settle()
+        assert " a new reply" in desk.text
+
+
 async def test_a_system_prompt_can_be_taken_away_by_mouse_and_stays_a_version() -> None:
     async with desktop(chat=with_a_system_prompt) as desk:
         await talked(desk, ("hi", "one"))

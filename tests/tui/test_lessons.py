@@ -11,20 +11,17 @@ import pytest
 from textual.screen import ModalScreen
 
 from termchat import paths
-from termchat.chat.service import Chat
 from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
+from termchat.decoding.constraint import Constraint
 from termchat.engine.port import ALL_FEATURES
 from termchat.lessons.playing import LessonState
-from termchat.tui.demo import tape
-from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import StripWords, strip_lines
 from termchat.tui.screen.keyline import key_line
 from tests.models.gguf_files import named
-from tests.tui.fake_engine import FakeEngine
-from tests.tui.made_lessons import SECOND, answered, at_step, begun, learner, step, strip, write_lessons
+from tests.tui.made_lessons import FIRST, SECOND, answered, at_step, begun, learner, step, strip, write_lessons
 from tests.tui.models_dialog import shop
 from tests.tui.running_app import SPEC, click, command, desktop
 from tests.tui.walks import say
@@ -151,6 +148,32 @@ async def test_a_step_is_done_for_the_reader() -> None:
         assert [text for _, text in desk.chat.conversation.turns()] == ["The sea is", " blue"]
 
 
+async def test_a_step_is_done_whatever_became_of_its_beginning() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type(" not")
+        await desk.type("", "ctrl+space", "d")
+        await desk.until(lambda: desk.chat.busy)
+        await answered(desk, " blue")
+        assert "The sea is" in [node.written for node in desk.chat.conversation.nodes.values()]
+        await desk.until(lambda: "Done. Answer the question" in strip(desk))
+        await desk.type("", "ctrl+space", "d")
+        assert "this step is done; only its question waits" in desk.text
+
+
+async def test_a_step_of_token_mode_is_done_for_who_is_in_token_mode() -> None:
+    third = SECOND.replace("look == 'rank'", "position == 0").replace("/look rank", 'press tokens", "press token-first')
+    paths.lessons_folder().mkdir(parents=True, exist_ok=True)
+    (paths.lessons_folder() / "82-third-own.toml").write_text(third)
+    async with learner(lesson="third-own") as desk:
+        await desk.type("hi", "enter")
+        await answered(desk, " one", " two")
+        await desk.type("", "ctrl+g", "ctrl+space", "d")
+        await desk.until(lambda: "A look colours tokens." in strip(desk))
+        assert desk.app.screen.tokens.mode.open
+
+
 async def test_undo_takes_back_a_knob_then_a_message() -> None:
     async with learner() as desk:
         await desk.type("", "ctrl+t", "t", "0", "enter", "escape")
@@ -166,6 +189,64 @@ async def test_undo_takes_back_a_knob_then_a_message() -> None:
         assert step(desk) == 1
         await desk.type("", "ctrl+space", "z")
         assert "nothing to undo" in desk.text
+
+
+async def test_undo_takes_back_all_walks_at_once() -> None:
+    async with learner(lesson="second-own") as desk:
+        await desk.sent("What is blue?", " The sea.")
+        desk.engine.end()
+        await desk.settle()
+        desk.app.learning.runner.look()  # type: ignore[union-attr]
+        before = desk.chat.conversation.leaf
+        desk.chat.walks.start(walk_plan.vote(3, "sea|sky"))
+        await desk.settle()
+        for walk in range(3):
+            say(desk.engine, walk, " sky")
+            desk.engine.end(walk=walk)
+        await desk.settle()
+        desk.app.learning.runner.look()  # type: ignore[union-attr]
+        assert desk.chat.walks.shown is not None
+        await desk.type("", "right", "ctrl+space", "z")
+        assert (desk.chat.walks.shown, desk.chat.conversation.leaf) == (None, before)
+
+
+async def test_undo_takes_back_a_constraint() -> None:
+    async with learner() as desk:
+        first, second = (Constraint("choice", f'["{word}", "no"]') for word in ("yes", "maybe"))
+        for constraint in (first, second):
+            desk.chat.constrain(constraint)
+            desk.app.learning.runner.look()  # type: ignore[union-attr]
+        for left in (first, None):
+            await desk.type("", "ctrl+space", "z")
+            assert desk.chat.constraint == left
+
+
+async def test_undo_and_resuming_put_into_the_composer_what_the_step_is_begun_with(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    async with learner(store=store, lesson=None) as desk:
+        further = FIRST.replace('text = "Have it made', 'compose = "/look rank"\ntext = "Have it made')
+        (paths.lessons_folder() / "89-further.toml").write_text(further)
+        await begun(desk, "further")
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type("", "1", "enter")
+        await answered(desk, " blue")
+        await at_step(desk, 3)
+        assert desk.composer.text == "/look rank"
+        await desk.type("", "ctrl+space", "z")
+        await at_step(desk, 2)
+        assert desk.composer.text == "The sea is"
+        await desk.type("2", "enter")
+        assert "Your guess: another one" in strip(desk)
+        await answered(desk, " blue")
+        await at_step(desk, 3)
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        await begun(desk, "further")
+        assert step(desk) == 3
+        await desk.type("9")
+        assert desk.composer.text == "/look rank", "the number is for the question"
+    store.close()
 
 
 async def test_left_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -303,6 +384,9 @@ async def test_a_page_that_is_pointed_at_is_lit_or_its_key_is() -> None:
 
 def test_a_key_that_is_pointed_at_has_few_words_and_stands_without_its_family() -> None:
     assert key_line("idle", 78, lit=("send", "tune", "edit")).text.startswith("▸Enter send   ▸Ctrl+T tune   ▸F7 edit ")
+    assert key_line("idle", 78, lit=("tune", "back")).text.startswith(
+        "▸Ctrl+T tune   ▸Esc back "
+    )  # in the order of use
     in_tokens = key_line(
         "token", 78, lit=("token-first", "choose-2", "token-version-before", "token-version-next")
     ).text
@@ -441,20 +525,6 @@ async def test_a_step_may_write_for_the_reader_but_not_over_what_they_wrote() ->
         assert desk.composer.text == ""
 
 
-async def test_a_recording_offers_the_lessons_that_are_recorded() -> None:
-    with_beams, own = (SECOND.replace("minutes", 'needs = ["beams"]\nminutes', 1), SECOND)
-    write_lessons(paths.lessons_folder())
-    (paths.lessons_folder() / "14-beams.toml").write_text(with_beams)
-    (paths.lessons_folder() / "99-own.toml").write_text(own)
-    demo = DemoEngine(tape.load(), FakeEngine)
-    async with desktop(spec=None, chat=lambda _: Chat(demo)) as desk:
-        learning = desk.app.learning
-        assert learning.refusal(learning.shelf().lesson("beams")) is None
-        learning.open_named("own")
-        await desk.shows("Looks cannot be played here", "it is not recorded; it needs a model: F3 lists them")
-        assert learning.runner is None
-
-
 async def test_words_are_explained() -> None:
     async with learner(lesson=None) as desk:
         for text in ("/what is entropy?", "/what entropy", "/what are the entropy"):
@@ -574,6 +644,40 @@ async def test_a_lesson_that_is_left_before_its_first_message_goes_on_with_its_k
         store.close()
 
 
+COMPOSED = SECOND.replace("[[steps]]", '[[steps]]\ncompose = "/look rank"')
+
+
+ASKING = (
+    PAUSING[: PAUSING.index('text = "Press {tokens}')]
+    + """\
+text = "Press {send}."
+compose = "/look rank"
+check = ["look == 'rank'"]
+[steps.question]
+ask = "Which?"
+answers = ["this", "that"]
+right = 1
+"""
+)
+
+
+async def test_the_text_of_a_resumed_step_does_not_keep_a_digit_from_answering(tmp_path: Path) -> None:
+    for _ in range(2):
+        store = Store.open(tmp_path / "sessions.db")
+        async with learner((80, 24), store=store, lesson=None) as desk:
+            (paths.lessons_folder() / "88-asking.toml").write_text(ASKING)
+            await begun(desk, "asking")
+            if step(desk) == 1:
+                await desk.type("", "enter")
+                await answered(desk, " blue")
+                await at_step(desk, 2)
+            assert desk.composer.text == "/look rank"
+            assert "Which? 1 this 2 that" in strip(desk)
+            await desk.type("", "ctrl+space", "x")
+            await desk.until(lambda: desk.app.learning.runner is None)
+        store.close()
+
+
 LONG = SECOND.replace(
     'text = "Press {look}',
     'text = "Begin here. ' + "One more sentence that takes some room on the strip. " * 4 + "Press {look}",
@@ -595,7 +699,7 @@ async def test_the_strip_takes_rows_that_are_empty_and_gives_them_back_to_the_ch
 
 @pytest.mark.parametrize("big", [False, True])
 async def test_the_strip_leaves_panels_room_for_the_likeliest_tokens(big: bool) -> None:
-    async with learner((80, 24), lesson=None, big=big) as desk:
+    async with learner((80, 20), lesson=None, big=big) as desk:
         (paths.lessons_folder() / "87-long.toml").write_text(LONG)
         await begun(desk, "long")
         await desk.until(lambda: "Begin here. One more" in strip(desk))
@@ -603,6 +707,16 @@ async def test_the_strip_leaves_panels_room_for_the_likeliest_tokens(big: bool) 
         await desk.until(lambda: "Begin here. One more" not in strip(desk))
         await desk.type("", "ctrl+space", "m")
         await desk.until(lambda: "Begin here. One more" in strip(desk))
+
+
+async def test_a_command_that_is_done_for_the_reader_does_not_stay_in_the_composer() -> None:
+    async with learner(lesson=None) as desk:
+        (paths.lessons_folder() / "87-composed.toml").write_text(COMPOSED)
+        await begun(desk, "composed")
+        await desk.until(lambda: desk.composer.text == "/look rank")
+        await desk.type("", "ctrl+space", "d")
+        await desk.until(lambda: "A look colours tokens." in strip(desk))
+        assert desk.composer.text == ""
 
 
 async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:
@@ -625,13 +739,24 @@ async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:
 
 
 def test_what_is_to_be_typed_is_no_end_of_a_sentence() -> None:
-    typed = "Now greet it. Press {edit}, type `Hello! How are you? {{Fine.}} Good` and press {send}."
-    assert plain(typed) == "Now greet it. Press F7, type Hello! How are you? {Fine.} Good and press Enter."
+    typed = "Now greet it. Press {edit}, type `Hello! How are you? {{Fine.}} Good.` and press {send}."
+    assert plain(typed) == "Now greet it. Press F7, type Hello! How are you? {Fine.} Good. and press Enter."
     words = StripWords("Long", 1, 2, [*filled("Why this is so. " * 9), *filled(typed)])
     for width in range(24, 100, 4):
         lines = strip_lines(words, width, 4, direct=False, open=False)
         said = " ".join(" ".join(line.text.removeprefix("▎ ") for line in lines[:-1]).split())
         assert re.search(r"… (Why this|Now greet|Press F7)|… m more$|^Long 1 of 2 Why this is so. Why", said), said
+
+
+@pytest.mark.parametrize("times", [1, 80])
+async def test_what_was_learned_is_in_the_list_where_all_of_it_has_room(times: int) -> None:
+    async with learner((140, 30), lesson=None) as desk:
+        learned = " ".join(["It takes some room."] * times)
+        (paths.lessons_folder() / "81-second-own.toml").write_text(SECOND.replace("A look colours tokens.", learned))
+        desk.app.learning.progress.keep("second-own", LessonState(0, True, ()))
+        await desk.type("", "ctrl+space", "down")
+        await desk.shows("1 min · ✓ done")
+        assert ("LEARNED" in desk.text) is (times == 1)
 
 
 async def test_all_that_was_learned_is_shown_at_the_end() -> None:
@@ -685,6 +810,50 @@ async def test_the_list_begins_at_the_lesson_that_was_played_last() -> None:
         await desk.type("", "ctrl+space")
         assert "last: Looks" in desk.text
         assert any(line.lstrip().startswith("│ ›") or "› 81" in line for line in desk.text.splitlines()), desk.text
+
+
+PRESET = """\
+title = "Preset"
+minutes = 1
+summary = "A whole chain."
+learned = "A preset sets it."
+next = ""
+
+[[steps]]
+text = "Press {send} for the command in the composer, then {regenerate}."
+compose = "/preset creative"
+check = ["temperature == 1.3", "new_replies >= 1"]
+do = ["/preset creative", "press regenerate", "wait"]
+hints = ["A command, then a key."]
+[steps.question]
+ask = "What will it be?"
+answers = ["lively, and so much so that the strip has to wrap this", "dull"]
+right = 1
+"""
+
+
+async def test_a_command_that_is_offered_leaves_digits_to_the_question_and_is_no_whole_step() -> None:
+    async with learner((80, 24), lesson=None) as desk:
+        (paths.lessons_folder() / "89-preset.toml").write_text(PRESET)
+        await begun(desk, "preset")
+        await desk.type("", "space", "backspace")
+        assert desk.composer.popup.completion is not None
+        await desk.type("", "1")
+        assert (desk.composer.text, "Your guess" in strip(desk)) == ("/preset creative", True)
+        await desk.type("", "enter")
+        assert desk.chat.tuning.temperature == 1.3
+        desk.app.learning.runner.show()  # type: ignore[union-attr]
+        assert "Not done yet" not in strip(desk)
+
+
+def test_what_was_answered_is_the_first_to_go_from_a_strip_that_is_too_low() -> None:
+    words = StripWords(
+        "Long", 1, 2, filled("Why this is so. Do what is told here and there. " * 4), guess="yes, it does"
+    )
+    assert "Your guess" in "".join(line.text for line in strip_lines(words, 78, 5, direct=False, open=False))
+    lines = strip_lines(words, 78, 4, direct=False, open=False)
+    assert "Your guess" not in "".join(line.text for line in lines)
+    assert "…" not in "".join(line.text for line in lines)
 
 
 THREADS = """\

@@ -130,8 +130,7 @@ class Composer(LabelledArea):
 
     def on_key(self, event: events.Key) -> None:
         # At once: a binding would act before the keys that were pressed just before it have been written.
-        asked = self.popup.completion is None and self.before_all(event.key, event.character)
-        if asked or self._choose(event.key) or self._move(event.key):
+        if self.before_all(event.key, event.character) or self._choose(event.key) or self._move(event.key):
             event.stop()
             event.prevent_default()
             return

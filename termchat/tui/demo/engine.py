@@ -34,14 +34,14 @@ from termchat.engine.port import (
     ToWalk,
 )
 from termchat.tui.demo.playback import Playback
-from termchat.tui.demo.tape import Recorded, Steered, Tape, asked
+from termchat.tui.demo.tape import Recorded, Steered, Tape, asked, load, of_lesson
 from termchat.tui.keys.tables import name_of
 
 SPEC = ModelSpec("", "demo: a recording")
 """The model that is none; whoever loads another one gets a real engine."""
 RECORDING = EngineAbilities(walks=False)
 NO_MODEL = "this is a recording; no model is loaded to answer"
-NOT_RECORDED = "this is a recording, in which that was not done"
+NOT_RECORDED = "the recording has no answer to that"
 _TIMED = (Load, Generate, GenerateWalks, SearchBeams)
 _STEERING = (Adjust, Pause, Resume, Step, Force, EndThinking, ToWalk, Join)
 """What steers a reply; nobody waits for an answer of it."""
@@ -69,9 +69,13 @@ class DemoEngine:
         """What was steered waits for nobody from now on."""
         self._free = True
 
-    def insert(self, tape: Tape | None) -> None:
-        """Another recording, of a lesson, is to be played; None: that of before. What runs is played to its end."""
-        self._known = self._own if tape is None else _answers(tape)
+    def teach(self, lesson: str | None) -> None:
+        """The recording of a lesson is to be played from now on, None: that of the demo.
+
+        Raises:
+            OSError: there is none.
+        """
+        self._known = self._own if lesson is None else _answers(load(of_lesson(lesson)))
 
     @property
     def _teaches(self) -> bool:

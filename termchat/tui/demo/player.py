@@ -102,8 +102,7 @@ class DemoApp(TermchatApp):
         """Also when the user has taken over."""
         return self._playing is not None and self._playing.is_finished
 
-    def on_mount(self) -> None:
-        super().on_mount()
+    def on_mount(self) -> None:  # behind that of `TermchatApp`, which Textual calls by itself
         if isinstance(self.chat.engine, DemoEngine):
             self.chat.engine.refused = lambda why: self._chat_screen.tell(Notice(why.message, why.hint))
         if self._script:

@@ -5,7 +5,7 @@ Those of TUNE and of the dialogs are in `dialogs`, which is not needed before th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from termchat.chat.changes import Phase
@@ -372,14 +372,15 @@ def working(
     *,
     thinking: bool = False,
     words: Mapping[str, str] = NOT_OTHERWISE,
-    lit: Collection[str] = (),
+    lit: Sequence[str] = (),
 ) -> tuple[list[Label], list[Label]]:
     """What works now: what is shown as far as there is room, in order of use, and what always is. What needs more than the
     engine `offers` is marked. `thinking`: the reply is in its thoughts. `words`: the ids of keys that do something else now,
-    and what; "" leaves one out. `lit` are the ids of keys that come first, and stand out."""
+    and what; "" leaves one out. `lit` are the ids of keys that come first, in this order, and stand out."""
     own = next((table for situations, table in _OWN if situation in situations), COMPOSER)
     always = _ALWAYS if own in (TOKENS, WALKS) else tuple(key.id for key in APP)
     shown: tuple[list[Label], list[Label]] = [], []
+    first: dict[int, Label] = {}
     for family in families((*own, *CHAT, *APP)):
         key = family[0]
         now: Situation = "thinking" if thinking and "thinking" in key.labels else situation
@@ -393,7 +394,10 @@ def working(
         if does and (name := displayed(family)):
             refused = lacking(key.id, offers, situation) is not None
             label = Label(name, does, pressed(family), refused, bool(pointed))
-            row = shown[key.id in always and not pointed]
-            first = sum(one.lit for one in row)
-            row.insert(first if now == "thinking" or pointed else len(row), label)
+            if pointed:
+                first[min(lit.index(one.id) for one in pointed)] = label
+                continue
+            row = shown[key.id in always]
+            row.insert(0 if now == "thinking" else len(row), label)
+    shown[0][:0] = [first[at] for at in sorted(first)]
     return shown

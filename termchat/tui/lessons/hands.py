@@ -159,6 +159,8 @@ class Hands:
         await self.press(*("space" if letter == " " else letter for letter in deed.what))
 
     async def _press(self, deed: Deed) -> None:
+        if deed.what == "tokens" and self._parts.tokens.mode.open:
+            self._parts.tokens.leave()  # the key would close it
         mode, _, knob = deed.what.partition(".")
         wanted = keys_for(deed.what)
         if not wanted:
@@ -197,6 +199,8 @@ class Hands:
 
     async def _command(self, deed: Deed) -> None:
         await self._compose()
+        if self._parts.composer.text == deed.what:  # the step has put it there, to be sent
+            self._parts.composer.clear()
         if not self._parts.composer.commands(deed.what):
             raise DeedFailed(f"{deed.what} is not a command")
         await self._taken()

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from termchat.chat.changes import Change, Notice
-from termchat.engine.abilities import Refused
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.key import Label, keys_of
 from termchat.tui.keys.tables import CHAT, LESSON, NO_LIGHTS, Lights, name_of
@@ -148,8 +147,8 @@ class Learning:
 
         at = self.runner.lesson.id if self.runner is not None else ""
         dialog = LessonsDialog(
-            self._parts.palette(), self.shelf(), self.progress.all, self.refusal, at,
-            self.progress.last,
+            self._parts.palette(), self.shelf(), self.progress.all, self.barred, at, self.progress.last,
+            recorded=self._recording is not None,
         )  # fmt: skip
         self._parts.open(dialog, closed)
 
@@ -169,11 +168,11 @@ class Learning:
         """Begins a lesson, or resumes it in the chat in which it was left."""
         from termchat.lessons.playing import LessonState
 
-        if (refused := self.refusal(lesson)) is not None:
-            why = f"{refused.message}; {refused.hint}"
-            self._parts.tell(Notice(f"{lesson.title} cannot be played here", why, "warning"))
+        if barred := self.barred(lesson):
+            self._parts.tell(Notice(f"{lesson.title} cannot be played here", barred))
             return
-        self._insert(lesson)
+        if (recording := self._recording) is not None:
+            recording.teach(lesson.id)
         state = self.progress.of(lesson.id)
         if anew:
             state = LessonState(0, state.done, state.guesses)
@@ -195,23 +194,18 @@ class Learning:
         engine = self._parts.chat.engine
         return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
 
-    def refusal(self, lesson: Lesson) -> Refused | None:
-        """Why a lesson cannot be played here, and what could; None where it can be."""
+    def barred(self, lesson: Lesson) -> str:
+        """Why a lesson cannot be played here, "" where it can."""
+        from termchat.lessons.shelf import COURSE
         from termchat.tui.demo import tape
-        from termchat.tui.lessons.lesson_list import refusal_of
+        from termchat.tui.lessons.lesson_list import missing_for
 
-        if self._recording is None:
-            return refusal_of(lesson, self._parts.chat)
-        if tape.of_lesson(lesson.id).is_file():
-            return None
-        return Refused("it is not recorded", f"it needs a model: {name_of('models')} lists them")
-
-    def _insert(self, lesson: Lesson) -> None:
-        """Has the recording of a lesson played, where no model is there."""
-        from termchat.tui.demo import tape
-
-        if (recording := self._recording) is not None:
-            recording.insert(tape.load(tape.of_lesson(lesson.id)))
+        if self._recording is not None:
+            there = lesson.path.parent == COURSE and tape.of_lesson(lesson.id).exists()
+            return (
+                "" if there else f"it is not recorded, and needs a model; {name_of('models')} lists models to download"
+            )
+        return missing_for(lesson, self._parts.chat)
 
     async def _found(self) -> None:
         assert self._finding is not None
@@ -296,7 +290,7 @@ class Learning:
             self._over()
             tell_nothing()
             if (recording := self._recording) is not None:
-                recording.insert(None)
+                recording.teach(None)
 
 
 _LABELS = {

@@ -9,7 +9,6 @@ from textual.content import Content
 from textual.widget import Widget
 
 from termchat.chat.service import Chat
-from termchat.engine.abilities import Refused
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import LessonError
 from termchat.lessons.playing import LessonState
@@ -65,8 +64,8 @@ def broken_row(error: LessonError, width: int, *, chosen: bool) -> Line:
 
 
 class LessonsDialog(DetailedListing[ChosenLesson]):
-    """The result is the lesson to begin. `refusal` says why a lesson cannot be played, `at` is the id of the highlighted
-    lesson, `last` that of the one that was played last."""
+    """The result is the lesson to begin. `barred` tells why one cannot be played here, "" where it can; `at` is the id of the
+    highlighted lesson, `last` that of the one that was played last. `recorded`: recordings answer in place of a model."""
 
     DEFAULT_CSS = """
     LessonsDialog > Vertical { width: 100%; max-width: 140; height: 100%; max-height: 44; }
@@ -86,13 +85,15 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         palette: Palette,
         shelf: Shelf,
         states: Mapping[str, LessonState],
-        refusal: Callable[[Lesson], Refused | None],
+        barred: Callable[[Lesson], str],
         at: str = "",
         last: str = "",
+        *,
+        recorded: bool = False,
     ) -> None:
         super().__init__(palette)
-        self._shelf, self._states, self._refusal = shelf, states, refusal
-        self._last = last
+        self._shelf, self._states, self._barred = shelf, states, barred
+        self._last, self._recorded = last, recorded
         self._longest = max((len(lesson.title) for lesson in shelf.lessons), default=8)
         self.picker.count = len(shelf.lessons) + len(shelf.broken)
         self.picker.chosen = self._first(at)
@@ -115,7 +116,8 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
     def title_line(self) -> str:
         done = sum(self._states.get(lesson.id, LessonState()).done for lesson in self._shelf.lessons)
         last = next((f" · › last: {one.title}" for one in self._shelf.lessons if one.id == self._last), "")
-        return f"Lessons   {done} of {len(self._shelf.lessons)} done{last}"
+        played = " · recordings, no model" if self._recorded else ""
+        return f"Lessons   {done} of {len(self._shelf.lessons)} done{last}{played}"
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         if not self.picker.count:
@@ -129,7 +131,7 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = lessons[at]
         state = self._states.get(lesson.id, LessonState())
         longest = min(self._longest, max(width - _NUMBER - _AT - _MINUTES - 4, 8))
-        last, here = lesson.id == self._last, self._refusal(lesson) is None
+        last, here = lesson.id == self._last, not self._barred(lesson)
         return lesson_row(lesson, state, width, longest, chosen=chosen, last=last, here=here)
 
     @property
@@ -150,13 +152,13 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = self.lesson
         if lesson is None:
             return []
-        return lesson_lines(lesson, self._states.get(lesson.id, LessonState()), self._refusal(lesson), width)[:rows]
+        return lesson_lines(lesson, self._states.get(lesson.id, LessonState()), self._barred(lesson), width, rows)
 
     def hint(self) -> Content:
         lesson = self.lesson
         if lesson is None:
             return hint(("list-up", "selects"), ("close", "closes"))
-        if self._refusal(lesson) is not None:
+        if self._barred(lesson):
             return hint(("list-up", "selects"), ("close", "closes"))
         state = self._states.get(lesson.id, LessonState())
         does = "resumes" if state.step else "begins"
@@ -180,29 +182,32 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = self.lesson
         if lesson is None:
             self.say("this file cannot be used; termchat learn check FILE says what is wrong")
-        elif (refused := self._refusal(lesson)) is not None:
-            self.say(f"{refused.message}; {refused.hint}")
+        elif why := self._barred(lesson):
+            self.say(why)
         else:
             self.dismiss(ChosenLesson(lesson, anew))
 
 
-def refusal_of(lesson: Lesson, chat: Chat) -> Refused | None:
-    """Why a lesson cannot be played on the engine of a chat, and which can; None where it can be."""
-    return next((refused for need in lesson.needs if (refused := chat.refused(need)) is not None), None)
+def missing_for(lesson: Lesson, chat: Chat) -> str:
+    """What the engine of a chat cannot do that a lesson needs, and which can; "" where it can all."""
+    refused = next((refused for need in lesson.needs if (refused := chat.refused(need)) is not None), None)
+    return f"{refused.message}; {refused.hint}" if refused is not None else ""
 
 
-def lesson_lines(lesson: Lesson, state: LessonState, refused: Refused | None, width: int) -> list[Line]:
+def lesson_lines(lesson: Lesson, state: LessonState, barred: str, width: int, rows: int) -> list[Line]:
+    """In at most so many rows; what was learned is left out where there is no room for all of it."""
     says, _ = progress_words(lesson, state)
     facts = [f"{len(lesson.steps)} steps", f"{lesson.minutes} min", *([says] if says else [])]
     lines = [Line(((one_line(lesson.title, width), STRONG),)), Line(((" · ".join(facts), MUTED),)), BLANK]
     lines += prose(lesson.summary, width)
-    if refused is not None:
-        lines += prose(f"It cannot be played here: {refused.message}; {refused.hint}.", width, Ink("warning"))
-    if state.done:
-        lines += [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(lesson.learned), width)]
+    if barred:
+        lines += prose(f"It cannot be played here: {barred}.", width, Ink("warning"))
+    learned = [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(lesson.learned), width)]
+    if state.done and len(lines) + len(learned) <= rows:
+        lines += learned
     if lesson.path.parent != COURSE:
         lines += prose(home(lesson.path), width, MUTED)
-    return lines
+    return lines[:rows]
 
 
 def broken_lines(error: LessonError, width: int) -> list[Line]:

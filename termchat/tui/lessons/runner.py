@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from textual.timer import Timer
@@ -13,6 +14,7 @@ from termchat.chat.changes import Change, Notice, PathChanged
 from termchat.chat.lesson_claims import ClaimMeasuring
 from termchat.chat.lesson_facts import ChatFacts
 from termchat.conversation.session import Breakpoint, StoredSession
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
 from termchat.lessons.claim_results import ClaimResults
@@ -22,7 +24,7 @@ from termchat.tui.draw.ink import Run
 from termchat.tui.draw.marks import STRONG
 from termchat.tui.keys.tables import NO_LIGHTS, Lights, name_of
 from termchat.tui.lessons.hands import DeedFailed, Hands
-from termchat.tui.lessons.lesson_list import refusal_of
+from termchat.tui.lessons.lesson_list import missing_for
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.screen_facts import mode_of, screen_facts
 from termchat.tui.lessons.strip import LessonStrip
@@ -41,7 +43,7 @@ _ASIDE = ("/hint", "/learn", "/lesson", "/what", "/help", "/keys")
 """Commands that nobody takes for the deed of a step."""
 _SPARE = 3
 """Empty rows that the strip leaves above it."""
-_PANELS = 22
+_PANELS = 18
 """Rows of a screen with panels that are not the strip's, so that the likeliest tokens are in sight below the knobs."""
 _NUMBER = frozenset("0123456789.,-")
 
@@ -153,6 +155,9 @@ class Runner:
         self._given = opening.text
         if left is not None:
             parts.do(lambda: chat.aside.resume(lesson.id, left.conversation, left.info, opening.knobs))
+            if parts.composer.text in {step.compose for step in lesson.steps}:  # each step puts its own there
+                chat.conversation.unsent.draft = ""
+                parts.composer.clear()
         else:
             parts.do(
                 lambda: chat.aside.begin(
@@ -287,8 +292,7 @@ class Runner:
 
     def _left_by_engine(self) -> None:
         """A model that came only now, or another one, may be on an engine that cannot do what the lesson needs."""
-        if self._playing is not None and (refused := refusal_of(self.lesson, self._parts.chat)) is not None:
-            why = f"{refused.message}; {refused.hint}"
+        if self._playing is not None and (why := missing_for(self.lesson, self._parts.chat)):
             self._parts.tell(Notice(f"{self.lesson.title} cannot be played here", why, "warning"))
             self._leave()
 
@@ -316,9 +320,9 @@ class Runner:
             self.show()
 
     def _compose(self) -> None:
-        """Puts the text of a step into the empty composer."""
+        """Puts the text of a step into the empty composer; in a lesson that is resumed it may be there."""
         text = "" if self.playing.finished else self.playing.current.compose
-        if text and self._parts.composer.text == "":
+        if text and self._parts.composer.text in ("", text):
             self._given = text
             self._parts.composer.put(text)
 
@@ -399,8 +403,9 @@ class Runner:
         return f"Not done yet. The whole step: {waits}" if waits else ""
 
     def ran(self, command: str) -> None:
-        """A command of the reader's was done."""
-        self._ran = self._ran or not command.startswith(_ASIDE)
+        """A command of the reader's was done; one with which the step only begins says nothing yet."""
+        deeds = [deed.written for deed in self.playing.current.deeds if deed.kind != "wait"]
+        self._ran = self._ran or not (command.startswith(_ASIDE) or command.strip() in deeds[:-1])
         if self._aside and self._aside == self._given and self._parts.composer.text == "":
             self._parts.composer.put(self._aside)
         self._aside = ""
@@ -596,6 +601,12 @@ class Runner:
         if not self.playing.current.deeds:
             self._parts.tell(Notice("nobody can do this step but you"))
             return
+        step = self.playing.current
+        if self.playing.held and step.checks and not self.playing.already:
+            self._parts.tell(Notice("this step is done; only its question waits"))
+            return
+        if step.deeds[0].kind == "send" and self._given:
+            self._parts.composer.put(self._given)  # whatever became of it
         self._doing = self._parts.screen.run_worker(self._do_deeds(), group="lesson", exclusive=True)
         self.show()
         self._show_soon()
@@ -650,7 +661,8 @@ class Runner:
     def _watch(self) -> None:
         """Notes what was done, so that it can be undone: a knob that was turned, or a turn that was added."""
         chat = self._parts.chat
-        now = (id(chat.conversation), chat.tuning, max(chat.conversation.nodes, default=0), chat.conversation.leaf)
+        newest = max(chat.conversation.nodes, default=0)
+        now = (id(chat.conversation), chat.tuning, newest, chat.conversation.leaf, chat.constraint)
         if not self._seen:
             self._seen = now
             return
@@ -663,8 +675,10 @@ class Runner:
             self._steps.append(_Deed("node", at, int(str(before[2])) + 1))
         elif before[1] != now[1]:
             self._steps.append(_Deed("knob", at))
-        elif before[3] != now[3]:
-            self._steps.append(_Deed("leaf", at, leaf=before[3]))
+        elif before[4] != now[4]:
+            self._steps.append(_Deed("constraint", at, before=before[4]))
+        elif before[3] != now[3] and chat.walks.shown is None:  # there the cursor moves it
+            self._steps.append(_Deed("leaf", at, before=before[3]))
 
     def _undo(self) -> None:
         """Takes the last thing back, as the reader could."""
@@ -679,12 +693,19 @@ class Runner:
             parts.tell(Notice("nothing to undo in this lesson"))
             return
         deed = self._steps.pop()
+        again = self.playing.finished or self.playing.step > deed.step
+        if again and parts.composer.text == self._given:  # it is of the step that is left
+            parts.composer.clear()
         if deed.kind == "knob":
             parts.do(parts.desk.knobs.undo)
             said = parts.desk.knobs.error or "the knob is back"
             parts.desk.knobs.error = ""
+        elif deed.kind == "constraint":
+            constraint = deed.before if isinstance(deed.before, Constraint) else None
+            parts.do(lambda: chat.constrain(constraint))
+            said = "the constraint is as before"
         elif deed.kind == "leaf":
-            leaf = deed.leaf
+            leaf = deed.before
             if isinstance(leaf, int):
                 parts.do(lambda: chat.branches.select(leaf))
             said = "back on the branch before"
@@ -693,31 +714,36 @@ class Runner:
         self._seen = ()
         self._watch()
         parts.tell(Notice(f"undone: {said}"))
-        if self._facts is not None and (self.playing.finished or self.playing.step > deed.step):
+        if self._facts is not None and again:
             self.playing.go_to(deed.step, self._facts)  # what it was done for is to do again
             self._mark()
+        self._compose()
         self._changed()
 
     def _take_back(self, number: int) -> str:
-        """The first node that was added; what was written comes back into the empty composer."""
+        """The first node that was added, and all that came with it: walks are many. What was written comes back into the empty
+        composer."""
         parts, chat = self._parts, self._parts.chat
         node = chat.conversation.nodes.get(number)
         if node is None:
             return "it is gone already"
         text = node.written if node.role == "user" else ""
-        parts.do(lambda: chat.branches.delete(number))
+        for one in [one for one in chat.conversation.nodes if one >= number]:
+            parts.do(partial(chat.branches.delete, one))  # what is hidden already stays so
         if text and parts.composer.is_blank:
+            self._given = text
             parts.composer.put(text)
         return "the message is taken back" if text else "the reply is taken back"
 
 
 class _Deed(NamedTuple):
-    """What can be undone: a knob, a node that was added, or a way to another leaf; and in which step it was done."""
+    """What can be undone: a knob, a constraint, a node that was added, or a way to another leaf; and in which step it was done.
+    `before` is the constraint or the leaf that was."""
 
     kind: str
     step: int
     node: int = 0
-    leaf: object = None
+    before: object = None
 
 
 _ACTS: dict[str, Callable[..., None]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from termchat.text import one_line
@@ -19,7 +19,7 @@ _GOOD, _BAD = Ink("success", bold=True), Ink("warning", bold=True)
 _TIED = "\N{NO-BREAK SPACE}"
 _BUDGET = ((55, 7), (36, 5), (20, 4), (0, 3))
 """From so many rows of the screen on, at most so many rows of a strip."""
-_SENTENCE = re.compile(r"[.!?][ \n]+(?=\S)")
+_SENTENCE = re.compile(r"[.!?][ \n]+(?=\S|\Z)")
 _DOTS = 14
 """Steps up to which there is a dot for each."""
 
@@ -78,6 +78,9 @@ def strip_lines(
     ]
     parts = [part for part in ([*before, *words.text, *after], *must) if part]
     body = [line for part in parts for line in _wrapped(part, width)]
+    if len(body) > rows - 1 and after:  # what was answered is the first to go
+        parts[0] = [*before, *words.text]
+        body, after = [line for part in parts for line in _wrapped(part, width)], []
     cut = len(body) > rows - 1
     if cut:
         body = _tight(before, words.text, after, [part for part in must if part], width, rows - 1)
@@ -96,8 +99,7 @@ def _tight(
     """One paragraph with as many sentences of the text as there is room for, those at the end: they say what to do. Where there
     is no room for any, what must be said has it all, but for what is too long for the strip, too."""
     behind = [*after, *(run for part in must for run in (("  ", TEXT), *part))]
-    starts = [found.end() for found in _SENTENCE.finditer("".join(part for part, _ in text))]
-    for start in starts:
+    for start in _starts(text):
         lines = _wrapped([*before, ("… ", MUTED), *_from(text, start), *behind], width)
         if len(lines) <= room:
             return lines
@@ -106,6 +108,14 @@ def _tight(
             _wrapped([*before, *(run for part in must for run in (*part, ("  ", TEXT)))], width), room + 1, width
         )
     return _cut(_wrapped([*before, *text, *after], width), room, width)
+
+
+def _starts(text: Sequence[Run]) -> Iterator[int]:
+    """Where its sentences begin, but for the first. The end of what is to be typed, a run of its own, ends none."""
+    at = 0
+    for part, _ in text:
+        yield from (at + found.end() for found in _SENTENCE.finditer(part))
+        at += len(part)
 
 
 def _from(text: Sequence[Run], start: int) -> list[Run]:

@@ -171,10 +171,14 @@ class Models:
         return self._looking is not None
 
     @property
+    def chooses(self) -> bool:
+        """Whether a model that was asked for is still read."""
+        return self._choosing is not None
+
+    @property
     def busy(self) -> bool:
         """Whether `take` may bring something soon."""
-        reading = self._reading is not None or self._choosing is not None
-        return self.looking or reading or bool(self._asking or self.pulls.running)
+        return self.looking or self._reading is not None or self.chooses or bool(self._asking or self.pulls.running)
 
     def take(self) -> bool:
         """What the threads have found and read since the last call is now known; False if that is nothing."""

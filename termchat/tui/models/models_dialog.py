@@ -316,8 +316,8 @@ class ModelsDialog(DetailedListing[Choice]):
 
     @property
     def gathers(self) -> bool:
-        """Whether its rows, or the settings that were asked for, are not there yet."""
-        return self.models.looking or not self.models.rows or bool(self._engine_of)
+        """Whether its rows, or the model or the settings that were asked for, are not there yet."""
+        return self.models.looking or self.models.chooses or not self.models.rows or bool(self._engine_of)
 
     def action_engine(self) -> None:
         row = self.list.row

@@ -34,7 +34,7 @@ _SENTENCE = 3
 _LOW, _LOWEST = 20, 12
 """Rows from which that is not: with plots or knobs, with candidates."""
 _FEWEST = 6
-"""Candidates for which timing, and what is said below the knobs, make room on a low screen."""
+"""Candidates for which what is said below the knobs, and then timing, make room on a low screen."""
 _READ = 80
 """Cells beyond which words and their numbers would be too far from each other."""
 
@@ -124,10 +124,10 @@ def _chain(scene: Scene) -> DrawnPage:
         timing.append(prefill_line(chat.live, min(width, _READ)))
     gap = [BLANK] if scene.height >= ROOMY else []
     rows = scene.rows - len(text) - 2 * len(gap) - 1
+    if rows - len(knobs) - len(timing) < _FEWEST:
+        knobs = _knobs(scene, of_now, brief=True)
     while timing and rows - len(knobs) - len(timing) < _FEWEST:
         timing.pop()
-    if rows - len(knobs) < _FEWEST:
-        knobs = _knobs(scene, of_now, brief=True)
     rows -= len(knobs) + len(timing)
     candidates = candidate_lines(chat.live, width, rows, chat.tolerance, bars=scene.big)
     return DrawnPage([*text, *knobs, *gap, *candidates, *gap, *timing])

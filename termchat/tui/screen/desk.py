@@ -116,7 +116,7 @@ class Desk(Column):
         *,
         thinking: bool,
         words: Mapping[str, str],
-        lit: Collection[str] = (),
+        lit: Sequence[str] = (),
     ) -> None:
         """`asked` are the keys of the line above the composer, `words` the keys that do something else now, `lit` those that a
         lesson points at."""

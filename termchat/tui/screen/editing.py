@@ -118,8 +118,9 @@ class Rewriting:
     def _prompt(self, text: str) -> None:
         if self.is_stale:
             self._composer.give_back(text)
-        else:
-            self._do(lambda: self._chat.editing.edit_system(text))
+            return
+        self._transcript.follow()
+        self._do(lambda: self._chat.editing.edit_system(text))
 
     def line(self, room: int) -> Line:
         node, head = self._messages[self._at][0].node, self._messages[0][0].node.number == HEAD

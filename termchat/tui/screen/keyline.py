@@ -31,7 +31,7 @@ def key_line(
     *,
     thinking: bool = False,
     words: Mapping[str, str] = tables.NOT_OTHERWISE,
-    lit: Collection[str] = (),
+    lit: Sequence[str] = (),
 ) -> Line:
     """As many keys as fit; a click presses one. `words` and `lit`: see `working`."""
     others, important = tables.working(situation, offers, thinking=thinking, words=words, lit=lit)
@@ -115,7 +115,7 @@ class KeyLine(LinesView, can_focus=True):
         *,
         thinking: bool = False,
         words: Mapping[str, str] = tables.NOT_OTHERWISE,
-        lit: Collection[str] = (),
+        lit: Sequence[str] = (),
     ) -> None:
         """`asked` are the keys of the line above the composer, which come first; `words` and `lit` as in `working`."""
         if self.tuning is not None and not asked:

@@ -1,0 +1,110 @@
+"""A recorded reply is paused, stepped and steered like one that is made now, as far as it can be."""
+
+from __future__ import annotations
+
+import pytest
+
+from termchat.decoding.records import Finished, Token
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import Command, Event, Force, Generate, Pause, Paused, Resume, Step, Unit
+from termchat.tui.demo.playback import Playback
+from termchat.tui.demo.tape import Recorded, Steered, asked
+from tests.tui.transcripts import token
+
+NAMES = {Paused: "paused", Finished: "end"}
+
+
+class Played:
+    """A recording of these words, a token a second; "*two" was forced, and "!" is a recorded pause."""
+
+    def __init__(self, text: str, *, paused: bool = False) -> None:
+        self.now = 0.0
+        tuning = Tuning()
+        command = Generate([1], tuning.samplers(), tuning.conditions(), 1, paused=paused)
+        self.playback = Playback(7, command, recorded(text), lambda: self.now)
+
+    def after(self, seconds: float, *commands: Command) -> str:
+        """What has come so many seconds after this was done."""
+        self.steered = [self.playback.steer(command) for command in commands]
+        self.now += seconds
+        return " ".join(_named(event) for _, event in self.playback.due(held=True))
+
+
+def recorded(text: str) -> Recorded:
+    events: Recorded = []
+    step = 0
+    for at, word in enumerate(text.split(), 1):
+        if word == "!":
+            events.append((at, Paused(token(step, "nothing"))))
+            continue
+        forced = word.startswith("*")
+        if forced:
+            events.append((at, Steered(asked(Force([step])))))
+        events.append((at, token(step, word.strip("*"), forced=forced)))
+        step += 1
+    events.append((len(events) + 1, Finished("length", "", "", step, 1.0, 1.0, 1.0, 1.0)))
+    return events
+
+
+def _named(event: Event) -> str:
+    return event.text if isinstance(event, Token) else NAMES[type(event)]
+
+
+def test_it_is_paused_before_any_token_and_goes_on() -> None:
+    played = Played("one two three")
+    assert played.after(1.5) == "one"
+    assert played.after(1, Pause()) == "paused"
+    assert played.steered == [True]
+    assert played.playback.due(held=True) == []
+    assert played.after(9) == ""
+    assert played.after(0, Resume()) == "two"
+    assert played.after(1) == "three"
+    assert played.after(9) == "end"
+    assert played.playback.over
+
+
+def test_what_would_be_drawn_is_what_comes_next() -> None:
+    played = Played("one two", paused=True)
+    played.now = 1.0
+    [(number, paused)] = played.playback.due(held=True)
+    assert number == 7
+    assert isinstance(paused, Paused)
+    assert paused.token.text == "one"
+
+
+@pytest.mark.parametrize(
+    ("unit", "come"), [("token", "one paused"), ("line", "one two.\n paused"), ("sentence", "one two.\n paused")]
+)
+def test_a_paused_one_goes_on_by_steps(unit: Unit, come: str) -> None:
+    played = Played("one TWO three", paused=True)
+    played.playback._events[1] = (2.0, token(1, "two.\n"))
+    assert played.after(9) == "paused"
+    assert f"{played.after(0, Step(unit))} {played.after(9)}" == come
+
+
+def test_it_waits_until_it_is_steered_as_it_was() -> None:
+    played = Played("one ! *two three")
+    assert played.after(9) == "one paused"
+    assert played.after(9, Force([5])) == ""
+    assert played.steered == [False]
+    assert played.after(0, Force([1])) == "two"
+    assert played.after(0, Resume()) + played.after(9) == "three end"
+
+
+def test_steering_early_is_answered_at_once() -> None:
+    played = Played("one two ! *three four")
+    assert played.after(0, Force([2])) == "one two three"
+    assert played.after(1.5) == "four"
+
+
+def test_nobody_has_to_steer_it_who_only_looks_on() -> None:
+    played = Played("one ! *two three")
+    played.now = 99
+    events = [event for _, event in played.playback.due(held=False)]
+    assert [_named(event) for event in events] == ["one", "two", "three", "end"]
+
+
+def test_a_reply_that_was_stopped_tells_how_far_it_came() -> None:
+    played = Played("one two three")
+    played.after(2)
+    assert played.playback.cancelled().tokens == 2
