@@ -11,16 +11,20 @@ import pytest
 from textual.screen import ModalScreen
 
 from termchat import paths
+from termchat.chat.service import Chat
 from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
 from termchat.decoding.constraint import Constraint
 from termchat.engine.port import ALL_FEATURES
 from termchat.lessons.playing import LessonState
+from termchat.tui.demo import tape
+from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import StripWords, strip_lines
 from termchat.tui.screen.keyline import key_line
 from tests.models.gguf_files import named
+from tests.tui.fake_engine import FakeEngine
 from tests.tui.made_lessons import FIRST, SECOND, answered, at_step, begun, learner, step, strip, write_lessons
 from tests.tui.models_dialog import shop
 from tests.tui.running_app import SPEC, click, command, desktop
@@ -523,6 +527,20 @@ async def test_a_step_may_write_for_the_reader_but_not_over_what_they_wrote() ->
         await desk.type("", "ctrl+space", "x")
         await desk.until(lambda: desk.app.learning.runner is None)
         assert desk.composer.text == ""
+
+
+async def test_a_recording_offers_the_lessons_that_are_recorded() -> None:
+    with_beams, own = (SECOND.replace("minutes", 'needs = ["beams"]\nminutes', 1), SECOND)
+    write_lessons(paths.lessons_folder())
+    (paths.lessons_folder() / "14-beams.toml").write_text(with_beams)
+    (paths.lessons_folder() / "99-own.toml").write_text(own)
+    demo = DemoEngine(tape.load(), FakeEngine)
+    async with desktop(spec=None, chat=lambda _: Chat(demo)) as desk:
+        learning = desk.app.learning
+        assert learning.refusal(learning.shelf().lesson("beams")) is None
+        learning.open_named("own")
+        await desk.shows("Looks cannot be played here", "it is not recorded; it needs a model: F3 lists them")
+        assert learning.runner is None
 
 
 async def test_words_are_explained() -> None:

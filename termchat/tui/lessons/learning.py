@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from termchat.chat.changes import Change, Notice
+from termchat.engine.abilities import Refused
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.key import Label, keys_of
 from termchat.tui.keys.tables import CHAT, LESSON, NO_LIGHTS, Lights, name_of
@@ -147,7 +148,7 @@ class Learning:
 
         at = self.runner.lesson.id if self.runner is not None else ""
         dialog = LessonsDialog(
-            self._parts.palette(), self.shelf(), self.progress.all, self.barred, at, self.progress.last,
+            self._parts.palette(), self.shelf(), self.progress.all, self.refusal, at, self.progress.last,
             recorded=self._recording is not None,
         )  # fmt: skip
         self._parts.open(dialog, closed)
@@ -168,8 +169,9 @@ class Learning:
         """Begins a lesson, or resumes it in the chat in which it was left."""
         from termchat.lessons.playing import LessonState
 
-        if barred := self.barred(lesson):
-            self._parts.tell(Notice(f"{lesson.title} cannot be played here", barred))
+        if (refused := self.refusal(lesson)) is not None:
+            why = f"{refused.message}; {refused.hint}"
+            self._parts.tell(Notice(f"{lesson.title} cannot be played here", why, "warning"))
             return
         if (recording := self._recording) is not None:
             recording.teach(lesson.id)
@@ -194,18 +196,16 @@ class Learning:
         engine = self._parts.chat.engine
         return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
 
-    def barred(self, lesson: Lesson) -> str:
-        """Why a lesson cannot be played here, "" where it can."""
-        from termchat.lessons.shelf import COURSE
+    def refusal(self, lesson: Lesson) -> Refused | None:
+        """Why a lesson cannot be played here, and what could; None where it can be."""
         from termchat.tui.demo import tape
-        from termchat.tui.lessons.lesson_list import missing_for
+        from termchat.tui.lessons.lesson_list import refusal_of
 
-        if self._recording is not None:
-            there = lesson.path.parent == COURSE and tape.of_lesson(lesson.id).exists()
-            return (
-                "" if there else f"it is not recorded, and needs a model; {name_of('models')} lists models to download"
-            )
-        return missing_for(lesson, self._parts.chat)
+        if self._recording is None:
+            return refusal_of(lesson, self._parts.chat)
+        if tape.of_lesson(lesson.id).is_file():
+            return None
+        return Refused("it is not recorded", f"it needs a model: {name_of('models')} lists them")
 
     async def _found(self) -> None:
         assert self._finding is not None

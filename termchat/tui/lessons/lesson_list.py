@@ -9,6 +9,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from termchat.chat.service import Chat
+from termchat.engine.abilities import Refused
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import LessonError
 from termchat.lessons.playing import LessonState
@@ -64,8 +65,8 @@ def broken_row(error: LessonError, width: int, *, chosen: bool) -> Line:
 
 
 class LessonsDialog(DetailedListing[ChosenLesson]):
-    """The result is the lesson to begin. `barred` tells why one cannot be played here, "" where it can; `at` is the id of the
-    highlighted lesson, `last` that of the one that was played last. `recorded`: recordings answer in place of a model."""
+    """The result is the lesson to begin. `refusal` says why a lesson cannot be played, `at` is the id of the highlighted
+    lesson, `last` that of the one that was played last. `recorded`: recordings answer in place of a model."""
 
     DEFAULT_CSS = """
     LessonsDialog > Vertical { width: 100%; max-width: 140; height: 100%; max-height: 44; }
@@ -85,14 +86,14 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         palette: Palette,
         shelf: Shelf,
         states: Mapping[str, LessonState],
-        barred: Callable[[Lesson], str],
+        refusal: Callable[[Lesson], Refused | None],
         at: str = "",
         last: str = "",
         *,
         recorded: bool = False,
     ) -> None:
         super().__init__(palette)
-        self._shelf, self._states, self._barred = shelf, states, barred
+        self._shelf, self._states, self._refusal = shelf, states, refusal
         self._last, self._recorded = last, recorded
         self._longest = max((len(lesson.title) for lesson in shelf.lessons), default=8)
         self.picker.count = len(shelf.lessons) + len(shelf.broken)
@@ -131,7 +132,7 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = lessons[at]
         state = self._states.get(lesson.id, LessonState())
         longest = min(self._longest, max(width - _NUMBER - _AT - _MINUTES - 4, 8))
-        last, here = lesson.id == self._last, not self._barred(lesson)
+        last, here = lesson.id == self._last, self._refusal(lesson) is None
         return lesson_row(lesson, state, width, longest, chosen=chosen, last=last, here=here)
 
     @property
@@ -152,13 +153,13 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = self.lesson
         if lesson is None:
             return []
-        return lesson_lines(lesson, self._states.get(lesson.id, LessonState()), self._barred(lesson), width, rows)
+        return lesson_lines(lesson, self._states.get(lesson.id, LessonState()), self._refusal(lesson), width, rows)
 
     def hint(self) -> Content:
         lesson = self.lesson
         if lesson is None:
             return hint(("list-up", "selects"), ("close", "closes"))
-        if self._barred(lesson):
+        if self._refusal(lesson) is not None:
             return hint(("list-up", "selects"), ("close", "closes"))
         state = self._states.get(lesson.id, LessonState())
         does = "resumes" if state.step else "begins"
@@ -182,26 +183,25 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         lesson = self.lesson
         if lesson is None:
             self.say("this file cannot be used; termchat learn check FILE says what is wrong")
-        elif why := self._barred(lesson):
-            self.say(why)
+        elif (refused := self._refusal(lesson)) is not None:
+            self.say(f"{refused.message}; {refused.hint}")
         else:
             self.dismiss(ChosenLesson(lesson, anew))
 
 
-def missing_for(lesson: Lesson, chat: Chat) -> str:
-    """What the engine of a chat cannot do that a lesson needs, and which can; "" where it can all."""
-    refused = next((refused for need in lesson.needs if (refused := chat.refused(need)) is not None), None)
-    return f"{refused.message}; {refused.hint}" if refused is not None else ""
+def refusal_of(lesson: Lesson, chat: Chat) -> Refused | None:
+    """Why a lesson cannot be played on the engine of a chat, and which can; None where it can be."""
+    return next((refused for need in lesson.needs if (refused := chat.refused(need)) is not None), None)
 
 
-def lesson_lines(lesson: Lesson, state: LessonState, barred: str, width: int, rows: int) -> list[Line]:
+def lesson_lines(lesson: Lesson, state: LessonState, refused: Refused | None, width: int, rows: int) -> list[Line]:
     """In at most so many rows; what was learned is left out where there is no room for all of it."""
     says, _ = progress_words(lesson, state)
     facts = [f"{len(lesson.steps)} steps", f"{lesson.minutes} min", *([says] if says else [])]
     lines = [Line(((one_line(lesson.title, width), STRONG),)), Line(((" · ".join(facts), MUTED),)), BLANK]
     lines += prose(lesson.summary, width)
-    if barred:
-        lines += prose(f"It cannot be played here: {barred}.", width, Ink("warning"))
+    if refused is not None:
+        lines += prose(f"It cannot be played here: {refused.message}; {refused.hint}.", width, Ink("warning"))
     learned = [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(lesson.learned), width)]
     if state.done and len(lines) + len(learned) <= rows:
         lines += learned

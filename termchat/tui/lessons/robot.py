@@ -57,8 +57,8 @@ class LessonRobot:
         chat = self._app.chat
         if not await self._until(lambda: chat.phase == "idle", _LOADING):
             return [chat.failure.message if chat.failure is not None else "no model is loaded"]
-        if why := self._app.learning.barred(self._lesson):
-            return [why]
+        if (refused := self._app.learning.refusal(self._lesson)) is not None:
+            return [f"{refused.message}; {refused.hint}"]
         before = chat.tuning, chat.conversation, chat.constraint, chat.breakpoints
         self._app.learning.begin(self._lesson, anew=True)
         await self._until(lambda: self._app.learning.runner is not None, _RESULT)

@@ -24,7 +24,7 @@ from termchat.tui.draw.ink import Run
 from termchat.tui.draw.marks import STRONG
 from termchat.tui.keys.tables import NO_LIGHTS, Lights, name_of
 from termchat.tui.lessons.hands import DeedFailed, Hands
-from termchat.tui.lessons.lesson_list import missing_for
+from termchat.tui.lessons.lesson_list import refusal_of
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.screen_facts import mode_of, screen_facts
 from termchat.tui.lessons.strip import LessonStrip
@@ -292,7 +292,8 @@ class Runner:
 
     def _left_by_engine(self) -> None:
         """A model that came only now, or another one, may be on an engine that cannot do what the lesson needs."""
-        if self._playing is not None and (why := missing_for(self.lesson, self._parts.chat)):
+        if self._playing is not None and (refused := refusal_of(self.lesson, self._parts.chat)) is not None:
+            why = f"{refused.message}; {refused.hint}"
             self._parts.tell(Notice(f"{self.lesson.title} cannot be played here", why, "warning"))
             self._leave()
 
@@ -406,7 +407,7 @@ class Runner:
         """A command of the reader's was done; one with which the step only begins says nothing yet."""
         deeds = [deed.written for deed in self.playing.current.deeds if deed.kind != "wait"]
         self._ran = self._ran or not (command.startswith(_ASIDE) or command.strip() in deeds[:-1])
-        if self._aside and self._aside == self._given and self._parts.composer.text == "":
+        if command.startswith(_ASIDE) and self._aside == self._given and self._parts.composer.text == "":
             self._parts.composer.put(self._aside)
         self._aside = ""
 
