@@ -91,6 +91,18 @@ async def test_what_a_reader_writes_is_never_taken_for_an_answer() -> None:
         assert desk.composer.text == "The sea is, 1 of 2?x"
 
 
+async def test_a_command_takes_the_place_of_the_text_that_the_lesson_gave_until_it_is_done() -> None:
+    async with learner() as desk:
+        assert desk.composer.text == "The sea is"
+        await desk.type("/what entropy")
+        assert desk.composer.text == "/what entropy"
+        await desk.type("", "escape", "enter")
+        await desk.shows("How uncertain the model is")
+        assert desk.composer.text == "The sea is"
+        await desk.type(" or/and")
+        assert desk.composer.text == "The sea is or/and"
+
+
 async def test_the_strip_gives_the_keyboard_back_after_one_key() -> None:
     async with learner() as desk:
         await desk.type("", "ctrl+g")  # no tokens yet

@@ -93,6 +93,8 @@ class Runner:
         self._note = ""
         self._given = ""
         """What the lesson has put into the composer."""
+        self._aside = ""
+        """The same, while a command is written in its place."""
         self._ran = False
         """Whether a command was done in this step."""
         self._doing: Worker[None] | None = None
@@ -405,6 +407,9 @@ class Runner:
         """A command of the reader's was done; one with which the step only begins says nothing yet."""
         deeds = [deed.written for deed in self.playing.current.deeds if deed.kind != "wait"]
         self._ran = self._ran or not (command.startswith(_ASIDE) or command.strip() in deeds[:-1])
+        if command.startswith(_ASIDE) and self._aside == self._given and self._parts.composer.text == "":
+            self._parts.composer.put(self._aside)
+        self._aside = ""
 
     def _words(self) -> StripWords:
         playing, lesson = self.playing, self.lesson
@@ -495,7 +500,11 @@ class Runner:
         the lesson."""
         if self._playing is None or not self._direct or character is None:
             return self._direct_number(key)
-        question = self.playing.asks
+        question, composer = self.playing.asks, self._parts.composer
+        if character == "/" and composer.text and composer.cursor_location == composer.document.end:
+            composer.put("")  # a command is no end of the text that the lesson gave; that comes back after it
+            self._aside = self._given
+            return False
         if question is not None and question.is_number and character != "?":
             return self._direct_number(key, character)
         if question is not None and character in "1234" and int(character) <= len(question.answers):
