@@ -91,6 +91,16 @@ def test_it_waits_until_it_is_steered_as_it_was() -> None:
     assert played.after(0, Resume()) + played.after(9) == "three end"
 
 
+@pytest.mark.parametrize("command", [Resume(), Step("token")])
+def test_where_it_waits_to_be_steered_it_stays_paused(command: Command) -> None:
+    played = Played("one ! *two three")
+    assert played.after(9) == "one paused"
+    assert played.after(9, command) == "paused"
+    assert played.steered == [False]
+    assert played.after(0, Force([1])) == "two"
+    assert played.after(0, Resume()) + played.after(9) == "three end"
+
+
 def test_steering_early_is_answered_at_once() -> None:
     played = Played("one two ! *three four")
     assert played.after(0, Force([2])) == "one two three"

@@ -57,7 +57,7 @@ class Playback:
         """What came since the first of them began."""
         self._granted: list[str] = []
         self._passed: Paused | None = None
-        """A recorded pause that nobody asked for this time."""
+        """The pause that was recorded, or told, before the next token."""
         self._tokens = 0
 
     @property
@@ -69,6 +69,9 @@ class Playback:
     def steer(self, command: Command) -> bool:
         """The viewer steers; returns whether the recording has an answer to that."""
         if self._alone and isinstance(command, _PAUSING):
+            if self._waits and not isinstance(command, Pause):
+                self._told = False  # it is told again: nothing else was drawn here then
+                return False
             self._pause(command)
             return True
         wanted = asked(command)
@@ -79,6 +82,13 @@ class Playback:
 
     def cancelled(self) -> Finished:
         return Finished("user", "", "", self._tokens, None, math.nan, math.nan, None)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether it goes on only if it is steered as then."""
+        if self._passed is None or self.over or self._granted:
+            return False
+        return isinstance(self._events[self._at][1], Steered)
 
     @property
     def _awaited(self) -> str | None:
@@ -130,7 +140,7 @@ class Playback:
         return True
 
     def _tell(self, paused: Paused, found: list[Event]) -> None:
-        self._told, self._passed = True, None
+        self._told, self._passed = True, paused
         found.append(paused)
 
     @property
