@@ -110,3 +110,16 @@ def test_a_lesson_is_learned_where_llama_cpp_cannot_be_imported(tmp_path: Path) 
         assert terminal.restored()
     finally:
         terminal.close()
+
+
+def test_a_knob_that_was_not_recorded_is_refused_while_it_is_turned(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, "learn", "--demo", "temperature", columns=80, rows=24)
+    try:
+        terminal.wait("Temperature 1 of 6", 120)
+        terminal.keys("enter")
+        terminal.wait("2 of 6", 60)
+        terminal.keys("ctrl+t", "t", "0", ".", "7", "enter")
+        terminal.wait("the recording has no answer", 5)
+        assert "TUNE" in terminal.text
+    finally:
+        terminal.close()
