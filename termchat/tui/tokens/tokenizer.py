@@ -96,6 +96,7 @@ class PiecesDialog(ReadListing):
         super().__init__(palette)
         self._title = title
         self._pieces: Pieces | None = None
+        self._failed = False
         self._view = 0
 
     def hear(self, questions: Questions) -> None:
@@ -105,7 +106,10 @@ class PiecesDialog(ReadListing):
                 self.say("")
                 self.lay_out()
         elif questions.failed:
-            self.say(questions.failed)
+            self._pieces, self._failed = None, True  # what was shown is of another text
+            if self.is_mounted:
+                self.say(questions.failed)
+                self.lay_out()
 
     def action_next_view(self) -> None:
         self._view = (self._view + 1) % 3
@@ -120,7 +124,7 @@ class PiecesDialog(ReadListing):
 
     def made(self, width: int) -> list[Line]:
         if self._pieces is None:
-            return [Line((("tokenizing …", MUTED),))]
+            return [] if self._failed else [Line((("tokenizing …", MUTED),))]
         tokenized = self._pieces.tokenized
         return piece_lines(tokenized, width) if self._view == 2 else piece_flow(tokenized, width, ids=self._view == 1)
 
