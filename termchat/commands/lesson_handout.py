@@ -185,7 +185,7 @@ def _markdown(lessons: Sequence[HandoutLesson], pictures: Mapping[Path, Path]) -
     for lesson in lessons:
         yield from ("", f"## {_line(lesson.title)}", "", f"*{_line(lesson.standing)}*")
         for number, step in enumerate(lesson.steps, 1):
-            yield from ("", f"{number}. {_line(step.text)}")
+            yield from ("", f"{number}. {_typed_line(step.text)}")
             if step.question:
                 yield from (
                     "",
@@ -203,9 +203,9 @@ def _markdown(lessons: Sequence[HandoutLesson], pictures: Mapping[Path, Path]) -
                 "",
                 f"*{_line(reply.figures)}*",
             )
-        yield from ("", f"**Learned:** {_line(lesson.learned)}")
+        yield from ("", f"**Learned:** {_typed_line(lesson.learned)}")
         if lesson.next:
-            yield from ("", f"**Next:** {_line(lesson.next)}")
+            yield from ("", f"**Next:** {_typed_line(lesson.next)}")
         if lesson.terms:
             yield ""
             yield from (f"- **{_line(term)}**: {_line(text)}" for term, text in lesson.terms)
@@ -215,6 +215,16 @@ def _line(text: str) -> str:
     """Text on one line, without what Markdown would take for more than text."""
     plain = " ".join(sanitize(text, keep="").split())
     return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", plain).replace("&", "&amp;").replace("!\\[", "\\!\\[")
+
+
+def _typed_line(text: str) -> str:
+    """The same; what is to be typed is code, in which nothing needs a backslash."""
+
+    def code(found: re.Match[str]) -> str:
+        plain = re.sub(r"\\(.)", r"\1", found[1]).replace("&amp;", "&")
+        return f"`{plain}`"
+
+    return re.sub(r"\\`(.+?)\\`", code, _line(text))
 
 
 def _fenced(text: str) -> list[str]:
@@ -245,7 +255,7 @@ def _html(lessons: Sequence[HandoutLesson], _: Mapping[Path, Path]) -> Iterator[
     for lesson in lessons:
         yield f'<section>\n<h2>{_safe(lesson.title)}</h2>\n<p class="small">{_safe(lesson.standing)}</p>\n<ol>'
         for number, step in enumerate(lesson.steps, 1):
-            yield f"<li><p>{_safe(step.text)}</p>"
+            yield f"<li><p>{_typed(step.text)}</p>"
             if step.question:
                 yield f"<p>{_safe(step.question)} {f'<strong>{_safe(step.guess)}</strong>' if step.guess else ''}</p>"
             data = _picture(step.picture) if step.picture is not None else None
@@ -258,9 +268,9 @@ def _html(lessons: Sequence[HandoutLesson], _: Mapping[Path, Path]) -> Iterator[
         for reply in lesson.replies:
             message = f"<strong>{_safe(reply.message)}</strong>\n\n" if reply.message else ""
             yield f'<pre>{message}{_safe(reply.reply)}</pre>\n<p class="small">{_safe(reply.figures)}</p>'
-        yield f"<p><strong>Learned:</strong> {_safe(lesson.learned)}</p>"
+        yield f"<p><strong>Learned:</strong> {_typed(lesson.learned)}</p>"
         if lesson.next:
-            yield f"<p><strong>Next:</strong> {_safe(lesson.next)}</p>"
+            yield f"<p><strong>Next:</strong> {_typed(lesson.next)}</p>"
         if lesson.terms:
             yield "<dl>"
             yield from (f"<dt>{_safe(term)}</dt><dd>{_safe(text)}</dd>" for term, text in lesson.terms)
@@ -271,3 +281,8 @@ def _html(lessons: Sequence[HandoutLesson], _: Mapping[Path, Path]) -> Iterator[
 
 def _safe(text: str) -> str:
     return escape(sanitize(text))
+
+
+def _typed(text: str) -> str:
+    """What is to be typed stands out."""
+    return re.sub(r"`(.+?)`", r"<code>\1</code>", _safe(text))

@@ -47,10 +47,6 @@ class Taping(LocalEngine):
         self._taped: dict[int, tuple[str, float, Recorded]] = {}
         self._reply: tuple[int, Command] | None = None
 
-    def rewind(self) -> None:
-        """What was recorded so far is forgotten."""
-        self._taped.clear()
-
     def send(self, command: Command) -> int:
         began, number = monotonic(), super().send(command)
         if isinstance(command, _STEERING):

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from termchat.decoding.group import Group
 from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Command, Event, Force, Generate, Pause, Paused, Resume, Step, Unit
+from termchat.engine.port import (
+    Command,
+    Event,
+    Force,
+    Generate,
+    GenerateWalks,
+    Pause,
+    Paused,
+    Resume,
+    Step,
+    Unit,
+    Walk,
+    WalksFinished,
+)
 from termchat.tui.demo.playback import Playback
 from termchat.tui.demo.tape import Recorded, Steered, asked
 from tests.tui.transcripts import token
@@ -91,14 +106,14 @@ def test_it_waits_until_it_is_steered_as_it_was() -> None:
     assert played.after(0, Resume()) + played.after(9) == "three end"
 
 
-@pytest.mark.parametrize("command", [Resume(), Step("token")])
-def test_where_it_waits_to_be_steered_it_stays_paused(command: Command) -> None:
+@pytest.mark.parametrize("command", [Resume(), Step("token"), Step("sentence")])
+def test_one_that_waits_to_be_steered_pauses_again(command: Command) -> None:
     played = Played("one ! *two three")
     assert played.after(9) == "one paused"
-    assert played.after(9, command) == "paused"
+    assert played.after(0, command) == "paused"
     assert played.steered == [False]
+    assert played.after(0, Pause()) == "paused"
     assert played.after(0, Force([1])) == "two"
-    assert played.after(0, Resume()) + played.after(9) == "three end"
 
 
 def test_steering_early_is_answered_at_once() -> None:
@@ -117,4 +132,22 @@ def test_nobody_has_to_steer_it_who_only_looks_on() -> None:
 def test_a_reply_that_was_stopped_tells_how_far_it_came() -> None:
     played = Played("one two three")
     played.after(2)
-    assert played.playback.cancelled().tokens == 2
+    [ended] = played.playback.cancelled()
+    assert isinstance(ended, Finished)
+    assert ended.tokens == 2
+
+
+def test_walks_that_were_stopped_are_all_over() -> None:
+    tuning = Tuning()
+    walks = [Walk(number, tuning.samplers(), tuning.conditions(), number) for number in range(3)]
+    ends = [Finished("end", "", "", 1, 1.0, 1.0, 1.0, 1.0, walk) for walk in range(3)]
+    words = [msgspec.structs.replace(token(0, "one"), walk=walk) for walk in range(3)]
+    events: Recorded = [(0.0, event) for event in (*words, ends[1])]
+    events += [(9.0, event) for event in (ends[0], ends[2], WalksFinished(3, 1, 1.0, None))]
+    playback = Playback(7, GenerateWalks([1], walks, Group(1, "walks", 3)), events, lambda: 0.0)
+    assert len(playback.due(held=True)) == 4
+    *ended, over = playback.cancelled()
+    assert [(one.reason, one.tokens, one.walk) for one in ended if isinstance(one, Finished)] == [
+        ("user", 1, 0), ("user", 1, 2),
+    ]  # fmt: skip
+    assert isinstance(over, WalksFinished)

@@ -11,6 +11,7 @@ import pytest
 from termchat.config import settings
 from termchat.decoding.records import Failed
 from termchat.lessons.lesson import Lesson
+from termchat.lessons.playing import LessonState
 from termchat.lessons.shelf import COURSE, read_shelf
 from termchat.tui.demo import engine as playing
 from termchat.tui.demo import tape
@@ -73,10 +74,13 @@ async def test_what_is_not_recorded_is_said_and_no_step_is_lost(tmp_path: Path) 
         await pilot.press("escape")
         app.learning.open_named("determinism")
         await until(lambda: "The same again cannot be played here" in text_of(app))
+        with_a_model = LessonState(3, done=True)
+        app.learning.progress.keep("loop", with_a_model)
         app.learning.open_named("loop")
         await until(lambda: "The loop, by hand 1 of 6" in text_of(app))
         await pilot.press("enter")
         await until(lambda: "2 of 6" in text_of(app))
+        assert app.learning.progress.of("loop") == with_a_model
         await pilot.press("ctrl+g", "g", "X")
         await until(lambda: "PENDING 0 ·girl" in text_of(app))
         await pilot.press("5")

@@ -16,7 +16,7 @@ from termchat.conversation.session import SessionInfo, View
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.lessons.playing import LessonState
-from tests.lessons.made_lessons import lesson_in
+from tests.lessons.made_lessons import EXAMPLE, lesson_in
 
 HOSTILE = (
     "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "![x](http://a.b/c.png)", "[x](javascript:alert(1))",
@@ -59,6 +59,13 @@ def test_nothing_is_live(tmp_path: Path, text: str) -> None:
 def test_nothing_is_live_in_any_order(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     shown = written(tmp_path_factory.mktemp("handout", numbered=True), "md", *texts)
     assert not re.search(r"<(?:script|img|iframe|a |b>)", MarkdownIt("commonmark").enable("table").render(shown))
+
+
+def test_what_is_to_be_typed_is_code(tmp_path: Path) -> None:
+    lesson = lesson_in(tmp_path, EXAMPLE.replace('learned = "', 'learned = "Send `/what [x] & *y*`. ', 1))
+    for ending, shown in (("md", "Send `/what [x] & *y*`."), ("html", "Send <code>/what [x] &amp; *y*</code>.")):
+        write(tmp_path / f"h.{ending}", [handout_of(lesson, LessonState(), str, [])], replace=False)
+        assert shown in (tmp_path / f"h.{ending}").read_text("utf-8")
 
 
 def test_what_was_said_is_all_there(tmp_path: Path) -> None:

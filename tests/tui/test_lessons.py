@@ -169,6 +169,25 @@ async def test_a_step_is_done_whatever_became_of_its_beginning() -> None:
         assert "this step is done; only its question waits" in desk.text
 
 
+async def test_the_app_is_quit_while_a_step_is_done_for_the_reader() -> None:
+    async with learner(lesson=None) as desk:
+        (paths.lessons_folder() / "82-third-own.toml").write_text(SECOND.replace("/look rank", 'say hi", "wait'))
+        await begun(desk, "third-own")
+        await desk.type("", "ctrl+space", "d")
+        await desk.until(lambda: desk.chat.busy)
+        assert desk.app.learning.runner.doing  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("done", "waits"), [("/what entropy", False), ("/what-if", True)])
+async def test_a_command_that_only_explains_is_not_taken_for_the_deed(done: str, waits: bool) -> None:
+    async with learner(lesson="second-own") as desk:
+        runner = desk.app.learning.runner
+        assert runner is not None
+        runner.ran(done)
+        runner.show()
+        assert ("Not done yet" in strip(desk)) is waits
+
+
 async def test_a_step_of_token_mode_is_done_for_who_is_in_token_mode() -> None:
     third = SECOND.replace("look == 'rank'", "position == 0").replace("/look rank", 'press tokens", "press token-first')
     paths.lessons_folder().mkdir(parents=True, exist_ok=True)

@@ -92,8 +92,8 @@ class Learner:
         terminal.settle(0.2)
 
     def _look(self, *, over: bool = False) -> None:
-        """Nothing is pushed off the screen: the strip is short, or has taken rows that are empty, and leaves some. A lesson that
-        is over may say all that was learned."""
+        """Nothing is pushed off the screen: the strip is short, or has taken rows that are empty, and leaves some. A lesson
+        that is over may say all that was learned."""
         terminal = self.terminal
         terminal.settle(0.3)
         if not self._lines:  # a dialog is open

@@ -103,7 +103,7 @@ class DemoEngine:
         elif (events := self._recorded(command)) is None:
             self._refuse(command)
         elif isinstance(command, _TIMED):
-            self._played = Playback(self._number, command, events, lambda: monotonic())
+            self._played = Playback(self._number, command, events, monotonic)
         else:
             self._answer(self._number, *(_as_recorded(event) for _, event in events if not isinstance(event, Steered)))
         return self._number
@@ -158,7 +158,7 @@ class DemoEngine:
 
     def _cancel(self) -> None:
         if self._played is not None:
-            self._answer(self._played.number, self._played.cancelled())
+            self._answer(self._played.number, *self._played.cancelled())
             self._played = None
 
     def _refuse(self, command: Command) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
-from time import monotonic
 
 import msgspec
 
@@ -22,6 +22,7 @@ from termchat.engine.port import (
     SearchBeams,
     Step,
     Unit,
+    WalksFinished,
 )
 from termchat.tui.demo.tape import Recorded, Steered, asked
 
@@ -40,7 +41,7 @@ class Playback:
         number: int,
         command: Command,
         events: Recorded,
-        clock: Callable[[], float] = monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self.number = number
         self._events, self._at, self._clock = events, 0, clock
@@ -57,8 +58,7 @@ class Playback:
         """What came since the first of them began."""
         self._granted: list[str] = []
         self._passed: Paused | None = None
-        """The pause that was recorded, or told, before the next token."""
-        self._tokens = 0
+        """The pause before the next token, told or only recorded."""
 
     @property
     def over(self) -> bool:
@@ -69,39 +69,39 @@ class Playback:
     def steer(self, command: Command) -> bool:
         """The viewer steers; returns whether the recording has an answer to that."""
         if self._alone and isinstance(command, _PAUSING):
-            if self._waits and not isinstance(command, Pause):
-                self._told = False  # it is told again: nothing else was drawn here then
-                return False
-            self._pause(command)
-            return True
+            return self._pause(command)
         wanted = asked(command)
         if self._granted or wanted != self._awaited:
             return False
         self._granted.append(wanted)
         return True
 
-    def cancelled(self) -> Finished:
-        return Finished("user", "", "", self._tokens, None, math.nan, math.nan, None)
-
-    @property
-    def _waits(self) -> bool:
-        """Whether it goes on only if it is steered as then."""
-        if self._passed is None or self.over or self._granted:
-            return False
-        return isinstance(self._events[self._at][1], Steered)
+    def cancelled(self) -> list[Event]:
+        """What ends it now: a reply, or all walks that run, and their group."""
+        came, coming = self._events[: self._at], self._events[self._at :]
+        tokens = Counter(event.walk for _, event in came if isinstance(event, Token))
+        if self._group is None:
+            return [_cancelled(tokens[None], None)]
+        running = [event.walk for _, event in coming if isinstance(event, Finished)]
+        over = WalksFinished(tokens.total(), 0, math.nan, None)
+        return [*(_cancelled(tokens[walk], walk) for walk in running), over]
 
     @property
     def _awaited(self) -> str | None:
         """How it was steered next."""
         return next((event.asked for _, event in self._events[self._at :] if isinstance(event, Steered)), None)
 
-    def _pause(self, command: Command) -> None:
+    def _pause(self, command: Command) -> bool:
+        if self._held is not None and self._passed is not None and isinstance(self._events[self._at][1], Steered):
+            self._paused, self._units, self._told = True, [], False  # it goes on only as it was steered here
+            return isinstance(command, Pause)
         if isinstance(command, Step) and self._paused:
             self._units.append(command.unit)
             self._said = ""
         else:
             self._paused, self._units = not isinstance(command, Resume), []
         self._told = self._told and self._paused
+        return True
 
     # --- what is answered ----------------------------------------------------------------------------------------------
 
@@ -163,7 +163,6 @@ class Playback:
                 self._passed = event
             return
         if isinstance(event, Token):
-            self._tokens += 1
             self._told, self._passed = False, None
             self._stepped(event)
         if isinstance(event, Start) and self._group is not None:  # whose number is another one this time
@@ -178,6 +177,10 @@ class Playback:
         if _ENDS[self._units[0]](self._said, self._next.text if self._next is not None else ""):
             self._units.pop(0)
             self._said = ""
+
+
+def _cancelled(tokens: int, walk: int | None) -> Finished:
+    return Finished("user", "", "", tokens, None, math.nan, math.nan, None, walk)
 
 
 _ENDS: dict[Unit, Callable[[str, str], bool]] = {

@@ -122,7 +122,11 @@ class Learning:
         """Keeps how far it is, and tells a second terminal."""
         from termchat.tui.lessons.lesson_traces import tell_step
 
-        self.progress.keep(playing.lesson.id, playing.state)
+        state = playing.state
+        if self._recording is not None:  # how far the lesson is with a model stays as it is
+            known = self.progress.of(playing.lesson.id)
+            state = state._replace(step=known.step, resumes=known.resumes)
+        self.progress.keep(playing.lesson.id, state)
         if self.folder is None:
             tell_step(playing)
 
@@ -176,7 +180,7 @@ class Learning:
         if (recording := self._recording) is not None:
             recording.teach(lesson.id)
         state = self.progress.of(lesson.id)
-        if anew:
+        if anew or self._recording is not None:
             state = LessonState(0, state.done, state.guesses)
         self._begins = lesson, state
         sessions = self._sessions

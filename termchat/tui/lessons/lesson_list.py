@@ -157,9 +157,7 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
 
     def hint(self) -> Content:
         lesson = self.lesson
-        if lesson is None:
-            return hint(("list-up", "selects"), ("close", "closes"))
-        if self._refusal(lesson) is not None:
+        if lesson is None or self._refusal(lesson) is not None:
             return hint(("list-up", "selects"), ("close", "closes"))
         state = self._states.get(lesson.id, LessonState())
         does = "resumes" if state.step else "begins"

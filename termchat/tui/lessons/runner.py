@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -39,7 +40,7 @@ TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
 """The model on which what lessons rely on is known to hold: the SmolLM2 that comes as a package."""
 _PANEL = "panel:"
 _LONGEST_NUMBER = 12
-_ASIDE = ("/hint", "/learn", "/lesson", "/what", "/help", "/keys")
+_ASIDE = re.compile(r"/(hint|learn|lesson-\w+|what|help|keys)(\s|$)")
 """Commands that nobody takes for the deed of a step."""
 _SPARE = 3
 """Empty rows that the strip leaves above it."""
@@ -406,8 +407,9 @@ class Runner:
     def ran(self, command: str) -> None:
         """A command of the reader's was done; one with which the step only begins says nothing yet."""
         deeds = [deed.written for deed in self.playing.current.deeds if deed.kind != "wait"]
-        self._ran = self._ran or not (command.startswith(_ASIDE) or command.strip() in deeds[:-1])
-        if command.startswith(_ASIDE) and self._aside == self._given and self._parts.composer.text == "":
+        aside = _ASIDE.match(command) is not None
+        self._ran = self._ran or not (aside or command.strip() in deeds[:-1])
+        if aside and self._aside == self._given and self._parts.composer.text == "":
             self._parts.composer.put(self._aside)
         self._aside = ""
 
@@ -620,12 +622,11 @@ class Runner:
             playing.did()
         except DeedFailed as failure:
             self._note = f"This could not be done: {failure}."
-        finally:
-            self._doing = None
-            if self._playing is playing:
-                self.look()
-                self.show()
-                self._show_soon()
+        self._doing = None
+        if self._playing is playing:
+            self.look()
+            self.show()
+            self._show_soon()
 
     def _stop_doing(self) -> None:
         if self._measuring is not None:
