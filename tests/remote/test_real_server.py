@@ -177,7 +177,7 @@ def until(engine: Engine, number: int, *kinds: type) -> list[object]:
 def test_an_engine_behind_a_url_answers_as_the_local_one_does(engine: Engine, real: RealServer) -> None:
     loaded = until(engine, engine.send(Load(ModelSpec("", "", engine=address_of(real.url)))), Loaded)[-1]
     assert isinstance(loaded, Loaded)
-    assert engine.offers == ALL_FEATURES - {"walks", "beams", "drafts"}
+    assert engine.offers == ALL_FEATURES - {"walks", "beams", "drafts", "exact"}
     rendered = until(engine, engine.send(Render([Message("user", TEXT)])), Rendered)[-1]
     assert isinstance(rendered, Rendered)
     tuning = Tuning(max_tokens=4)
