@@ -236,6 +236,66 @@ async def test_undo_takes_back_all_walks_at_once() -> None:
         assert (desk.chat.walks.shown, desk.chat.conversation.leaf) == (None, before)
 
 
+WAYS_BACK = """\
+title = "Back"
+minutes = 1
+summary = "Walks are left, too."
+learned = "Walks are left."
+next = "Others."
+
+[opening]
+raw = true
+text = "The sea is"
+
+[[steps]]
+text = "Start walks."
+check = ["ended_walks >= 2"]
+do = ["set temperature 0", "send", "wait"]
+
+[[steps]]
+text = "Go back."
+check = ["mode == 'chat'"]
+do = ["press back"]
+"""
+
+
+async def test_the_keyboard_on_the_strip_is_not_out_of_the_walks() -> None:
+    async with learner(lesson=None) as desk:
+        (paths.lessons_folder() / "88-back.toml").write_text(WAYS_BACK)
+        await begun(desk, "back")
+        desk.chat.walks.start(walk_plan.vote(2, "sea|sky"), text="What is blue?")
+        await desk.settle()
+        for walk in range(2):
+            say(desk.engine, walk, " sky")
+            desk.engine.end(walk=walk)
+        await at_step(desk, 2)
+        runner = desk.app.learning.runner
+        assert runner is not None
+        await desk.type("", "ctrl+space")
+        runner.look()
+        assert runner.open
+        assert (step(desk), runner.playing.finished) == (2, False)
+        await desk.type("", "escape", "escape")
+        runner.look()
+        assert runner.playing.finished
+
+
+async def test_what_holds_when_a_step_begins_was_not_done_by_the_deeds_of_the_one_before() -> None:
+    async with learner(lesson=None) as desk:
+        text = WAYS_BACK.replace("ended_walks >= 2", "temperature == 0")
+        (paths.lessons_folder() / "88-back.toml").write_text(text)
+        await begun(desk, "back")
+        await desk.type("", "ctrl+space", "d")
+        await at_step(desk, 2)  # the reply still runs
+        runner = desk.app.learning.runner
+        assert runner is not None
+        await answered(desk, " blue")
+        await desk.until(lambda: not runner.doing)
+        runner.look()
+        assert (step(desk), runner.playing.finished) == (2, False)
+        assert "This holds already." in strip(desk)
+
+
 async def test_undo_takes_back_a_constraint() -> None:
     async with learner() as desk:
         first, second = (Constraint("choice", f'["{word}", "no"]') for word in ("yes", "maybe"))

@@ -616,10 +616,11 @@ class Runner:
         self._show_soon()
 
     async def _do_deeds(self) -> None:
-        playing = self.playing
+        playing, step = self.playing, self.playing.step
         try:
             await Hands(self._parts, self.answer).do(playing.current.deeds)
-            playing.did()
+            if playing.step == step:  # a timer may have gone on: what the next one finds was not done for it
+                playing.did()
         except DeedFailed as failure:
             self._note = f"This could not be done: {failure}."
         self._doing = None

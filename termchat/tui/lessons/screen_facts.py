@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from termchat.conversation.tree import Place
+from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.screen.parts import Parts
 from termchat.tui.walks.walks_view import WalksView
 
@@ -22,8 +23,13 @@ def mode_of(parts: Parts, dialog: str) -> str:
         return "tokens"
     if parts.panels.big:
         return "big"
-    walks = parts.screen.query_one(WalksView)
-    return "walks" if walks.group is not None and parts.screen.focused is walks.head else "chat"
+    desk, walks = parts.desk, parts.screen.query_one(WalksView)
+    focused = parts.screen.focused
+    if isinstance(focused, LessonStrip):  # for one key; then this has the keyboard again
+        focused = desk.home or desk.under
+    if parts.chat.walks.shown is not walks.group:  # they are about to be shown, or to go
+        return "walks" if walks.group is None else "chat"
+    return "walks" if walks.group is not None and focused is walks.head else "chat"
 
 
 def screen_facts(parts: Parts, dialog: str = "") -> Mapping[str, Any]:
