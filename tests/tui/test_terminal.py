@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import threading
 import time
+from collections.abc import Iterator
 from itertools import pairwise, product
 from typing import Any
 
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 from textual import events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual._xterm_parser import XTermParser
+from textual.app import App
 from textual.message import Message
 
 from termchat.tui.terminal.driver import Terminal
@@ -223,3 +227,46 @@ def test_a_paste_and_an_answer_of_the_terminal_go_between_the_keys() -> None:
 def test_the_driver_tells_esc_from_the_key_after_it() -> None:
     came = from_driver(b"\x1b", 1, then=b"\x14")
     assert [event.key for event in came] == ["escape", "ctrl+t"]
+
+
+class Fussy(Terminal):
+    """Notes what would be written to the terminal."""
+
+    written: list[str]
+
+    def suspend_application_mode(self) -> None:
+        self.written.append("leaves")
+        self._given_back = True
+
+    def resume_application_mode(self) -> None:
+        self.written.append("comes")
+        self._given_back = False
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """What the signals that a terminal listens to did before."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("own_signals")
+async def test_a_signal_writes_nothing_in_the_midst_of_what_it_interrupts() -> None:
+    """A write has a lock; another one within it would wait for itself. Who hangs up sends SIGCONT."""
+    terminal = Fussy(App[None]())
+    terminal.written, terminal._given_back = [], False
+    signal.raise_signal(signal.SIGCONT)
+    signal.raise_signal(signal.SIGCONT)
+    assert terminal.written == []
+    await asyncio.sleep(0.01)
+    assert terminal.written == ["leaves", "comes"]
+    with terminal.no_automatic_restart():  # another program has the terminal
+        signal.raise_signal(signal.SIGCONT)
+        await asyncio.sleep(0.01)
+    assert terminal.written == ["leaves", "comes"]
+    terminal._over = True  # the app has ended
+    signal.raise_signal(signal.SIGCONT)
+    await asyncio.sleep(0.01)
+    assert terminal.written == ["leaves", "comes"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import selectors
 import signal
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any, TextIO, cast
 
@@ -29,14 +31,14 @@ class Terminal(LinuxDriver):
     """Says when the terminal has gone, survives writing to one that has, and asks for the background without waiting."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._given_back, self._continued, self._over = True, False, False
+        self._event_loop = asyncio.get_running_loop()
         super().__init__(*args, **kwargs)
         if not _is_terminal(self._file) and _is_terminal(sys.__stdout__):  # 2>/dev/null, or 2>&-
             self._file = cast(Any, sys.__stdout__)
         if self._file is not None:
             self._file = cast(Any, _Outlet(self._file, self._gone))
         self._told = False
-        self._given_back = True
-        self._changing_hands = self._continued = False
 
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
@@ -45,46 +47,56 @@ class Terminal(LinuxDriver):
         if getattr(self._app, "asks_background", False) and os.environ.get("TERM", "") not in _MUTE:
             self.write(_ASK_BACKGROUND)
 
+    def stop_application_mode(self) -> None:
+        self._over = not self._given_back  # it is not only suspended
+        super().stop_application_mode()
+
     def suspend_application_mode(self) -> None:
         self._given_back = True
         super().suspend_application_mode()
 
+    # Signals interrupt whatever the main thread is at. If that was writing, it has the lock without which nothing more can be
+    # written, so what writes waits for the event loop. A terminal that hangs up has its processes continued, too.
+
     def _sigtstp_application(self, *_: Any) -> None:
+        if self._auto_restart:
+            self._soon(self._stop)
+        else:
+            self._stop_job()  # the terminal is another program's, for which the loop waits
+
+    def _sigcont_application(self, *_: Any) -> None:
+        self._continued = True
+        if self._auto_restart:
+            self._soon(self._take_over)
+
+    def _soon(self, do: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and the terminal given back
+            self._event_loop.call_soon_threadsafe(do)
+
+    def _stop(self) -> None:
+        if not self._given_back:
+            self.suspend_application_mode()
+        self._stop_job()
+        self._continued = True
+        self._take_over()
+
+    def _stop_job(self) -> None:
         """Stops the whole job, as the terminal itself would: with a script around it, that must stop too for the shell to come
         back. The system lets nobody stop whom no shell could continue; then it simply goes on.
         """
-        if self._changing_hands:
-            return
-        self._changing_hands = True
-        try:
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(0, signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._sigtstp_application)
+
+    def _take_over(self) -> None:
+        """Takes the terminal over again, also from whoever had it while the process was stopped from outside; not from the
+        program that it was given to, nor when the app has ended. One that is continued meanwhile does so again."""
+        while self._continued and self._auto_restart and not self._over:
+            self._continued = False
             if not self._given_back:
                 self.suspend_application_mode()
-            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-            os.kill(0, signal.SIGTSTP)
-            signal.signal(signal.SIGTSTP, self._sigtstp_application)
-        finally:
-            self._changing_hands = False
-        if self._given_back:
-            self._sigcont_application()
-
-    def _sigcont_application(self, *_: Any) -> None:
-        """Takes the terminal over again, also from whoever had it while the process was stopped from outside; not from the
-        program that it was given to. One that comes while the terminal changes hands waits for that: the terminal as it is
-        then would be taken for how it was before us.
-        """
-        self._continued = True
-        if self._changing_hands or not self._auto_restart:
-            return
-        self._changing_hands = True
-        try:
-            while self._continued:
-                self._continued = False
-                if not self._given_back:
-                    self.suspend_application_mode()
-                self._must_signal_resume = True
-                self.resume_application_mode()
-        finally:
-            self._changing_hands = False
+            self._must_signal_resume = True
+            self.resume_application_mode()
 
     def run_input_thread(self) -> None:
         stream = InputStream(getattr(self._app, "alt_keys", ()), debug=self._debug)
