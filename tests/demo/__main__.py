@@ -8,12 +8,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
+
 from termchat.chat.opening import find_model
 from termchat.config import settings
 from termchat.config.settings import Settings
 from termchat.engine.port import ModelSpec
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.shelf import COURSE, read_shelf
+from termchat.models.gguf.header import read_header
 from termchat.tui.demo import tape
 from termchat.tui.demo.player import build
 from termchat.tui.lessons.lesson_words import lesson_names
@@ -21,8 +24,6 @@ from termchat.tui.lessons.robot import LessonRobot
 from tests.demo.taping import Taping
 
 SIZE = (120, 36)
-NEEDS_A_MODEL = frozenset({"determinism"})
-"""Lessons that cannot be recorded: this one has the model loaded in two ways."""
 
 
 def chosen() -> tuple[Settings, ModelSpec]:
@@ -55,8 +56,11 @@ async def lesson(wanted: Lesson) -> None:
             problems = await LessonRobot(app, wanted).play()
         if problems:
             raise SystemExit(f"{wanted.id}: {'; '.join(problems)}")
-        path = tape.of_lesson(wanted.id)
-        tape.save(engine.tape, path)
+        path, made = tape.of_lesson(wanted.id), engine.tape
+        if len({one.asked for one in made.exchanges if one.asked.startswith("Load ")}) > 1:
+            header = msgspec.structs.replace(read_header(Path(spec.path)), path="")
+            made = msgspec.structs.replace(made, header=header)
+        tape.save(made, path)
     told(path, engine.tape)
 
 
@@ -70,7 +74,7 @@ def main(args: list[str]) -> None:
         asyncio.run(demo(Path(args[0]) if args else tape.FILE))
         return
     for one in read_shelf([COURSE], lesson_names()).lessons:
-        if one.id in args[1:] or (not args[1:] and one.id not in NEEDS_A_MODEL):
+        if one.id in args[1:] or not args[1:]:
             asyncio.run(lesson(one))
 
 

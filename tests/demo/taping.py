@@ -21,6 +21,7 @@ from termchat.engine.port import (
     Generate,
     GenerateWalks,
     Join,
+    Load,
     Loaded,
     Pause,
     Progress,
@@ -29,7 +30,7 @@ from termchat.engine.port import (
     Step,
     ToWalk,
 )
-from termchat.tui.demo.tape import Exchange, Recorded, Steered, Tape, asked
+from termchat.tui.demo.tape import Exchange, Recorded, Steered, Tape, asked, way_of
 
 _REPLIES = (Generate, GenerateWalks, SearchBeams)
 _PAUSING = (Pause, Resume, Step)
@@ -46,13 +47,17 @@ class Taping(LocalEngine):
         self.fresh = fresh
         self._taped: dict[int, tuple[str, float, Recorded]] = {}
         self._reply: tuple[int, Command] | None = None
+        self._way = ""
 
     def send(self, command: Command) -> int:
         began, number = monotonic(), super().send(command)
         if isinstance(command, _STEERING):
             self._steer(command)
             return number
-        self._taped[number] = asked(command, seeded=not self.fresh()), began, []
+        if isinstance(command, Load):
+            self._way = way_of(command)
+        way = "" if isinstance(command, Load) else self._way
+        self._taped[number] = asked(command, seeded=not self.fresh()) + way, began, []
         if isinstance(command, _REPLIES):
             self._reply = number, command
         return number

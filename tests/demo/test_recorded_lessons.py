@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from termchat import paths
 from termchat.config import settings
 from termchat.decoding.records import Failed
 from termchat.lessons.lesson import Lesson
@@ -19,8 +20,9 @@ from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.demo.player import DemoApp, build
 from termchat.tui.lessons.lesson_words import lesson_names
 from termchat.tui.lessons.robot import LessonRobot
-from tests.demo.__main__ import NEEDS_A_MODEL
+from termchat.tui.models.engine_dialog import FIELDS
 from tests.tui.fake_engine import FakeEngine
+from tests.tui.made_lessons import FIRST
 from tests.whole.terminal import Terminal
 
 LESSONS = {lesson.id: lesson for lesson in read_shelf([COURSE], lesson_names()).lessons}
@@ -35,20 +37,20 @@ def app_without_model(folder: Path) -> DemoApp:
     return app
 
 
-def test_all_but_those_that_need_a_model_are_recorded() -> None:
+def test_all_are_recorded() -> None:
     files = list(tape.LESSONS.glob("*.tape"))
-    assert {file.stem for file in files} == set(LESSONS) - NEEDS_A_MODEL
+    assert {file.stem for file in files} == set(LESSONS)
     assert sum(file.stat().st_size for file in files) < MOST
     assert all("/home/" not in (texts := repr(tape.load(file))) and "/tmp/" not in texts for file in files)
 
 
-@pytest.mark.parametrize("lesson", [LESSONS[id] for id in LESSONS if id not in NEEDS_A_MODEL], ids=lambda one: one.id)
+@pytest.mark.parametrize("lesson", LESSONS.values(), ids=lambda one: one.id)
 async def test_a_recorded_lesson_is_played_to_its_end(
     lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a lesson asks for what was not recorded, record it anew: `python -m tests.demo lessons ID`."""
-    started, refused = time.monotonic(), list[Failed]()
-    monkeypatch.setattr(playing, "monotonic", lambda: started + (time.monotonic() - started) * 10)
+    refused = list[Failed]()
+    hurry(monkeypatch)
     app = app_without_model(tmp_path)
     async with app.run_test(size=(120, 36)):
         app.chat.engine.refused = refused.append  # type: ignore[attr-defined]
@@ -57,7 +59,10 @@ async def test_a_recorded_lesson_is_played_to_its_end(
     assert refused == []
 
 
-async def test_what_is_not_recorded_is_said_and_no_step_is_lost(tmp_path: Path) -> None:
+async def test_what_is_not_recorded_is_said_and_no_step_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     app = app_without_model(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
 
@@ -72,8 +77,10 @@ async def test_what_is_not_recorded_is_said_and_no_step_is_lost(tmp_path: Path) 
         await until(lambda: "no model is loaded to answer" in text_of(app))
         assert "tokenizing" not in text_of(app)
         await pilot.press("escape")
-        app.learning.open_named("determinism")
-        await until(lambda: "The same again cannot be played here" in text_of(app))
+        paths.lessons_folder().mkdir(parents=True)
+        (paths.lessons_folder() / "80-mine.toml").write_text(FIRST)
+        app.learning.open_named("mine")
+        await until(lambda: "Greedy cannot be played here" in text_of(app))
         with_a_model = LessonState(3, done=True)
         app.learning.progress.keep("loop", with_a_model)
         app.learning.open_named("loop")
@@ -88,6 +95,12 @@ async def test_what_is_not_recorded_is_said_and_no_step_is_lost(tmp_path: Path) 
         assert app.chat.phase == "paused"
         await pilot.press("1")
         await until(lambda: [span.count for span in app.chat.conversation.reply()] == [1])
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recordings are played ten times as fast as they were made."""
+    started = time.monotonic()
+    monkeypatch.setattr(playing, "monotonic", lambda: started + (time.monotonic() - started) * 10)
 
 
 def text_of(app: DemoApp) -> str:
@@ -127,3 +140,56 @@ def test_a_knob_that_was_not_recorded_is_refused_while_it_is_turned(tmp_path: Pa
         assert "TUNE" in terminal.text
     finally:
         terminal.close()
+
+
+async def test_a_recorded_model_is_loaded_only_as_it_was_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    app = app_without_model(tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+
+        async def until(condition: Callable[[], object]) -> None:
+            end = time.monotonic() + 60
+            while not condition():
+                assert time.monotonic() < end, text_of(app)
+                await pilot.pause(0.05)
+
+        async def turned(setting: str, *keys: str) -> None:
+            await until(lambda: app.chat.phase == "idle")
+            await pilot.press("f3")
+            await until(lambda: not getattr(app.screen, "gathers", True))
+            await pilot.press("ctrl+t")
+            await until(lambda: "fast_prefill" in text_of(app))
+            at = [field.name for field in FIELDS].index(setting)
+            await pilot.press(*["down"] * at, *keys, "enter")
+
+        async def reply(count: int) -> list[int]:
+            await until(lambda: app.chat.phase == "idle" and len(app.chat.conversation.nodes) == 1 + count)
+            return list(app.chat.conversation.reply()[0].node.ids)
+
+        await until(lambda: app.chat.phase == "idle")
+        app.learning.open_named("determinism")
+        await until(lambda: "The same again 1 of 5" in text_of(app))
+        await pilot.press("enter")
+        seed8 = await reply(1)
+        app.chat.adjust("seed", 7)
+        replies = []
+        for count in (2, 3, 4):  # oftener than it was recorded
+            await pilot.press("ctrl+r")
+            replies.append(await reply(count))
+        assert replies == [replies[0]] * 3 != [seed8] * 3
+        await turned("fast_prefill", "space")
+        await until(lambda: app.chat.spec is not None and app.chat.spec.fast_prefill)
+        for count in (5, 6):
+            await until(lambda: app.chat.phase == "idle")
+            await pilot.press("ctrl+r")
+            assert await reply(count) != replies[0]
+        await turned("context", "9", "9", "9")
+        await until(lambda: "only fast_prefill can be changed here" in text_of(app))
+        await pilot.press("escape")
+        app.learning.leave()
+        await until(lambda: app.chat.phase == "idle" and app.chat.spec is not None and not app.chat.spec.fast_prefill)
+        await pilot.press("f3")
+        await until(lambda: not getattr(app.screen, "gathers", True))
+        assert "a recording" not in text_of(app)

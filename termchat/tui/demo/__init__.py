@@ -5,6 +5,7 @@
 - `tape`: the recording: what an engine was asked, and what it answered when.
 - `engine`: `DemoEngine` answers from the tape where a model would. What is not on it is refused; another model is really
   loaded.
+- `recorded_models`: the list of models (F3), with the recorded one among them in a lesson that loads it in several ways.
 - `player`: the script (`STEPS`: what is told and typed, and when), and the app that types it until somebody presses a key.
 
 `cli` calls `player.start`. `python -m tests.demo` records the tape anew, with the same script.

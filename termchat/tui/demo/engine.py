@@ -33,8 +33,9 @@ from termchat.engine.port import (
     Step,
     ToWalk,
 )
+from termchat.models.gguf.header import Header
 from termchat.tui.demo.playback import Playback
-from termchat.tui.demo.tape import Recorded, Steered, Tape, asked, load, of_lesson
+from termchat.tui.demo.tape import Recorded, Steered, Tape, asked, load, of_lesson, way_of
 from termchat.tui.keys.tables import name_of
 
 SPEC = ModelSpec("", "demo: a recording")
@@ -56,6 +57,9 @@ class DemoEngine:
 
     def __init__(self, tape: Tape, real: Callable[[], Engine]) -> None:
         self._own = self._known = _answers(tape)
+        self._way = ""
+        self.header: Header | None = None
+        """Of the file of the model that was recorded, if it can be loaded in several ways."""
         self._make = real
         self._real: Engine | None = None
         self.refused: Callable[[Failed], object] = lambda _: None
@@ -75,7 +79,9 @@ class DemoEngine:
         Raises:
             OSError: there is none.
         """
-        self._known = self._own if lesson is None else _answers(load(of_lesson(lesson)))
+        made = load(of_lesson(lesson)) if lesson is not None else None
+        self._known = _answers(made) if made is not None else self._own
+        self.header = made.header if made is not None else None
 
     @property
     def _teaches(self) -> bool:
@@ -95,6 +101,8 @@ class DemoEngine:
             return self._real.send(command)
         self._pipe = self._pipe or os.pipe()
         self._number += 1
+        if isinstance(command, Load):
+            self._way = way_of(command)
         if isinstance(command, Cancel):
             self._cancel()
         elif isinstance(command, _STEERING):
@@ -150,8 +158,9 @@ class DemoEngine:
 
     def _recorded(self, command: Command) -> Recorded | None:
         """What was answered, or the next answer where it was asked several times."""
+        way = "" if isinstance(command, Load) else self._way
         for seeded in (True, False):
-            if answers := self._known.get(asked(command, seeded=seeded)):
+            if answers := self._known.get(asked(command, seeded=seeded) + way):
                 answers.rotate(-1)
                 return answers[-1]
         return None

@@ -26,8 +26,8 @@ from termchat.engine.port import Engine, ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import SPEC, DemoEngine
+from termchat.tui.demo.recorded_models import RecordedModels
 from termchat.tui.keys.key import key_of
-from termchat.tui.models.gather import Models
 from termchat.tui.terminal.capabilities import abilities_of
 
 _LETTER = 0.03
@@ -160,7 +160,7 @@ def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC
     recorder = StoreRecorder(store, SessionInfo(tuning=TUNING))
     chat = Chat(engine, TUNING, recorder=recorder)
     given: dict[str, Any] = {
-        "models": Models(config),
+        "models": RecordedModels(config, lambda: engine.header if isinstance(engine, DemoEngine) else None),
         "theme": config.theme,
         "big": config.big,
         "save": lambda path: recorder.saving(path, chat.conversation),

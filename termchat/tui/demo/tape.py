@@ -13,6 +13,7 @@ import msgspec
 from termchat import atomic
 from termchat.decoding.records import as_packed
 from termchat.engine.port import Cancel, Command, Event, Load, Pause, Resume, Step
+from termchat.models.gguf.header import Header
 
 FILE = Path(__file__).with_name("session.tape")
 LESSONS = Path(__file__).with_name("lessons")
@@ -42,7 +43,10 @@ class Exchange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Tape(msgspec.Struct, frozen=True, array_like=True):
+    """`header` is that of the model's file, where the model was loaded in several ways."""
+
     exchanges: list[Exchange]
+    header: Header | None = None
 
 
 def asked(command: Command, *, seeded: bool = True) -> str:
@@ -57,6 +61,12 @@ def asked(command: Command, *, seeded: bool = True) -> str:
         return name
     told = repr(_told(command, _LEFT_OUT if seeded else _LEFT_OUT | {"seed"}))
     return f"{name} {hashlib.blake2b(told.encode(), digest_size=9).hexdigest()}"
+
+
+def way_of(load: Load) -> str:
+    """What stands behind all that a model is asked which was loaded in this way; "" for the usual one."""
+    unusual = any(getattr(load.spec, field) for field in _OF_LOAD)
+    return f" of {asked(load)}" if unusual else ""
 
 
 def _told(value: Any, left_out: frozenset[str]) -> object:
