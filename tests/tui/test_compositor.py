@@ -19,6 +19,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widgets import Label
 
+from termchat.chat.changes import Notice
 from termchat.tui.terminal.compositor import LineCompositor, LinesUpdate
 from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import desktop
@@ -131,6 +132,21 @@ async def test_how_many_lines_are_new_below_stays_true_while_the_rest_is_laid_ou
         assert len(below) == 1
         assert below[0] not in guessed
         assert below[0].split("↓")[1].split()[0] in next(line for line in paper.screen.display if "↓" in line).split()
+
+
+async def test_what_is_shown_is_drawn_also_where_somebody_asks_for_its_place_before_the_layout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paper = Paper(80, 24)
+    async with desktop((80, 24)) as desk:
+        compositor = desk.app.screen._compositor
+        paper.take(Compositor.render_full_update(compositor))
+        monkeypatch.setattr(App, "_display", lambda _app, _screen, update: update and paper.take(update))
+        desk.app._chat_screen.tell(Notice("this is told", "and drawn"))
+        compositor.update_widgets({desk.app.query_one("#notice")})
+        assert compositor.find_widget(desk.app.query_one("#notice")).region.height == 2
+        await desk.settle()
+        assert "this is told" in "\n".join(paper.screen.display)
 
 
 @pytest.mark.parametrize("key", ["f5", "f6", "ctrl+b"])

@@ -26,8 +26,10 @@ TEXTUAL = Path(textual.__file__).parent
 USED = {
     "clipboard": "app.App._clipboard app.App._driver",
     "compositor": """
-        _compositor.ChopsUpdate _compositor.Compositor _compositor.CompositorUpdate _compositor.LayoutUpdate
-        _compositor.Compositor._dirty_regions screen.Screen._dirty_widgets widget.Widget._set_dirty widget.Widget._size_updated
+        _compositor.ChopsUpdate _compositor.Compositor _compositor.CompositorMap _compositor.CompositorUpdate
+        _compositor.LayoutUpdate _compositor.ReflowResult _compositor.Compositor._dirty_regions
+        _compositor.Compositor._full_map _compositor.Compositor._full_map_invalidated
+        screen.Screen._dirty_widgets widget.Widget._set_dirty widget.Widget._size_updated
     """,
     "driver": """
         driver.Driver._app driver.Driver._auto_restart driver.Driver._debug

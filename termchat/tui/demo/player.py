@@ -19,7 +19,6 @@ from termchat.chat.service import Chat
 from termchat.config.settings import Settings
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
-from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.make import make_engine
 from termchat.engine.port import Engine, ModelSpec
@@ -105,13 +104,9 @@ class DemoApp(TermchatApp):
 
     def on_mount(self) -> None:  # behind that of `TermchatApp`, which Textual calls by itself
         if isinstance(self.chat.engine, DemoEngine):
-            self.chat.engine.refused = self._tell_refused
+            self.chat.engine.refused = lambda why: self._chat_screen.tell(Notice(why.message, why.hint))
         if self._script:
             self.call_after_refresh(self._begin_script)
-
-    def _tell_refused(self, why: Failed) -> None:
-        """After the key that asked for it: what is told while it is taken in would not be drawn."""
-        self.call_later(self._chat_screen.tell, Notice(why.message, why.hint))
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, (events.Key, events.MouseDown, events.Paste)) and not event.is_forwarded:

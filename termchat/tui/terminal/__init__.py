@@ -9,7 +9,8 @@ This is the only room that uses private names of Textual; a test holds the list 
 8.2.8, and are there because
 
 - compositor: `Compositor`, its updates, `_dirty_regions`, `_set_dirty` and `_dirty_widgets` draw only the lines that changed.
-  The public way costs twice as much as the rest of a frame. `_size_updated` spares a second layout after each new size, and
+  The public way costs twice as much as the rest of a frame. `_full_map` and `_full_map_invalidated` have a layout draw what
+  was shown before it, too. `_size_updated` spares a second layout after each new size, and
   tells every size to those who depend on it.
 - screens: `_compositor` puts that compositor in place. `_on_timer_update` and `_dirty_widgets` draw a frame at once, without
   the wait for a timer of up to 1/60 s after each key. `_update_timer` and `_layout_required` show a state in the next frame.

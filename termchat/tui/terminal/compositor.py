@@ -19,7 +19,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.control import Control
 from rich.segment import Segment
-from textual._compositor import ChopsUpdate, Compositor, CompositorUpdate, LayoutUpdate
+from textual._compositor import ChopsUpdate, Compositor, CompositorMap, CompositorUpdate, LayoutUpdate, ReflowResult
 from textual.events import Resize
 from textual.geometry import Region, Size
 from textual.strip import Strip
@@ -120,7 +120,26 @@ def _placed(strip: Strip, x: int, y: int, console: Console) -> str:
 
 
 class PlacingCompositor(Compositor):
-    """Textual's compositor; the terminal is sent its lines with the cursor put behind what nobody can be sure of."""
+    """Textual's compositor; the terminal is sent its lines with the cursor put behind what nobody can be sure of.
+
+    Who asks where a widget is that was just shown has it arrange all widgets at once. Textual then takes that for what the
+    terminal shows, and draws nothing of it; here a layout begins with the arrangement that the layout before it left.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._laid_out: CompositorMap | None = None
+
+    @property
+    def full_map(self) -> CompositorMap:
+        if self._full_map_invalidated and self._laid_out is None:
+            self._laid_out = self._full_map
+        return super().full_map
+
+    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
+        if self._laid_out is not None:
+            self._full_map, self._laid_out = self._laid_out, None
+        return super().reflow(parent, size)
 
     def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
         update = super().render_full_update(simplify)
