@@ -41,7 +41,7 @@ FEATURES: dict[Feature, str] = {
 
 ALL_FEATURES = frozenset(FEATURES)
 
-Ability = Literal["ids", "tokenizer", "client_draw", "rewind", "grammar", "walks", "exact"]
+Ability = Literal["ids", "tokenizer", "client_draw", "rewind", "grammar", "walks", "batches", "exact"]
 """The abilities that are there or not, and that features need."""
 
 _NEEDED: dict[Feature, tuple[Ability, ...]] = {
@@ -60,8 +60,8 @@ _NEEDED: dict[Feature, tuple[Ability, ...]] = {
     "explain": ("ids", "rewind"),  # an engine that draws there tells less: nothing of its chain
     "score": ("ids", "client_draw", "rewind"),
     "walks": ("ids", "walks"),
-    "beams": ("ids", "client_draw", "walks"),
-    "drafts": ("ids", "client_draw", "walks"),
+    "beams": ("ids", "client_draw", "batches"),
+    "drafts": ("ids", "client_draw", "batches"),
     "stages": ("ids", "client_draw"),
     "exact": ("exact",),
 }
@@ -74,6 +74,7 @@ _LACKS: dict[Ability, str] = {
     "rewind": "it cannot be asked about past positions",
     "grammar": "it takes no constraints",
     "walks": "it makes one reply at a time",
+    "batches": "it fills its batches by itself",
     "exact": "its numbers may differ a little from time to time",
 }
 """What it means to lack an ability, as the reason why something cannot be done."""
@@ -91,7 +92,8 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     - `exact`: the same seed gives the same bits.
     - `absolute`: logits are told, and not only log-probabilities.
     - `grammar`: replies can match a constraint.
-    - `walks`: several sequences are decoded in one batch, for walks, beams and drafts.
+    - `walks`: several replies to one prompt run together.
+    - `batches`: what is decoded in a batch is chosen here, for beams and drafts.
     - `lacks`: names of knobs that it does not know.
     - `order`: the stages of its sampler chain, where that has an order of its own.
     - `larger_context`: what gives it a larger context, as the end of a hint.
@@ -108,6 +110,7 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     absolute: bool = True
     grammar: bool = True
     walks: bool = True
+    batches: bool = True
     lacks: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
     larger_context: str = "load the model with a larger --context"
@@ -132,24 +135,24 @@ class EngineAbilities(msgspec.Struct, frozen=True):
 
 LOCAL = EngineAbilities()
 LLAMA_SERVER = EngineAbilities(
-    candidates=200, exact=False, absolute=False, walks=False,
+    candidates=200, exact=False, absolute=False, batches=False,
     larger_context="start the server with a larger --ctx-size, or with fewer slots (--parallel)",
 )  # fmt: skip
 """llama.cpp's HTTP server, whose tokens are drawn here."""
 LLAMA_SERVER_STREAMED = EngineAbilities(
     candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False,
-    lacks=("p_less", "top_h", "min_k"), larger_context=LLAMA_SERVER.larger_context,
+    batches=False, lacks=("p_less", "top_h", "min_k"), larger_context=LLAMA_SERVER.larger_context,
 )  # fmt: skip
 """The same, whose tokens are its own: it draws and streams them."""
 VLLM = EngineAbilities(
     candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False,
-    larger_context="start the server with a larger --max-model-len",
+    batches=False, larger_context="start the server with a larger --max-model-len",
 )  # fmt: skip
 """A vLLM, which draws and streams, too; it tells how many candidates it can."""
 _OF_CHAT_API = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop", "max_tokens", "seed")
 TEXT_ONLY = EngineAbilities(
     ids=False, tokenizer=False, candidates=20, client_draw=False, adjust="restart", rewind=False, exact=False,
-    absolute=False, grammar=False, walks=False, lacks=tuple(name for name in KNOBS if name not in _OF_CHAT_API),
+    absolute=False, grammar=False, walks=False, batches=False, lacks=tuple(name for name in KNOBS if name not in _OF_CHAT_API),
     larger_context="choose a server with a larger context",
 )  # fmt: skip
 """Any server of OpenAI's chat API: messages go in, text comes out, and a change of settings needs another reply."""

@@ -13,6 +13,7 @@ from termchat.engine.abilities import (
     ALL_FEATURES,
     LLAMA_SERVER,
     LOCAL,
+    VLLM,
     EngineAbilities,
     Feature,
     most_of,
@@ -29,7 +30,8 @@ from tests.tui.fake_engine import INFO
     ("lacking", "features"),
     [
         ({}, set()),
-        ({"walks": False}, {"walks", "beams", "drafts"}),
+        ({"walks": False}, {"walks"}),
+        ({"batches": False}, {"beams", "drafts"}),
         ({"client_draw": False}, {"seeds", "score", "beams", "drafts", "stages"}),
         ({"exact": False}, {"exact"}),
         ({"rewind": False}, {"inspect", "explain", "score"}),
@@ -53,11 +55,16 @@ def test_how_an_engine_is_told_in_a_few_words() -> None:
 
 
 def test_a_refusal_says_why_and_who_can() -> None:
-    assert refused("walks", LOCAL.features(), LOCAL, "lab") is None
-    why = refused("walks", LLAMA_SERVER.features(), LLAMA_SERVER, "lab")
+    assert refused("beams", LOCAL.features(), LOCAL, "lab") is None
+    why = refused("beams", LLAMA_SERVER.features(), LLAMA_SERVER, "lab")
+    assert why == (
+        "lab cannot search with beams: it fills its batches by itself",
+        "a model on this machine or one over ssh:// can",
+    )
+    why = refused("walks", VLLM.features(), VLLM, "lab")
     assert why == (
         "lab cannot make several replies at once: it makes one reply at a time",
-        "a model on this machine or one over ssh:// can",
+        "a model on this machine, one over ssh://, or a llama-server drawn here can",
     )
     assert who_can("pause") == "a model on this machine, one over ssh://, or a llama-server drawn here can"
 

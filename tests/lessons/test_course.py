@@ -64,7 +64,8 @@ def test_a_lesson_reads_and_names_only_what_there_is(file: object) -> None:
     [
         (
             LLAMA_SERVER,
-            "tokens loop softmax greedy top-k top-p min-p penalties stops prefill streaming constraints settings",
+            "tokens loop softmax greedy temperature top-k top-p min-p penalties divergence stops prefill streaming constraints "
+            "best-and-vote settings",
         ),
         (LLAMA_SERVER_STREAMED, "tokens loop greedy stops prefill streaming settings"),
         (TEXT_ONLY, ""),

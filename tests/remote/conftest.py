@@ -26,7 +26,8 @@ _SERVE = """
 import sys, time, xllamacpp
 params = xllamacpp.CommonParams()
 params.model.path, params.model_alias = sys.argv[1], {"smollm2"}
-params.hostnames, params.port, params.n_ctx, params.n_parallel = ["127.0.0.1"], int(sys.argv[2]), int(sys.argv[3]), 1
+params.hostnames = ["127.0.0.1"]
+params.port, params.n_ctx, params.n_parallel = map(int, sys.argv[2:5])
 params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
 server = xllamacpp.Server(params)
 print("ready", flush=True)
@@ -37,10 +38,10 @@ sys.stdin.read()
 class RealServer:
     """llama.cpp's own server, in a child process, with one thread."""
 
-    def __init__(self, model: Path, port: int = 0, context: int = 1024) -> None:
+    def __init__(self, model: Path, port: int = 0, context: int = 1024, slots: int = 1) -> None:
         self.port = port or free_port()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(model), str(self.port), str(context)],
+            [sys.executable, "-c", _SERVE, str(model), str(self.port), str(context), str(slots)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -22,9 +22,9 @@ from termchat.engine.port import (
     ALL_FEATURES,
     Engine,
     Generate,
-    Keep,
     Load,
     Loaded,
+    MeasureBatches,
     Message,
     ModelSpec,
     Prefilling,
@@ -177,15 +177,15 @@ def until(engine: Engine, number: int, *kinds: type) -> list[object]:
 def test_an_engine_behind_a_url_answers_as_the_local_one_does(engine: Engine, real: RealServer) -> None:
     loaded = until(engine, engine.send(Load(ModelSpec("", "", engine=address_of(real.url)))), Loaded)[-1]
     assert isinstance(loaded, Loaded)
-    assert engine.offers == ALL_FEATURES - {"walks", "beams", "drafts", "exact"}
+    assert engine.offers == ALL_FEATURES - {"beams", "drafts", "exact"}
     rendered = until(engine, engine.send(Render([Message("user", TEXT)])), Rendered)[-1]
     assert isinstance(rendered, Rendered)
     tuning = Tuning(max_tokens=4)
     events = until(engine, engine.send(Generate(rendered.ids, tuning.samplers(), tuning.conditions(), 1)), Finished)
     assert sum(isinstance(event, Token) for event in events) == 4
-    refused = until(engine, engine.send(Keep(0)), Failed)[-1]
+    refused = until(engine, engine.send(MeasureBatches([1])), Failed)[-1]
     assert isinstance(refused, Failed)
-    assert (refused.kind, refused.message) == ("capability", "a model on a server cannot make several replies at once")
+    assert (refused.kind, refused.message) == ("capability", "a model on a server cannot measure batches")
 
 
 def test_run_draws_on_a_server(real: RealServer, tmp_path: Path) -> None:

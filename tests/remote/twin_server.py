@@ -47,6 +47,8 @@ class TwinServer(ThreadingHTTPServer):
         self.headers_seen: list[dict[str, str]] = []
         self.at_chunk: dict[int, Fault] = {}
         """What is done before a token of a stream is sent, by its number in the stream."""
+        self.slots = 1
+        """What it says of them; it has one, so of several each reads anew what it needs."""
         self.forgets = False
         self.keeps: Literal["connections", "none and says so", "none"] = "connections"
         self.muted: dict[str, threading.Event] = {}
@@ -166,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
             return {"role": "router", "default_generation_settings": {"params": None, "n_ctx": 0}, "build_info": "twin"}
         model = self.server.session.model
         return {
-            "total_slots": 1,
+            "total_slots": self.server.slots,
             "default_generation_settings": {"n_ctx": self.server.context},
             "chat_template": model.template,
             "bos_token": model.name(model.bos),
@@ -202,8 +204,18 @@ class Handler(BaseHTTPRequestHandler):
         return {"content": "".join(map(self.server.session.model.name, body["tokens"]))}
 
     def _completion(self, body: dict[str, Any]) -> Any:
+        prompt = body["prompt"]
+        several = prompt if isinstance(prompt[0], list) else [prompt]
+        answers = []
+        for ids in several:
+            if (answer := self._completed(body, ids)) is None:
+                return None
+            answers.append(answer)
+        return answers if len(answers) > 1 else answers[0]
+
+    def _completed(self, body: dict[str, Any], ids: list[int]) -> Any:
         server = self.server
-        cache, model, ids = server.session.cache, server.session.model, body["prompt"]
+        cache, model = server.session.cache, server.session.model
         if len(ids) >= server.context:
             self.refuse(400, "too long", "exceed_context_size_error", n_prompt_tokens=len(ids), n_ctx=server.context)
             return None

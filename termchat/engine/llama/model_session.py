@@ -22,6 +22,7 @@ from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.running_reply import Poll, Said
 from termchat.engine.llama.scoring import Scorer, difference
 from termchat.engine.llama.spellings import Speller
+from termchat.engine.llama.walk_group import Poll as WalkPoll
 from termchat.engine.port import (
     BatchesMeasured,
     DraftInfo,
@@ -163,9 +164,9 @@ class Session(AskedModel):
                 self._scorer.keep(record.id)
 
     def generate_walks(
-        self, command: GenerateWalks, poll: walk_batch.Poll, wait: Callable[[], None], arrived: float
+        self, command: GenerateWalks, poll: WalkPoll, wait: Callable[[], None], arrived: float
     ) -> Iterator[list[Event]]:
-        """The records of many replies; see `WalkBatch.records`."""
+        """The records of many replies; see `WalkGroup.records`."""
         self.cache.abort.clear()
         self._walks = walk_batch.WalkBatch(self.cache, self.pace, command, arrived, self._learned)
         yield from self._walks.records(poll, wait)

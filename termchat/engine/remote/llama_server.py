@@ -86,6 +86,7 @@ class Props(msgspec.Struct, frozen=True):
     bos_token: str = ""
     eos_token: str = ""
     build_info: str = ""
+    total_slots: int = 0
 
 
 class Listed(msgspec.Struct, frozen=True, gc=False):
@@ -219,8 +220,18 @@ class LlamaServer:
         Raises:
             ContextFull: there is no room for them.
         """
+        return self.read_in_slots(ids, 1)[0]
+
+    def read_in_slots(self, ids: list[int], slots: int) -> list[Timings]:
+        """The same in so many slots at once.
+
+        Raises:
+            ContextFull: there is no room for them.
+        """
         asked = {**self._request(ids, 0), "response_fields": ["timings", "model"]}
-        return self._answer(asked, _SMALL).timings
+        if slots > 1:
+            asked["prompt"] = [ids] * slots
+        return [answer.timings for answer in self._answers(asked, _SMALL, slots)]
 
     def candidates(self, ids: list[int], count: int) -> Candidates:
         """The `count` most likely tokens after ids, and their log-probabilities.
@@ -228,7 +239,21 @@ class LlamaServer:
         Raises:
             ContextFull: there is no room for the ids.
         """
-        answer = self._answer({**self._request(ids, 1), "n_probs": count}, _SMALL + count * _PER_CANDIDATE)
+        return self.candidates_of([ids], count)[0]
+
+    def candidates_of(self, several: list[list[int]], count: int) -> list[Candidates]:
+        """The `count` most likely tokens after each of several texts, which the server reads at once, as far as it has slots.
+
+        Raises:
+            ContextFull: there is no room for the ids of one.
+        """
+        asked = {**self._request(several[0], 1), "n_probs": count}
+        if len(several) > 1:
+            asked["prompt"] = several
+        answers = self._answers(asked, (_SMALL + count * _PER_CANDIDATE) * len(several), len(several))
+        return [self._candidates(answer) for answer in answers]
+
+    def _candidates(self, answer: _Completion) -> Candidates:
         listed = answer.completion_probabilities[0].top_logprobs if answer.completion_probabilities else []
         found, logprobs = self._columns(listed, (-np.inf if one.logprob is None else one.logprob for one in listed))
         if not len(found):
@@ -290,11 +315,19 @@ class LlamaServer:
         return ids.astype(np.int32), np.fromiter(values, np.float64, len(listed))
 
     def _answer(self, asked: dict[str, Any], limit: int) -> _Completion:
-        answer = self.told(self._completion(asked, limit), _Completion)
-        if not self.is_meant(answer.model):
+        return self._answers(asked, limit, 1)[0]
+
+    def _answers(self, asked: dict[str, Any], limit: int, prompts: int) -> list[_Completion]:
+        """One for each of so many prompts: several are answered with a list."""
+        told = self.told(self._completion(asked, limit), _Completion | list[_Completion])  # type: ignore[arg-type]
+        answers = told if isinstance(told, list) else [told]
+        if len(answers) != prompts:
+            raise self.otherwise(f"it gives {len(answers)} answers to {prompts} prompts")
+        another = next((one.model for one in answers if not self.is_meant(one.model)), None)
+        if another is not None:
             self.client.close()
-            raise self.another(answer.model)
-        return answer
+            raise self.another(another)
+        return answers
 
     def _completion(self, asked: dict[str, Any], limit: int) -> bytes:
         try:

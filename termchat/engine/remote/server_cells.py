@@ -74,6 +74,20 @@ class ServerCells:
         self._there: list[int] = []
         self._forgotten = 0
 
+    def beside(self) -> ServerCells:
+        """Cells for other ids of the same model."""
+        return ServerCells(self.server, self.model, self.capacity)
+
+    def take_of(self, other: ServerCells) -> None:
+        """What is known of the ids of other cells holds for these."""
+        self.ids, self.known, self.row, self.tail = other.ids, other.known, other.row, other.tail
+        self.lifted, self.current, self.usual = other.lifted, other.current, other.usual
+        self._there = self.ids
+
+    def trust(self, ids: list[int]) -> None:
+        """The server has read these ids for us, in whatever slot."""
+        self._there = list(ids)
+
     def logits(self) -> Row:
         return self.row
 
@@ -108,6 +122,13 @@ class ServerCells:
         """
         for _ in self.read(ids):
             pass
+
+    def take(self, ids: list[int], found: Candidates) -> None:
+        """The server has read the ids, and these are the candidates after them."""
+        self.known, self.lifted = self._shortlist(found), False
+        self.row, self.ids, self.current = self._row_of(self.known), list(ids), True
+        self._there = self.ids
+        self.tail = 0.0 if self.known.whole else max(1.0 - float(np.exp(self.known.logprobs).sum()), 0.0)
 
     def ask_for(self, count: int) -> None:
         """Has more candidates for the row at hand."""
@@ -174,10 +195,7 @@ class ServerCells:
 
     def _ask(self, ids: list[int], count: int) -> Timings:
         found = self.server.candidates(ids, min(count, self.model.n_vocab))
-        self.known, self.lifted = self._shortlist(found), False
-        self.row, self.ids, self.current = self._row_of(self.known), list(ids), True
-        self._there = self.ids
-        self.tail = 0.0 if self.known.whole else max(1.0 - float(np.exp(self.known.logprobs).sum()), 0.0)
+        self.take(ids, found)
         return found.timings
 
     def _shortlist(self, found: Candidates) -> Shortlist:

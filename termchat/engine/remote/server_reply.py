@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 
 import numpy as np
@@ -11,9 +11,9 @@ from termchat.decoding.records import TAIL, Prefill
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.observe import Drawn, Mask
-from termchat.engine.llama.running_reply import Poll, RunningReply
+from termchat.engine.llama.running_reply import Pending, RunningReply
 from termchat.engine.llama.softmax import Row
-from termchat.engine.port import Generate, Prefilling
+from termchat.engine.port import Prefilling
 from termchat.engine.remote import proof
 from termchat.engine.remote.server_cells import ServerCells
 
@@ -37,41 +37,51 @@ class ServerDecoder:
     def prepare(self, ids: list[int]) -> None:
         """What the server still has of them it says itself."""
 
-    def prefill(self, ids: list[int]) -> Iterator[Prefilling | Prefill]:
-        cells = self.cache
-        begun = now = perf_counter()
-        total, start = cells.to_read(ids), len(ids) - cells.to_read(ids)
-        reused: int | None = None
-        shapes: list[int] = []
-        for timings in cells.read(ids):
+    def prefill(self, ids: list[int]) -> Iterable[Prefilling | Prefill | Pending]:
+        now = perf_counter()
+        for said in read_prompt(self.cache, ids):
             before, now = now, perf_counter()
-            self.decode_us, self.prefill_ms = int((now - before) * 1e6), (now - begun) * 1e3
-            reused = timings.cache_n if reused is None else reused
-            shapes.append(timings.prompt_n)
-            if cells.reached < len(ids):
-                yield Prefilling(cells.reached - start, total)
-        yield Prefill(len(ids), reused or 0, shapes, self.prefill_ms)
+            self.decode_us = int((now - before) * 1e6)
+            if isinstance(said, Prefill):
+                self.prefill_ms = said.ms
+            yield said
 
-    def decode(self, ids: list[int]) -> tuple[()]:
+    def decode(self, ids: list[int]) -> Iterable[Pending]:
         begun = perf_counter()
         self.cache.next(ids)
         self.decode_us = int((perf_counter() - begun) * 1e6)
         return ()
 
 
+def read_prompt(cells: ServerCells, ids: list[int]) -> Iterator[Prefilling | Prefill]:
+    """Has the server read what it lacks of the ids. In the end there is the record.
+
+    Raises:
+        Aborted, ContextFull, EngineError: as `ServerCells.read`.
+    """
+    begun = perf_counter()
+    total, start = cells.to_read(ids), len(ids) - cells.to_read(ids)
+    reused: int | None = None
+    shapes: list[int] = []
+    for timings in cells.read(ids):
+        reused = timings.cache_n if reused is None else reused
+        shapes.append(timings.prompt_n)
+        if cells.reached < len(ids):
+            yield Prefilling(cells.reached - start, total)
+    yield Prefill(len(ids), reused or 0, shapes, (perf_counter() - begun) * 1e3)
+
+
 class ServerReply(RunningReply):
     """Asks for more candidates wherever those at hand do not prove what is drawn."""
 
-    def __init__(self, request: Generate, decoder: ServerDecoder, poll: Poll, asked_at: float) -> None:
-        super().__init__(request, decoder, poll, asked_at)
-        self._cells = decoder.cache
+    decoder: ServerDecoder
 
     def _row(self, chain: Chain) -> Row:
-        suffice(self._cells, chain, self.mask, self.steering.forced)
+        suffice(self.decoder.cache, chain, self.mask, self.steering.forced)
         return super()._row(chain)
 
     def _observed(self, drawn: Drawn) -> Drawn:
-        return as_bounds(drawn, self._cells)
+        return as_bounds(drawn, self.decoder.cache)
 
 
 def suffice(cells: ServerCells, chain: Chain, mask: Mask | None = None, forced: int | None = None) -> None:

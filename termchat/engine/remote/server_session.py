@@ -20,12 +20,16 @@ from termchat.engine.llama.cells import Aborted
 from termchat.engine.llama.running_reply import Pending, Poll, Said, check
 from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.spellings import Speller
+from termchat.engine.llama.walk_group import Poll as WalkPoll
 from termchat.engine.port import (
     EngineError,
+    Event,
     Explain,
     Explained,
     Generate,
+    GenerateWalks,
     Inspect,
+    Kept,
     ModelInfo,
     ModelSpec,
     Noted,
@@ -41,6 +45,7 @@ from termchat.engine.remote.served_vocabulary import info_of
 from termchat.engine.remote.server_cells import ServerCells
 from termchat.engine.remote.server_reply import ServerDecoder, ServerReply
 from termchat.engine.remote.server_vocabulary import ServerVocabulary
+from termchat.engine.remote.server_walks import ServerWalks
 
 Look = tuple[int, tuple[float, int] | None]
 LOADING = 1800.0
@@ -69,6 +74,7 @@ class ServerSession(AskedModel):
         self.cache = ServerCells(self._server, self.model, context)
         super().__init__(Scorer(self.cache), Speller(self.model))
         self._kept_as: Look | None = None
+        self._walks: ServerWalks | None = None
         self._told_slow: set[str] = set()
         progress(1.0)
 
@@ -110,6 +116,26 @@ class ServerSession(AskedModel):
                     self._kept_as = None
         finally:
             reply.close()
+
+    def generate_walks(
+        self, command: GenerateWalks, poll: WalkPoll, wait: Callable[[], None], arrived: float
+    ) -> Iterator[list[Event]]:
+        """The records of many replies; see `WalkGroup.records`."""
+        self.cache.abort.clear()
+        self._walks = ServerWalks(self.cache, command, arrived)
+        yield from self._walks.records(poll, wait)
+
+    def keep(self, walk: int) -> Kept:
+        """See `Keep`: the server finds the slot that has read the ids of the walk by itself.
+
+        Raises:
+            EngineError: there is no such walk.
+        """
+        taken = self._walks.taken(walk) if self._walks is not None else None
+        if taken is None:
+            raise EngineError("walks", f"there is no walk {walk}", "")
+        self.cache.trust(taken[:-1])
+        return Kept(len(taken) - 1, 0.0)
 
     def _slow(self) -> Iterator[Noted]:
         """Says once, for each reason, that the server has to list all its tokens for every one that is drawn."""

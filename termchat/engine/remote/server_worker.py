@@ -18,8 +18,6 @@ from termchat.engine.port import (
     Command,
     Compare,
     EngineError,
-    GenerateWalks,
-    Keep,
     LoadDraft,
     MeasureBatches,
     ModelSpec,
@@ -33,9 +31,7 @@ if TYPE_CHECKING:
 
 _INSTEAD = "load one on this machine for that"
 _REFUSED: dict[type, str] = {
-    GenerateWalks: "make several replies at once",
     SearchBeams: "search with beams",
-    Keep: "make several replies at once",
     LoadDraft: "draft tokens",
     MeasureBatches: "measure batches",
     Compare: "compare batches with single tokens",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 from termchat.decoding.records import UNKNOWN, Token
 from termchat.engine.abilities import FEATURES, Feature, who_can
@@ -16,7 +17,9 @@ from termchat.engine.port import (
     Explain,
     Explained,
     Generate,
+    GenerateWalks,
     Inspect,
+    Keep,
     ModelInfo,
     Noted,
     Render,
@@ -33,6 +36,8 @@ from termchat.engine.remote.told_numbers import StepListing, as_drawn, explanati
 
 class StreamedSession(AskedVocabulary):
     """Answers as `ServerSession` does; what takes dice or logits of our own is refused. `client` is the server's."""
+
+    refused: ClassVar[dict[type, str]] = {GenerateWalks: FEATURES["walks"], Keep: FEATURES["walks"]}
 
     def __init__(self, server: StreamingServer, client: HttpClient, progress: Callable[[float], None]) -> None:
         super().__init__()

@@ -7,14 +7,16 @@ from typing import ClassVar
 
 from termchat.decoding.records import ModelIdentity
 from termchat.decoding.thinking import ThinkingTags, tags_from
-from termchat.engine.abilities import TEXT_ONLY
+from termchat.engine.abilities import FEATURES, TEXT_ONLY
 from termchat.engine.port import (
     Check,
     Describe,
     EngineError,
     Explain,
     Generate,
+    GenerateWalks,
     Inspect,
+    Keep,
     ModelInfo,
     ModelSpec,
     Remark,
@@ -40,6 +42,8 @@ class TextSession:
     """
 
     refused: ClassVar[dict[type, str]] = {
+        GenerateWalks: FEATURES["walks"],
+        Keep: FEATURES["walks"],
         Tokenize: "complete raw text, or take texts apart: it takes messages alone",
         Describe: "tell of tokens",
         Spell: "tell of tokens",
