@@ -13,6 +13,8 @@ from termchat.engine.remote.http_client import HttpClient, ServerError, StaleCon
 _SMALL = 8 << 20
 _OWNERS: dict[str, ServerKind] = {"llamacpp": "llama-server", "vllm": "vllm", "sglang": "sglang"}
 """Who owns a model, in the words of its server; what others say is not known."""
+_LOADS = "Loading model"
+"""All that llama-server says while it loads; others that are busy have words of their own."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -35,7 +37,7 @@ def kind_of(client: HttpClient, said: ServerKind | None = None) -> ServerKind:
     try:
         data = _asked(client)
     except ServerError as error:
-        if error.status == 503:  # llama-server says nothing else while it loads
+        if error.status == 503 and _LOADS in error.said:
             return "llama-server"
         raise
     try:
