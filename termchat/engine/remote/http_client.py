@@ -57,8 +57,10 @@ class HttpClient:
         parts = urlsplit(address.url)
         self.shown = address.shown
         self._host, self._port = parts.hostname or "", parts.port
-        # People give the URL of OpenAI's API with its /v1; some paths of servers stand beside that.
-        self._base = parts.path.rstrip("/").removesuffix("/v1")
+        # People give the URL of OpenAI's API with its /v1; some paths of servers stand beside that, and some APIs have another.
+        path = parts.path.rstrip("/")
+        self._base = path.removesuffix("/v1")
+        self._api = path if path and address.kind == "openai" else f"{self._base}/v1"
         self._address, self._silence = address, silence
         self._headers = {"Content-Type": "application/json", "User-Agent": "termchat"}
         self._key = key
@@ -119,7 +121,7 @@ class HttpClient:
         caller = Caller(lambda: self._stopped, self._silence, self._broken, self._refused)
         stream = self._stream = EventStream(caller, connection)
         try:
-            connection.request("POST", self._base + path, body, self._headers | {"Accept": "text/event-stream"})
+            connection.request("POST", self._whole(path), body, self._headers | {"Accept": "text/event-stream"})
             if self._stopped:  # maybe before there was something to end
                 raise Aborted
         except Aborted:
@@ -150,7 +152,7 @@ class HttpClient:
             SteadyResponse, silence=self._silence, most=limit + _MOST_OF_ERRORS + _MOST_OF_HEAD
         )
         try:
-            connection.request(method, self._base + path, body, self._headers)
+            connection.request(method, self._whole(path), body, self._headers)
             response = connection.getresponse()
             status = response.status
             data = self._read(response, limit if status == 200 else _MOST_OF_ERRORS, strict=status == 200)
@@ -174,6 +176,10 @@ class HttpClient:
         if status != 200:
             raise self._refused(status, data, response)
         return data
+
+    def _whole(self, path: str) -> str:
+        """A path at the server; those of OpenAI's API begin with /v1 here."""
+        return self._api + path.removeprefix("/v1") if path.startswith("/v1/") else self._base + path
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is not None:

@@ -19,6 +19,7 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import EngineError, Message, Remark
 from termchat.engine.remote.event_stream import MOST
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
+from termchat.engine.remote.server_kind import UNLISTED
 from termchat.text import one_line
 
 _SMALL = 8 << 20
@@ -156,7 +157,7 @@ class OpenAIServer:
         try:
             found = self._listed()
         except ServerError as error:
-            if not self._wanted or error.status not in (400, 404, 405, 501):
+            if not self._wanted or error.status not in UNLISTED:
                 raise
             found = []
         there = {one.id: one for one in found}

@@ -15,6 +15,9 @@ _OWNERS: dict[str, ServerKind] = {"llamacpp": "llama-server", "vllm": "vllm", "s
 """Who owns a model, in the words of its server; what others say is not known."""
 _LOADS = "Loading model"
 """All that llama-server says while it loads; others that are busy have words of their own."""
+UNLISTED = (400, 404, 405, 501)
+"""What servers of a chat API answer that list no models."""
+_UNSEEN = 'is the path of the URL right? A chat API that lists no models needs kind = "openai" and a model'
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -39,6 +42,8 @@ def kind_of(client: HttpClient, said: ServerKind | None = None) -> ServerKind:
     except ServerError as error:
         if error.status == 503 and _LOADS in error.said:
             return "llama-server"
+        if error.status in UNLISTED:
+            raise EngineError(error.kind, error.message, _UNSEEN) from None
         raise
     try:
         models = msgspec.json.decode(data, type=_Models).data
