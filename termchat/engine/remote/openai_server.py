@@ -141,7 +141,8 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class OpenAIServer:
-    """A server of the chat API, and the one model of it that is asked for as `wanted` ("": its only one).
+    """A server of the chat API, and the one model of it that is asked for as `wanted` ("": its only one). Servers of one model
+    answer with it whatever they are asked for: so they are asked before each reply whether they still have it.
 
     Everything raises EngineError, and Aborted where the client was stopped.
     """
@@ -149,18 +150,16 @@ class OpenAIServer:
     def __init__(self, client: HttpClient, wanted: str = "") -> None:
         self.client, self._wanted = client, wanted
         self.model = ChatModel(wanted)
+        self._only = ""
+        """The one model that it listed; "" where there were more, or none."""
         self._left_out: set[str] = set()
         self._limit = "max_tokens"
 
     def find(self) -> ChatModel:
         """The model that is wanted. A server that lists no models is believed to have it."""
-        try:
-            found = self._listed()
-        except ServerError as error:
-            if not self._wanted or error.status not in UNLISTED:
-                raise
-            found = []
+        found = self._listed()
         there = {one.id: one for one in found}
+        self._only = found[0].id if len(found) == 1 else ""
         if self._wanted:
             self.model = there.get(self._wanted, ChatModel(self._wanted))
         elif len(found) == 1:
@@ -171,6 +170,7 @@ class OpenAIServer:
 
     def stream(self, asked: ChatRequest) -> Iterator[Heard]:
         """The reply as it comes. What is left out for this server is told first."""
+        self._check_model()
         lines, remarks = self._begun(asked)
         yield from remarks
         ended = answered = False
@@ -185,6 +185,17 @@ class OpenAIServer:
             raise self._otherwise("it sends no events")
         if not ended:
             raise EngineError("server", f"{self.client.shown} broke off in mid-reply", _KEPT)
+
+    def _check_model(self) -> None:
+        if not self._only:
+            return
+        now = [one.id for one in self._listed()]
+        if now and self._only not in now:
+            raise EngineError(
+                "model",
+                f"{self.client.shown} now has another model: {_some(now)}",
+                "load it to go on with it, or have the server load the one of this chat",
+            )
 
     def _ending(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """The lines as they come. Those that are no events are parts of one answer, which has an end."""
@@ -289,13 +300,18 @@ class OpenAIServer:
         )
 
     def _listed(self) -> list[ChatModel]:
+        """Its models; none where it does not list them, and one was named."""
         client = self.client
         for _ in range(2):
             try:
-                data = client.ask("GET", "/v1/models", None, _SMALL)
+                data = client.ask("GET", "/v1/models", None, _SMALL, stoppable=True)
                 break
             except StaleConnection:
                 continue
+            except ServerError as error:
+                if not self._wanted or error.status not in UNLISTED:
+                    raise
+                return []
         else:
             raise EngineError("server", f"{client.shown} closes every connection", "is it starting? try again")
         with suppress(msgspec.DecodeError, RecursionError, KeyError, TypeError):
@@ -307,8 +323,11 @@ class OpenAIServer:
         shown = self.client.shown
         if not ids:
             return EngineError("model", f"{shown} does not say which models it has", "name one with model = …")
-        some = ", ".join(one_line(one, _SHOWN) for one in ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
-        return EngineError("model", f"{shown} has {len(ids)} models: choose one", f"set model = …; it has {some}")
+        return EngineError("model", f"{shown} has {len(ids)} models: choose one", f"set model = …; it has {_some(ids)}")
+
+
+def _some(ids: list[str]) -> str:
+    return ", ".join(one_line(one, _SHOWN) for one in ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
 
 
 def events(lines: Iterable[bytes]) -> Iterator[bytes]:
