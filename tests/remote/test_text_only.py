@@ -461,8 +461,12 @@ def test_a_server_that_says_its_key_is_not_quoted(serve: Serve) -> None:
         assert key not in repr((error.message, error.hint, vars(error)))
 
 
-def test_an_answer_that_is_no_stream_has_an_end(serve: Serve) -> None:
-    line = b"{" * 60_000 + b"\n"
+@pytest.mark.parametrize(
+    "line",
+    [b"{" * 60_000 + b"\n", b"x\n" * 30_000, b'data: {"choices":[]}\n\n' * 3000],
+    ids=["JSON", "short lines", "events"],
+)
+def test_an_answer_that_says_nothing_has_an_end(serve: Serve, line: bytes) -> None:
 
     def answer(handler: ChatHandler) -> None:
         handler.begin()

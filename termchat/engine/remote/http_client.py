@@ -118,6 +118,7 @@ class HttpClient:
         if self._stream is not None:
             self._stream.close()
         connection = self._made()
+        self._limit(connection, _MOST_OF_ERRORS)
         caller = Caller(lambda: self._stopped, self._silence, self._broken, self._refused)
         stream = self._stream = EventStream(caller, connection)
         try:
@@ -148,9 +149,7 @@ class HttpClient:
         connection = self._connected()
         if stoppable and self._stopped:  # while it was made: whoever stopped it saw nothing to end
             raise Aborted
-        connection.response_class = partial(  # type: ignore[assignment]
-            SteadyResponse, silence=self._silence, most=limit + _MOST_OF_ERRORS + _MOST_OF_HEAD
-        )
+        self._limit(connection, limit + _MOST_OF_ERRORS)
         try:
             connection.request(method, self._whole(path), body, self._headers)
             response = connection.getresponse()
@@ -188,6 +187,12 @@ class HttpClient:
         connection = self._connection = self._made()
         self._socket = connection.sock
         return connection
+
+    def _limit(self, connection: http.client.HTTPConnection, most: int) -> None:
+        """The body of the next answer has so many bytes at most."""
+        connection.response_class = partial(  # type: ignore[assignment]
+            SteadyResponse, silence=self._silence, most=most + _MOST_OF_HEAD
+        )
 
     def _made(self) -> http.client.HTTPConnection:
         """A new connection."""
@@ -244,7 +249,7 @@ class HttpClient:
                 "server", f"{self.shown} answers too slowly", "is the line down? go on when it is better"
             )
         if isinstance(error, Endless):
-            return EngineError("server", f"{self.shown} answers without end", "is it a llama-server? Check the URL")
+            return EngineError("server", f"{self.shown} answers without end", "check the URL")
         if isinstance(error, TimeoutError):
             return EngineError(
                 "server",

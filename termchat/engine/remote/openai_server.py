@@ -17,7 +17,7 @@ import msgspec
 
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import EngineError, Message, Remark
-from termchat.engine.remote.event_stream import MOST
+from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
 from termchat.engine.remote.server_kind import UNLISTED
 from termchat.text import one_line
@@ -171,15 +171,17 @@ class OpenAIServer:
     def stream(self, asked: ChatRequest) -> Iterator[Heard]:
         """The reply as it comes. What is left out for this server is told first."""
         self._check_model()
-        lines, remarks = self._begun(asked)
+        stream, remarks = self._begun(asked)
         yield from remarks
         ended = answered = False
-        for data in events(self._ending(lines)):
+        for data in events(stream.lines()):
             if data == b"[DONE]":
                 break
             answered = True
             for heard in self._heard(data):
                 ended = ended or isinstance(heard, ChatEnd)
+                if isinstance(heard, ChatPiece):
+                    stream.moved()
                 yield heard
         if not answered:
             raise self._otherwise("it sends no events")
@@ -197,24 +199,15 @@ class OpenAIServer:
                 "load it to go on with it, or have the server load the one of this chat",
             )
 
-    def _ending(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        """The lines as they come. Those that are no events are parts of one answer, which has an end."""
-        size = 0
-        for line in lines:
-            size += 0 if line.startswith((b"data:", b":")) else len(line)
-            if size > MOST:
-                raise self._otherwise("it answers without end")
-            yield line
-
-    def _begun(self, asked: ChatRequest) -> tuple[Iterator[bytes], list[Remark]]:
-        """The lines of the answer, once the server takes the request, and what had to be left out for that."""
+    def _begun(self, asked: ChatRequest) -> tuple[EventStream, list[Remark]]:
+        """The answer, once the server takes the request, and what had to be left out for that."""
         remarks: list[Remark] = []
         while True:
             body = self._body(asked)
             try:
                 stream = self.client.stream("/v1/chat/completions", msgspec.json.encode(body))
                 stream.begin()
-                return stream.lines(), remarks
+                return stream, remarks
             except ServerError as error:
                 remark = self._learn(error, body)
                 if remark is None:
