@@ -279,13 +279,14 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
-def test_a_certificate_is_verified(twin_session: Session, certificate: str) -> None:
+def test_a_certificate_is_verified(twin_session: Session, certificate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     server = TwinServer(twin_session, certificate=certificate)
     try:
         with pytest.raises(EngineError, match="is not trusted") as caught:
             on_server(server.url)
         assert caught.value.kind == "tls"
-        session = on_server(server.url, ssl_cert_file=str(Path(certificate).with_name("only.pem")))
+        monkeypatch.setenv("HOME", str(Path(certificate).parent))
+        session = on_server(server.url, ssl_cert_file="~/only.pem")
         assert tokens_of(drawn(session, command(session)))
         session.close()
     finally:

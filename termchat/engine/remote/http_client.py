@@ -12,6 +12,7 @@ import http.client
 import socket
 import ssl
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
@@ -75,8 +76,8 @@ class HttpClient:
     def _trusting(self) -> ssl.SSLContext:
         file = self._address.ssl_cert_file
         try:
-            return ssl.create_default_context(cafile=file or None)
-        except (OSError, ssl.SSLError) as error:
+            return ssl.create_default_context(cafile=Path(file).expanduser() if file else None)
+        except (OSError, RuntimeError, ssl.SSLError) as error:
             raise EngineError("tls", f"ssl_cert_file cannot be read: {file}: {_why(error)}", "correct it") from None
 
     @property
