@@ -91,7 +91,8 @@ class HttpClient:
         for open_ in (found if self._stoppable else None, None if stream is None else stream.socket):
             if open_ is not None:
                 with contextlib.suppress(OSError):
-                    open_.shutdown(socket.SHUT_RDWR)
+                    # TLS's own shutdown takes the encryption off first, while a request may be on its way in another thread.
+                    socket.socket.shutdown(open_, socket.SHUT_RDWR)
 
     def go_on(self) -> None:
         self._stopped = False
