@@ -270,8 +270,7 @@ def _encryption(address: EngineAddress) -> str:
     if address.scheme == "ssh":
         return "ssh"
     if address.scheme == "https":
-        own = f" and by {address.ssl_cert_file}" if address.ssl_cert_file else ""
-        return f"TLS, verified by the system's authorities{own}"
+        return "TLS, verified by " + (address.ssl_cert_file or "the system's authorities")
     return "none, and none needed: it is this machine" if address.is_loopback else "none"
 
 

@@ -30,7 +30,7 @@ FIELDS = {
     "insecure_key": "send the key over http:// to another machine, unencrypted",
     "ssl_cert_file": "certificates of your own authority, in PEM format",
     "draws": "here: termchat draws each token, every feature works; server: the server streams, faster on slow lines",
-    "kind": f"{', '.join(get_args(ServerKind))}: which server it is, where termchat cannot see it",
+    "kind": f"{', '.join(get_args(ServerKind))}: which server it is, if it cannot be seen; openai takes url's path as it is",
     "remote_command": f"command that ssh runs there instead of {REMOTE_COMMAND}",
 }
 """Every key of such a table, in words."""

@@ -78,7 +78,7 @@ def _checked_server(address: EngineAddress, within: float) -> Checkup:
 
     def ask() -> None:
         try:
-            said.append(look(client, address.kind))
+            said.append(look(client, address.kind, address.model))
         except EngineError as error:
             said.append(error)
         finally:

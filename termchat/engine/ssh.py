@@ -33,6 +33,8 @@ _UNREACHED, _NOT_FOUND = 255, (126, 127)
 """Exit codes: ssh's own failures, and a shell's that has no such command."""
 _MISSED = 6
 """So many signs of life in a row may be missing, or late on a busy machine."""
+_HELLO_WITHIN = 60.0
+"""Seconds in which a worker has to say hello, or a shell anything else."""
 _LOOK = 1.0
 """Seconds: what counts at most between two looks, as the app may have stood still itself."""
 _MOST_STRAY = 1 << 16
@@ -93,7 +95,7 @@ class SshEngine(LocalEngine):
             raise EngineError("engine", "ssh:// engines do not work on Windows", "use a server's URL, or WSL")
         self._before = b""
         self._waiting.clear()
-        self._patience = 0.0
+        self._patience = _HELLO_WITHIN
         return ssh_command(self._address, self._run_there), dict(os.environ)
 
     def _open_log(self) -> IO[bytes] | None:
@@ -123,6 +125,9 @@ class SshEngine(LocalEngine):
         self._looked = now
         if not (self.alive and self._open and 0 < self._patience < self._silent):
             return []
+        if self._before is not None:
+            error = self._no_worker(f"started no worker within {self._patience:.0f} s")
+            return [self._given_up(Failed(error.kind, error.message, error.hint))]
         what = f"the line to {self._address.shown} is silent: no word for {self._patience:.0f} s"
         return [self._given_up(Failed("engine", what))]
 

@@ -137,6 +137,7 @@ def test_engines_elsewhere_are_asked_at_once_and_a_dead_one_holds_nobody_up(
         "[engines.dead]\nurl = 'ssh://dead'\nremote_command = 'echo Connection refused >&2; exit 255'\n"
         "[engines.silent]\nurl = 'ssh://silent'\nremote_command = 'sleep 600'\n"
         "[engines.locked]\nurl = 'https://locked.invalid'\nkey_env = 'LOCKED_KEY'\n"
+        "[engines.own]\nurl = 'https://own.invalid'\nssl_cert_file = '~/none.pem'\n"
         "[engines.open]\nurl = 'http://open.invalid'\n",
     )
     monkeypatch.setenv("LOCKED_KEY", SECRET)
@@ -158,8 +159,9 @@ def test_engines_elsewhere_are_asked_at_once_and_a_dead_one_holds_nobody_up(
     assert locked["answer"].startswith("none: locked cannot be reached")
     assert locked["encryption"] == "TLS, verified by the system's authorities"
     assert locked["key"] == "from the variable LOCKED_KEY"
+    assert found["Engine own"]["encryption"] == "TLS, verified by ~/none.pem"
     advised = [line for line in report.todo if line.startswith("The engine")]
-    assert len(advised) == 4
+    assert len(advised) == 5
     assert "What you write to the engine open travels unencrypted: use https://, or an ssh tunnel." in report.todo
     assert found["Engine open"]["encryption"] == "none"
     assert "Check it with: ssh dead." in advised[0]

@@ -19,7 +19,7 @@ import pytest
 import termchat
 from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine import wire
+from termchat.engine import ssh, wire
 from termchat.engine.address import EngineAddress
 from termchat.engine.port import (
     DraftLoaded,
@@ -258,6 +258,24 @@ def test_a_line_that_falls_silent_is_told_and_nothing_is_left_running() -> None:
     os.killpg(pid, signal.SIGCONT)  # the line is back, and its worker hears that nobody waits for it
     gone(pid)
     assert isinstance(remote.ask(Load(SPEC), Loaded)[-1], Loaded)
+    remote.engine.close()
+
+
+@pytest.mark.parametrize("said", ["", "Welcome."])
+def test_a_command_that_never_says_hello_is_given_up(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setattr(ssh, "_HELLO_WITHIN", 2.0)
+    remote = Remote(lab(f"echo {said}; exec sleep 600"))
+    number = remote.engine.send(Probe())
+    begun = monotonic()
+    answer = remote.until(number, Probed)[-1]
+    assert 1.9 < monotonic() - begun < 30
+    assert isinstance(answer, Failed)
+    assert (answer.kind, answer.message) == (
+        "engine",
+        "lab started no worker within 2 s" + (f": {said}" if said else ""),
+    )
+    assert "a login there prints" in answer.hint if said else "remote_command" in answer.hint
+    assert not remote.engine.alive
     remote.engine.close()
 
 

@@ -16,13 +16,14 @@ Answer = Callable[["ChatHandler"], None]
 
 class ChatTwin(ThreadingHTTPServer):
     """Listens on a free port of the loopback, in threads, until it is closed. `asked` are the bodies of all chats; each takes
-    the next of the `answers`, the last of which stays."""
+    the next of the `answers`, the last of which stays. `models` is its list of models or what answers for it, False for none;
+    `base` is the path before all others."""
 
     daemon_threads = True
 
-    def __init__(self, *answers: Answer, models: Any = None, key: str = "") -> None:
+    def __init__(self, *answers: Answer, models: Any = None, key: str = "", base: str = "/v1") -> None:
         super().__init__(("127.0.0.1", 0), ChatHandler)
-        self.answers, self.key = deque(answers), key
+        self.answers, self.key, self.base = deque(answers), key, base
         self.models = (
             {"object": "list", "data": [{"id": "some-model", "object": "model"}]} if models is None else models
         )
@@ -33,7 +34,7 @@ class ChatTwin(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self.server_address[1]}{self.base}"
 
     def close(self) -> None:
         self.shutdown()
@@ -55,14 +56,21 @@ class ChatHandler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        if self._allowed():
-            self.tell(self.server.models) if self.path == "/v1/models" and self.server.models else self.tell({}, 404)
+        if not self._allowed():
+            return
+        models = self.server.models
+        if self.path != f"{self.server.base}/models" or not models:
+            self.tell({}, 404)
+        elif callable(models):
+            models(self)
+        else:
+            self.tell(models)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not self._allowed():
             return
-        if self.path != "/v1/chat/completions":
+        if self.path != f"{self.server.base}/chat/completions":
             self.tell({"error": {"message": "not here"}}, 404)
             return
         self.server.asked.append(body)

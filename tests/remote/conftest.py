@@ -70,11 +70,11 @@ def on_server(url: str, **more: object) -> ServerSession:
     return ServerSession(ModelSpec("", "", engine=address), lambda _: None)
 
 
-def streamed_by(url: str) -> StreamedSession:
+def streamed_by(url: str, model: str = "") -> StreamedSession:
     """A session with the model behind a URL, which draws by itself."""
     address = EngineAddress(url=address_of(url).url, draws="server")
     client = HttpClient(address)
-    return StreamedSession(LlamaStream(client, ModelSpec("", "", engine=address)), client, lambda _: None)
+    return StreamedSession(LlamaStream(client, ModelSpec(model, "", engine=address)), client, lambda _: None)
 
 
 Drawing = Session | ServerSession | StreamedSession

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -15,10 +16,12 @@ import pytest
 
 from termchat.decoding.records import Prefill, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.address import address_of
+from termchat.engine.address import EngineAddress, address_of
+from termchat.engine.llama.cells import Aborted
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import EngineError, Generate, ModelSpec, Prefilling
 from termchat.engine.remote import steady_response
+from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_session import ServerSession
 from tests.remote import twin_server
 from tests.remote.conftest import RealServer, drawn, finished_of, ids_of, on_server, tokens_of
@@ -279,16 +282,50 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
-def test_a_certificate_is_verified(twin_session: Session, certificate: str) -> None:
+def test_a_certificate_is_verified(twin_session: Session, certificate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     server = TwinServer(twin_session, certificate=certificate)
     try:
         with pytest.raises(EngineError, match="is not trusted") as caught:
             on_server(server.url)
         assert caught.value.kind == "tls"
-        session = on_server(server.url, ssl_cert_file=str(Path(certificate).with_name("only.pem")))
+        monkeypatch.setenv("HOME", str(Path(certificate).parent))
+        session = on_server(server.url, ssl_cert_file="~/only.pem")
         assert tokens_of(drawn(session, command(session)))
         session.close()
     finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        lambda client: client.ask("POST", "/completion", b"{}", 100, stoppable=True),
+        lambda client: list(client.stream("/completion", b"{}")),
+    ],
+    ids=["an answer", "a stream"],
+)
+def test_a_stop_never_takes_the_encryption_off(
+    twin_session: Session,
+    certificate: str,
+    monkeypatch: pytest.MonkeyPatch,
+    asks: Callable[[HttpClient], object],
+) -> None:
+    server, release = TwinServer(twin_session, certificate=certificate), threading.Event()
+    file = str(Path(certificate).with_name("only.pem"))
+    client = HttpClient(EngineAddress(url=server.url, ssl_cert_file=file), silence=5.0)
+    server.faults.append(twin_server.silent(release))
+    taken_off: list[ssl.SSLSocket] = []
+    monkeypatch.setattr(ssl.SSLSocket, "shutdown", lambda one, _: taken_off.append(one))
+    timer = threading.Timer(0.5, client.stop)
+    timer.start()
+    try:
+        with pytest.raises(Aborted):
+            asks(client)
+        assert not taken_off
+    finally:
+        release.set()
+        client.close()
+        monkeypatch.undo()
         server.close()
 
 

@@ -16,7 +16,7 @@ from termchat.engine.port import EngineError, Generate, ModelSpec
 from termchat.engine.remote.served import ThereModel, quantization_of
 from termchat.engine.remote.server_session import ServerSession
 from termchat.models.elsewhere import engine_rows, models_of
-from tests.remote.conftest import drawn, ids_of, tokens_of
+from tests.remote.conftest import drawn, ids_of, streamed_by, tokens_of
 from tests.remote.twin_server import TwinServer
 
 
@@ -54,6 +54,21 @@ def test_one_that_somebody_had_unloaded_is_loaded_again_when_the_connection_is_a
         assert twin.several["small"] == "loaded"
     finally:
         session.close()
+
+
+def test_after_a_stop_the_next_message_is_taken_on_a_new_connection(twin: TwinServer) -> None:
+    twin.several = {"small": "loaded"}
+    for session in (asked_for(twin, "small"), streamed_by(twin.url, "small")):
+        try:
+            ids = ids_of(session, "Hi.")
+            session.abort()
+            twin.hang_up()
+            assert ids_of(session, "Hi.") == ids
+            session.abort()
+            twin.hang_up()
+            assert session.model.tokenize("Hi.", special=False, begin=False)
+        finally:
+            session.close()
 
 
 def test_without_a_name_it_is_the_one_that_is_loaded(twin: TwinServer) -> None:

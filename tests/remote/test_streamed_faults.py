@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import threading
 from collections.abc import Callable, Iterator
 from time import monotonic, sleep
@@ -14,6 +15,7 @@ from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import Adjust, EngineError, Generate, SteerReply
+from termchat.engine.remote import steady_response
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.streamed_session import StreamedSession
 from tests.remote import twin_server
@@ -88,6 +90,11 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         "tells of tokens that its vocabulary lacks",
     ),
     "an event without end": (sends_on(b" " * (1 << 20)), "an event without end"),
+    "lines without end": (sends_on(b"x\n" * (1 << 16)), "answers without end"),
+    "progress without end": (
+        sends_on(b'data: {"prompt_progress":{"total":9,"cache":0,"processed":3,"time_ms":1}}\n\n' * (1 << 10)),
+        "answers without end",
+    ),
 }  # fmt: skip
 
 
@@ -128,6 +135,21 @@ def test_a_refused_stream_says_why(
     came, error = as_far_as_it_goes(on_stream, asked)
     assert (came, error.kind) == ([], kind)
     assert words in error.message
+
+
+@pytest.mark.parametrize("fault", twin_server.FOR_EVER.values(), ids=twin_server.FOR_EVER)
+def test_a_stream_that_takes_for_ever_is_told(
+    on_stream: StreamedSession, twin: TwinServer, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    asked = command(on_stream)
+    monkeypatch.setattr(steady_response, "GRACE", 1.0)
+    monkeypatch.setattr(client_of(on_stream), "_silence", 1.0)
+    twin.faults.append(fault)
+    begun = monotonic()
+    came, error = as_far_as_it_goes(on_stream, asked)
+    assert monotonic() - begun < 20
+    assert not came
+    assert re.search(twin_server.WITHOUT_END, error.message)
 
 
 def test_a_model_that_another_took_the_place_of_ends_the_reply(on_stream: StreamedSession, twin: TwinServer) -> None:

@@ -357,6 +357,31 @@ def test_which_model(serve: Serve) -> None:
     assert (other.info().path, start.model.path, start.model.name) == ("/srv/models/x.gguf", "x.gguf", "x")
 
 
+@pytest.mark.parametrize("wanted", ["", "as-i-call-it"])
+def test_a_server_of_one_model_that_has_another_now_is_noticed(serve: Serve, wanted: str) -> None:
+    twin = serve(words("Hello"))
+    session = _session(twin.url, wanted)
+    assert _text(_heard(session)) == "Hello"
+    twin.models = {"data": [{"id": "new"}]}
+    with pytest.raises(EngineError, match="now has another model: new") as error:
+        _heard(session)
+    assert error.value.kind == "model"
+    assert len(twin.asked) == 1
+    twin.models = {"data": [{"id": "new"}, {"id": "some-model"}]}  # it was only given one more
+    assert _text(_heard(session)) == "Hello"
+
+
+def test_a_stop_while_its_models_are_asked_for_ends_the_reply(serve: Serve) -> None:
+    twin, release = serve(words("Hello")), threading.Event()
+    session = _session(twin.url)
+    twin.models = silent(release)
+    threading.Timer(0.3, session.abort).start()
+    begun = monotonic()
+    assert _end(_heard(session)).reason == "user"
+    assert monotonic() - begun < 3
+    release.set()
+
+
 # --- what can go wrong -----------------------------------------------------------------------------------------------
 
 
@@ -436,8 +461,12 @@ def test_a_server_that_says_its_key_is_not_quoted(serve: Serve) -> None:
         assert key not in repr((error.message, error.hint, vars(error)))
 
 
-def test_an_answer_that_is_no_stream_has_an_end(serve: Serve) -> None:
-    line = b"{" * 60_000 + b"\n"
+@pytest.mark.parametrize(
+    "line",
+    [b"{" * 60_000 + b"\n", b"x\n" * 30_000, b'data: {"choices":[]}\n\n' * 3000],
+    ids=["JSON", "short lines", "events"],
+)
+def test_an_answer_that_says_nothing_has_an_end(serve: Serve, line: bytes) -> None:
 
     def answer(handler: ChatHandler) -> None:
         handler.begin()

@@ -26,6 +26,7 @@ from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import EngineError, Explain, Generate, Message, ModelSpec, Noted, Render
+from termchat.engine.remote import steady_response
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.streamed_session import StreamedSession
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, Told
@@ -437,6 +438,23 @@ def test_a_fault_is_told_and_the_next_request_is_answered(
     assert words in caught.value.message
     assert "\x1b" not in caught.value.message + caught.value.hint
     assert len(drawn(model, segment(prompt(model)))[0]) == 24
+
+
+@pytest.mark.parametrize("fault", twin_server.FOR_EVER.values(), ids=twin_server.FOR_EVER)
+def test_a_stream_that_takes_for_ever_is_told(
+    vllm: ReplayedVllm, model: VllmStream, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    asked = segment(prompt(model))
+    monkeypatch.setattr(steady_response, "GRACE", 1.0)
+    monkeypatch.setattr(model.server.client, "_silence", 1.0)
+    vllm.faults.append(fault)
+    begun = monotonic()
+    try:
+        with pytest.raises(EngineError, match=twin_server.WITHOUT_END):
+            drawn(model, asked)
+    finally:
+        vllm.faults.clear()
+    assert monotonic() - begun < 20
 
 
 @pytest.mark.parametrize("cut", ["as it was", "bytes", "whole"])

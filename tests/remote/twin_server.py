@@ -372,14 +372,24 @@ def endless_untold(handler: Handler) -> bool:
     return _without_end(handler, {"Connection": "close"})
 
 
-def _without_end(handler: Handler, headers: dict[str, str]) -> bool:
+def many_lines(handler: Handler) -> bool:
+    """The same in short lines."""
+    return _without_end(handler, {"Connection": "close"}, b"x\n")
+
+
+def many_events(handler: Handler) -> bool:
+    """The same in events that say nothing."""
+    return _without_end(handler, {"Connection": "close"}, b"data: {}\n\n")
+
+
+def _without_end(handler: Handler, headers: dict[str, str], part: bytes = b" ") -> bool:
     handler.send_response(200)
     for name, value in headers.items():
         handler.send_header(name, value)
     handler.end_headers()
     try:
         for _ in range(2 << 10):
-            handler.wfile.write(b" " * (1 << 20))
+            handler.wfile.write(part * ((1 << 20) // len(part)))
     except OSError:
         pass
     handler.close_connection = True
@@ -408,6 +418,22 @@ def drips_the_head(handler: Handler) -> bool:
     return _drop_by_drop(handler, b"x")
 
 
+def drips_an_error(handler: Handler) -> bool:
+    """An error that takes its time to say which."""
+    handler.send_response(500)
+    handler.send_header("Content-Length", "100000")
+    handler.end_headers()
+    return _drop_by_drop(handler, b" ")
+
+
+def drips_a_size(handler: Handler) -> bool:
+    """A piece that does not come as far as its size."""
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    return _drop_by_drop(handler, b"0")
+
+
 def puts_off(handler: Handler) -> bool:
     """Again and again it only says that it will answer."""
     return _drop_by_drop(handler, b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -416,6 +442,16 @@ def puts_off(handler: Handler) -> bool:
 def puts_off_fast(handler: Handler) -> bool:
     """The same as fast as it is read."""
     return _drop_by_drop(handler, b"HTTP/1.1 100 Continue\r\n\r\n" * 4000, 0.0)
+
+
+FOR_EVER: dict[str, Fault] = {
+    "an endless line": endless_untold, "many lines": many_lines, "many events": many_events, "drips": drips,
+    "drips chunks": drips_chunks, "drips its head": drips_the_head, "drips an error": drips_an_error,
+    "drips a size": drips_a_size, "puts off": puts_off,
+}  # fmt: skip
+"""Ways to answer for ever where a stream is asked for."""
+WITHOUT_END = r"without end|too slowly|has not answered"
+"""What is told of that."""
 
 
 def _drop_by_drop(handler: Handler, drop: bytes, each: float = 0.1) -> bool:

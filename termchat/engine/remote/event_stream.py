@@ -11,9 +11,10 @@ from time import monotonic
 
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.port import EngineError
+from termchat.engine.remote.steady_response import Endless, SteadyResponse
 
 MOST = 8 << 20
-"""Bytes of one event."""
+"""Bytes of one event, and of all that come without anything new in them."""
 _PIECE = 1 << 16
 _MOST_OF_ERRORS = 1 << 16
 _BROKEN = (http.client.HTTPException, OSError, ValueError, AttributeError)
@@ -38,12 +39,16 @@ class Caller:
 
 class EventStream:
     """The events that come over a `connection` for the request that was sent on it. Comments are signs of life, and nothing
-    else. `socket` may be shut down by any thread, once the caller was stopped."""
+    else. `socket` may be shut down by any thread, once the caller was stopped.
+
+    Whoever reads them says with `moved` when there was something new: without that they have an end.
+    """
 
     def __init__(self, caller: Caller, connection: http.client.HTTPConnection) -> None:
         self._caller, self._connection = caller, connection
         self.socket: socket.socket | None = connection.sock
-        self._response: http.client.HTTPResponse | None = None
+        self._response: SteadyResponse | None = None
+        self._idle = 0
 
     def begin(self) -> None:
         """Waits until the server begins to answer.
@@ -55,7 +60,9 @@ class EventStream:
         if self._response is not None:
             return
         try:
-            response = self._response = self._connection.getresponse()
+            response = self._connection.getresponse()
+            assert isinstance(response, SteadyResponse)
+            self._response = response
             refused = response.status != 200
             data = response.read(_MOST_OF_ERRORS) if refused else b""
         except _BROKEN as error:
@@ -63,6 +70,10 @@ class EventStream:
         if refused:
             self.close()
             raise self._caller.refused(response.status, data, response)
+
+    def moved(self) -> None:
+        """The reply came further with the last event."""
+        self._idle = 0
 
     def __iter__(self) -> Iterator[bytes]:
         """The data of each event. It ends where the answer does, be it cut or not: whoever reads it knows what comes last.
@@ -85,9 +96,12 @@ class EventStream:
         try:
             self.begin()
             assert self._response is not None
-            while piece := self._response.read1(_PIECE):
+            while piece := self._response.read_part(_PIECE):
                 *complete, rest = (rest + piece).split(b"\n")
                 for line in complete:
+                    self._idle += len(line) + 1
+                    if self._idle > MOST:
+                        raise Endless
                     yield line + b"\n"
                 if complete:
                     since = monotonic()

@@ -12,6 +12,7 @@ import http.client
 import socket
 import ssl
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
@@ -57,8 +58,10 @@ class HttpClient:
         parts = urlsplit(address.url)
         self.shown = address.shown
         self._host, self._port = parts.hostname or "", parts.port
-        # People give the URL of OpenAI's API with its /v1; some paths of servers stand beside that.
-        self._base = parts.path.rstrip("/").removesuffix("/v1")
+        # People give the URL of OpenAI's API with its /v1; some paths of servers stand beside that, and some APIs have another.
+        path = parts.path.rstrip("/")
+        self._base = path.removesuffix("/v1")
+        self._api = path if path and address.kind == "openai" else f"{self._base}/v1"
         self._address, self._silence = address, silence
         self._headers = {"Content-Type": "application/json", "User-Agent": "termchat"}
         self._key = key
@@ -73,8 +76,8 @@ class HttpClient:
     def _trusting(self) -> ssl.SSLContext:
         file = self._address.ssl_cert_file
         try:
-            return ssl.create_default_context(cafile=file or None)
-        except (OSError, ssl.SSLError) as error:
+            return ssl.create_default_context(cafile=Path(file).expanduser() if file else None)
+        except (OSError, RuntimeError, ssl.SSLError) as error:
             raise EngineError("tls", f"ssl_cert_file cannot be read: {file}: {_why(error)}", "correct it") from None
 
     @property
@@ -88,7 +91,8 @@ class HttpClient:
         for open_ in (found if self._stoppable else None, None if stream is None else stream.socket):
             if open_ is not None:
                 with contextlib.suppress(OSError):
-                    open_.shutdown(socket.SHUT_RDWR)
+                    # TLS's own shutdown takes the encryption off first, while a request may be on its way in another thread.
+                    socket.socket.shutdown(open_, socket.SHUT_RDWR)
 
     def go_on(self) -> None:
         self._stopped = False
@@ -116,10 +120,11 @@ class HttpClient:
         if self._stream is not None:
             self._stream.close()
         connection = self._made()
+        self._limit(connection, _MOST_OF_ERRORS)
         caller = Caller(lambda: self._stopped, self._silence, self._broken, self._refused)
         stream = self._stream = EventStream(caller, connection)
         try:
-            connection.request("POST", self._base + path, body, self._headers | {"Accept": "text/event-stream"})
+            connection.request("POST", self._whole(path), body, self._headers | {"Accept": "text/event-stream"})
             if self._stopped:  # maybe before there was something to end
                 raise Aborted
         except Aborted:
@@ -146,11 +151,9 @@ class HttpClient:
         connection = self._connected()
         if stoppable and self._stopped:  # while it was made: whoever stopped it saw nothing to end
             raise Aborted
-        connection.response_class = partial(  # type: ignore[assignment]
-            SteadyResponse, silence=self._silence, most=limit + _MOST_OF_ERRORS + _MOST_OF_HEAD
-        )
+        self._limit(connection, limit + _MOST_OF_ERRORS)
         try:
-            connection.request(method, self._base + path, body, self._headers)
+            connection.request(method, self._whole(path), body, self._headers)
             response = connection.getresponse()
             status = response.status
             data = self._read(response, limit if status == 200 else _MOST_OF_ERRORS, strict=status == 200)
@@ -175,6 +178,10 @@ class HttpClient:
             raise self._refused(status, data, response)
         return data
 
+    def _whole(self, path: str) -> str:
+        """A path at the server; those of OpenAI's API begin with /v1 here."""
+        return self._api + path.removeprefix("/v1") if path.startswith("/v1/") else self._base + path
+
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is not None:
             return self._connection
@@ -182,6 +189,12 @@ class HttpClient:
         connection = self._connection = self._made()
         self._socket = connection.sock
         return connection
+
+    def _limit(self, connection: http.client.HTTPConnection, most: int) -> None:
+        """The body of the next answer has so many bytes at most."""
+        connection.response_class = partial(  # type: ignore[assignment]
+            SteadyResponse, silence=self._silence, most=most + _MOST_OF_HEAD
+        )
 
     def _made(self) -> http.client.HTTPConnection:
         """A new connection."""
@@ -238,7 +251,7 @@ class HttpClient:
                 "server", f"{self.shown} answers too slowly", "is the line down? go on when it is better"
             )
         if isinstance(error, Endless):
-            return EngineError("server", f"{self.shown} answers without end", "is it a llama-server? Check the URL")
+            return EngineError("server", f"{self.shown} answers without end", "check the URL")
         if isinstance(error, TimeoutError):
             return EngineError(
                 "server",

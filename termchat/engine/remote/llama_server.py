@@ -368,7 +368,6 @@ class LlamaServer:
         Raises:
             EngineError: it is another one.
         """
-        stoppable = stoppable or bool(self._name)
         while self._name and not self._is_loaded(self._entry(stoppable=stoppable)):
             sleep(_LOOK)  # somebody had another one loaded in its place
         if (found := self._found(stoppable=stoppable)) != self._model:

@@ -253,6 +253,8 @@ class _Stream:
                     continue
                 drawn = chunk.completion_probabilities[-1:] or [_Drawn(i) for i in chunk.tokens[-1:]]
                 missing = chunk.tokens_predicted - told - (not chunk.stop)
+                if chunk.tokens_predicted > told:
+                    self._events.moved()
                 if missing > 0:
                     found = source.lost(chunk.content, drawn[0].id, missing) if drawn and not chunk.stop else None
                     if found is None:

@@ -17,8 +17,9 @@ import msgspec
 
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import EngineError, Message, Remark
-from termchat.engine.remote.event_stream import MOST
+from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
+from termchat.engine.remote.server_kind import UNLISTED
 from termchat.text import one_line
 
 _SMALL = 8 << 20
@@ -140,7 +141,8 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class OpenAIServer:
-    """A server of the chat API, and the one model of it that is asked for as `wanted` ("": its only one).
+    """A server of the chat API, and the one model of it that is asked for as `wanted` ("": its only one). Servers of one model
+    answer with it whatever they are asked for: so they are asked before each reply whether they still have it.
 
     Everything raises EngineError, and Aborted where the client was stopped.
     """
@@ -148,18 +150,16 @@ class OpenAIServer:
     def __init__(self, client: HttpClient, wanted: str = "") -> None:
         self.client, self._wanted = client, wanted
         self.model = ChatModel(wanted)
+        self._only = ""
+        """The one model that it listed; "" where there were more, or none."""
         self._left_out: set[str] = set()
         self._limit = "max_tokens"
 
     def find(self) -> ChatModel:
         """The model that is wanted. A server that lists no models is believed to have it."""
-        try:
-            found = self._listed()
-        except ServerError as error:
-            if not self._wanted or error.status not in (400, 404, 405, 501):
-                raise
-            found = []
+        found = self._listed()
         there = {one.id: one for one in found}
+        self._only = found[0].id if len(found) == 1 else ""
         if self._wanted:
             self.model = there.get(self._wanted, ChatModel(self._wanted))
         elif len(found) == 1:
@@ -170,39 +170,44 @@ class OpenAIServer:
 
     def stream(self, asked: ChatRequest) -> Iterator[Heard]:
         """The reply as it comes. What is left out for this server is told first."""
-        lines, remarks = self._begun(asked)
+        self._check_model()
+        stream, remarks = self._begun(asked)
         yield from remarks
         ended = answered = False
-        for data in events(self._ending(lines)):
+        for data in events(stream.lines()):
             if data == b"[DONE]":
                 break
             answered = True
             for heard in self._heard(data):
                 ended = ended or isinstance(heard, ChatEnd)
+                if isinstance(heard, ChatPiece):
+                    stream.moved()
                 yield heard
         if not answered:
             raise self._otherwise("it sends no events")
         if not ended:
             raise EngineError("server", f"{self.client.shown} broke off in mid-reply", _KEPT)
 
-    def _ending(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        """The lines as they come. Those that are no events are parts of one answer, which has an end."""
-        size = 0
-        for line in lines:
-            size += 0 if line.startswith((b"data:", b":")) else len(line)
-            if size > MOST:
-                raise self._otherwise("it answers without end")
-            yield line
+    def _check_model(self) -> None:
+        if not self._only:
+            return
+        now = [one.id for one in self._listed()]
+        if now and self._only not in now:
+            raise EngineError(
+                "model",
+                f"{self.client.shown} now has another model: {_some(now)}",
+                "load it to go on with it, or have the server load the one of this chat",
+            )
 
-    def _begun(self, asked: ChatRequest) -> tuple[Iterator[bytes], list[Remark]]:
-        """The lines of the answer, once the server takes the request, and what had to be left out for that."""
+    def _begun(self, asked: ChatRequest) -> tuple[EventStream, list[Remark]]:
+        """The answer, once the server takes the request, and what had to be left out for that."""
         remarks: list[Remark] = []
         while True:
             body = self._body(asked)
             try:
                 stream = self.client.stream("/v1/chat/completions", msgspec.json.encode(body))
                 stream.begin()
-                return stream.lines(), remarks
+                return stream, remarks
             except ServerError as error:
                 remark = self._learn(error, body)
                 if remark is None:
@@ -288,13 +293,18 @@ class OpenAIServer:
         )
 
     def _listed(self) -> list[ChatModel]:
+        """Its models; none where it does not list them, and one was named."""
         client = self.client
         for _ in range(2):
             try:
-                data = client.ask("GET", "/v1/models", None, _SMALL)
+                data = client.ask("GET", "/v1/models", None, _SMALL, stoppable=True)
                 break
             except StaleConnection:
                 continue
+            except ServerError as error:
+                if not self._wanted or error.status not in UNLISTED:
+                    raise
+                return []
         else:
             raise EngineError("server", f"{client.shown} closes every connection", "is it starting? try again")
         with suppress(msgspec.DecodeError, RecursionError, KeyError, TypeError):
@@ -306,8 +316,11 @@ class OpenAIServer:
         shown = self.client.shown
         if not ids:
             return EngineError("model", f"{shown} does not say which models it has", "name one with model = …")
-        some = ", ".join(one_line(one, _SHOWN) for one in ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
-        return EngineError("model", f"{shown} has {len(ids)} models: choose one", f"set model = …; it has {some}")
+        return EngineError("model", f"{shown} has {len(ids)} models: choose one", f"set model = …; it has {_some(ids)}")
+
+
+def _some(ids: list[str]) -> str:
+    return ", ".join(one_line(one, _SHOWN) for one in ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
 
 
 def events(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -13,6 +13,11 @@ from termchat.engine.remote.http_client import HttpClient, ServerError, StaleCon
 _SMALL = 8 << 20
 _OWNERS: dict[str, ServerKind] = {"llamacpp": "llama-server", "vllm": "vllm", "sglang": "sglang"}
 """Who owns a model, in the words of its server; what others say is not known."""
+_LOADS = "Loading model"
+"""All that llama-server says while it loads; others that are busy have words of their own."""
+UNLISTED = (400, 404, 405, 501)
+"""What servers of a chat API answer that list no models."""
+_UNSEEN = 'is the path of the URL right? A chat API that lists no models needs kind = "openai" and a model'
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -35,8 +40,10 @@ def kind_of(client: HttpClient, said: ServerKind | None = None) -> ServerKind:
     try:
         data = _asked(client)
     except ServerError as error:
-        if error.status == 503:  # llama-server says nothing else while it loads
+        if error.status == 503 and _LOADS in error.said:
             return "llama-server"
+        if error.status in UNLISTED:
+            raise EngineError(error.kind, error.message, _UNSEEN) from None
         raise
     try:
         models = msgspec.json.decode(data, type=_Models).data

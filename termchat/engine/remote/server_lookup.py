@@ -12,7 +12,7 @@ from termchat.engine.address import ServerKind
 from termchat.engine.port import EngineError
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
 from termchat.engine.remote.served import ServedEntry, ThereModel, quantization_of
-from termchat.engine.remote.server_kind import kind_of
+from termchat.engine.remote.server_kind import UNLISTED, kind_of
 from termchat.text import one_line
 
 T = TypeVar("T")
@@ -56,8 +56,9 @@ class _Version(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-def look(client: HttpClient, said: ServerKind | None = None) -> ServerLook:
-    """Asks the server at the client's URL; `said` is what is known of its kind.
+def look(client: HttpClient, said: ServerKind | None = None, wanted: str = "") -> ServerLook:
+    """Asks the server at the client's URL; `said` is what is known of its kind, `wanted` the model that is to be asked for,
+    which a chat API that lists none is believed to have.
 
     Raises:
         EngineError: it cannot be reached, refuses, or is no server of models.
@@ -66,9 +67,8 @@ def look(client: HttpClient, said: ServerKind | None = None) -> ServerLook:
     times = []
     for _ in range(_ROUNDS):
         begin = perf_counter()
-        data = _asked(client, _MODELS)
+        entries = _listed(client, wanted if kind == "openai" else "")
         times.append(perf_counter() - begin)
-    entries = _told(data, _List, client).data
     props = _props(client) if kind == "llama-server" else _Props()
     several = props.role == "router"
     context = props.default_generation_settings.n_ctx
@@ -84,6 +84,16 @@ def look(client: HttpClient, said: ServerKind | None = None) -> ServerLook:
     )
     version = props.build_info or _version(client, _VERSIONS.get(kind, ""))
     return ServerLook(kind, one_line(version, _LONGEST), models, props.total_slots, median(times), several)
+
+
+def _listed(client: HttpClient, otherwise: str) -> list[ServedEntry]:
+    """Its models; the one called `otherwise` where it lists none."""
+    try:
+        return _told(_asked(client, _MODELS), _List, client).data
+    except ServerError as error:
+        if not otherwise or error.status not in UNLISTED:
+            raise
+        return [ServedEntry(otherwise)]
 
 
 def _props(client: HttpClient) -> _Props:

@@ -26,25 +26,39 @@ class Endless(OSError):
 
 
 class SteadyResponse(http.client.HTTPResponse):
-    """An answer of at most `most` bytes; it begins within `silence` seconds."""
+    """An answer of at most `most` bytes; it begins within `silence` seconds. What is read part by part may go on for ever."""
 
     def __init__(self, sock: socket.socket, *args: Any, silence: float, most: int, **more: Any) -> None:
         super().__init__(sock, *args, **more)
-        raw = self.fp.detach()
-        self.fp = io.BufferedReader(_Steady(raw, sock, silence, most))
+        self._steady = _Steady(self.fp.detach(), sock, silence, most)
+        self.fp = io.BufferedReader(self._steady)
+
+    def read_part(self, size: int) -> bytes:
+        """Some bytes of a body that may be a stream, within the same time; b"" at its end."""
+        self._steady.begin_part()
+        return self.read1(size)
 
 
 class _Steady(io.RawIOBase):
     def __init__(self, raw: Any, sock: socket.socket, silence: float, most: int) -> None:
-        self._raw, self._sock, self._left = raw, sock, most
+        self._raw, self._sock, self._silence, self._left = raw, sock, silence, most
         self._begun: float | None = None
+        self._part_until: float | None = None
         self._came = 0
         sock.settimeout(silence)
+
+    def begin_part(self) -> None:
+        self._part_until = monotonic() + self._silence
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
+        if self._part_until is not None:
+            if (left := self._part_until - monotonic()) <= 0:
+                raise TimeoutError
+            self._sock.settimeout(left)
+            return self._raw.readinto(buffer)  # type: ignore[no-any-return]
         if self._begun is not None:
             left = self._begun + GRACE + self._came / SLOWEST - monotonic()
             if left <= 0:

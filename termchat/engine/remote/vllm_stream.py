@@ -209,8 +209,8 @@ class _Stream:
         end: StreamEnd | None = None
         read = Reading(len(asked.ids), len(asked.ids))
         try:
-            self._events = server.client.stream(path, body)
-            for data in self._events:
+            events = self._events = server.client.stream(path, body)
+            for data in events:
                 if data == b"[DONE]":
                     break
                 event = server.event(data)
@@ -220,6 +220,7 @@ class _Stream:
                 for choice in islice(event.choices, 1):
                     for at in range(len(choice.token_ids or ())):
                         count += 1
+                        events.moved()
                         yield model.told(choice, at, asked.candidates)
                     end = self._ended(choice, count) or end
                 read = read._replace(reused=_reused(event, read.reused))
