@@ -110,7 +110,7 @@ def test_the_list_of_models(
 async def listed(desk: Desktop) -> None:
     """Opens the list, and waits until it is complete."""
     await desk.type("", "f3")
-    while desk.app._models.looking:
+    while desk.app._models.looking or not desk.app._models.rows:
         await desk.pilot.pause(0.05)
     await desk.settle()
 
