@@ -64,6 +64,33 @@ def test_flags_and_places_choose_engine_and_model(written, text: str, flags, var
     assert (address.shown, address.model) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "flags", "variables", "expected"),
+    [
+        ("", {"default_engine": "ssh://lab", "remote_command": "mine"}, {}, "mine"),
+        ("", {"model": "ssh://lab", "remote_command": "mine"}, {}, "mine"),
+        ("", {"default_engine": "lab", "remote_command": "mine"}, {}, "mine"),
+        ("", {"default_engine": "lab"}, {"TERMCHAT_REMOTE_COMMAND": "mine"}, "mine"),
+        ("remote_command = 'mine'\n", {"default_engine": "ssh://lab"}, {}, "mine"),
+        ("remote_command = 'mine'\n", {"default_engine": "lab"}, {}, "its own"),
+        ("remote_command = 'mine'\n", {"default_engine": "http://lab"}, {}, ""),
+        ("", {"remote_command": "mine"}, {}, ""),
+    ],
+)
+def test_what_ssh_runs_is_the_flags_word_for_the_engine_that_is_configured(
+    written, text: str, flags, variables, expected: str
+) -> None:
+    found = written(f"{text}{LAB}remote_command = 'its own'\n[engines.box]\nurl = 'ssh://box'\n", flags, **variables)
+    assert found.address.remote_command == expected
+    assert found.engine_at("box").remote_command == ""
+
+
+def test_a_remote_command_for_a_server_is_refused_in_a_flag(written) -> None:
+    for flags in ({"default_engine": "http://box:1"}, {"model": "https://box"}):
+        with pytest.raises(FlagError, match=r"remote_command does not apply to https?://"):
+            written("", {**flags, "remote_command": "mine"})
+
+
 def test_a_model_for_this_machine_is_not_asked_for_elsewhere(written) -> None:
     """A url without a model leaves it to the engine, whatever this machine's own model is."""
     text = "model = 'mine'\n[engines.box]\nurl = 'http://box:1'\n"

@@ -12,7 +12,6 @@ from termchat.chat.loading import Choice
 from termchat.chat.looking_on import INTERRUPTED
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.reopening import Past
-from termchat.config.named_engines import engine_of
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PRESET
 from termchat.config.per_model import Picked, batch_times, run_of
 from termchat.conversation.session import Followed, ModelRef
@@ -118,7 +117,7 @@ def choose(config: Settings, wanted: str | None, picked: Picked | None = None) -
     if wanted is not None and wanted.startswith(SIGN):
         name, _, model = wanted.removeprefix(SIGN).partition("/") if "://" not in wanted else (wanted[1:], "", "")
         try:
-            address = engine_of(name, config.engines)
+            address = config.engine_at(name)
         except AddressError as error:
             raise ModelError(str(error)) from error
         return elsewhere(config, msgspec.structs.replace(address, model=model or address.model))
@@ -223,7 +222,7 @@ def _place(config: Settings, model: ModelRef) -> tuple[dict[str, str], str]:
     if not model.engine:
         return {"model": model_of(model) or ("" if config.address.url else config.model), "default_engine": ""}, ""
     try:
-        engine_of(model.engine, config.engines)
+        config.engine_at(model.engine)
     except AddressError:
         return {}, _unknown(model)
     return {"model": model.path or model.name, "default_engine": model.engine}, ""
@@ -291,7 +290,7 @@ def _model(config: Settings, model: ModelRef) -> tuple[Choice | None, str]:
     """The model, or its name and why it cannot be loaded."""
     if model.engine:
         try:
-            address = msgspec.structs.replace(engine_of(model.engine, config.engines), model=model.path or model.name)
+            address = msgspec.structs.replace(config.engine_at(model.engine), model=model.path or model.name)
         except AddressError:
             return None, _unknown(model)
         return elsewhere(config, address, model.name, model.identity.sha256 if model.identity is not None else ""), ""

@@ -27,7 +27,13 @@ _METAVARS = {
     "switch": "ON|OFF",
 }
 
-_METAVARS_OF = {"model": "MODEL", "draft_model": "MODEL", "draft": "WORD|MODEL", "rpc": "HOST:PORT"}
+_METAVARS_OF = {
+    "model": "MODEL",
+    "draft_model": "MODEL",
+    "draft": "WORD|MODEL",
+    "rpc": "HOST:PORT",
+    "remote_command": "COMMAND",
+}
 
 _ALIASES = {"model": "-m", "context": "--ctx-size", "temperature": "--temp", "max_tokens": "--n-predict"}
 """What llama.cpp calls the flags that are typed most and have another name here."""

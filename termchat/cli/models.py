@@ -79,7 +79,7 @@ def add(*, name: str, source: str, description: str, license: str) -> None:
 
 
 @models.command("list", short_help="List models, downloaded or not.")
-@flags(only=("default_engine", *FOLDERS), knobs=False)
+@flags(only=("default_engine", "remote_command", *FOLDERS), knobs=False)
 @click.option("--skipped", is_flag=True, help="also list files that were skipped, and why")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:

@@ -22,7 +22,7 @@ _MOST_REPLIES = 10_000
 _OF_THE_SCREEN = ("theme", "glyphs", "big", "on_full")
 _ON_RECORD = (*_OF_THE_SCREEN, "system", "persona", "preset", "recommendations", "fast_prefill")
 _MEASURED = (
-    *_ON_RECORD, "model", "draft_model", "default_engine", "threads", "threads_batch", "prefill_batch",
+    *_ON_RECORD, "model", "draft_model", "default_engine", "remote_command", "threads", "threads_batch", "prefill_batch",
 )  # fmt: skip
 """Options that a command has no flag for: the screen's alone, those a replay takes from the record, those `tune` finds."""
 
@@ -203,7 +203,7 @@ def compare(*, left: Path, right: Path | None, node: int | None, other_node: int
 @click.option(
     "--json", "as_json", is_flag=True, help="print one JSON object: id, text and bytes (base64) of each token"
 )
-@flags(only=("model", "default_engine", "model_folders"), knobs=False)
+@flags(only=("model", "default_engine", "remote_command", "model_folders"), knobs=False)
 @click.pass_obj
 def tokens(engine: Engine, /, *, text: str | None, ids: bool, as_json: bool, **given: Any) -> None:
     """Print the tokens of TEXT, in line, and count tokens, characters, letters and bytes.

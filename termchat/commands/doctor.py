@@ -221,7 +221,7 @@ def _engines(report: DoctorReport, config: Settings) -> None:
     up."""
     if not config.engines:
         return
-    named = list(config.engines.values())
+    named = [config.engine_at(name) for name in config.engines]
     with ThreadPoolExecutor(len(named), "checkup") as pool:
         for address, checkup in zip(named, pool.map(partial(check, within=_ELSEWHERE_WITHIN), named), strict=True):
             section = report.section(f"Engine {address.name}")

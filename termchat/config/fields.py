@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from termchat.config.options import Option, Setting
 from termchat.decoding.samplers import KNOBS, STEP_BY_STEP, well_formed
-from termchat.engine.address import EngineAddress
+from termchat.engine.address import REMOTE_COMMAND, EngineAddress
 from termchat.engine.port import MOST_CONTEXT
 
 _QUANTIZED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
@@ -118,6 +118,10 @@ class Fields(BaseSettings):
     default_engine: str = Field(
         default="",
         description="engine to use: a name from [engines], or ssh://HOST, http://HOST:PORT; here is this machine",
+    )
+    remote_command: str = Field(
+        default="",
+        description=f"command that ssh runs on the machine of an ssh:// engine instead of {REMOTE_COMMAND}",
     )
     system: Annotated[str, AfterValidator(well_formed)] = Field(default="", description="system prompt for new chats")
     persona: str = Field(

@@ -31,7 +31,7 @@ from termchat.config.sources import (
     ranked,
 )
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
-from termchat.engine.address import AddressError, EngineAddress, address_of, is_url
+from termchat.engine.address import AddressError, EngineAddress, is_url
 from termchat.engine.port import ModelSpec
 
 _SAID_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
@@ -105,14 +105,33 @@ class Settings(Fields):
         A `model` that is said where the engine is named, or before, is one of that engine; any other is one of this machine. In
         the config file the model of the engine's own table comes first.
         """
+        found = self.engine_at(self._configured)
         if is_url(self.model):
-            return address_of(self.model)
-        found = engine_of(self.default_engine, self.engines)
+            return found
         said, named = (self._rank(name) for name in ("model", "default_engine"))
         together = said == named < len(self._sources) and not (found.model and self._sources[said].place == FILE)
         if found.url and self.model and (said < named or together):
             return msgspec.structs.replace(found, model=self.model)
         return found
+
+    def engine_at(self, wanted: str) -> EngineAddress:
+        """The engine that a name or a URL means: see `engine_of`. Of the configured one ssh runs the `remote_command` that is
+        set; in the config file that of the engine's own table comes first.
+
+        Raises:
+            AddressError: there is none.
+        """
+        found = engine_of(wanted, self.engines)
+        if not self.remote_command or found.scheme != "ssh" or found != engine_of(self._configured, self.engines):
+            return found
+        if found.remote_command and self._sources[self._rank("remote_command")].place == FILE:
+            return found
+        return msgspec.structs.replace(found, remote_command=self.remote_command)
+
+    @property
+    def _configured(self) -> str:
+        """The name or URL of the engine that is configured."""
+        return self.model if is_url(self.model) else self.default_engine
 
     def _rank(self, name: str) -> int:
         """How early in `PLACES` a setting of no table is said."""
@@ -219,6 +238,8 @@ def load(
             _check_preset(source, presets.load())
         _check_engine(source, engines)
     found = Settings(*said)
+    if found.origin["remote_command"] == FLAG and (scheme := found.address.scheme) in ("http", "https"):
+        raise FlagError("remote_command", f"remote_command does not apply to {scheme}://")
     if found.persona:
         known, origin = personas.load(), found.origin["persona"]
         try:

@@ -18,6 +18,7 @@ from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.group import Group
 from termchat.decoding.loops import sign_of
 from termchat.decoding.records import (
+    TAIL,
     UNKNOWN,
     Beams,
     Draft,
@@ -77,9 +78,10 @@ class TokenColumns:
     `texts[i]` is what token i let out (see `Token.text`); `settings[i]` is the number of its `Settings` record; `forced[i]` is
     1 where the token was not drawn: a person chose it, or with `searched` a search did. A constraint allowed `allowed[i]`
     tokens, and bent the draw by `bent[i]`, the -ln of the mass that it kept; both are 0 where there was none. `states` holds
-    what stages of the chain remembered at token i, where they did, and `end_tokens` which are end tokens. The first `thought`
-    tokens are thoughts; of the first `unsure` ones it is not known yet, and there are no thoughts then. `drafts` are the rounds
-    of drafting, None as long as nothing was drafted. `columns[i]` and a loop give steps, for the rules of `draft_figures`.
+    what stages of the chain remembered at token i, where they did, and `end_tokens` which are end tokens; `most_unlisted` is
+    the largest `Token.unlisted`. The first `thought` tokens are thoughts; of the first `unsure` ones it is not known yet, and
+    there are no thoughts then. `drafts` are the rounds of drafting, None as long as nothing was drafted. `columns[i]` and a
+    loop give steps, for the rules of `draft_figures`.
     """
 
     def __init__(self) -> None:
@@ -100,6 +102,7 @@ class TokenColumns:
         self.allowed = array("i")
         self.bent = array("f")
         self.states: dict[int, dict[str, float]] = {}
+        self.most_unlisted = 0.0
         self.end_tokens: list[int] = []
         self.thought = self.unsure = 0
         self.searched = False
@@ -121,6 +124,10 @@ class TokenColumns:
     def draft(self, index: int) -> Draft | None:
         """What was drafted for a token; None where nothing was."""
         return None if self.drafts is None else self.drafts.at(index)
+
+    def unlisted(self, index: int) -> float:
+        """See `Token.unlisted`."""
+        return self.states.get(index, {}).get(TAIL, 0.0)
 
     def row_us(self, begin: int, end: int) -> Sequence[int]:
         """How long the decode of each token from `begin` to `end` took: for one that came out of a round of drafting the time
@@ -158,6 +165,7 @@ class TokenColumns:
             raise ValueError("the columns have different lengths")
         found = msgspec.msgpack.decode(rare, type=_Rare)
         columns.states, columns.end_tokens, columns.thought = found.states, found.end_tokens, found.thought
+        columns.most_unlisted = max(map(columns.unlisted, columns.states), default=0.0)
         columns.drafts = None if found.drafts is None else DraftColumns.unpacked(found.drafts)
         return columns
 
@@ -186,6 +194,7 @@ class TokenColumns:
         """Adds the newest token."""
         if token.state:
             self.states[len(self.ids)] = token.state
+            self.most_unlisted = max(self.most_unlisted, token.unlisted)
         if token.end:
             self.end_tokens.append(len(self.ids))
         if token.draft is not None:

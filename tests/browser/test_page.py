@@ -8,8 +8,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from termchat.decoding.records import TAIL, Token
 from termchat.text import sanitize
 from tests.browser.chromium import Browser
 from tests.formats import example_chats
@@ -196,6 +198,22 @@ def test_on_paper_it_is_dark_on_white_with_the_heat(browser: Browser, tmp_path: 
     assert browser.ask("getComputedStyle(document.querySelector('.t')).printColorAdjust") == "exact"
     assert browser.ask("getComputedStyle(document.querySelector('.switch')).display") == "none"
     browser("Emulation.setEmulatedMedia", media="", features=features)
+
+
+def test_a_bound_is_marked_as_one(browser: Browser, tmp_path: Path) -> None:
+    page = example_chats.ExampleChat()
+    page.say("hi")
+    records = example_chats.stream([1, 2, 3], [b"Once", b" upon"])
+    at = next(index for index, record in enumerate(records) if isinstance(record, Token))
+    records[at] = msgspec.structs.replace(records[at], state={TAIL: 0.125})
+    page.reply(records)
+    browser.open(page.write(tmp_path / "chat.html", "html"))
+    facts: list[list[str]] = []
+    for number in (0, 1):
+        browser.point(f".t[data-n='{number}']")
+        facts.append(text_of(browser, "#panel dd"))
+    assert {"≤3.9 bit", "≤0.200%", "12.5%"} <= set(facts[0])
+    assert {"3.9 bit", "0.200%"} <= set(facts[1])
 
 
 def test_the_plots_are_there(browser: Browser, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from termchat.engine.address import HERE, EngineAddress
 from termchat.engine.port import Load, ModelSpec
 from termchat.engine.ssh import SshEngine
 from termchat.models.errors import ModelError
+from termchat.tui.screen.header_line import header_line
 from tests.chat.driven_chat import Driven, Faked
 from tests.chat.kept_chat import Kept
 from tests.fake_ssh import hasty, install, lab
@@ -128,10 +129,14 @@ def test_knobs_follow_what_the_engine_recommends_unless_that_is_off(written) -> 
 
 
 @pytest.mark.parametrize(
-    ("sent", "words"), [(signal.SIGTERM, "the line to lab was cut"), (signal.SIGSTOP, "the line to lab is silent")]
+    ("sent", "words", "shown"),
+    [
+        (signal.SIGTERM, "the line to lab was cut", "the line was cut"),
+        (signal.SIGSTOP, "the line to lab is silent", "the line is silent"),
+    ],
 )
 def test_a_line_that_is_lost_keeps_the_reply_and_says_which_engine_and_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, sent: signal.Signals, words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, sent: signal.Signals, words: str, shown: str
 ) -> None:
     (tmp_path / "bin").mkdir()
     install(tmp_path / "bin", monkeypatch)
@@ -149,6 +154,7 @@ def test_a_line_that_is_lost_keeps_the_reply_and_says_which_engine_and_it_goes_o
         driven.until(lambda: driven.chat.phase == "failed")
         assert cut.failed is not None
         assert cut.failed.message.startswith(words)
+        assert header_line(driven.chat, 80).text.endswith(f"  {shown} ")
         assert len(cut.tokens) >= 8
         driven.chat.loading.restart()
         driven.idle()

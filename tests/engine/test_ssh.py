@@ -367,6 +367,24 @@ def test_the_models_there_are_listed() -> None:
         models_of(lab("echo '{}'; true worker"))
 
 
+def test_flags_alone_reach_a_termchat_at_an_odd_place() -> None:
+    there = ["--engine", "ssh://lab", "--remote-command", "false worker"]
+    for asked in (["models", "list"], ["run", "--model", "smollm2", "Hello"]):
+        refused = subprocess.run(
+            [sys.executable, "-P", "-m", "termchat", *asked, *there], capture_output=True, text=True, check=False
+        )
+        assert refused.returncode == 1
+        assert "ssh://lab" in refused.stderr
+    there[-1] = WORKER
+    short = ["--max-tokens", "3", "--threads", "1", "--context", "512"]
+    for asked in (["models", "list"], ["run", "--model", "smollm2", *short, "Hello"]):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "termchat", *asked, *there], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()
+
+
 def test_windows_is_told_what_to_use_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(EngineError, match="ssh:// engines do not work on Windows") as refused:

@@ -29,7 +29,7 @@ from termchat.conversation.transcripts import FORMATS, export, importing
 from termchat.conversation.transcripts.html import page_tree
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.escapes import unescape
-from termchat.decoding.records import ModelIdentity, Record, Token
+from termchat.decoding.records import TAIL, ModelIdentity, Record, Token
 from termchat.decoding.samplers import KNOBS
 from tests.formats import example_chats
 from tests.formats.example_chats import ExampleChat
@@ -305,6 +305,21 @@ def test_the_table_has_the_knobs_that_each_token_was_drawn_with() -> None:
     page.known[2] = lost  # as after damage: nobody knows the knobs any more
     rows = [row for row in csv.DictReader(page.lines("csv")) if row["node"] == "2"]
     assert {row[name] for row in rows for name in KNOBS} == {""}
+
+
+def test_a_bound_is_marked_as_one_in_the_table_and_on_the_page() -> None:
+    page = ExampleChat()
+    page.say("hi")
+    records = example_chats.stream([1, 2, 3], [b"a", b"b", b"c"])
+    at = next(index for index, record in enumerate(records) if isinstance(record, Token))
+    records[at] = msgspec.structs.replace(records[at], state={TAIL: 0.125})
+    page.reply(records)
+    rows = list(csv.DictReader(page.lines("csv")))
+    assert [row["tail"] for row in rows] == ["0.125", "", ""]
+    whole = "\n".join(page.lines("html"))
+    assert "<figcaption>entropy, up to ≤3.9 bit, with up to 12.5% not listed</figcaption>" in whole
+    data = whole.partition('<script type="application/json" id="data-2">')[2].partition("</script>")[0]
+    assert [token[-1] for token in json.loads(data)] == [0.125, 0, 0]
 
 
 def test_texts_of_the_table_can_be_had_back_and_are_no_formulas() -> None:

@@ -25,6 +25,7 @@ from termchat.engine.address import EngineAddress
 from termchat.engine.llama.model_session import Session
 from termchat.engine.make import make_engine
 from termchat.engine.port import Message, ModelSpec, Render
+from termchat.tui.screen.header_line import header_line
 from tests.chat.driven_chat import Driven
 from tests.remote.chat_twin import ChatTwin, Serve, delta, never_ends, refuses, says, words
 
@@ -139,7 +140,9 @@ def test_a_cut_reply_is_kept_and_the_next_message_goes_out(serve: Serve, begin: 
     node = it.say("Tell me.")
     assert node.failed is not None
     assert (node.text(), node.failed.message) == ("So far", "chat broke off in mid-reply")
+    assert header_line(it.chat, 80).text.endswith("  broke off in mid-reply ")
     assert it.say("Once more.").text() == "Again."
+    assert header_line(it.chat, 80).text.endswith("  ready ")
     assert _said(twin) == ["user: Tell me.", "assistant: So far", "user: Once more."]
 
 

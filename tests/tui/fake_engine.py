@@ -269,12 +269,12 @@ class FakeEngine:
         for event in self._drafting(self.asked(LoadDraft)[-1]):
             self._answer(at, event)
 
-    def die(self, message: str = "the engine process ended by SIGKILL") -> None:
-        """The process is gone."""
+    def die(self, message: str = "the engine process ended by SIGKILL", kind: str = "engine") -> None:
+        """The process is gone; or, with another kind of failure, the reply alone."""
         running = self._running()
         number = running[0].number if running else 0
         self._streams, self._several = [], None
-        self._answer(number, Failed("engine", message))
+        self._answer(number, Failed(kind, message))
 
     @property
     def generated(self) -> list[Generate]:

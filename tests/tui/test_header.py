@@ -74,3 +74,49 @@ def test_a_draft_model_that_is_being_loaded_is_told_until_it_is_there() -> None:
     engine.load_draft()
     chat.pump()
     assert header_line(chat, 80).text.rstrip().endswith("ready")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "shown"),
+    [
+        ("server", "{} broke off the connection: Connection reset by peer", "broke off the connection"),
+        ("server", "{} cannot be reached: Connection refused", "cannot be reached"),
+        ("server", "{} has not answered for 120 s", "has not answered for 120 s"),
+        ("server", "{} answers 503: Loading model", "answers 503"),
+        ("model", "{} now has another model: qwen3-8b", "now has another model"),
+        ("internal", "KeyError: 'tokens'", "interrupted"),
+        ("engine", "the line to {} was cut, or its worker ended: Broken pipe", "the line was cut"),
+        ("engine", "the line to {} is silent: no word for 30 s", "the line is silent"),
+        ("engine", "the engine on {} ended: out of memory", "the engine ended"),
+        ("engine", "the engine process ended by SIGKILL", "engine stopped"),
+    ],
+)
+@pytest.mark.parametrize("address", [EngineAddress("lab", "ssh://lab"), EngineAddress(url="http://127.0.0.1:8080")])
+def test_what_ended_a_reply_is_told_until_something_new_begins(
+    address: EngineAddress, kind: str, message: str, shown: str
+) -> None:
+    engine = FakeEngine()
+    chat = Chat(engine)
+    chat.loading.load(ModelSpec("", "tiny", engine=address))
+    chat.pump()
+    chat.send("hi")
+    chat.pump()
+    engine.say("One", " two")
+    chat.pump()
+    engine.die(message.format(address.shown), kind)
+    chat.pump()
+    line = header_line(chat, 80)
+    assert line.text.endswith(f"  {shown} ")
+    assert cell_len(line.text) == 80
+    assert "tiny" in line.text
+    assert [ink.does for text, ink in line.runs if text == shown] == ["continue"]
+    if chat.phase == "failed":
+        chat.loading.restart()
+    else:
+        chat.forks.continue_reply()
+    chat.pump()
+    assert shown not in header_line(chat, 80).text
+    engine.say(" three")
+    engine.end()
+    chat.pump()
+    assert header_line(chat, 80).text.endswith("  ready ")

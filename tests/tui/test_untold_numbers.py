@@ -7,7 +7,7 @@ import math
 import pytest
 
 from termchat.chat.live import Live
-from termchat.conversation.node import Node
+from termchat.conversation.node import Node, TokenColumns
 from termchat.conversation.tree import Span
 from termchat.decoding.records import ABSENT, TAIL, UNKNOWN, Candidate, Token
 from termchat.decoding.samplers import Tuning
@@ -17,7 +17,7 @@ from termchat.tui.panels.candidates import candidate_table
 from termchat.tui.panels.chain_panel import chain_lines
 from termchat.tui.panels.plots.reply import columns_of, entropy_plot, probability_plot
 from termchat.tui.panels.plots.trace import Folded, Trace
-from termchat.tui.panels.record import Shown, record_lines, step_lines
+from termchat.tui.panels.record import Shown, from_columns, record_lines, step_lines
 from termchat.tui.panels.rolls import Rolls, can_roll
 from termchat.tui.panels.timing import timing_lines
 from termchat.tui.panels.whatif import ending_lines
@@ -104,6 +104,8 @@ def test_the_timing_panel_shows_bounds_and_dashes() -> None:
     said = text(timing_lines(live, 60))
     assert "entropy ≤2.50 bit" in said
     assert "sampling –" in said
+    assert "p(end) ≤1.00%  10.00% not listed" in said
+    assert "p(end) ≤1.00%" in text(timing_lines(live, 44))
     live.take(untold(1))
     said = text(timing_lines(live, 60))
     assert "entropy –" in said
@@ -141,12 +143,33 @@ def test_plots_of_a_reply_stand_without_some_numbers_or_all(tokens: list[Token])
     assert trace.peak("entropy", 0) is not None
 
 
+@pytest.mark.parametrize(("width", "shown"), [(40, " ≤2.50"), (60, " ≤2.50, 10.00% not listed")])
+def test_the_plot_of_the_entropy_names_a_bound_as_one(width: int, shown: str) -> None:
+    trace = Trace()
+    trace.follow([Span(node_of(untold(0), streamed(1)), 2)], columns_of(width))
+    assert entropy_plot(trace, width, 8)[0].text.endswith(shown)
+    trace.follow([Span(node_of(streamed(0), replaced(streamed(1), state={})), 2)], columns_of(width))
+    assert entropy_plot(trace, width, 8)[0].text.endswith(" 2.50")
+
+
+def test_what_memory_holds_of_a_token_keeps_its_bounds() -> None:
+    tokens = node_of(untold(0), streamed(1)).tokens
+    again = TokenColumns.unpacked(tokens.packed())
+    assert tokens.most_unlisted == again.most_unlisted == 0.1
+    node = node_of(untold(0), streamed(1))
+    facts = text(record_lines(Shown(from_columns(node, 1, 1)), 60, 30))
+    for fact in ("entropy ≤2.50 bit", "p(end) ≤1.00%", "not listed 10.00%"):
+        assert fact in facts
+    assert "≤" not in text(record_lines(Shown(from_columns(node, 0, 0)), 60, 30))
+
+
 def test_why_it_ended_tells_what_is_known() -> None:
     node = node_of(streamed(0, p_end=0.25), untold(1), streamed(2, p_end=0.75))
     node.add(finished("end", "<|im_end|>"))
     said = text(ending_lines([Span(node, 3)], 80, 20))
-    assert "The end token had rank 2; p(end) was 75.00%." in said
-    assert said.index("75.00%", said.index("HIGHEST")) < said.index("25.00%")
+    assert "The end token had rank 2; p(end) was ≤75.00%, 10.00% not listed." in said
+    assert said.index(" ≤75.00%", said.index("HIGHEST")) < said.index(" ≤25.00%")
+    assert next(line for line in said.splitlines() if "HIGHEST" in line).endswith("  up to 10.00% not listed")
     assert "nan" not in said
     nothing = node_of(untold(0), untold(1))
     nothing.add(finished("end", "<|im_end|>"))

@@ -11,6 +11,7 @@ from textual.geometry import Region
 from termchat.chat.service import Chat
 from termchat.chat.walk_group import groups
 from termchat.decoding import walk_plan
+from termchat.decoding.records import TAIL
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust, Cancel, Force, GenerateWalks, Join, Keep, Pause, Resume, Step, ToWalk
 from termchat.tui.composer.composer import Composer
@@ -161,6 +162,9 @@ async def test_the_table_says_what_each_walk_comes_to() -> None:
             assert row[6] == f"{len(set(pairs)) / len(pairs):.2f}"
         assert [row[8:] for _, row in sorted(rows.items())] == [["9"], ["this"], ["7"], ["7"]]
         assert "4 of 4 different · the first two part at token 8" in desk.text
+        desk.engine.say(" on", walk=1, state={TAIL: 0.1})
+        await desk.settle()
+        assert [row[4].startswith("≤") for _, row in sorted(table(desk).items())] == [False, True, False, False]
 
 
 async def test_one_key_turns_to_where_they_part_and_to_the_table_where_all_has_no_room() -> None:

@@ -3,7 +3,8 @@
 `node` says which reply a row belongs to. `bytes` is base64, and exact; `text` stands on one line, its control characters as
 escapes, so that neither a terminal nor a spreadsheet obeys it: one that begins like a formula has an escape there. So has a
 word that pandas would take for no value, such as null. A number that was none, or that an engine did not tell, is an empty
-cell. The last columns are the knobs, each with the value that the token was drawn with; `stop` is a list in JSON.
+cell. `tail` is the mass of the tokens that an engine did not list, where there are any: `entropy` and `p_end` are then upper
+bounds. The last columns are the knobs, each with the value that the token was drawn with; `stop` is a list in JSON.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from termchat.conversation.setting_changes import values
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation
 from termchat.decoding.escapes import escape
-from termchat.decoding.records import Record, SettingsRecord, Start, Token, untold
+from termchat.decoding.records import TAIL, Record, SettingsRecord, Start, Token, untold
 from termchat.decoding.samplers import KNOBS
 
 _NESTED = ("stages", "candidates", "state", "draft")
 FIELDS = tuple(name for name in Token.__struct_fields__ if name not in _NESTED)
-COLUMNS = ("node", *FIELDS, *KNOBS)
+COLUMNS = ("node", *FIELDS, TAIL, *KNOBS)
 
 _FORMULA = ("=", "+", "-", "@")
 _NOTHING = frozenset(
@@ -55,7 +56,7 @@ def _tokens(records: Iterable[Record]) -> Iterator[list[object]]:
         elif isinstance(record, Token):
             lacking = untold(record)
             cells = ("" if name in lacking else _cell(getattr(record, name)) for name in FIELDS)
-            yield [*cells, *knobs.get(record.settings, unknown)]
+            yield [*cells, record.unlisted or "", *knobs.get(record.settings, unknown)]
 
 
 def _row(cells: tuple[object, ...]) -> str:

@@ -109,6 +109,11 @@ def signed(number: float) -> str:
     return told(number, "+.2f")
 
 
+def at_most(number: float, unlisted: float) -> str:
+    """What stands before an entropy or a p(end) that is only a bound, as tokens of this mass are not listed."""
+    return "≤" if unlisted and not math.isnan(number) else ""
+
+
 def told(number: float, form: str) -> str:
     """A number in this form; a dash where it is not known."""
     return UNKNOWN if math.isnan(number) else format(number, form)

@@ -232,9 +232,9 @@ class Models:
 
     def ask_engine(self, name: str) -> None:
         """Asks an engine elsewhere what it has, in a thread of its own; what is known of it stays until it answers."""
-        address = self.config.engines.get(name)
-        if address is None or name in self._asking:
+        if name not in self.config.engines or name in self._asking:
             return
+        address = self.config.engine_at(name)
         from termchat.models.listing import ModelRow
 
         first = ModelRow(

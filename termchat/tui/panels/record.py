@@ -16,11 +16,10 @@ from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
-from termchat.tui.draw.marks import ACCENT, MUTED, ROOMY, STRONG, TEXT, TITLE, flowing, percent, prose, signed
+from termchat.tui.draw.marks import ACCENT, MUTED, ROOMY, STRONG, TEXT, TITLE, at_most, flowing, percent, prose, signed
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.candidates import candidate_table
 from termchat.tui.panels.rolls import Rolls, can_roll, missing, next_size
-from termchat.tui.panels.timing import at_most
 from termchat.tui.speculation.round_lines import ShownRound, drafted_lines
 
 AS_RECORDED = "as recorded"
@@ -65,8 +64,9 @@ def from_columns(node: Node, index: int, step: int) -> Token:
         step=step, position=-1, id=tokens.ids[index], bytes=bytes(tokens.data[begin : tokens.ends[index]]),
         text=tokens.texts[index], logit=tokens.logits[index], logprob=tokens.logprobs[index], rank=tokens.ranks[index],
         probability=tokens.probabilities[index], entropy=tokens.entropies[index], p_end=tokens.p_ends[index],
-        settings=tokens.settings[index], forced=bool(tokens.forced[index]), stages=[], candidates=[], state={},
-        decode_us=tokens.decode_us[index], sample_us=tokens.sample_us[index], draft=tokens.draft(index),
+        settings=tokens.settings[index], forced=bool(tokens.forced[index]), stages=[], candidates=[],
+        state=tokens.states.get(index, {}), decode_us=tokens.decode_us[index], sample_us=tokens.sample_us[index],
+        draft=tokens.draft(index),
     )  # fmt: skip
 
 
@@ -150,8 +150,8 @@ def _facts(shown: Shown) -> list[list[Run]]:
         ("rank", math.nan if token.rank == UNKNOWN else token.rank, str(token.rank + 1)),
         ("model", token.logprob, percent(math.exp(token.logprob))),
         ("after", token.probability, percent(token.probability)),
-        ("entropy", token.entropy, f"{at_most(token)}{token.entropy:.2f} bit"),
-        ("p(end)", token.p_end, at_most(token) + percent(token.p_end, 2)),
+        ("entropy", token.entropy, f"{at_most(token.entropy, token.unlisted)}{token.entropy:.2f} bit"),
+        ("p(end)", token.p_end, at_most(token.p_end, token.unlisted) + percent(token.p_end, 2)),
         ("dice", noise, signed(noise)),
     ]
     facts = [(name, text) for name, value, text in numbers if not math.isnan(value)]

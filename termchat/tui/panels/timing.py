@@ -6,24 +6,24 @@ import math
 from itertools import islice
 
 from termchat.chat.live import Live
-from termchat.decoding.records import Token
 from termchat.tui.draw.ink import Line, Run
-from termchat.tui.draw.marks import MUTED, TEXT, TITLE, UNKNOWN, bar, count, percent, sparkline, spread
-
-
-def at_most(token: Token) -> str:
-    """What stands before an entropy or a p(end) that is only a bound."""
-    if math.isnan(token.entropy):
-        return ""
-    return "≤" if token.unlisted else ""
+from termchat.tui.draw.marks import MUTED, TEXT, TITLE, UNKNOWN, at_most, bar, count, length, percent, sparkline, spread
 
 
 def timing_lines(live: Live, width: int) -> list[Line]:
     """A title and three lines; what is not known yet shows as a dash."""
     token = live.shown
-    most = at_most(token) if token else ""
-    entropy = f"{most}{token.entropy:.2f} bit" if token and not math.isnan(token.entropy) else UNKNOWN
-    p_end = most + percent(token.p_end, 2) if token else UNKNOWN
+    missing = token.unlisted if token else 0.0
+    entropy = p_end = UNKNOWN
+    if token and not math.isnan(token.entropy):
+        entropy = f"{at_most(token.entropy, missing)}{token.entropy:.2f} bit"
+    if token:
+        p_end = at_most(token.p_end, missing) + percent(token.p_end, 2)
+    title: list[Run] = [("STEP ", TITLE)]
+    sure = [*_pair("entropy ", entropy), *_pair("   p(end) ", p_end)]
+    unlisted: list[Run] = [(f"  {percent(missing, 2)} not listed", MUTED)] if missing else []
+    if length([*title, *sure, *unlisted]) < width:
+        sure += unlisted
     ttft = f"{live.ttft_ms:.0f} ms" if live.ttft_ms is not None else UNKNOWN
     reused = f"{count(live.prefill.reused)} reused" if live.prefill and live.prefill.reused >= 0 else ""
     rate = live.tokens_per_second
@@ -32,7 +32,7 @@ def timing_lines(live: Live, width: int) -> list[Line]:
     sampling = _pair("sampling ", percent(share, 0) if share is not None else UNKNOWN)
     room = width - sum(len(text) for text, _ in [*decode, *sampling]) - 4
     return [
-        Line(spread([("STEP ", TITLE)], [*_pair("entropy ", entropy), *_pair("   p(end) ", p_end)], width)),
+        Line(spread(title, sure, width)),
         Line(spread([*_pair("TTFT ", ttft), *_pair("  prefill ", _prefill(live))], [(reused, MUTED)], width)),
         Line((*decode, ("  " + _spark(live, room) + "  ", MUTED), *sampling)),
     ]

@@ -19,6 +19,7 @@ from termchat.tui.draw.marks import (
     TEXT,
     TITLE,
     again,
+    at_most,
     bar,
     column,
     flowing,
@@ -37,6 +38,7 @@ _WORDS = {"end": "The model ended the reply"}
 def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     """The trace of p(end) over a whole reply, in all its pieces, its highest points, and why it ended."""
     p_ends = [p for span in reply for p in span.node.tokens.p_ends[: span.count]]
+    unlisted = [span.node.tokens.unlisted(index) for span in reply for index in range(span.count)]
     texts = [text for span in reply for text in span.node.tokens.texts[: span.count]]
     lines = flowing([[("P(END)", TITLE)], [(f"{len(p_ends)} tokens, scaled to the highest", MUTED)]], width)
     if not p_ends:
@@ -54,11 +56,15 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     if last.finished is not None and last.finished.reason == "end" and known and known[-1] == len(p_ends) - 1:
         rank, p_end = last.tokens.ranks[-1], last.tokens.p_ends[-1]
         of_end = f"The end token had rank {rank + 1}; " if rank != UNTOLD else ""
-        lines += prose(f"{of_end}p(end) was {percent(p_end, 2)}.", width)
-    lines += [Line((("HIGHEST", TITLE),))] if known else []
+        missing = f", {percent(unlisted[-1], 2)} not listed" if unlisted[-1] else ""
+        lines += prose(f"{of_end}p(end) was {at_most(p_end, unlisted[-1])}{percent(p_end, 2)}{missing}.", width)
+    if known:
+        most = max(unlisted)
+        missing = f"up to {percent(most, 2)} not listed" if most else ""
+        lines.append(Line(spread([("HIGHEST", TITLE)], [(missing, MUTED)] if missing else [], width)))
     order = sorted(known, key=lambda index: -p_ends[index])
     for index in order[: max(min(_HIGHEST, rows - len(lines)), 1)]:
-        share = f"{percent(p_ends[index], 2):>8}"
+        share = f"{at_most(p_ends[index], unlisted[index]) + percent(p_ends[index], 2):>8}"
         itself = index == len(texts) - 1 and last.finished is not None and last.finished.reason == "end"
         place = "the end token" if itself else "before " + show_piece(texts[index])
         piece = column(place, max(width - 14, 4))

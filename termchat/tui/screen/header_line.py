@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from termchat.chat.service import Chat
@@ -29,6 +30,8 @@ _CLICKED = {
 }
 """What a click does."""
 _STATE_CLICKED = {"no model": _MODELS, "failed": "continue", "paused": "continue"}
+_SAID = 32
+"""Cells of what ended a reply."""
 _LEAST = {"model": 8, "title": 12}
 """Cells of a name that are worth showing where there is no room for all of it."""
 _BAR = 10
@@ -103,7 +106,8 @@ def state_runs(chat: Chat) -> list[Run]:
         state = _loading(chat)
     if chat.looking_on.followed is not None and chat.phase == "idle":
         state = [("● ", Ink("success")) if chat.looking_on.writing else ("○ ", MUTED), ("following", TEXT)]
-    return [*doing(_STATE_CLICKED.get(chat.phase, ""), state), *queued]
+    does = _STATE_CLICKED.get(chat.phase)
+    return [*(doing(does, state) if does else state), *queued]
 
 
 def _loading(chat: Chat) -> list[Run]:
@@ -138,21 +142,35 @@ def _paused(chat: Chat) -> list[Run]:
     return [("❚❚ ", Ink("stamp")), ("paused", TEXT), (f": {one_line(why, 24)}" if why else "", MUTED)]
 
 
+def _idle(chat: Chat) -> list[Run]:
+    """That the next reply can begin; or what ended the one that is shown, until something new begins."""
+    leaf, failure = chat.conversation.leaf, chat.failure
+    failed = chat.conversation.nodes[leaf].failed if leaf is not None else None
+    if failed is None or failure is None or failed.message != failure.message:  # it was not just now
+        return [("ready", MUTED)]
+    return [(_cause(chat) or "interrupted", Ink("warning", does="continue"))]
+
+
 _STATES: dict[str, Callable[[Chat], list[Run]]] = {
     "no model": lambda _: [("no model", Ink("warning"))],
     "loading": _loading,
-    "idle": lambda _: [("ready", MUTED)],
+    "idle": _idle,
     "rendering": lambda _: [("reading", MUTED)],
     "prefill": _prefill,
     "decoding": _decoding,
     "paused": _paused,
-    "failed": lambda chat: [(f"engine {_place(chat)}stopped", Ink("error"))],
+    "failed": lambda chat: [(_cause(chat) or "engine stopped", Ink("error"))],
 }
 
 
-def _place(chat: Chat) -> str:
-    """The engine's name, and a space, where it is on another machine."""
-    return f"{one_line(chat.spec.engine.shown, 24)} " if chat.spec is not None and chat.spec.engine.url else ""
+def _cause(chat: Chat) -> str:
+    """What the engine elsewhere did, in a few words and without its name, which stands before that of the model; "" where the
+    failure is not one of the engine."""
+    if chat.failure is None or chat.spec is None or not chat.spec.engine.url:
+        return ""
+    name = re.escape(chat.spec.engine.shown)
+    said, named = re.subn(rf"^{name} | (?:to|on) {name}(?!\w)", "", chat.failure.message, count=1)
+    return one_line(re.split(r"[:,] ", said)[0], _SAID) if named else ""
 
 
 def _model(chat: Chat) -> list[Run]:

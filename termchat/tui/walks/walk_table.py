@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from termchat.decoding.walk_figures import WalkFigures
 from termchat.tui.draw.ink import Ink, Line, Run, doing
-from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, column, length, number, percent
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, at_most, column, length, number, percent
 from termchat.tui.walks.walk_facts import ending_word
 from termchat.tui.walks.walk_reader import WalkReader
 
@@ -53,12 +53,18 @@ def _shared(cell: _Cell) -> str:
     return str(min(len(trie.ids(cell.walk)), len(trie.ids(cell.cursor))) if parted is None else parted)
 
 
+def _entropy(cell: _Cell) -> str:
+    mean = cell.figures.mean_entropy
+    unlisted = max(span.node.tokens.most_unlisted for span in cell.reader.group.spans(cell.walk))
+    return "" if mean is None else at_most(mean, unlisted) + number(mean)
+
+
 _COLUMNS: tuple[_Column, ...] = (
     _Column("tokens", "tokens", lambda cell: str(cell.figures.tokens)),
     _Column("ending", "ending", _ending, left=True),
     _Column("mean logprob", "mean logp", lambda cell: number(cell.figures.mean_logprob)),
     _Column("perplexity", "ppl", lambda cell: number(cell.figures.perplexity), 1),
-    _Column("entropy bits", "entropy", lambda cell: number(cell.figures.mean_entropy), 3),
+    _Column("entropy bits", "entropy", _entropy, 3),
     _Column("distinct-1", "dist-1", lambda cell: number(cell.figures.distinct(1)), 4),
     _Column("-2", "dist-2", lambda cell: number(cell.figures.distinct(2)), 2),
     _Column("-3", "dist-3", lambda cell: number(cell.figures.distinct(3)), 3),

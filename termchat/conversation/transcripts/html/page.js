@@ -45,7 +45,8 @@
   function tell(token) {
     const record = known(token);
     if (!record) return;
-    const [id, bytes, text, logprob, rank, probability, entropy, end, decode, sample, candidates, round] = record;
+    const [id, bytes, text, logprob, rank, probability, entropy, end, decode, sample, candidates, round, unlisted] = record;
+    const bound = (shown, value) => (unlisted && value !== null ? "≤" : "") + shown;
     const drawn = token.classList.contains("f") ? "forced" : token.classList.contains("s") ? "taken" : "drawn";
     panel.replaceChildren();
     element("h3", text, panel);
@@ -55,8 +56,9 @@
       ["bytes", bytes],
       ["model", percent(logprob === null ? null : Math.exp(logprob)) + (rank === null ? "" : ", rank " + (rank + 1))],
       ["after", percent(probability)],
-      ["entropy", number(entropy, " bit")],
-      ["end", percent(end)],
+      ["entropy", bound(number(entropy, " bit"), entropy)],
+      ["end", bound(percent(end), end)],
+      ...(unlisted ? [["not listed", percent(unlisted)]] : []),
       ["time", (decode || !round ? ms(decode) + " decode" : "") + (decode && sample ? ", " : "") +
         (sample ? (sample / 1000).toFixed(2) + " ms sample" : "")],
       ...(round ? drafted(round, text) : []),

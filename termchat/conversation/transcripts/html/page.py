@@ -246,9 +246,11 @@ def _plots(node: Node) -> Iterator[str]:
         said.append(f"{end.tokens_per_second:.1f} tokens/s")
     yield '<div class="plots">'
     if any(map(isfinite, tokens.entropies)):
+        unlisted = tokens.most_unlisted
+        most = f"up to ≤{bits:.1f} bit, with up to {unlisted:.1%} not listed" if unlisted else f"up to {bits:.1f} bit"
         yield "<figure>"
-        yield plot("ribbon", tokens.entropies, max(bits, 1.0), f"entropy of {len(times)} steps, up to {bits:.1f} bit")
-        yield f"<figcaption>entropy, up to {bits:.1f} bit</figcaption></figure>"
+        yield plot("ribbon", tokens.entropies, max(bits, 1.0), f"entropy of {len(times)} steps, {most}")
+        yield f"<figcaption>entropy, {most}</figcaption></figure>"
     yield "<figure>"
     yield plot("times", times, min(max(times), 4 * usual), f"time of {len(times)} steps, {said[0]}")
     per = "step" if tokens.drafts is None else "row decoded"

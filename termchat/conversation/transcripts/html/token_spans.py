@@ -61,17 +61,17 @@ def spans(piece: Piece, shown: int, forks: Mapping[int, str]) -> Iterator[str]:
 def data(node: Node, records: Iterator[Record]) -> Iterator[str]:
     """What is known of each token of a node, as a JSON array in a block that no browser runs, a line each.
 
-    A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us, candidates,
-    round; null is what its engine did not tell. A candidate: id, shown text, the model's probability, that after the chain, the
-    stage that removed it or 0. The round of drafting that the token came out of: its place there from 0 on, who drafted, the
-    shown texts of what was drafted, how many of them were accepted, microseconds of the draft and of the pass; 0 for a token
-    decoded alone.
+    A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us,
+    candidates, round, the mass of the tokens that its engine did not list (0: none); null is what it did not tell. A
+    candidate: id, shown text, the model's probability, that after the chain, the stage that removed it or 0. The round of
+    drafting that the token came out of: its place there from 0 on, who drafted, the shown texts of what was drafted, how
+    many of them were accepted, microseconds of the draft and of the pass; 0 for a token decoded alone.
     """
     yield f'<script type="application/json" id="data-{node.number}">['
     index = 0
     for record in records:
         if isinstance(record, Token):
-            yield ("," if index else "") + block([*_token(record), _round(node, index)])
+            yield ("," if index else "") + block([*_token(record), _round(node, index), _short(record.unlisted) or 0])
             index += 1
     yield "]</script>"
 

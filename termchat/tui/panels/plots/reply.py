@@ -6,7 +6,7 @@ import math
 
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
-from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, UNKNOWN, column, spread
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, UNKNOWN, at_most, column, percent, spread
 from termchat.tui.panels.plots.drawing import LABEL, OUTLIER, Axis, Bar, Tick, ceiling, every, fitted, number, plot
 from termchat.tui.panels.plots.trace import OUTLIER as TIMES
 from termchat.tui.panels.plots.trace import Measure, Trace, highest
@@ -97,6 +97,9 @@ def _head(
     index = trace.count - 1 if trace.cursor is None else trace.cursor
     found = trace.value(measure, index)
     value = UNKNOWN if math.isnan(found) else form.format(found)
+    unlisted = trace.unlisted(index) if measure == "entropy" else 0.0
+    if most := at_most(found, unlisted):
+        value = most + value + (f", {percent(unlisted, 2)} not listed" if width >= _NAMED_FROM else "")
     word = column(show_piece(trace.text(index)), _PIECE).rstrip() + " " if width >= _NAMED_FROM else ""
     ink = STRONG if trace.cursor is None else Ink("cursor", bold=True)
     right: list[Run] = [(f"{index} ", MUTED), (word, TEXT), (value, ink)]

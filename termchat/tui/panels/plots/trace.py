@@ -176,6 +176,11 @@ class Trace:
         node, at = self._find(index)
         return _READ[measure](node.tokens, at, at + 1)[0]
 
+    def unlisted(self, index: int) -> float:
+        """See `Token.unlisted`."""
+        node, at = self._find(index)
+        return node.tokens.unlisted(at)
+
     def text(self, index: int) -> str:
         node, at = self._find(index)
         return node.tokens.texts[at]
