@@ -91,6 +91,27 @@ async def test_what_a_reader_writes_is_never_taken_for_an_answer() -> None:
         assert desk.composer.text == "The sea is, 1 of 2?x"
 
 
+async def test_a_message_that_is_edited_is_the_readers_own() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type("", "enter")
+        await answered(desk, " blue")
+        await desk.type("", "f7")
+        await desk.type("/1")
+        assert desk.composer.text == "The sea is/1"
+        await desk.type("", "ctrl+u")
+        await desk.type("1, 2, 3?")
+        assert desk.composer.text == "1, 2, 3?"
+        await desk.type("", "ctrl+u")
+        await desk.type("?")
+        assert desk.composer.text == "?"
+        assert "Your guess" not in strip(desk)
+        await desk.type("", "escape", "1")
+        assert desk.composer.text == ""
+        assert "You said: the same reply. Right." in strip(desk)
+
+
 async def test_a_command_takes_the_place_of_the_text_that_the_lesson_gave_until_it_is_done() -> None:
     async with learner() as desk:
         assert desk.composer.text == "The sea is"

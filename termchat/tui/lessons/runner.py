@@ -532,7 +532,8 @@ class Runner:
     def _direct(self) -> bool:
         """Whether the composer has the keyboard, and nothing that the reader wrote."""
         composer = self._parts.composer
-        return self._parts.screen.focused is composer and composer.text in ("", self._given)
+        has = self._parts.screen.focused is composer
+        return has and composer.aside is None and composer.text in ("", self._given)  # a message that is edited is theirs
 
     def answer(self, number: float) -> None:
         playing = self.playing
