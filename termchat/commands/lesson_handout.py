@@ -139,14 +139,16 @@ def write(file: Path, lessons: Sequence[HandoutLesson], *, replace: bool = False
     if writer is None:
         raise HandoutError(f"{file.name}: a handout is a .md or an .html file")
     try:
+        if kind := regular_files.odd_kind(file):
+            raise regular_files.NotAFile(file, kind)
+        if not replace and file.exists():  # before a picture takes the place of another
+            raise FileExistsError(file)
         pictures: dict[Path, Path] = {}
         if writer is _markdown:
             pictures = _copied(file, lessons)
         if not file.parent.is_dir():
             file.parent.mkdir(parents=True)
         with atomic.writing(file, overwrite=replace) as stream:
-            if not replace and file.exists():
-                raise FileExistsError(file)
             stream.write("\n".join(writer(lessons, pictures)).encode("utf-8", "replace") + b"\n")
     except FileExistsError as error:
         if not file.parent.is_dir():
