@@ -27,6 +27,7 @@ from termchat.tui.lessons import runner as playing
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import StripWords, strip_lines
 from termchat.tui.screen.keyline import key_line
+from termchat.tui.screen.panels import Panels
 from tests.made_records import MODEL
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
@@ -740,6 +741,31 @@ async def test_for_a_projector_panels_wait_and_the_text_is_whole() -> None:
         assert "CHAIN" not in desk.text
         await desk.type("", "ctrl+b")
         assert "CHAIN" in desk.text
+
+
+@pytest.mark.parametrize(("big", "wide"), [(False, 60), (True, 80)])
+async def test_for_a_projector_panels_have_half_of_the_screen_and_the_strip_all_of_the_text(
+    big: bool, wide: int
+) -> None:
+    async with learner((160, 40), lesson=None, big=big) as desk:
+        text = SECOND.replace(
+            "Press {look}", "Begin here. " + "One circumnavigation notwithstanding. " * 16 + "Press {look}"
+        )
+        (paths.lessons_folder() / "87-long.toml").write_text(text)
+        await begun(desk, "long")
+        await desk.sent("go", *(f"line {number}\n\n" for number in range(60)))
+        desk.engine.end()
+        await desk.until(lambda: ("Begin here. One" in strip(desk)) is big)
+        if big:
+            await desk.type("", "ctrl+b")
+        await desk.shows("CHAIN")
+        assert desk.app.query_one(Panels).region.width == wide
+        await desk.until(lambda: ("Begin here. One" in strip(desk)) is big)
+    if big:
+        async with learner((100, 30), lesson=None, big=big) as desk:
+            await desk.type("", "ctrl+b")
+            await desk.shows("CHAIN")
+            assert desk.app.query_one(Panels).region.width == 50
 
 
 async def test_a_reply_of_the_reader_ends_where_a_lesson_begins_and_is_there_afterwards() -> None:
