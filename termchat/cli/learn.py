@@ -6,6 +6,7 @@ What a command works with is imported when it runs, so that `--help` and complet
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,9 +192,8 @@ def facts(*, word: str) -> None:
 def notes(*, once: bool) -> None:
     """Show what the presenter is told of the lesson that runs in another terminal, step by step, until Ctrl+C."""
     from termchat.commands.lesson_tasks import follow_notes
-    from termchat.tui.lessons.lesson_words import key_words
 
-    follow_notes(key_words, once=once)
+    follow_notes(_key_words(), once=once)
 
 
 @learn.command("export", cls=Page, short_help="Write a handout with your guesses and results.")
@@ -217,8 +217,8 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
     from termchat.cli.sessions import opened
     from termchat.commands import lesson_handout
     from termchat.lessons.shelf import LessonRefused, read_shelf
-    from termchat.tui.lessons.lesson_words import key_words
 
+    key_words = _key_words()
     shelf, progress = read_shelf(), _progress()
     try:
         lessons = [shelf.lesson(name) for name in wanted] or [one for one in shelf.lessons if _begun(one, progress)]
@@ -248,6 +248,17 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
 def _begun(lesson: Lesson, progress: LessonProgress) -> bool:
     state = progress.of(lesson.id)
     return bool(state.done or state.step or state.guesses)
+
+
+def _key_words() -> Callable[[str], str]:
+    """What people read for the id of a key, as they have remapped it."""
+    from termchat.tui.keys.key import remap
+    from termchat.tui.keys.remap import checked
+    from termchat.tui.lessons.lesson_words import key_words
+
+    chosen = config({})
+    remap(checked(chosen.keys, chosen.key_places)[0])
+    return key_words
 
 
 def _progress() -> LessonProgress:

@@ -14,18 +14,24 @@ from typing import NamedTuple
 
 from termchat import atomic, paths, regular_files
 from termchat.chat.lesson_replies import LessonReply, finished_replies
+from termchat.chat.walk_group import WalkGroup, groups
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts.inert import inert
+from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.walk_groups import RANKED
+from termchat.decoding.records import Ranked
 from termchat.lessons.glossary import UnknownTerm, find
 from termchat.lessons.lesson import Lesson, LessonQuestion
 from termchat.lessons.playing import Guess, LessonState
-from termchat.text import sanitize
+from termchat.text import one_line, sanitize
 
 _MOST_PICTURE = 4 << 20
 """Bytes of a picture."""
 _MOST_REPLIES = 40
 """Of one lesson."""
+_LONGEST_ANSWER = 60
+"""Cells of what a vote found."""
 KeyOf = Callable[[str], str]
 
 
@@ -117,15 +123,47 @@ def replies_of(store: Store, lesson: str) -> list[HandoutReply]:
     except StoreError:
         return []
     found = []
-    for node in finished_replies(conversation)[:_MOST_REPLIES]:
+    for node, group in _results(conversation)[:_MOST_REPLIES]:
         reply = LessonReply(conversation, node)
         seed, perplexity = reply.fact("seed_used"), reply.fact("perplexity")
-        figures = [f"{len(reply.ids)} token{'s' * (len(reply.ids) != 1)}"]
+        figures = [group] if group else []
+        figures += [f"{len(reply.ids)} token{'s' * (len(reply.ids) != 1)}"]
         figures += [f"temperature {value:g}"] if isinstance(value := reply.fact("used", "temperature"), float) else []
         figures += [f"seed {seed:.0f}"] if isinstance(seed, (int, float)) else []
         figures += [f"perplexity {perplexity:.2f}"] if isinstance(perplexity, float) else []
         found.append(HandoutReply(reply.message or "", reply.text, ", ".join(figures)))
     return found
+
+
+def _results(conversation: Conversation) -> list[tuple[Node, str]]:
+    """The replies that are over, in the order in which they were made. Of each group it is one, and what it stands for: the
+    best one, or where none is better, that from which the chat went on."""
+    found = [(node, "") for node in finished_replies(conversation)]
+    shown = {span.node.number for span in conversation.path()}
+    for group in groups(conversation):
+        walks = {walk: node for walk, node in group.nodes.items() if node.finished is not None}
+        if not walks:
+            continue
+        count = len(group.nodes)
+        ranked = group.ranking().walks if group.group.kind in RANKED else []
+        if (best := next((one for one in ranked if one.walk in walks), None)) is not None:
+            found.append((walks[best.walk], _best(best, group, count)))
+            continue
+        gone_on = [walk for walk, node in walks.items() if node.number in shown or conversation.children(node.number)]
+        walk = next(iter([*gone_on, *walks]))
+        label = f" ({group.labels[walk]})" if group.labels[walk] else ""
+        found.append((walks[walk], f"walk {walk + 1} of {count}{label}"))
+    return sorted(found, key=lambda one: one[0].number)
+
+
+def _best(best: Ranked, group: WalkGroup, count: int) -> str:
+    if group.group.kind == "vote":
+        votes = f"{best.votes} vote{'s' * (best.votes != 1)}"
+        won = f"{one_line(best.answer, _LONGEST_ANSWER)}, {votes}" if best.answer is not None else "no answer"
+        return f"a vote of {count}: {won}"
+    beams = group.group.beams
+    of = f"{beams.width} beams" if beams is not None else str(count)
+    return f"the best of {of}" + (f", score {best.score:.2f}" if best.score is not None else "")
 
 
 def write(file: Path, lessons: Sequence[HandoutLesson], *, replace: bool = False) -> list[Path]:
@@ -139,14 +177,16 @@ def write(file: Path, lessons: Sequence[HandoutLesson], *, replace: bool = False
     if writer is None:
         raise HandoutError(f"{file.name}: a handout is a .md or an .html file")
     try:
+        if kind := regular_files.odd_kind(file):
+            raise regular_files.NotAFile(file, kind)
+        if not replace and file.exists():  # before a picture takes the place of another
+            raise FileExistsError(file)
         pictures: dict[Path, Path] = {}
         if writer is _markdown:
             pictures = _copied(file, lessons)
         if not file.parent.is_dir():
             file.parent.mkdir(parents=True)
         with atomic.writing(file, overwrite=replace) as stream:
-            if not replace and file.exists():
-                raise FileExistsError(file)
             stream.write("\n".join(writer(lessons, pictures)).encode("utf-8", "replace") + b"\n")
     except FileExistsError as error:
         if not file.parent.is_dir():

@@ -122,7 +122,7 @@ class Playing:
         step = 0 if self.finished else self.step
         nearest = max((at for at in self.points if at <= step), default=None)
         point = self.points[nearest] if step and nearest is not None else None
-        return LessonState(step, self.was_done or self.finished, guesses, point)
+        return LessonState(step, self.was_done, guesses, point)
 
     def update(self, facts: CountedFacts) -> bool:
         """Looks at the facts; returns whether the lesson went on, or says something else than before."""
@@ -202,7 +202,7 @@ class Playing:
         if self.step + 1 < len(self.lesson.steps):
             self.step += 1
         else:
-            self.finished = True
+            self.finished = self.was_done = True
 
 
 def truth_of(question: LessonQuestion, facts: LessonFacts) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +14,18 @@ from termchat import paths
 from termchat.cli import main
 from termchat.lessons.lesson_progress import LessonProgress
 from termchat.lessons.playing import Guess, LessonState
+from termchat.tui.keys.key import remap
 from tests.lessons.made_lessons import EXAMPLE
 
 Learn = Callable[..., Result]
 
 
 @pytest.fixture
-def learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Learn:
+def learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Learn]:
     for kind in ("CONFIG", "DATA", "STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
-    return lambda *args: CliRunner().invoke(main, ["learn", *map(str, args)])
+    yield lambda *args: CliRunner().invoke(main, ["learn", *map(str, args)])
+    remap({})  # in a process of its own it would end with that
 
 
 def own(text: str = EXAMPLE, name: str = "mine.toml") -> Path:
@@ -183,6 +185,15 @@ def test_notes_are_those_of_the_step_that_runs(learn: Learn) -> None:
     assert "mine.toml, line 1" in learn("notes", "--once").stdout
 
 
+def test_notes_and_a_handout_name_the_keys_that_were_remapped(learn: Learn, tmp_path: Path) -> None:
+    paths.config_file().parent.mkdir(parents=True, exist_ok=True)
+    paths.config_file().write_text('[keys]\nsend = "ctrl+j"\nnewline = ""\ntune = "ctrl+k"\nno-such-key = "x"\n')
+    now(own(), 1, os.getpid())
+    assert "They read: Press Ctrl+J, and watch. {This} is Ctrl+K t." in learn("notes", "--once").stdout
+    assert learn("export", tmp_path / "h.md", "--lesson", "mine").exit_code == 0
+    assert "1. Press Ctrl+J, and watch. {This} is Ctrl+K t." in (tmp_path / "h.md").read_text()
+
+
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"file": 3, "step": "x", "pid": 1}', '{"file": "a", "step": 1, "pid": -1}']
 )
@@ -223,7 +234,11 @@ def test_a_handout_has_guesses_pictures_and_words(learn: Learn, tmp_path: Path, 
         assert (tmp_path / "handout-pictures" / "mine-01.svg").read_bytes() == picture.read_bytes()
     else:
         assert 'src="data:image/svg+xml;base64,' in text
+    picture.write_text("<svg/>")
     again = learn("export", file)
     assert again.exit_code == 1
     assert "already exists; pass --force to replace it" in again.stderr
+    if ending == "md":
+        assert "onload" in (copy := tmp_path / "handout-pictures" / "mine-01.svg").read_text()
     assert learn("export", file, "--force").exit_code == 0
+    assert ending == "html" or copy.read_text() == "<svg/>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,13 @@ from markdown_it import MarkdownIt
 from termchat.commands.lesson_handout import HandoutError, HandoutReply, handout_of, replies_of, write
 from termchat.conversation.session import SessionInfo, View
 from termchat.conversation.store.store import Store
-from termchat.conversation.tree import Conversation
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding.group import BeamSettings
+from termchat.decoding.records import Ranked, Ranking, Record
 from termchat.lessons.playing import LessonState
 from tests.lessons.made_lessons import EXAMPLE, lesson_in
+from tests.made_records import reply, stream, user
+from tests.made_walks import group, siblings, walked
 
 HOSTILE = (
     "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "![x](http://a.b/c.png)", "[x](javascript:alert(1))",
@@ -84,6 +89,54 @@ def test_replies_come_from_the_lessons_own_chat(tmp_path: Path) -> None:
         assert SessionInfo().view.lesson == ""
     finally:
         store.close()
+
+
+def test_results_are_replies_and_one_of_each_group(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    try:
+        chat = Conversation()
+        session = store.begin(chat)
+
+        def ask(text: str) -> None:
+            store.add_node(session, user(chat, text, [1, 2]))
+
+        def told(node: Node, *records: Record) -> None:
+            for record in records:
+                chat.add(node, record)
+                store.add_record(session, node.number, record)
+
+        def walks(number: int, *texts: bytes, keep: int = 0, ranked: Ranking | None = None, **of: Any) -> None:
+            nodes = siblings(chat, len(texts))
+            for walk, (node, text) in enumerate(zip(nodes, texts, strict=True)):
+                store.add_node(session, node)
+                told(node, *walked([1, 2], walk, group(len(texts), number, **of), [text]))
+            if ranked is not None:
+                told(nodes[0], ranked)
+            chat.leaf = nodes[keep].number
+
+        ask("How is the sea?")
+        store.update(session, view=View(lesson="greedy"))
+        one = reply(chat)
+        store.add_node(session, one)
+        told(one, *stream([1, 2], [b"The ", b"sea"]))
+        ask("And the sky?")
+        walks(1, b"red", b"blue", keep=1)
+        ask("What is 9 - 4?")
+        walks(2, b"It is 4.", b"It is 5.", b"5, I think.", kind="vote", answer=r"(\d+)")
+        ask("Which word?")
+        found = Ranking([Ranked(0, -0.5, -0.5, 1)])
+        walks(3, b"Rome", ranked=found, kind="beams", beams=BeamSettings(4))
+        assert store.flush()
+        results = replies_of(store, "greedy")
+    finally:
+        store.close()
+    assert [(result.message, result.reply) for result in results] == [
+        ("How is the sea?", "The sea"), ("And the sky?", "blue"), ("What is 9 - 4?", "It is 5."), ("Which word?", "Rome"),
+    ]  # fmt: skip
+    assert results[0].figures.startswith("2 tokens, temperature 0.8, seed 42, perplexity ")
+    assert [result.figures.split(", 1 token")[0] for result in results[1:]] == [
+        "walk 2 of 2", "a vote of 3: 5, 2 votes", "the best of 4 beams, score -0.50",
+    ]  # fmt: skip
 
 
 def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -136,6 +136,19 @@ def test_going_to_a_step(playing: Playing) -> None:
     assert playing.number == 3
 
 
+def test_who_goes_back_after_the_end_has_done_the_lesson(tmp_path: Path) -> None:
+    playing, facts = Playing(lesson_in(tmp_path), LessonState(step=2)), MadeFacts(temperature=1.0)
+    playing.update(facts)
+    playing.go_to(1, facts)
+    assert not playing.state.done
+    playing.go_to(2, facts)
+    facts["temperature"] = 1.5
+    playing.update(facts)
+    playing.go_to(2, facts)
+    assert not playing.finished
+    assert playing.state.done
+
+
 def test_the_right_answer_may_depend_on_what_came(tmp_path: Path) -> None:
     lesson = lesson_in(tmp_path, EXAMPLE.replace("right = 2", 'right = ["same", "not same"]'))
     question = lesson.steps[0].question

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 from pathlib import Path
@@ -17,12 +18,17 @@ from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
 from termchat.decoding.constraint import Constraint
 from termchat.engine.port import ALL_FEATURES
+from termchat.lessons import shelf
+from termchat.lessons.claim_results import ClaimResults
 from termchat.lessons.playing import LessonState
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine
+from termchat.tui.lessons import runner as playing
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import StripWords, strip_lines
 from termchat.tui.screen.keyline import key_line
+from termchat.tui.screen.panels import Panels
+from tests.made_records import MODEL
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.made_lessons import FIRST, SECOND, answered, at_step, begun, learner, step, strip, write_lessons
@@ -89,6 +95,27 @@ async def test_what_a_reader_writes_is_never_taken_for_an_answer() -> None:
         assert "Your guess: another one" in strip(desk)
         await desk.type("x")
         assert desk.composer.text == "The sea is, 1 of 2?x"
+
+
+async def test_a_message_that_is_edited_is_the_readers_own() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type("", "enter")
+        await answered(desk, " blue")
+        await desk.type("", "f7")
+        await desk.type("/1")
+        assert desk.composer.text == "The sea is/1"
+        await desk.type("", "ctrl+u")
+        await desk.type("1, 2, 3?")
+        assert desk.composer.text == "1, 2, 3?"
+        await desk.type("", "ctrl+u")
+        await desk.type("?")
+        assert desk.composer.text == "?"
+        assert "Your guess" not in strip(desk)
+        await desk.type("", "escape", "1")
+        assert desk.composer.text == ""
+        assert "You said: the same reply. Right." in strip(desk)
 
 
 async def test_a_command_takes_the_place_of_the_text_that_the_lesson_gave_until_it_is_done() -> None:
@@ -421,6 +448,25 @@ async def test_a_lesson_is_not_played_on_an_engine_that_cannot() -> None:
         await desk.shows(why)
 
 
+async def test_the_next_lesson_is_one_that_can_be_played_here() -> None:
+    far = SECOND.replace("minutes", 'needs = ["beams"]\nminutes', 1)
+    async with learner() as desk:
+        (paths.lessons_folder() / "80-further.toml").write_text(far.replace("Looks", "Far"))
+        (paths.lessons_folder() / "90-last.toml").write_text(far)
+        desk.engine.offers = ALL_FEATURES - {"beams"}
+        desk.chat.loading.load(SPEC)
+        await desk.settle()
+        await desk.type("", "ctrl+space", "n")
+        await desk.until(lambda: "Looks 1 of 1" in strip(desk))
+        await desk.shows("left out, as they cannot be played here: Far")
+        await desk.type("", "ctrl+space", "p")
+        await desk.until(lambda: "Greedy 1 of 3" in strip(desk))
+        await begun(desk, "second-own")
+        await desk.type("", "ctrl+space", "n")
+        await desk.shows("Looks cannot be played here", "this engine cannot search with beams")
+        assert "Looks 1 of 1" in strip(desk)
+
+
 async def test_another_chat_pauses_the_lesson(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     async with learner(store=store, lesson=None) as desk:
@@ -583,13 +629,17 @@ async def test_what_was_guessed_is_kept() -> None:
         assert [(guess.step, guess.guess, guess.truth) for guess in state.guesses] == [(1, 2, 1)]
 
 
+CLAIMING = SECOND.replace(
+    "[[steps]]",
+    '[[claims]]\nwhat = "It goes round."\nprompt = "The sea is"\nraw = true\nknobs = { max_tokens = 5 }\n'
+    'check = "loops"\notherwise = "This model does not go round here."\n\n[[steps]]',
+    1,
+)
+
+
 async def test_what_a_lesson_relies_on_is_tried_on_another_model_and_told_where_it_fails() -> None:
     async with learner(lesson=None) as desk:
-        claim = (
-            '[[claims]]\nwhat = "It goes round."\nprompt = "The sea is"\nraw = true\nknobs = { max_tokens = 5 }\n'
-            'check = "loops"\notherwise = "This model does not go round here."\n\n[[steps]]'
-        )
-        (paths.lessons_folder() / "84-claims.toml").write_text(SECOND.replace("[[steps]]", claim, 1))
+        (paths.lessons_folder() / "84-claims.toml").write_text(CLAIMING)
         await begun(desk, "claims")
         assert "Trying this lesson's examples on tiny" in strip(desk)
         await desk.until(lambda: desk.engine.generated)
@@ -598,6 +648,48 @@ async def test_what_a_lesson_relies_on_is_tried_on_another_model_and_told_where_
         await desk.shows("with tiny some of this lesson is different", "This model does not go round here.")
         assert "Trying" not in strip(desk)
         assert desk.chat.conversation.leaf is None
+
+
+@pytest.mark.parametrize("of", ["the course", "a teacher"])
+async def test_what_a_teacher_relies_on_is_tried_also_on_the_model_that_the_course_is_tested_with(
+    of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playing, "TESTED_WITH", MODEL.sha256)
+    if of == "the course":
+        monkeypatch.setattr(shelf, "COURSE", paths.lessons_folder())
+    async with learner(lesson=None) as desk:
+        (paths.lessons_folder() / "84-claims.toml").write_text(CLAIMING)
+        await begun(desk, "claims")
+        assert ("Trying this lesson's examples" in strip(desk)) is (of == "a teacher")
+
+
+async def test_what_is_played_with_a_folder_of_its_own_leaves_nothing_elsewhere(tmp_path: Path) -> None:
+    told = '{"lesson": "another", "file": "a.toml", "step": 1, "pid": 1}'
+    paths.lesson_now_file().parent.mkdir(parents=True)
+    paths.lesson_now_file().write_text(told)
+    async with learner(lesson=None) as desk:
+        desk.app.learning.folder = tmp_path / "own"
+        (paths.lessons_folder() / "84-claims.toml").write_text(CLAIMING)
+        await begun(desk, "claims")
+        await desk.until(lambda: desk.engine.generated)
+        desk.engine.end()
+        await desk.shows("with tiny some of this lesson is different")
+        desk.app.learning.leave()
+        await desk.settle()
+        assert ClaimResults(tmp_path / "own" / "lesson-claims.json").known(desk.chat.loaded)
+    assert not paths.lesson_claims_file().exists()
+    assert not paths.lesson_progress_file().exists()
+    assert not paths.lesson_pictures_folder().exists()
+    assert paths.lesson_now_file().read_text() == told
+
+
+async def test_what_another_terminal_plays_stays_told() -> None:
+    async with learner() as desk:
+        told = paths.lesson_now_file().read_text().replace(f'"pid": {os.getpid()}', '"pid": 1')
+        paths.lesson_now_file().write_text(told)
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+        assert paths.lesson_now_file().read_text() == told
 
 
 async def test_a_step_may_write_for_the_reader_but_not_over_what_they_wrote() -> None:
@@ -649,6 +741,31 @@ async def test_for_a_projector_panels_wait_and_the_text_is_whole() -> None:
         assert "CHAIN" not in desk.text
         await desk.type("", "ctrl+b")
         assert "CHAIN" in desk.text
+
+
+@pytest.mark.parametrize(("big", "wide"), [(False, 60), (True, 80)])
+async def test_for_a_projector_panels_have_half_of_the_screen_and_the_strip_all_of_the_text(
+    big: bool, wide: int
+) -> None:
+    async with learner((160, 40), lesson=None, big=big) as desk:
+        text = SECOND.replace(
+            "Press {look}", "Begin here. " + "One circumnavigation notwithstanding. " * 16 + "Press {look}"
+        )
+        (paths.lessons_folder() / "87-long.toml").write_text(text)
+        await begun(desk, "long")
+        await desk.sent("go", *(f"line {number}\n\n" for number in range(60)))
+        desk.engine.end()
+        await desk.until(lambda: ("Begin here. One" in strip(desk)) is big)
+        if big:
+            await desk.type("", "ctrl+b")
+        await desk.shows("CHAIN")
+        assert desk.app.query_one(Panels).region.width == wide
+        await desk.until(lambda: ("Begin here. One" in strip(desk)) is big)
+    if big:
+        async with learner((100, 30), lesson=None, big=big) as desk:
+            await desk.type("", "ctrl+b")
+            await desk.shows("CHAIN")
+            assert desk.app.query_one(Panels).region.width == 50
 
 
 async def test_a_reply_of_the_reader_ends_where_a_lesson_begins_and_is_there_afterwards() -> None:
@@ -968,6 +1085,22 @@ text = "Let it run with one thread."
 check = ["threads == 1"]
 do = ["press models", "press model-engine", "row threads", "type 1", "press engine-load"]
 """
+
+
+async def test_a_row_is_found_by_its_whole_name(tmp_path: Path) -> None:
+    named("Alpha-Q8_0", tmp_path / "m")
+    write_lessons(paths.lessons_folder())
+    (paths.lessons_folder() / "88-threads.toml").write_text(THREADS.replace("row threads", "row batch"))
+    async with shop(tmp_path / "m") as desk:
+        await desk.find("alpha")
+        await desk.type("", "enter")
+        await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
+        await begun(desk, "threads")
+        await desk.type("", "ctrl+space", "d")
+        runner = desk.app.learning.runner
+        assert runner is not None
+        await desk.until(lambda: not runner.doing)
+        assert runner.note == "This could not be done: no row below has 'batch'."
 
 
 @pytest.mark.parametrize("on", ["left", "another"])

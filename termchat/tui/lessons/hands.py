@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from time import monotonic
 
@@ -177,13 +178,14 @@ class Hands:
         await self.press(*deed.keys)
 
     async def _row(self, deed: Deed) -> None:
-        """Down in the list that is open, to the row with this text."""
+        """Down in the list that is open, to the row with these words."""
+        named = re.compile(rf"(?<!\w){re.escape(deed.what)}(?!\w)")
         shown = self._app.screen
         if not isinstance(shown, ListDialog):
             raise DeedFailed("no list is open")
         for _ in range(shown.picker.count):
             at = shown.picker.chosen
-            if any(deed.what in line.text for line in shown.draw(range(at, at + 1), at, _ROW)):
+            if any(named.search(line.text) for line in shown.draw(range(at, at + 1), at, _ROW)):
                 return
             await self.press("down")
         raise DeedFailed(f"no row below has {deed.what!r}")

@@ -54,7 +54,7 @@ class Learning:
         self._begins: tuple[Lesson, LessonState] | None = None
         self._drawing: BackgroundTask[None] | None = None
         self.folder: Path | None = None
-        """Where progress is kept instead of the user's own file."""
+        """Where progress and results are kept instead of the user's own files; a second terminal is then told nothing."""
 
     # --- what the screen asks ------------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Learning:
             known = self.progress.of(playing.lesson.id)
             state = state._replace(step=known.step, resumes=known.resumes)
         self.progress.keep(playing.lesson.id, state)
-        if self.folder is None:
+        if self.folder is None and self.runner is not None:  # not while it is left
             tell_step(playing)
 
     def _picture(self, lesson: Lesson, step: int) -> None:
@@ -227,9 +227,11 @@ class Learning:
         self.runner.begin(lesson, state, left)
 
     async def _made(self) -> Runner:
+        from termchat.lessons.claim_results import ClaimResults
         from termchat.tui.lessons.runner import Runner
         from termchat.tui.lessons.strip import LessonStrip
 
+        results = ClaimResults(self.folder / "lesson-claims.json" if self.folder is not None else None)
         strip = LessonStrip(id="lesson")
         await self._parts.screen.mount(strip, before=self._parts.desk)
         strip.paint_with(self._parts.palette())
@@ -248,16 +250,21 @@ class Learning:
         composer.commands = done
         return Runner(
             self._parts, strip,
-            show=self._show, keep=self._keep, picture=self._picture, leave=self.leave, go=self._go, dialog=lambda: self.dialog,
-            big=self._big,
+            show=self._show, keep=self._keep, picture=self._picture, results=results, leave=self.leave, go=self._go,
+            dialog=lambda: self.dialog, big=self._big,
         )  # fmt: skip
 
     def _go(self, lesson: Lesson, by: int) -> None:
-        """To the next lesson, or the one before."""
+        """To the next lesson, or the one before, that can be played here; where there is none, the nearest says why."""
         lessons = self.shelf().lessons
-        at = next((at for at, one in enumerate(lessons) if one.id == lesson.id), 0) + by
-        if 0 <= at < len(lessons):
-            self.begin(lessons[at])
+        at = next((at for at, one in enumerate(lessons) if one.id == lesson.id), 0)
+        others = lessons[at + 1 :] if by > 0 else lessons[:at][::-1]
+        found = next((one for one in others if self.refusal(one) is None), None)
+        if found is not None and found is not others[0]:
+            left = ", ".join(one.title for one in others[: others.index(found)])
+            self._parts.tell(Notice(f"left out, as they cannot be played here: {left}"))
+        if others:
+            self.begin(found or others[0])
         else:
             self._parts.tell(Notice("that was the last lesson" if by > 0 else "this is the first lesson"))
 
@@ -292,7 +299,8 @@ class Learning:
 
             runner.end(back=self._parts.chat.aside.follow())
             self._over()
-            tell_nothing()
+            if self.folder is None:
+                tell_nothing()
             if (recording := self._recording) is not None:
                 recording.teach(None)
 

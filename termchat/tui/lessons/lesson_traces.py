@@ -10,10 +10,12 @@ from typing import Any
 
 from textual.app import App
 
-from termchat import atomic, paths
+from termchat import atomic, paths, regular_files
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.playing import Playing
 from termchat.tui.draw.background import BackgroundTask
+
+_MOST_BYTES = 1 << 16
 
 
 def tell_step(playing: Playing) -> None:
@@ -32,9 +34,11 @@ def tell_step(playing: Playing) -> None:
 
 
 def tell_nothing() -> None:
-    """No lesson is played any more."""
-    with contextlib.suppress(OSError):
-        paths.lesson_now_file().unlink(missing_ok=True)
+    """No lesson is played here any more; one that is played in another terminal stays told."""
+    file = paths.lesson_now_file()
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        if json.loads(regular_files.read(file, _MOST_BYTES))["pid"] == os.getpid():
+            file.unlink()
 
 
 def picture(app: App[Any], lesson: Lesson, step: int) -> BackgroundTask[None]:

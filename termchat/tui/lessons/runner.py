@@ -18,6 +18,7 @@ from termchat.conversation.session import Breakpoint, StoredSession
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
+from termchat.lessons import shelf
 from termchat.lessons.claim_results import ClaimResults
 from termchat.lessons.lesson import Lesson, LessonQuestion
 from termchat.lessons.playing import Guess, LessonState, Playing, ResumePoint
@@ -37,7 +38,7 @@ from termchat.tui.walks.walks_view import WalksView
 
 LOOKS_PER_SECOND = 4
 TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
-"""The model on which what lessons rely on is known to hold: the SmolLM2 that comes as a package."""
+"""The model on which what the course relies on is known to hold: the SmolLM2 that comes as a package."""
 _PANEL = "panel:"
 _LONGEST_NUMBER = 12
 _ASIDE = re.compile(r"/(hint|learn|lesson-\w+|what|help|keys)(\s|$)")
@@ -64,6 +65,7 @@ class Runner:
         show: has the screen show its state soon.
         keep: keeps how far a lesson is.
         picture: takes a picture of the screen at the end of a step, by its number.
+        results: what was measured of claims.
         strip: its widget, mounted.
         big: it shows all of a step's text.
     """
@@ -76,6 +78,7 @@ class Runner:
         show: Callable[[], object],
         keep: Callable[[Playing], object],
         picture: Callable[[Lesson, int], object],
+        results: ClaimResults,
         leave: Callable[[], object],
         go: Callable[[Lesson, int], object],
         dialog: Callable[[], str],
@@ -83,7 +86,7 @@ class Runner:
     ) -> None:
         self._parts, self.strip = parts, strip
         self._show_soon, self._keep, self._leave, self._go, self._dialog = show, keep, leave, go, dialog
-        self._picture = picture
+        self._picture, self._results = picture, results
         self._playing: Playing | None = None
         self._facts: ChatFacts | None = None
         self._before: _Before | None = None
@@ -216,20 +219,25 @@ class Runner:
 
     def _claims(self, lesson: Lesson) -> ClaimMeasuring | None:
         """What measures what the lesson relies on."""
-        return ClaimMeasuring(self._parts.chat, lesson.claims, ClaimResults()) if lesson.claims else None
+        return ClaimMeasuring(self._parts.chat, lesson.claims, self._results) if lesson.claims else None
 
     @property
     def _measures(self) -> bool:
         """Whether something is still to be measured."""
+        return self._measuring is not None and self._parts.chat.model is not None and not self._tested
+
+    @property
+    def _tested(self) -> bool:
+        """Whether all is known to hold: a lesson of the course, on the model that it is tested with."""
         model = self._parts.chat.model
-        return self._measuring is not None and model is not None and model.sha256 != TESTED_WITH
+        return model is not None and model.sha256 == TESTED_WITH and self.lesson.path.parent == shelf.COURSE
 
     def _measure(self) -> None:
-        """Goes on measuring; what does not hold on this model is told. Nothing is measured on the one it is tested with."""
+        """Goes on measuring; what does not hold on this model is told."""
         measuring, model = self._measuring, self._parts.chat.model
         if measuring is None or model is None:
             return
-        if model.sha256 == TESTED_WITH:
+        if self._tested:
             self._measuring = None
             return
         measuring.pump()
@@ -532,7 +540,10 @@ class Runner:
     def _direct(self) -> bool:
         """Whether the composer has the keyboard, and nothing that the reader wrote."""
         composer = self._parts.composer
-        return self._parts.screen.focused is composer and composer.text in ("", self._given)
+        has = self._parts.screen.focused is composer
+        return (
+            has and composer.aside is None and composer.text in ("", self._given)
+        )  # a message that is edited is theirs
 
     def answer(self, number: float) -> None:
         playing = self.playing
