@@ -19,7 +19,7 @@ from termchat.engine.abilities import LLAMA_SERVER
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.running_reply import Pending, RunningReply
 from termchat.engine.llama.walk_group import Poll, RunningWalk, WalkGroup
-from termchat.engine.port import Cancel, EngineError, Event, Generate, GenerateWalks, Prefilling, Walk
+from termchat.engine.port import Cancel, Event, Generate, GenerateWalks, Prefilling, Walk
 from termchat.engine.remote.llama_server import Candidates
 from termchat.engine.remote.server_cells import ServerCells
 from termchat.engine.remote.server_reply import ServerDecoder, ServerReply, read_prompt
@@ -147,8 +147,8 @@ class ServerWalks(WalkGroup[_Walk]):
             ids = [walk.taken.copy() for walk in walks]
             try:
                 found = self._cells.server.candidates_of(ids, count)
-            except (Aborted, ContextFull, EngineError) as failure:
-                events += [said for walk in walks for said in walk.advance(failure)]
+            except (Aborted, ContextFull) as failure:
+                events += self._fail(walks, failure)
                 continue
             self._steps += 1
             seconds = perf_counter() - begun
