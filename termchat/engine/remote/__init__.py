@@ -4,7 +4,8 @@
 owns a `server_session`. That answers with the same code as a model in the process: replies, the chain, the dice, steering,
 templates and why-not ask only for a vocabulary and cells. Here they are `server_vocabulary`, read from the server when a model
 is loaded, and `server_cells`, which ask for one token at a time: the server reads it and tells the candidates for the next one
-with their log-probabilities, as many as prove the draw (`proof`). `server_reply` is the reply that is drawn from them.
+with their log-probabilities, as many as prove the draw (`proof`). `server_reply` is the reply that is drawn from them, and
+`server_walks` are several at once.
 
 `llama_server` is the contract of llama.cpp's HTTP server, typed, and `http_client` is one connection to it, whose answers have
 to come steadily (`steady_response`). `server_lookup` asks a server what it is and which models it has (`served`), and loads
