@@ -6,11 +6,11 @@ of ids), its chat `template`, and an `asked_model`, which answers questions abou
 elsewhere has its own two, and draws replies and answers questions with the same code.
 
 A `running_reply` is a generator. At each step it takes a row of logits, has `chain` apply the stages of `decoding.stages` and
-draw, writes a record, and has the token decoded: by `loop`, for it alone, or by `walk_batch`, in one batch with others of its
-`walk_group`, each of which is a sequence of its own in the cache. The beams of a search (`beams`) are such sequences, too.
-`steering` holds what a person changes meanwhile: settings, conditions, pauses, forced tokens. `spellings` says which tokens a
-word is made of. `chain` does a step in Python and numpy (`softmax`), or in one call of `observe.c`, which `build_hook` compiles
-and `observe` calls.
+draw, writes a record, and has the token decoded: by `loop`, for it alone, or by `walk_batch`, in one batch with the others of a
+group (`running_walks`), each of which is a sequence of its own in the cache. The beams of a search (`beams`) are such
+sequences, too. `steering` holds what a person changes meanwhile: settings, conditions, pauses, forced tokens. `spellings` says
+which tokens a word is made of. `chain` does a step in Python and numpy (`softmax`), or in one call of `observe.c`, which
+`build_hook` compiles and `observe` calls.
 `drafts` decides which guessed tokens `loop` decodes ahead, in one batch with the newest one: what a `drafter` says, from the
 context or by a second model (`draft_model`). `opening_model` loads models.
 

@@ -20,9 +20,9 @@ from termchat.engine.llama.model import Model
 from termchat.engine.llama.opening_model import open_model
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.running_reply import Poll, Said
+from termchat.engine.llama.running_walks import Poll as WalkPoll
 from termchat.engine.llama.scoring import Scorer, difference
 from termchat.engine.llama.spellings import Speller
-from termchat.engine.llama.walk_group import Poll as WalkPoll
 from termchat.engine.port import (
     BatchesMeasured,
     DraftInfo,
@@ -166,7 +166,7 @@ class Session(AskedModel):
     def generate_walks(
         self, command: GenerateWalks, poll: WalkPoll, wait: Callable[[], None], arrived: float
     ) -> Iterator[list[Event]]:
-        """The records of many replies; see `WalkGroup.records`."""
+        """The records of many replies; see `RunningGroup.records`."""
         self.cache.abort.clear()
         self._walks = walk_batch.WalkBatch(self.cache, self.pace, command, arrived, self._learned)
         yield from self._walks.records(poll, wait)

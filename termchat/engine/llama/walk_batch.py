@@ -21,9 +21,9 @@ from termchat.engine.llama.cache import MAIN, Aborted, Cache, ContextFull, does_
 from termchat.engine.llama.drafts import Learned
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.running_reply import Pending, is_exact
+from termchat.engine.llama.running_walks import Poll, RunningGroup, RunningWalk
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.walk_drafts import MOST_ROWS, WalkDrafts, room_ahead
-from termchat.engine.llama.walk_group import Poll, RunningWalk, WalkGroup
 from termchat.engine.port import EngineError, Event, Generate, GenerateWalks, Walk
 
 
@@ -104,8 +104,8 @@ class _Walk(RunningWalk[_InBatch]):
         super().end()
 
 
-class WalkBatch(WalkGroup[_Walk]):
-    """See `WalkGroup`.
+class WalkBatch(RunningGroup[_Walk]):
+    """See `RunningGroup`.
 
     Raises:
         EngineError: as there, or the model cannot do it.

@@ -18,9 +18,9 @@ from termchat.engine.llama import native
 from termchat.engine.llama.asked_model import AskedModel
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.llama.running_reply import Pending, Poll, Said, check
+from termchat.engine.llama.running_walks import Poll as WalkPoll
 from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.spellings import Speller
-from termchat.engine.llama.walk_group import Poll as WalkPoll
 from termchat.engine.port import (
     EngineError,
     Event,
@@ -120,7 +120,7 @@ class ServerSession(AskedModel):
     def generate_walks(
         self, command: GenerateWalks, poll: WalkPoll, wait: Callable[[], None], arrived: float
     ) -> Iterator[list[Event]]:
-        """The records of many replies; see `WalkGroup.records`."""
+        """The records of many replies; see `RunningGroup.records`."""
         self.cache.abort.clear()
         self._walks = ServerWalks(self.cache, command, arrived)
         yield from self._walks.records(poll, wait)

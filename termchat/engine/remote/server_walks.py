@@ -18,7 +18,7 @@ from termchat.decoding.records import Prefill
 from termchat.engine.abilities import LLAMA_SERVER
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.running_reply import Pending, RunningReply
-from termchat.engine.llama.walk_group import Poll, RunningWalk, WalkGroup
+from termchat.engine.llama.running_walks import Poll, RunningGroup, RunningWalk
 from termchat.engine.port import Cancel, Event, Generate, GenerateWalks, Prefilling, Walk
 from termchat.engine.remote.llama_server import Candidates
 from termchat.engine.remote.server_cells import ServerCells
@@ -60,8 +60,8 @@ class _Walk(RunningWalk[_OneOfMany]):
     reply_kind: ClassVar[type[RunningReply]] = ServerReply
 
 
-class ServerWalks(WalkGroup[_Walk]):
-    """See `WalkGroup`."""
+class ServerWalks(RunningGroup[_Walk]):
+    """See `RunningGroup`."""
 
     larger_context = LLAMA_SERVER.larger_context
 

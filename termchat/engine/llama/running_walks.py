@@ -113,7 +113,7 @@ class RunningWalk(Generic[D]):
 W = TypeVar("W", bound=RunningWalk)  # type: ignore[type-arg]
 
 
-class WalkGroup(ABC, Generic[W]):
+class RunningGroup(ABC, Generic[W]):
     """One group of walks, from the request on until something else is decoded.
 
     Raises:
