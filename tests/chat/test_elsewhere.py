@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -149,13 +150,16 @@ def test_a_line_that_is_lost_keeps_the_reply_and_says_which_engine_and_it_goes_o
         driven.chat.new()
         cut = driven.stepped("Tell me about the desert.", 8)
         driven.chat.replies.resume()
-        assert engine.pid is not None
-        (os.kill if sent == signal.SIGTERM else os.killpg)(engine.pid, sent)
+        line = engine.pid
+        assert line is not None
+        (os.kill if sent == signal.SIGTERM else os.killpg)(line, sent)
         driven.until(lambda: driven.chat.phase == "failed")
         assert cut.failed is not None
         assert cut.failed.message.startswith(words)
         assert header_line(driven.chat, 80).text.endswith(f"  {shown} ")
         assert len(cut.tokens) >= 8
+        with suppress(ProcessLookupError):  # what was stopped hears that nobody waits for it
+            os.killpg(line, signal.SIGCONT)
         driven.chat.loading.restart()
         driven.idle()
         tokens = [id for span in driven.chat.conversation.reply() for id in span.node.ids[: span.count]]
