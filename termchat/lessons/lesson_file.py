@@ -178,7 +178,12 @@ class _Reader:
             walks=self._number(table, at, "walks", 2, MOST_WALKS) if "walks" in table else 0,
             beams=self._number(table, at, "beams", 2, MOST_WALKS) if "beams" in table else 0,
             again=self._truth(table, at, "again"),
+            step=self._number(table, at, "step", 1, max(self._count("steps"), 1)) if "step" in table else 0,
         )
+
+    def _count(self, name: str) -> int:
+        tables = self._file.table.get(name)
+        return len(tables) if isinstance(tables, list) else 0
 
     def _constraint(self, table: dict[str, Any], at: Keys) -> Constraint | None:
         given = self._table(table, at, "constraint")
@@ -448,7 +453,7 @@ _TOP = (
 _OPENING = ("system", "raw", "text", "seed", "look", "page", "knobs", "stop", "rules", "constraint")
 _CLAIM = (
     "what", "prompt", "raw", "system", "prefill", "seed", "knobs", "stop", "rules", "constraint", "at", "walks", "beams",
-    "again", "check", "otherwise",
+    "again", "step", "check", "otherwise",
 )  # fmt: skip
 _STEP = ("text", "points", "check", "do", "hints", "notes", "compose", "question")
 _QUESTION = ("ask", "answers", "right", "number", "truth", "before")
