@@ -36,9 +36,10 @@ def test_what_holds_and_what_does_not(make: Make) -> None:
         claim("same", "not same_prompt", again=True),
         claim("position == 2", "rank == 0", at=2),
         claim("walks == 3", "distinct_walks == 1", walks=3),
+        claim("walks_kind == 'vote'", "answer == ''", walks=3, vote=r"(\w+)"),
         claim("walks_kind == 'beams'", "beams_steps > 0", beams=2),
     )  # fmt: skip
-    assert [result.holds for result in measuring.results] == [True, False, False, True, True, True]
+    assert [result.holds for result in measuring.results] == [True, False, False, True, True, True, True]
     assert measuring.results[1].failed == "tokens == 9 (tokens is 8)"
     assert measuring.results[2].failed == "not same_prompt (same_prompt is True)"
     assert len(measuring.otherwise) == 2

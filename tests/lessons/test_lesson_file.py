@@ -73,6 +73,8 @@ def test_keys_in_texts_are_the_present_ones(tmp_path: Path) -> None:
         ('check = ["temperature > 1"]\n', "", r'\[\[steps\]\]\ntext = "Turn', "check is missing"),
         ('hints = ["Nudge.",', 'hints = ["a", "b",', "hints", "hints has 3 texts"),
         ("[opening]", "[openning]", r"\[openning\]", "unknown key 'openning' (did you mean opening?)"),
+        ("[[claims]]", '[[claims]]\nvote = "Rome"', "vote =", "vote counts the answers of walks"),
+        ("[[claims]]", '[[claims]]\nwalks = 8\nvote = "("', "vote =", "vote: "),
         ("[[claims]]", "[[claims]]\nstep = 9", "step = 9", "step must be a whole number from 1 to"),
         ("[[claims]]", "[claims]", r"\[claims\]", "claims must be written as [[claims]], once for each"),
         ('text = "Send it again."', 'text = "' + "word " * 61 + '"', "text = .word", "text has 61 words; 60 are the most"),
