@@ -159,9 +159,10 @@ class ClaimMeasuring:
         chat = self._scratch = self._scratch_for(claim)
         if claim.prefill:
             chat.begin_with(claim.prefill)
-        if claim.walks or claim.beams:
-            search = BeamSettings(claim.beams, n_best=claim.beams)
-            plan = walk_plan.walks(claim.walks) if claim.walks else walk_plan.beams(search)
+        if claim.beams:
+            chat.walks.start(walk_plan.beams(BeamSettings(claim.beams, n_best=claim.beams)), text=claim.prompt)
+        elif claim.walks:
+            plan = walk_plan.vote(claim.walks, claim.vote) if claim.vote else walk_plan.walks(claim.walks)
             chat.walks.start(plan, text=claim.prompt)
         else:
             chat.send(claim.prompt)

@@ -17,7 +17,7 @@ _MOST_BYTES = 4 << 20
 
 def claim_key(claim: Claim) -> str:
     """What tells claims apart by what is measured: the same for the same prompt, settings and checks."""
-    made = claim._replace(what="", otherwise="", checks=())  # type: ignore[arg-type]
+    made = claim._replace(what="", otherwise="", checks=(), step=0)  # type: ignore[arg-type]
     checks = [check.written for check in claim.checks]
     return hashlib.sha256(repr((tuple(made), sorted(claim.knobs.items()), checks)).encode()).hexdigest()[:20]
 

@@ -67,8 +67,9 @@ class Opening(NamedTuple):
 
 class Claim(NamedTuple):
     """What a lesson relies on: a reply to `prompt`, made in this way, meets the checks. Where it does not, `otherwise` is said
-    to the reader. Facts of a token are of token `at`, None for the last. With `walks` or `beams` so many replies are made at
-    once; `again`: it is made a second time with the same dice, and is compared with the first."""
+    to the reader, at `step`, from 1 on, or as soon as it is known. Facts of a token are of token `at`, None for the last. With
+    `walks` or `beams` so many replies are made at once, and `vote` finds answers in walks; `again`: it is made a second time
+    with the same dice, and is compared with the first."""
 
     what: LessonText
     prompt: str
@@ -84,6 +85,8 @@ class Claim(NamedTuple):
     walks: int = 0
     beams: int = 0
     again: bool = False
+    vote: str = ""
+    step: int = 0
 
 
 class LessonQuestion(NamedTuple):

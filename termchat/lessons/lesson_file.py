@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 from termchat import regular_files
 from termchat.decoding import conditions
+from termchat.decoding.answers import AnswerError, answer_reader
 from termchat.decoding.conditions import ConditionError
 from termchat.decoding.constraint import Constraint, choice
 from termchat.decoding.constraint import Kind as ConstraintKind
@@ -178,7 +179,23 @@ class _Reader:
             walks=self._number(table, at, "walks", 2, MOST_WALKS) if "walks" in table else 0,
             beams=self._number(table, at, "beams", 2, MOST_WALKS) if "beams" in table else 0,
             again=self._truth(table, at, "again"),
+            vote=self._vote(table, at),
+            step=self._number(table, at, "step", 1, max(self._count("steps"), 1)) if "step" in table else 0,
         )
+
+    def _vote(self, table: dict[str, Any], at: Keys) -> str:
+        written = self._text(table, at, "vote")
+        if written and "walks" not in table:
+            self._note((*at, "vote"), "vote counts the answers of walks; write how many, for example: walks = 8")
+        try:
+            answer_reader(written or ".")
+        except AnswerError as error:
+            self._note((*at, "vote"), f"vote: {error.message}")
+        return written
+
+    def _count(self, name: str) -> int:
+        tables = self._file.table.get(name)
+        return len(tables) if isinstance(tables, list) else 0
 
     def _constraint(self, table: dict[str, Any], at: Keys) -> Constraint | None:
         given = self._table(table, at, "constraint")
@@ -448,7 +465,7 @@ _TOP = (
 _OPENING = ("system", "raw", "text", "seed", "look", "page", "knobs", "stop", "rules", "constraint")
 _CLAIM = (
     "what", "prompt", "raw", "system", "prefill", "seed", "knobs", "stop", "rules", "constraint", "at", "walks", "beams",
-    "again", "check", "otherwise",
+    "vote", "again", "step", "check", "otherwise",
 )  # fmt: skip
 _STEP = ("text", "points", "check", "do", "hints", "notes", "compose", "question")
 _QUESTION = ("ask", "answers", "right", "number", "truth", "before")

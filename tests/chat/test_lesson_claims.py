@@ -36,9 +36,10 @@ def test_what_holds_and_what_does_not(make: Make) -> None:
         claim("same", "not same_prompt", again=True),
         claim("position == 2", "rank == 0", at=2),
         claim("walks == 3", "distinct_walks == 1", walks=3),
+        claim("walks_kind == 'vote'", "answer == ''", walks=3, vote=r"(\w+)"),
         claim("walks_kind == 'beams'", "beams_steps > 0", beams=2),
     )  # fmt: skip
-    assert [result.holds for result in measuring.results] == [True, False, False, True, True, True]
+    assert [result.holds for result in measuring.results] == [True, False, False, True, True, True, True]
     assert measuring.results[1].failed == "tokens == 9 (tokens is 8)"
     assert measuring.results[2].failed == "not same_prompt (same_prompt is True)"
     assert len(measuring.otherwise) == 2
@@ -79,7 +80,7 @@ def test_results_are_kept_by_model(make: Make, tmp_path: Path) -> None:
 
 def test_a_claim_is_known_by_what_is_measured() -> None:
     one = claim("tokens == 9")
-    assert claim_key(one) == claim_key(one._replace(otherwise=LessonText("in other words")))
+    assert claim_key(one) == claim_key(one._replace(otherwise=LessonText("in other words"), step=2))
     assert claim_key(one) != claim_key(claim("tokens == 8"))
     assert claim_key(one) != claim_key(claim("tokens == 9", prompt="The sea"))
     assert claim_key(one) != claim_key(claim("tokens == 9", knobs={"temperature": 0.1, "max_tokens": 8}))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from termchat.engine.abilities import LLAMA_SERVER, LLAMA_SERVER_STREAMED, TEXT_ONLY, EngineAbilities
-from termchat.lessons.glossary import is_term
+from termchat.lessons.glossary import entries, is_term
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import read_lesson
 from termchat.lessons.shelf import COURSE, read_shelf
@@ -122,3 +122,14 @@ def test_the_order_of_the_course_is_kept() -> None:
         "tokens loop softmax greedy temperature top-k top-p min-p penalties divergence stops prefill streaming beams "
         "speculation constraints best-and-vote determinism settings"
     )
+
+
+def test_each_claim_names_the_step_that_it_is_about() -> None:
+    assert [claim.what for lesson in lessons() for claim in lesson.claims if not claim.step] == []
+
+
+def test_keys_are_named_by_what_they_do() -> None:
+    """So that the ones that are bound now are shown; Ctrl+U clears a line in every terminal."""
+    texts = [text for lesson in lessons() for text in lesson.texts] + [entry.where for entry in entries().values()]
+    keys = r"\b(Esc|Tab|F\d+|Shift\+|Alt\+|Ctrl\+(?!U\b))"
+    assert [text for text in texts if re.search(keys, text)] == []

@@ -9,10 +9,11 @@ import pytest
 from termchat.lessons.glossary import GlossaryEntry, UnknownTerm, entries, find, is_term, terms
 from termchat.lessons.lesson import is_knob_key
 from termchat.lessons.shelf import read_shelf
+from termchat.tui.keys.dialogs import TUNE
 from termchat.tui.keys.tables import APP, CHAT, COMPOSER, MODEL, TOKENS, WALKS
 
 ALL = list(entries().values())
-KEYS = {key.id for table in (APP, CHAT, COMPOSER, MODEL, TOKENS, WALKS) for key in table}
+KEYS = {key.id for table in (APP, CHAT, COMPOSER, MODEL, TOKENS, TUNE, WALKS) for key in table}
 EVERYDAY = {
     "id", "left", "length", "message", "reply", "best", "force", "look", "rule", "draw", "drawn", "loop", "condition",
     "pattern", "setting", "score", "t", "k", "stop", "forced", "version", "cache", "bias", "stream",

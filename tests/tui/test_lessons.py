@@ -692,6 +692,28 @@ async def test_what_another_terminal_plays_stays_told() -> None:
         assert paths.lesson_now_file().read_text() == told
 
 
+async def test_what_fails_on_another_model_is_said_at_its_step() -> None:
+    async with learner(lesson=None) as desk:
+        claim = (
+            '[[claims]]\nwhat = "It goes round."\nprompt = "The sea is"\nraw = true\nknobs = { max_tokens = 5 }\n'
+            'check = "loops"\notherwise = "This model does not go round here."\nstep = 2\n\n[[steps]]'
+        )
+        (paths.lessons_folder() / "84-claims.toml").write_text(FIRST.replace("[[steps]]", claim, 1))
+        await begun(desk, "claims")
+        await desk.until(lambda: desk.engine.generated)
+        desk.engine.say(" blue", " and", " wide")
+        desk.engine.end()
+        await desk.shows("with tiny some of this lesson is different", "the steps say where")
+        assert "go round" not in strip(desk)
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        assert "This model does not go round here." in strip(desk)
+        await desk.type("", "2", "enter")
+        await answered(desk, " blue")
+        await at_step(desk, 3)
+        assert "go round" not in strip(desk)
+
+
 async def test_a_step_may_write_for_the_reader_but_not_over_what_they_wrote() -> None:
     async with learner(lesson=None) as desk:
         file = paths.lessons_folder() / "85-writes.toml"

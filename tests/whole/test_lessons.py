@@ -43,7 +43,8 @@ class Learner:
                 self._answer(is_number=step.question.is_number)
             self._act("d")
             if step.question is not None and not step.question.before:
-                terminal.wait(lambda number=number: self._step > number or "__" in self._lines or " 1 " in self._lines)
+                field = "__" if step.question.is_number else " 1 "
+                terminal.wait(lambda number=number, field=field: self._step > number or field in self._lines)
                 self._answer(is_number=step.question.is_number)
             terminal.wait(lambda number=number: self._step > number, PATIENCE)
         self._look(over=True)

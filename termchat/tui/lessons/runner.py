@@ -106,6 +106,8 @@ class Runner:
         self._seen: tuple[object, ...] = ()
         self._timer: Timer | None = None
         self._measuring: ClaimMeasuring | None = None
+        self._different: dict[int, str] = {}
+        """What is different with this model, by the number of the step in which that is said."""
         self._model: ModelInfo | None = None
         self.open = False
 
@@ -182,7 +184,7 @@ class Runner:
         self._ran = False
         if self._timer is None:
             self._timer = parts.screen.set_interval(1 / LOOKS_PER_SECOND, self.look)
-        self._measuring = self._claims(lesson)
+        self._measuring, self._different = self._claims(lesson), {}
         self._watch()
         self._mark()
         self._playing.update(self._facts)
@@ -244,9 +246,17 @@ class Runner:
         if not measuring.done:
             return
         self._measuring = None
+        told = ""
+        for claim in measuring.otherwise:
+            said = plain(claim.otherwise)
+            if claim.step:
+                self._different[claim.step] = f"{self._different.get(claim.step, '')} {said}".strip()
+            if claim.step < self.playing.number:
+                told = f"{told} {said}".strip()
+        if measuring.otherwise:
+            why = told or "the steps say where"
+            self._parts.tell(Notice(f"with {model.name} some of this lesson is different", why, "warning"))
         self.show()
-        if wrong := " ".join(plain(claim.otherwise) for claim in measuring.otherwise):
-            self._parts.tell(Notice(f"with {model.name} some of this lesson is different", wrong, "warning"))
 
     def _look_as(self, look: str, page: str) -> None:
         parts = self._parts
@@ -444,7 +454,7 @@ class Runner:
         elif not note and question is not None and question.before and playing.held:
             note = f"Done. Answer the question, or go on with {name_of('learn')} {name_of('lesson-skip')}."
         elif not note:
-            note = self._awaits()
+            note = f"{self._different.get(playing.number, '')} {self._awaits()}".strip()
         asked = None
         if question is not None:
             asked = AskedWords(plain(question.ask), tuple(map(plain, question.answers)), question.unit, self._typed)
