@@ -149,6 +149,23 @@ async def test_what_is_shown_is_drawn_also_where_somebody_asks_for_its_place_bef
         assert "this is told" in "\n".join(paper.screen.display)
 
 
+async def test_what_moved_away_and_back_is_drawn_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    paper = Paper(80, 24)
+    async with desktop((80, 24)) as desk:
+        for text in ("word " * 150, "short"):
+            await desk.sent(text, "yes")
+            desk.engine.end()
+            await desk.settle()
+        compositor = desk.app.screen._compositor
+        paper.take(Compositor.render_full_update(compositor))
+        monkeypatch.setattr(App, "_display", lambda _app, _screen, update: update and paper.take(update))
+        for _ in range(5):  # the composer grows for the long message, and shrinks again
+            await desk.type("", "f7")
+            whole = Paper(80, 24)
+            whole.take(Compositor.render_full_update(compositor))
+            assert paper.screen.display == whole.screen.display
+
+
 @pytest.mark.parametrize("key", ["f5", "f6", "ctrl+b"])
 async def test_a_screenshot_shows_every_line_of_the_screen(key: str) -> None:
     async with desktop((120, 40)) as desk:

@@ -138,8 +138,10 @@ class PlacingCompositor(Compositor):
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         if self._laid_out is not None:
-            self._full_map, self._laid_out = self._laid_out, None
-        return super().reflow(parent, size)
+            self._full_map = self._laid_out
+        result = super().reflow(parent, size)
+        self._laid_out = None  # also where somebody asked meanwhile
+        return result
 
     def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
         update = super().render_full_update(simplify)
