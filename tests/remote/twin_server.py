@@ -236,7 +236,10 @@ class Handler(BaseHTTPRequestHandler):
         }  # fmt: skip
         if count := body.get("n_probs", 0):
             told["completion_probabilities"] = [self._probabilities(cache.logits().astype(np.float64), count)]
-        return {name: value for name, value in told.items() if name in body["response_fields"]}
+        if body.get("return_tokens"):
+            (step,) = told["completion_probabilities"]
+            told |= {"tokens": [step["id"]], "stop": True, "stop_type": "limit", "tokens_predicted": 1}
+        return {name: value for name, value in told.items() if name in body.get("response_fields", told)}
 
     def _stream(self, body: dict[str, Any]) -> None:
         """The likeliest token, again and again, after a chunk of progress that names a token as if it were one."""
