@@ -474,7 +474,9 @@ def test_run_writes_records_as_the_schema_says(real: RealServer, tmp_path: Path)
     places = {f"XDG_{name}_HOME": str(tmp_path / name.lower()) for name in ("DATA", "CONFIG", "CACHE", "STATE")}
     config = tmp_path / "config" / "termchat"
     config.mkdir(parents=True)
-    (config / "config.toml").write_text(f'[engines.lab]\nurl = "{real.url}"\ndraws = "server"\n')
+    (config / "config.toml").write_text(
+        f'[engines.lab]\nurl = "{real.url}"\ndraws = "server"\n[sampling]\nmin_k = 2.0\n'
+    )
     run = subprocess.run(
         [sys.executable, "-m", "termchat", "run", "--engine", "lab", "--json", "--seed", "5", "--max-tokens", "8", TEXT],
         capture_output=True, text=True, timeout=300, env=os.environ | places, check=False,
@@ -485,6 +487,8 @@ def test_run_writes_records_as_the_schema_says(real: RealServer, tmp_path: Path)
     assert [error for line in lines for error in check.iter_errors(line)] == []
     kinds = [line["record"] for line in lines]
     assert kinds == ["start", "settings", "prefill", *["token"] * 8, "finished"]
+    assert lines[1]["samplers"]["min_k"] == 0.0
+    assert "left out: min_k" in run.stderr
     tokens = [line for line in lines if line["record"] == "token"]
     assert not {"logit", "probability", "stages"} & set(tokens[0])
     assert all(0 < token["state"]["tail"] < 1 for token in tokens)
