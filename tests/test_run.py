@@ -534,3 +534,23 @@ def test_what_an_engine_cannot_do_is_a_usage_error_before_anybody_is_asked(
     assert done.stderr.startswith(f"termchat: {NOBODY} cannot {said}\n")
     assert "a model on this machine or one over ssh:// can" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "said"),
+    [
+        ("llama-server", ["--regex", "[0-9]+"], "lab cannot follow a regex constraint: it takes"),
+        ("llama-server", ["--rule", "survivors < 2"], "lab does not tell what its sampler chain leaves"),
+        ("vllm", ["--temperature", "3"], "lab cannot use temperature 3: it takes 0 to 2"),
+        ("vllm", ["--logit-bias", "5=500"], "lab cannot use logit_bias 500: it takes -100 to 100"),
+    ],
+)
+def test_what_an_engine_does_not_take_is_a_usage_error_too(
+    environment: dict[str, str], kind: str, flags: list[str], said: str
+) -> None:
+    config = Path(environment["XDG_CONFIG_HOME"]) / "termchat"
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "config.toml").write_text(f'[engines.lab]\nurl = "{NOBODY}"\nkind = "{kind}"\ndraws = "server"\n')
+    done = run(environment, "hi", "--engine", "lab", *flags)
+    assert done.returncode == running.USAGE, done.stderr
+    assert said in done.stderr

@@ -185,6 +185,9 @@ class Loading:
             self._forget_ids(info)
             if lacking := state.lacking(state.tuning):
                 state.changed(Notice(f"{state.engine_name} has no {', '.join(lacking)}: without effect there"))
+            state.changed(*(Notice(*why) for why in state.refused_knobs(state.tuning).values()))
+            if state.constraint is not None and (why := state.refused_constraint(state.constraint)) is not None:
+                state.changed(Notice(*why))
             self._tell(info.remarks)
             state.check_thinking()
             state.recorder.loaded(state.conversation, info)

@@ -193,6 +193,8 @@ def check_of(state: State, constraint: Constraint) -> Inquiry[Answer]:
     """See `Questions.check`."""
     if state.model is None:
         raise Unanswerable(NO_MODEL)
+    if (why := state.refused_constraint(constraint)) is not None:
+        raise Unanswerable(why.message)
     checked = yield Check(constraint)
     assert isinstance(checked, Checked)
     return CheckedConstraint(constraint, checked)

@@ -270,12 +270,15 @@ class Replies:
             state.changed(Notice("nothing is drafted: no draft model is chosen", hint, "warning"))
 
     def _tell_left_out(self) -> None:
-        """Says once of each knob and rule that an engine without ids does without it."""
+        """Says once of each knob and rule that an engine does without it."""
         state = self._state
-        if state.model is None or state.model.abilities.ids:
-            return
+        by_text = not state.abilities.ids
         knobs = acting(state.tuning, state.lacks)
-        rules = [describe(rule) for rule in state.rules if not is_of_text(rule)]
+        rules = [
+            describe(rule)
+            for rule in state.rules
+            if state.refused_rule(rule) is not None or (by_text and not is_of_text(rule))
+        ]
         new = [name for name in (*knobs, *rules) if name not in self._left_out]
         self._left_out.update(new)
         if new:
@@ -284,7 +287,7 @@ class Replies:
             self._state.changed(
                 Notice(
                     what,
-                    f"{state.engine_name} is text only and knows none of that",
+                    f"{state.engine_name} {'is text only and ' * by_text}knows none of that",
                     "warning" if chosen else "information",
                 )
             )
@@ -308,7 +311,7 @@ class Replies:
 def question(state: State, beginning: ReplyBeginning, reply: Node, *, paused: bool = False) -> Generate:
     """What is asked for a reply that grows in the shown chat."""
     shapes = shapes_of(state.conversation, reply.number)
-    has_ids = state.model is None or state.model.abilities.ids
+    has_ids = state.abilities.ids
     return Generate(
         ids=state.conversation.ids_before(reply.number) if has_ids else [],
         samplers=state.tuning.samplers(),

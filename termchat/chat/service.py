@@ -119,16 +119,26 @@ class Chat(State):
         self.changed(StatusChanged())
 
     def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> None:
-        """Sets the breakpoints of the running reply and all that follow."""
-        self.breakpoints = tuple(breakpoints)
+        """Sets the breakpoints of the running reply and all that follow. One that the engine cannot look at is off."""
+        self.breakpoints = tuple(map(self._usable, breakpoints))
         self.changed(BreakpointsChanged())
         self.recorder.watched(self.conversation, self.breakpoints)
         if self.replies.running:
             self.replies.adjust()
 
+    def _usable(self, point: Breakpoint) -> Breakpoint:
+        why = self.refused_rule(point.condition) if point.enabled and point not in self.breakpoints else None
+        if why is None:
+            return point
+        self.changed(Notice(*why))
+        return Breakpoint(point.condition, enabled=False)
+
     def constrain(self, constraint: Constraint | None) -> None:
         """What the running reply has to match from its next token on, and those that follow from their first; None: nothing."""
-        if constraint == self.constraint or (constraint is not None and not self.offered("constrain")):
+        if constraint == self.constraint:
+            return
+        if constraint is not None and (why := self.refused_constraint(constraint)) is not None:
+            self.changed(Notice(*why))
             return
         self.constraint = constraint
         self.changed(TuningChanged())
@@ -209,6 +219,8 @@ class Chat(State):
         turned = self.tuning.turned({name: value})
         if name in self.lacking(turned):
             raise KnobError(f"{name}: {self.engine_name} has no such knob")
+        if (why := self.refused_knobs(turned).get(name)) is not None:
+            raise KnobError(why.message)
         unknown = biases.unknown(turned.logit_bias, self.model.vocabulary) if self.model is not None else None
         if name == LOGIT_BIAS and unknown is not None:
             raise KnobError(f"{name}: token {unknown} is not in this model's vocabulary")
@@ -216,8 +228,8 @@ class Chat(State):
             self._turn(turned, {name: "panel"})
 
     def adjust_all(self, values: Mapping[str, object], places: Mapping[str, str]) -> None:
-        """Turns several knobs at once, as one change; `places` are where their values come from. Those that the engine lacks
-        are left as they are by default.
+        """Turns several knobs at once, as one change; `places` are where their values come from. Those that the engine lacks,
+        or does not take at such a value, are left as they are by default.
 
         Raises:
             KnobError: a knob refuses its value; nothing has changed.
@@ -227,6 +239,10 @@ class Chat(State):
         if lacking:
             turned = turned.turned({name: KNOBS[name].default for name in lacking})
             self.changed(Notice(f"{self.engine_name} has no {', '.join(lacking)}: left out"))
+        beyond = {name: why for name, why in self.refused_knobs(turned).items() if name in values}
+        if beyond:
+            turned = turned.turned({name: KNOBS[name].default for name in beyond})
+            self.changed(*(Notice(why.message, "left out") for why in beyond.values()))
         self._turn(turned, places)
 
     def _turn(self, turned: Tuning, origin: Mapping[str, str]) -> None:

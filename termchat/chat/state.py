@@ -19,7 +19,16 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, Tuning
-from termchat.engine.abilities import LOCAL, Feature, Refused, refused
+from termchat.engine.abilities import (
+    LOCAL,
+    EngineAbilities,
+    Feature,
+    Refused,
+    refused,
+    refused_constraint,
+    refused_knobs,
+    refused_rule,
+)
 from termchat.engine.port import DraftInfo, Engine, ModelInfo, ModelSpec, Paused
 
 
@@ -173,10 +182,35 @@ class State:
             return f"{self.model.name} cannot take back drafted tokens"
         return ""
 
+    @property
+    def abilities(self) -> EngineAbilities:
+        """Those of the model that is loaded; until they are known, all."""
+        return self.model.abilities if self.model is not None else LOCAL
+
+    @property
+    def offers(self) -> frozenset[Feature]:
+        """What the engine does now: one that draws by itself tells nothing else while it makes a reply."""
+        told = self.busy and not self.abilities.client_draw
+        return self.engine.offers - {"inspect", "explain"} if told else self.engine.offers
+
     def refused(self, feature: Feature) -> Refused | None:
         """Why the engine does not do this, and which would; None where it does."""
+        if feature in self.engine.offers and feature not in self.offers:
+            return Refused(f"{self.engine_name} is busy with the reply", "ask again when it is over")
         abilities = self.model.abilities if self.model is not None else None
         return refused(feature, self.engine.offers, abilities, self.engine_name)
+
+    def refused_knobs(self, tuning: Tuning) -> dict[str, Refused]:
+        """The knobs whose values the engine does not take, and why."""
+        return refused_knobs(tuning, self.abilities, self.engine_name)
+
+    def refused_constraint(self, constraint: Constraint) -> Refused | None:
+        """Why replies cannot match a constraint; None where they can."""
+        return self.refused("constrain") or refused_constraint(constraint, self.abilities, self.engine_name)
+
+    def refused_rule(self, condition: Condition) -> Refused | None:
+        """Why the engine cannot look at a condition; None where it can."""
+        return refused_rule(condition, self.abilities, self.engine_name)
 
     @property
     def engine_name(self) -> str:
@@ -186,17 +220,17 @@ class State:
     @property
     def larger_context(self) -> str:
         """What gives the model a larger context, as the end of a hint."""
-        return (self.model.abilities if self.model is not None else LOCAL).larger_context
+        return self.abilities.larger_context
 
     @property
     def lacks(self) -> tuple[str, ...]:
         """The knobs that the engine does not know."""
-        return self.model.abilities.lacks if self.model is not None else ()
+        return self.abilities.lacks
 
     @property
     def own_order(self) -> tuple[str, ...]:
         """The stages of the engine's sampler chain, where that has an order of its own."""
-        return self.model.abilities.order if self.model is not None else ()
+        return self.abilities.order
 
     def lacking(self, tuning: Tuning) -> list[str]:
         """Those of them that are turned."""
@@ -272,12 +306,12 @@ class State:
 
     def conditions(self, longer: int = 0, tuning: Tuning | None = None) -> tuple[Condition, ...]:
         """What ends or pauses a reply that may have `longer` more tokens than the knob allows, under these knobs or the
-        chat's."""
+        chat's. Rules that the engine cannot look at are left out."""
         ends = (
             Length(condition.tokens + longer, extra=longer) if isinstance(condition, Length) else condition
             for condition in (tuning or self.tuning).conditions()
         )
-        return (*ends, *self.rules)
+        return (*ends, *(rule for rule in self.rules if self.refused_rule(rule) is None))
 
     @property
     def rules(self) -> tuple[Condition, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,7 +27,16 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import KNOBS, well_formed
 from termchat.decoding.walk_plan import WalkPlan
-from termchat.engine.abilities import Feature, Refused, most_of, refused
+from termchat.engine.abilities import (
+    EngineAbilities,
+    Feature,
+    Refused,
+    most_of,
+    refused,
+    refused_constraint,
+    refused_knobs,
+    refused_rule,
+)
 from termchat.engine.port import Engine, EngineError, ModelSpec
 from termchat.models.errors import ModelError
 
@@ -126,7 +135,7 @@ def _answer(
         return _fail(printer, spec)
     most, name = most_of(spec.engine), spec.engine.shown if spec.engine.url else "this engine"
     known = partial(refused, offers=most.features(), abilities=most, name=name)
-    _check_abilities(config, asked, name, known, most.lacks)  # before anything is loaded
+    _check_abilities(config, asked, name, known, most)  # before anything is loaded
     chat = Chat(
         engine,
         config.tuning,
@@ -144,8 +153,7 @@ def _answer(
         ended = _wait(chat, printer, signals)  # for the model, which tells what the engine can
         if ended:
             return ended
-    lacks = chat.model.abilities.lacks if chat.model is not None else ()
-    _check_abilities(config, asked, name, chat.refused, lacks)
+    _check_abilities(config, asked, name, chat.refused, chat.abilities)
     if asked.plan is not None:
         return _at_once(chat, asked, prompt, printer, signals)
     if config.origin["draft"] == FLAG and config.tuning.draft in ("ngram", "model"):
@@ -157,8 +165,10 @@ def _answer(
     return _one_after_the_other(chat, asked, prompt, printer, signals)
 
 
-def _check_abilities(config: Settings, asked: Question, name: str, refused: Refuses, lacks: Iterable[str]) -> None:
-    """Whether the engine of that name can do what the flags ask for; it `lacks` these knobs.
+def _check_abilities(
+    config: Settings, asked: Question, name: str, refused: Refuses, abilities: EngineAbilities
+) -> None:
+    """Whether the engine of that name can do what the flags ask for.
 
     Raises:
         QuestionError: it cannot.
@@ -176,7 +186,14 @@ def _check_abilities(config: Settings, asked: Question, name: str, refused: Refu
         why = refused(feature) if wanted[feature] else None
         if why is not None:
             raise QuestionError(*why, USAGE)
-    lacking = [knob for knob in lacks if config.origin[knob] == FLAG]
+    reasons = [
+        *(why for knob, why in refused_knobs(config.tuning, abilities, name).items() if config.origin[knob] == FLAG),
+        *(refused_rule(rule, abilities, name) for rule in asked.rules),
+        refused_constraint(asked.constraint, abilities, name) if asked.constraint is not None else None,
+    ]
+    if (why := next(filter(None, reasons), None)) is not None:
+        raise QuestionError(*why, USAGE)
+    lacking = [knob for knob in abilities.lacks if config.origin[knob] == FLAG]
     if lacking:
         raise QuestionError(
             f"{name} has no {', '.join(lacking)}", "leave it out" if len(lacking) == 1 else "leave them out", USAGE

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from termchat.decoding.samplers import KNOBS
+from termchat.decoding import biases
+from termchat.decoding.conditions import Condition, Measure, Threshold, describe
+from termchat.decoding.constraint import Constraint, Kind
+from termchat.decoding.samplers import KNOBS, SamplerSettings
+from termchat.decoding.stages import LOGIT_BIAS
 from termchat.engine.address import EngineAddress, ServerKind
 
 Feature = Literal[
@@ -94,7 +98,10 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     - `grammar`: replies can match a constraint.
     - `walks`: several replies to one prompt run together.
     - `batches`: what is decoded in a batch is chosen here, for beams and drafts.
+    - `constraints`: the kinds that it can follow. Where it draws they are part of its chain, and none comes after that.
+    - `untold`: measures of a step that it does not tell, so that no rule can look at them.
     - `lacks`: names of knobs that it does not know.
+    - `ranges`: of a knob that it takes in a narrower range, the lowest and the highest value; of `logit_bias` those of a token.
     - `order`: the stages of its sampler chain, where that has an order of its own.
     - `larger_context`: what gives it a larger context, as the end of a hint.
     """
@@ -111,7 +118,10 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     grammar: bool = True
     walks: bool = True
     batches: bool = True
+    constraints: tuple[Kind, ...] = get_args(Kind)
+    untold: tuple[Measure, ...] = ()
     lacks: tuple[str, ...] = ()
+    ranges: dict[str, tuple[float, float]] = {}
     order: tuple[str, ...] = ()
     larger_context: str = "load the model with a larger --context"
 
@@ -139,20 +149,28 @@ LLAMA_SERVER = EngineAbilities(
     larger_context="start the server with a larger --ctx-size, or with fewer slots (--parallel)",
 )  # fmt: skip
 """llama.cpp's HTTP server, whose tokens are drawn here."""
+_OF_THE_CHAIN: tuple[Measure, ...] = ("survivors", "probability")
 LLAMA_SERVER_STREAMED = EngineAbilities(
     candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False,
-    batches=False, lacks=("p_less", "top_h", "min_k"), larger_context=LLAMA_SERVER.larger_context,
+    batches=False, constraints=("json_schema", "gbnf", "choice"), untold=_OF_THE_CHAIN,
+    lacks=("p_less", "top_h", "min_k"), larger_context=LLAMA_SERVER.larger_context,
 )  # fmt: skip
 """The same, whose tokens are its own: it draws and streams them."""
 VLLM = EngineAbilities(
-    candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False,
-    batches=False, larger_context="start the server with a larger --max-model-len",
+    candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False, batches=False,
+    untold=_OF_THE_CHAIN,
+    ranges={
+        "temperature": (0.0, 2.0), "frequency_penalty": (-2.0, 2.0), "presence_penalty": (-2.0, 2.0),
+        LOGIT_BIAS: (-100.0, 100.0),
+    },
+    larger_context="start the server with a larger --max-model-len",
 )  # fmt: skip
 """A vLLM, which draws and streams, too; it tells how many candidates it can."""
 _OF_CHAT_API = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop", "max_tokens", "seed")
 TEXT_ONLY = EngineAbilities(
     ids=False, tokenizer=False, candidates=20, client_draw=False, adjust="restart", rewind=False, exact=False,
-    absolute=False, grammar=False, walks=False, batches=False, lacks=tuple(name for name in KNOBS if name not in _OF_CHAT_API),
+    absolute=False, grammar=False, walks=False, batches=False,
+    lacks=tuple(name for name in KNOBS if name not in _OF_CHAT_API),
     larger_context="choose a server with a larger context",
 )  # fmt: skip
 """Any server of OpenAI's chat API: messages go in, text comes out, and a change of settings needs another reply."""
@@ -192,6 +210,47 @@ def refused(
     return Refused(f"{name} cannot {FEATURES[feature]}{because}", who_can(feature))
 
 
+def refused_knobs(settings: SamplerSettings, abilities: EngineAbilities, name: str) -> dict[str, Refused]:
+    """The knobs whose values are beyond what the engine of that name takes, and why. Those that it lacks are not among them."""
+    found: dict[str, Refused] = {}
+    for knob in abilities.ranges:
+        set_to = getattr(settings, knob)
+        for value in [biases.parse(one).value for one in set_to] if knob == LOGIT_BIAS else [set_to]:
+            if (why := refused_value(knob, value, abilities, name)) is not None:
+                found.setdefault(knob, why)
+    return found
+
+
+def refused_value(knob: str, value: float, abilities: EngineAbilities, name: str) -> Refused | None:
+    """Why a knob cannot have a value, or a token a bias; None where it can."""
+    if knob not in abilities.ranges or value == biases.BANNED:
+        return None
+    low, high = abilities.ranges[knob]
+    if low <= value <= high:
+        return None
+    return Refused(f"{name} cannot use {knob} {value:g}: it takes {low:g} to {high:g}", f"set {knob} within that")
+
+
+def refused_constraint(constraint: Constraint, abilities: EngineAbilities, name: str) -> Refused | None:
+    """Why replies cannot match a constraint, where they can match others; None where they can."""
+    if constraint.kind not in abilities.constraints:
+        why = f"follow a {constraint.kind} constraint: it takes {_or(abilities.constraints)}"
+    elif constraint.after_chain and not abilities.client_draw:
+        why = "follow a constraint after its sampler chain"
+    else:
+        return None
+    return Refused(f"{name} cannot {why}", f"{who_draws_here()} can")
+
+
+def refused_rule(condition: Condition, abilities: EngineAbilities, name: str) -> Refused | None:
+    """Why a condition cannot be looked at; None where it can."""
+    if not isinstance(condition, Threshold) or condition.measure not in abilities.untold:
+        return None
+    return Refused(
+        f"{describe(condition)}: {name} does not tell what its sampler chain leaves", f"{who_draws_here()} does"
+    )
+
+
 def who_can(feature: Feature) -> str:
     """Which engines can do a thing, as a hint."""
     able = [name for name, abilities in _KNOWN if feature in abilities.features()]
@@ -202,7 +261,8 @@ def most_of(address: EngineAddress) -> EngineAbilities:
     """What an engine can do at most, as far as its address tells."""
     if address.scheme not in ("http", "https"):
         return LOCAL
-    return of_server(address.kind or "llama-server", address) or LLAMA_SERVER
+    found = of_server(address.kind or "llama-server", address) or LLAMA_SERVER
+    return found if address.kind else msgspec.structs.replace(found, constraints=LOCAL.constraints)
 
 
 def of_server(kind: ServerKind, address: EngineAddress) -> EngineAbilities | None:

@@ -317,7 +317,7 @@ class TermchatApp(App[None]):
             lesson = LESSON if self._chat_screen.in_lesson else ()
             for key in (*CHAT, *MODEL, *TOKENS, *lesson, *APP):
                 if key.palette:
-                    need = lacking(key.id, self.chat.engine.offers)
+                    need = lacking(key.id, self.chat.offers)
                     refused = self.chat.refused(need) if need is not None else None
                     help = refused.message if refused is not None else key.help
                     keys = way_to(key.id)
@@ -336,7 +336,7 @@ class TermchatApp(App[None]):
         """By key, click, palette or command: what the engine does not offer is refused with the reason."""
         typing = self._chat_screen.tokens.mode.typing is not None  # Enter is then the line's own
         if self.screen is self._chat_screen and isinstance(action, str) and not typing:
-            need = lacking_for(action, (*TOKENS, *WALKS, *MODEL), self.chat.engine.offers)
+            need = lacking_for(action, (*TOKENS, *WALKS, *MODEL), self.chat.offers)
             refused = self.chat.refused(need) if need is not None else None
             if refused is not None:
                 self._chat_screen.tell(Notice(*refused))

@@ -18,6 +18,7 @@ from termchat.engine.port import (
     FirstToken,
     Force,
     Generate,
+    Noted,
     Pause,
     Paused,
     Prefilling,
@@ -31,7 +32,7 @@ from tests.engine.fake_cache import FakeSession
 TUNING = Tuning(max_tokens=48, temperature=1.0, repeat_penalty=1.1)
 
 
-Said = Record | Paused
+Said = Record | Paused | Noted
 
 
 Numbers = list[tuple[object, ...]]

@@ -12,6 +12,7 @@ from termchat.engine import wire
 from termchat.engine.abilities import (
     ALL_FEATURES,
     LLAMA_SERVER,
+    LLAMA_SERVER_STREAMED,
     LOCAL,
     VLLM,
     EngineAbilities,
@@ -72,6 +73,10 @@ def test_a_refusal_says_why_and_who_can() -> None:
 def test_what_an_address_tells() -> None:
     assert most_of(HERE) == most_of(EngineAddress(url="ssh://lab")) == LOCAL
     assert most_of(EngineAddress(url="https://lab")) == LLAMA_SERVER
+    # What it may be beside a llama-server takes constraints of other kinds.
+    streamed = EngineAddress(url="https://lab", draws="server")
+    assert most_of(streamed).constraints == LOCAL.constraints
+    assert most_of(msgspec.structs.replace(streamed, kind="llama-server")) == LLAMA_SERVER_STREAMED
 
 
 _WORKER = """

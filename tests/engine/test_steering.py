@@ -23,6 +23,7 @@ from termchat.engine.port import (
     EngineError,
     Force,
     Generate,
+    Noted,
     Pause,
     Paused,
     Resume,
@@ -323,6 +324,19 @@ def test_text_held_for_a_stop_sequence_comes_out_with_a_rule(
 def test_a_condition_that_is_none_fails_plainly(session: FakeSession, story: list[int], bad: Text, says: str) -> None:
     with pytest.raises(EngineError, match=says):
         records(session, Generate(story, TUNING.samplers(), (bad,), 7))
+
+
+@pytest.mark.parametrize("bad", [Text("(", regex=True), Text("")])
+def test_a_condition_that_is_none_changes_nothing_in_mid_reply(
+    session: FakeSession, story: list[int], bad: Text
+) -> None:
+    hot = Tuning(temperature=5.0, max_tokens=48)
+    refused = Adjust(hot.samplers(), (*TUNING.conditions(), bad))
+    stream = steered(session, request(story, TUNING), [], {12: [refused]})
+    (noted,) = (event for event in stream if isinstance(event, Noted))
+    assert noted.remark.message.startswith("the reply keeps its settings: ")
+    assert [event for event in stream if isinstance(event, SettingsRecord)] == [stream[1]]
+    assert numbers(stream) == numbers(records(session, request(story, TUNING)))
 
 
 def test_an_expression_that_never_ends_is_given_up(session: FakeSession) -> None:

@@ -11,15 +11,16 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
+from time import perf_counter
 
 import jsonschema
 import msgspec
 import pytest
 
 import termchat
-from termchat.decoding.conditions import IgnoreEnd, Stop, Threshold
+from termchat.decoding.conditions import IgnoreEnd, Stop, Text, Threshold
 from termchat.decoding.constraint import Constraint, choice
-from termchat.decoding.records import UNKNOWN, Prefill, Record, SettingsRecord, Start, Token
+from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.port import (
     Adjust,
@@ -28,6 +29,7 @@ from termchat.engine.port import (
     Force,
     Generate,
     Inspect,
+    Noted,
     Pause,
     Resume,
     Score,
@@ -59,11 +61,11 @@ def raw(session: StreamedSession | ServerSession, text: str, tuning: Tuning = GR
     return Generate(session.model.tokenize(text, special=False), tuning.samplers(), tuning.conditions(), 11)
 
 
-def said(stream: Iterable[Record]) -> list[int]:
-    return [one.id for one in tokens_of(list(stream))]
+def said(stream: Iterable[object]) -> list[int]:
+    return [one.id for one in stream if isinstance(one, Token)]
 
 
-def settings_of(stream: list[Record]) -> list[SettingsRecord]:
+def settings_of(stream: Iterable[object]) -> list[SettingsRecord]:
     return [one for one in stream if isinstance(one, SettingsRecord)]
 
 
@@ -205,14 +207,15 @@ def test_the_server_gets_every_knob_that_it_has(streamed: StreamedSession) -> No
     assert {one["token"]: one["bias"] for one in told["logit_bias"]} == {5: None, 6: 1.5}
 
 
-@pytest.mark.parametrize(
-    ("knobs", "why"),
-    [({"min_k": 2.0}, "min_k"), ({"top_h": 0.5}, "top_h"), ({"p_less": 1}, "p_less")],
-)
-def test_a_stage_that_the_server_lacks_is_refused(streamed: StreamedSession, knobs: dict[str, float], why: str) -> None:
-    with pytest.raises(EngineError, match=f"cannot use {why}: its sampler chain has no such stage") as caught:
-        drawn(streamed, command(streamed, Tuning(**knobs)))
-    assert caught.value.kind == "capability"
+def test_knobs_that_the_server_lacks_are_left_out_and_on_record_as_off(streamed: StreamedSession) -> None:
+    there = Tuning(temperature=0.0, max_tokens=3)
+    tuning = msgspec.structs.replace(there, min_k=2.0, top_h=0.5, p_less=1)
+    turned = Adjust(msgspec.structs.replace(tuning, top_k=7).samplers(), tuning.conditions())
+    first, second = settings_of(drawn(streamed, command(streamed, tuning), at_steps({2: turned})))
+    assert (first.samplers, second.samplers) == (
+        there.samplers(),
+        msgspec.structs.replace(there.samplers(), top_k=7),
+    )
 
 
 def test_the_order_is_that_of_the_chain(streamed: StreamedSession) -> None:
@@ -373,6 +376,32 @@ def test_a_measure_of_what_the_chain_leaves_is_refused(streamed: StreamedSession
         drawn(streamed, command(streamed, conditions=(met,)))
 
 
+def test_a_change_that_the_server_refuses_leaves_the_reply_as_it_was(streamed: StreamedSession) -> None:
+    asked = command(streamed)
+    refused: list[Adjust] = [
+        Adjust(asked.samplers, (*asked.conditions, Threshold("survivors", "<", 2))),
+        Adjust(asked.samplers, asked.conditions, constraint=Constraint("regex", "[0-9]+")),
+        Adjust(msgspec.structs.replace(asked.samplers, temperature=1.0), (*asked.conditions, Text("(", regex=True))),
+    ]
+    poll = at_steps({3 + at: one for at, one in enumerate(refused)})
+    stream = list(streamed.generate(asked, poll, perf_counter()))
+    noted = [one.remark.message for one in stream if isinstance(one, Noted)]
+    assert len(noted) == 3
+    assert all(one.startswith("the reply keeps its settings: ") for one in noted)
+    assert said(stream) == said(drawn(streamed, asked))
+    assert len(settings_of(stream)) == 1
+
+
+def test_a_constraint_that_was_cut_off_can_be_removed_to_go_on(streamed: StreamedSession) -> None:
+    asked = command(streamed, Tuning(temperature=0.0, max_tokens=6), constraint=choice(["a very long bear indeed"]))
+    ids = [*asked.ids, *said(drawn(streamed, asked))[:2]]
+    cut = msgspec.structs.replace(asked, ids=ids, done=2)
+    with pytest.raises(EngineError, match="cannot be followed further") as caught:
+        drawn(streamed, cut)
+    assert "remove the constraint" in caught.value.hint
+    assert len(said(drawn(streamed, msgspec.structs.replace(cut, constraint=None)))) == 4
+
+
 def test_a_past_position_is_told_without_a_draw(streamed: StreamedSession, served: ServerSession) -> None:
     asked = Inspect(command(streamed).ids, GREEDY.samplers(), 1, 0)
     token, recomputed = streamed.inspect(asked, alone=True, wanted=lambda: False)
@@ -383,8 +412,9 @@ def test_a_past_position_is_told_without_a_draw(streamed: StreamedSession, serve
     assert [one.logprob for one in token.candidates] == pytest.approx(
         [one.logprob for one in same.candidates], abs=1e-3
     )
-    with pytest.raises(EngineError, match="busy with the reply"):
+    with pytest.raises(EngineError, match="busy with the reply") as caught:
         streamed.inspect(asked, alone=False, wanted=lambda: False)
+    assert caught.value.kind != "busy"  # with which it would be asked again at once
 
 
 def test_a_token_beyond_the_list_is_told_where_it_is_asked_for(streamed: StreamedSession) -> None:
@@ -444,7 +474,9 @@ def test_run_writes_records_as_the_schema_says(real: RealServer, tmp_path: Path)
     places = {f"XDG_{name}_HOME": str(tmp_path / name.lower()) for name in ("DATA", "CONFIG", "CACHE", "STATE")}
     config = tmp_path / "config" / "termchat"
     config.mkdir(parents=True)
-    (config / "config.toml").write_text(f'[engines.lab]\nurl = "{real.url}"\ndraws = "server"\n')
+    (config / "config.toml").write_text(
+        f'[engines.lab]\nurl = "{real.url}"\ndraws = "server"\n[sampling]\nmin_k = 2.0\n'
+    )
     run = subprocess.run(
         [sys.executable, "-m", "termchat", "run", "--engine", "lab", "--json", "--seed", "5", "--max-tokens", "8", TEXT],
         capture_output=True, text=True, timeout=300, env=os.environ | places, check=False,
@@ -455,6 +487,8 @@ def test_run_writes_records_as_the_schema_says(real: RealServer, tmp_path: Path)
     assert [error for line in lines for error in check.iter_errors(line)] == []
     kinds = [line["record"] for line in lines]
     assert kinds == ["start", "settings", "prefill", *["token"] * 8, "finished"]
+    assert lines[1]["samplers"]["min_k"] == 0.0
+    assert "left out: min_k" in run.stderr
     tokens = [line for line in lines if line["record"] == "token"]
     assert not {"logit", "probability", "stages"} & set(tokens[0])
     assert all(0 < token["state"]["tail"] < 1 for token in tokens)

@@ -14,13 +14,14 @@ from time import monotonic
 from typing import Any
 
 import jsonschema
+import msgspec
 import numpy as np
 import pytest
 
 import termchat
 from termchat.decoding.conditions import Length
-from termchat.decoding.constraint import Constraint, choice
-from termchat.decoding.records import UNKNOWN, DrawnThere, Explanation, SettingsRecord
+from termchat.decoding.constraint import Constraint
+from termchat.decoding.records import UNKNOWN, DrawnThere, Explanation, SettingsRecord, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted, ContextFull
@@ -379,35 +380,49 @@ def test_every_knob_is_said_so_that_the_servers_own_do_not_act(model: VllmStream
         "temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0,
     }  # fmt: skip
     on = model.asked(
-        segment(
-            [1], temperature=0.7, order=("penalties", "top_p"), repeat_penalty=1.5, logit_bias=("504=ban", "28=500")
-        )
+        segment([1], temperature=0.7, order=("penalties", "top_p"), repeat_penalty=1.5, logit_bias=("504=ban", "28=50"))
     )
     assert (on["temperature"], on["top_k"], on["top_p"], on["repetition_penalty"]) == (1.0, 0, 0.95, 1.5)
-    assert on["logit_bias"] == {"504": -100.0, "28": 100.0}
+    assert on["logit_bias"] == {"504": -100.0, "28": 50.0}
     assert model.asked(segment([1], seed=2**64 - 1))["seed"] == 2**63 - 1
     assert model.order == ORDER
 
 
+def asks(model: VllmStream, **knobs: Any) -> Generate:
+    samplers = SamplerSettings(**{"temperature": 0.0, **knobs})
+    return Generate(prompt(model), samplers, (Length(24),), 7)
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "another stage": ({"xtc_probability": 0.5}, "apply xtc"),
-    "two of them": ({"mirostat": 2}, "apply mirostat"),
-    "dynamic temperature": ({"dynatemp_range": 0.5}, "apply dynamic temperature (dynatemp_range)"),
     "too hot": ({"temperature": 2.5}, "use temperature 2.5: it takes 0 to 2"),
     "too much": ({"presence_penalty": 3.0}, "use presence_penalty 3: it takes -2 to 2"),
+    "a large bias": ({"logit_bias": ("504=ban", "28=500")}, "use logit_bias 500: it takes -100 to 100"),
 }
 
 
 @pytest.mark.parametrize(("knobs", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_its_chain_lacks_is_refused(model: VllmStream, knobs: dict[str, Any], words: str) -> None:
-    assert model.refusal(segment([1], **knobs)) == words
+def test_values_that_it_does_not_take_are_refused(model: VllmStream, knobs: dict[str, Any], words: str) -> None:
+    session = StreamedSession(model, model.server.client, lambda _: None)
+    with pytest.raises(EngineError, match=words) as caught:
+        list(session.generate(asks(model, **knobs), lambda: None, 0.0))
+    assert caught.value.kind == "capability"
+    text = model.model.piece(504).decode()
+    with pytest.raises(EngineError, match="use logit_bias 120: it takes"):  # both are of the same token
+        list(session.generate(asks(model, logit_bias=("504=60", f'"{text}"=60')), lambda: None, 0.0))
+    behind = msgspec.structs.replace(asks(model), constraint=Constraint("regex", "a", after_chain=True))
+    with pytest.raises(EngineError, match="after its sampler chain"):
+        list(session.generate(behind, lambda: None, 0.0))
 
 
-def test_what_it_can_is_not_refused(model: VllmStream) -> None:
-    assert model.refusal(segment([1], temperature=1.5, top_k=5, min_p=0.2, frequency_penalty=1.0)) == ""
-    assert model.refusal(segment([1])._replace(constraint=choice(["a"]))) == ""
-    behind = Constraint("regex", "a", after_chain=True)
-    assert "after its sampler chain" in model.refusal(segment([1])._replace(constraint=behind))
+def test_what_its_chain_lacks_is_left_out(vllm: ReplayedVllm, model: VllmStream) -> None:
+    session = StreamedSession(model, model.server.client, lambda _: None)
+    plain, lacking = asks(model), asks(model, dry_multiplier=0.8, xtc_probability=0.5, dynatemp_range=0.5, mirostat=2)
+    first, second = (list(session.generate(asked, lambda: None, 0.0)) for asked in (plain, lacking))
+    told, other = vllm.completions()[-2:]
+    assert told == other
+    tokens = [[one.id for one in stream if isinstance(one, Token)] for stream in (first, second)]
+    assert tokens[0] == tokens[1] != []
+    assert [one.samplers for one in second if isinstance(one, SettingsRecord)] == [plain.samplers]
 
 
 # --- what can go wrong -----------------------------------------------------------------------------------------------

@@ -9,10 +9,25 @@ import pytest
 
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
+from termchat.conversation.session import Breakpoint
+from termchat.decoding.conditions import Threshold, parse
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
-from termchat.engine.abilities import VLLM, EngineAbilities
+from termchat.engine.abilities import LLAMA_SERVER_STREAMED, VLLM, EngineAbilities
 from termchat.engine.address import EngineAddress
-from termchat.engine.port import ALL_FEATURES, Adjust, Explain, Feature, Force, Generate, ModelSpec, Pause, Score, Step
+from termchat.engine.port import (
+    ALL_FEATURES,
+    Adjust,
+    Explain,
+    Feature,
+    Force,
+    Generate,
+    Inspect,
+    ModelSpec,
+    Pause,
+    Score,
+    Step,
+)
 from termchat.tui.draw.marks import ACCENT, MUTED
 from termchat.tui.keys.key import Situation
 from termchat.tui.keys.offered import NEEDS, lacking
@@ -202,3 +217,55 @@ async def test_a_turned_knob_that_the_next_engine_lacks_is_told_when_its_model_i
         desk.chat.loading.switch(Choice(LAB, {}))
         await desk.settle()
         assert "lab has no mirostat: without effect there" in desk.text
+
+
+async def test_what_the_engine_does_not_take_is_refused_before_a_reply_could_fail() -> None:
+    streams = msgspec.structs.replace(LLAMA_SERVER_STREAMED, ranges=VLLM.ranges)
+    async with desktop((120, 50), spec=LAB, chat=only(streams)) as desk:
+        await desk.type("", "ctrl+t", "t", "3", "enter")
+        assert "lab cannot use temperature 3: it takes 0 to 2" in desk.text
+        await desk.type("", "escape")
+        desk.chat.adjust_all({"temperature": 4.0, "top_p": 0.5}, {})
+        assert (desk.chat.tuning.temperature, desk.chat.tuning.top_p) == (Tuning().temperature, 0.5)
+        await command(desk, "/rule survivors < 2")
+        assert "lab does not tell what its sampler chain leaves" in " ".join(desk.text.split())
+        desk.composer.clear()
+        await command(desk, "/regex [0-9]+")
+        assert "constraint not set: lab cannot follow a regex constraint" in desk.text
+        desk.composer.clear()
+        desk.chat.constrain(Constraint("lark", "start: A"))
+        desk.chat.set_breakpoints([Breakpoint(parse("after < 0.1")), Breakpoint(parse("entropy > 3"))])
+        assert desk.chat.constraint is None
+        assert [rule.enabled for rule in desk.chat.breakpoints] == [False, True]
+        await desk.sent("hello", "hi")
+        (asked,) = desk.engine.generated
+        assert (asked.samplers.temperature, asked.constraint) == (Tuning().temperature, None)
+        assert desk.engine.asked(Adjust) == []
+
+
+async def test_rules_that_the_next_engine_cannot_look_at_are_left_out_and_told() -> None:
+    async with desktop() as desk:
+        desk.chat.set_breakpoints([Breakpoint(parse("survivors < 2")), Breakpoint(parse("entropy > 3"))])
+        desk.chat.constrain(Constraint("regex", "[0-9]+"))
+        desk.engine.info = msgspec.structs.replace(desk.engine.info, abilities=LLAMA_SERVER_STREAMED)
+        desk.chat.loading.switch(Choice(LAB, {}))
+        await desk.settle()
+        assert "lab cannot follow a regex constraint" in " ".join(desk.text.split())
+        await desk.sent("hello", "hi")
+        assert "left out: survivors < 2" in desk.text
+        rules = [one for one in desk.engine.generated[-1].conditions if isinstance(one, Threshold)]
+        assert rules == [parse("entropy > 3")]
+
+
+async def test_a_server_that_draws_is_not_asked_about_tokens_while_it_makes_a_reply() -> None:
+    async with desktop((140, 50), spec=LAB, chat=only(VLLM)) as desk:
+        await desk.sent("hello", "hi")
+        await desk.type("", "ctrl+g", "i")
+        assert "lab is busy with the reply" in desk.text
+        await desk.type("", "w")
+        assert {Inspect, Explain} & {type(one) for one in desk.engine.commands} == set()
+        assert {"inspect", "explain"} & desk.chat.offers == set()
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "i")
+        assert len(desk.engine.asked(Inspect)) == 1

@@ -11,6 +11,7 @@ from termchat.conversation.node import Node, TokenColumns
 from termchat.conversation.tree import Span
 from termchat.decoding.records import ABSENT, TAIL, UNKNOWN, Candidate, Token
 from termchat.decoding.samplers import Tuning
+from termchat.engine.abilities import VLLM, refused
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import TITLE
 from termchat.tui.panels.candidates import candidate_table
@@ -23,6 +24,8 @@ from termchat.tui.panels.timing import timing_lines
 from termchat.tui.panels.whatif import ending_lines
 from termchat.tui.transcript.cursor.jumps import is_surprise, is_uncertain
 from termchat.tui.transcript.cursor.token_order import Stretch
+from termchat.tui.transcript.looks import LOOKS, next_look
+from tests import made_records
 from tests.made_records import finished
 from tests.tui.fake_engine import replaced
 
@@ -96,6 +99,22 @@ def test_a_step_shows_no_number_that_is_none(make: type[Token]) -> None:
     assert ("rank 2" in facts) is (make is streamed)
     assert ("entropy ≤2.50 bit" in facts) is (make is streamed)
     assert not can_roll(shown.token)
+
+
+def test_the_chain_says_once_why_nothing_is_told_of_its_stages() -> None:
+    why = refused("stages", VLLM.features(), VLLM, "lab")
+    said = " ".join(text(chain_lines(Tuning(), streamed(0), 44, unseen=why)).split())
+    assert "lab cannot show what each stage of the chain left: it draws there" in said
+    local = made_records.token(0, b"a", "a")
+    assert local.stages
+    assert "lab" not in text(chain_lines(Tuning(), local, 44, unseen=why))  # it is on record
+
+
+def test_the_look_of_the_chain_is_passed_over_where_nothing_is_told_of_it() -> None:
+    there, here = node_of(streamed(0), untold(1)), node_of(made_records.token(0, b"a", "a"))
+    assert next_look(LOOKS, "probability", (node for node in [there])) == "entropy"
+    assert next_look(LOOKS, "probability", [there, here]) == "after"
+    assert next_look(LOOKS, "probability", []) == "after"
 
 
 def test_the_timing_panel_shows_bounds_and_dashes() -> None:

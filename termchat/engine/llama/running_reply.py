@@ -45,6 +45,7 @@ from termchat.engine.port import (
     FirstToken,
     Generate,
     GenerateWalks,
+    Noted,
     Paused,
     Prefilling,
     SearchBeams,
@@ -62,7 +63,7 @@ class Pending(Enum):
     TOKEN = auto()
 
 
-Said = Record | Prefilling | FirstToken | Paused
+Said = Record | Prefilling | FirstToken | Paused | Noted
 
 
 class Ended(Exception):
@@ -227,7 +228,7 @@ class RunningReply:
         After a `Paused` it continues when `poll` has a command; without one it yields the same again, so wait for one.
 
         Raises:
-            EngineError: a new condition is invalid, or llama.cpp failed.
+            EngineError: a regular expression takes too long, or llama.cpp failed.
         """
         steering, decoder = self.steering, self.decoder
         decoder.prepare(self.ids)
@@ -281,7 +282,7 @@ class RunningReply:
     def _start(self) -> Start:
         return start_of(self.request, self.decoder, self.walk, self.group)
 
-    def _read(self) -> Iterator[SettingsRecord]:
+    def _read(self) -> Iterator[SettingsRecord | Noted]:
         while (command := self.poll()) is not None:
             yield from self.steering.obey(command)
 
@@ -335,7 +336,7 @@ class RunningReply:
         finally:
             chain.close()
 
-    def _wait(self, drawn: Drawn) -> Generator[SettingsRecord | Paused, None, Drawn]:
+    def _wait(self, drawn: Drawn) -> Generator[SettingsRecord | Paused | Noted, None, Drawn]:
         """Waits until the step may be taken; returns what is drawn then."""
         steering = self.steering
         while steering.waiting and steering.forced is None:

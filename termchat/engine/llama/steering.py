@@ -39,7 +39,9 @@ from termchat.engine.port import (
     EngineError,
     Force,
     Generate,
+    Noted,
     Pause,
+    Remark,
     Resume,
     SteerReply,
     Unit,
@@ -204,17 +206,21 @@ class Steering:
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 
-    def obey(self, command: SteerReply) -> Iterator[SettingsRecord]:
-        """Carries out a command, from the next token on; a change of settings is a record.
+    def obey(self, command: SteerReply) -> Iterator[SettingsRecord | Noted]:
+        """Carries out a command, from the next token on; a change of settings is a record. One that cannot be made is told, and
+        the settings stay.
 
         Raises:
             Cancelled: the reply is to end.
-            EngineError: a condition does not compile.
         """
         if isinstance(command, Cancel):
             raise Cancelled
         if isinstance(command, Adjust):
-            self._change(command.samplers, command.conditions, command.origin, command.constraint)
+            try:
+                self._change(command.samplers, command.conditions, command.origin, command.constraint)
+            except EngineError as error:
+                yield Noted(Remark(f"the reply keeps its settings: {error.message}", error.hint))
+                return
             if command.draft is not None:
                 self._context.drafts.set(command.draft)
             yield self.record()
@@ -287,7 +293,7 @@ class Steering:
             self._queue.popleft()
         if self._steps:
             self._said = (self._said or b"")[-_TAIL:] + data
-        return self._met(self._search(lambda: self.rules.after(data, token)))
+        return self._met(self._search(self.rules, lambda: self.rules.after(data, token)))
 
     def _met(self, rule: Rule | None, more: str = "") -> str:
         if rule is None:
@@ -316,8 +322,8 @@ class Steering:
             instead.append(f"{knob} {value} draws {draws}")
         return "; ".join([loop.told(said.decode("utf-8", "replace")), *instead])
 
-    def _search(self, search: Callable[[], Rule | None]) -> Rule | None:
-        if not self.rules.has_regex:
+    def _search(self, rules: Rules, search: Callable[[], Rule | None]) -> Rule | None:
+        if not rules.has_regex:
             return search()
         try:
             with deadline(MATCHING):
@@ -336,11 +342,11 @@ class Steering:
         origin: dict[str, str],
         constraint: Constraint | None,
     ) -> None:
+        if conditions != self.conditions:
+            self._condition(conditions)  # first, since it alone may be refused
         self.origin = origin
         if constraint != self.constraint:
             self._constrain(constraint, self._step)
-        if conditions != self.conditions:
-            self._condition(conditions)
         if samplers != self.samplers:
             self.samplers = samplers
             self.rebuild()
@@ -424,17 +430,21 @@ class Steering:
         return self.grammar is not None and not self.dropped and not self.grammar.accepting
 
     def _condition(self, conditions: tuple[Condition, ...]) -> None:
-        """Replaces the conditions. A text that the reply contains already does not count as met."""
+        """Replaces the conditions. A text that the reply contains already does not count as met.
+
+        Raises:
+            EngineError: one cannot be used; those that were there stay.
+        """
         try:
-            self.rules = Rules(conditions, self.rules)
+            rules = Rules(conditions, self.rules)
         except ConditionError as error:
             raise EngineError("condition", str(error), "change or delete the condition") from None
-        self.conditions = conditions
+        said = self._past[self._reply :]
+        self._search(rules, lambda: rules.resume(said, b"".join(map(self._model.piece, said))))
+        self.rules, self.conditions = rules, conditions
         self.limit = min((c.tokens for c in conditions if isinstance(c, Length)), default=None)
         self._budget = min((c.tokens for c in conditions if isinstance(c, ThinkingBudget)), default=None)
         self.gate.set_stops(c.text for c in conditions if isinstance(c, Stop))
-        said = self._past[self._reply :]
-        self._search(lambda: self.rules.resume(said, b"".join(map(self._model.piece, said))))
 
     def _use_threads(self, threads: int) -> bool:
         threads = min(threads, MOST_THREADS)

@@ -38,8 +38,6 @@ _STAGES = {
     "top_p": "top_p", "min_p": "min_p", "xtc": "xtc", "temperature": "temperature", "adaptive_p": "adaptive_p",
 }  # fmt: skip
 """What the server calls our stages that stand in its chain."""
-_BESIDE = ("logit_bias", "mirostat", "dice")
-"""Stages that it has without a place in the chain."""
 _KNOBS = (
     "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma",
     "repeat_last_n", "repeat_penalty", "presence_penalty", "frequency_penalty", "dry_multiplier", "dry_base",
@@ -110,17 +108,6 @@ class LlamaStream:
 
     def render(self, command: Render) -> None:
         """The template is known here."""
-
-    def refusal(self, asked: Segment) -> str:
-        lacking = [stage.name for stage in chain_of(asked.samplers) if stage.name not in (*_STAGES, *_BESIDE)]
-        if lacking:
-            return f"use {' or '.join(lacking)}: its sampler chain has no such stage"
-        constraint = asked.constraint
-        if constraint is not None and constraint.kind not in ("json_schema", "gbnf", "choice"):
-            return f"follow a {constraint.kind} constraint: it takes json_schema, gbnf and choice"
-        return (
-            "follow a constraint after its sampler chain" if constraint is not None and constraint.after_chain else ""
-        )
 
     def stream(self, asked: Segment) -> TokenStream:
         body = self.body(asked)

@@ -15,11 +15,14 @@ from time import perf_counter
 import msgspec
 import numpy as np
 
-from termchat.decoding.conditions import Condition, Threshold, describe
+from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import NOT_YET, Constraint
+from termchat.decoding.lacking import without
 from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord, Start, Token
+from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stages import LOGIT_BIAS
 from termchat.decoding.thinking import Phase
-from termchat.engine.abilities import who_can
+from termchat.engine.abilities import refused_constraint, refused_knobs, refused_rule, refused_value
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.grammars import ConstraintError
@@ -27,16 +30,15 @@ from termchat.engine.llama.observe import Drawn
 from termchat.engine.llama.running_reply import Ended, Pending, Poll, RunningReply, Said
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.steering import Redraw, Steering
-from termchat.engine.port import EngineError, Generate, Paused, Prefilling
+from termchat.engine.port import EngineError, Generate, Noted, Paused, Prefilling
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, StreamingServer, TokenStream, Told
 from termchat.engine.remote.told_numbers import as_drawn
 
 MOST_SEED = 2**32 - 2
 """llama.cpp's seeds have 32 bits; the last of them stands for a fresh one."""
-_UNTOLD = ("survivors", "probability")
-"""Measures of what the sampler chain leaves, which a server does not tell."""
 _MOST_EMPTY = 2
 """Segments in a row that end before a token is told; the first only says that the last token was the last of its segment."""
+_NAME = "a server that draws by itself"
 _BEGUN = "the server begins it anew when the reply goes on"
 
 
@@ -86,13 +88,16 @@ class ServedContext:
 
 
 class ServedSteering(Steering):
-    """`stale`: the stream is not of these settings. Each record of settings says in its `origin` which seed the segment has."""
+    """`stale`: the stream is not of these settings, which are those that were asked for without what the server lacks. Each
+    record of settings says in its `origin` which seed the segment has."""
 
     def __init__(self, server: StreamingServer, request: Generate, context: ServedContext, past: list[int]) -> None:
         self._server, self._seed = server, request.seed
         self.stale = True
         self.stamped = -1
-        super().__init__(request, context, past, len(past) - request.done)
+        samplers = self._there(request.samplers)
+        super().__init__(msgspec.structs.replace(request, samplers=samplers), context, past, len(past) - request.done)
+        self._check(samplers, request.conditions, request.constraint)
 
     def rebuild(self) -> None:
         self.stale = True
@@ -118,19 +123,12 @@ class ServedSteering(Steering):
         self.stale = False
 
     def segment(self, limit: int, candidates: int) -> Segment:
-        """What is asked for.
-
-        Raises:
-            EngineError: the server cannot do that.
-        """
+        """What is asked for."""
         constraint = self.constraint if self.constrains else None
-        asked = Segment(
+        return Segment(
             self._past.copy(), self._step, self.samplers, self.conditions, seed_of(self._seed, self._step), limit,
             candidates, constraint,
         )  # fmt: skip
-        if why := self._server.refusal(asked):
-            raise EngineError("capability", f"a server that draws by itself cannot {why}", who_can("seeds"))
-        return asked
 
     @property
     def constrains(self) -> bool:
@@ -167,17 +165,45 @@ class ServedSteering(Steering):
 
     def _check_constraint(self) -> None:
         if self.constrains and self.constraint_begun < self._step:
-            raise EngineError("capability", f"the constraint cannot be followed further: {_BEGUN}", who_can("seeds"))
+            raise EngineError(
+                "capability",
+                f"the constraint cannot be followed further: {_BEGUN}",
+                "remove the constraint, and the reply goes on without it",
+            )
 
-    def _condition(self, conditions: tuple[Condition, ...]) -> None:
-        for condition in conditions:
-            if isinstance(condition, Threshold) and condition.measure in _UNTOLD:
-                raise EngineError(
-                    "capability",
-                    f"{describe(condition)}: a server that draws by itself does not tell what its sampler chain leaves",
-                    "delete the condition",
-                )
-        super()._condition(conditions)
+    def _change(
+        self,
+        samplers: SamplerSettings,
+        conditions: tuple[Condition, ...],
+        origin: dict[str, str],
+        constraint: Constraint | None,
+    ) -> None:
+        samplers = self._there(samplers)
+        self._check(samplers, conditions, constraint)
+        super()._change(samplers, conditions, origin, constraint)
+
+    def _there(self, samplers: SamplerSettings) -> SamplerSettings:
+        """Without the knobs that the server lacks. The order stays: a stage that it leaves out is not asked for."""
+        return without(samplers, [name for name in self._server.abilities.lacks if name != "order"])
+
+    def _check(
+        self, samplers: SamplerSettings, conditions: tuple[Condition, ...], constraint: Constraint | None
+    ) -> None:
+        """Whether the server can do all this.
+
+        Raises:
+            EngineError: it cannot.
+        """
+        abilities = self._server.abilities
+        summed = self._model.bias(samplers.logit_bias)
+        refused = [
+            *refused_knobs(samplers, abilities, _NAME).values(),
+            *(refused_value(LOGIT_BIAS, value, abilities, _NAME) for value in set(summed.values())),
+            *(refused_rule(condition, abilities, _NAME) for condition in conditions),
+            refused_constraint(constraint, abilities, _NAME) if constraint is not None else None,
+        ]
+        if (why := next(filter(None, refused), None)) is not None:
+            raise EngineError("capability", *why)
 
 
 class StreamedReply(RunningReply):
@@ -284,7 +310,7 @@ class StreamedReply(RunningReply):
     def _passes_over_end(self) -> bool:
         return self.steering.rules.ignores_end and self.step > 0 and self.ids[-1] in self.model.end_ids
 
-    def _wait(self, drawn: Drawn) -> Generator[SettingsRecord | Paused, None, Drawn]:
+    def _wait(self, drawn: Drawn) -> Generator[SettingsRecord | Paused | Noted, None, Drawn]:
         self._rest()
         return (yield from super()._wait(drawn))
 

@@ -127,7 +127,7 @@ class StreamedSession(AskedVocabulary):
             EngineError: a reply is running, or the server refuses.
         """
         if not alone:
-            raise EngineError("busy", "the server is busy with the reply", "ask again when it is over")
+            raise EngineError("capability", "the server is busy with the reply", "ask again when it is over")
         self._client.go_on()
         check(self.served, ids, larger_context=self.served.abilities.larger_context)
         try:

@@ -95,9 +95,6 @@ class StreamingServer(Protocol):
             EngineError: it refuses the messages.
         """
 
-    def refusal(self, asked: Segment) -> str:
-        """Why it cannot do that, as the end of "SERVER cannot …"; "" where it can."""
-
     def stream(self, asked: Segment) -> TokenStream:
         """Begins a segment."""
 

@@ -20,7 +20,7 @@ from termchat.decoding.conditions import IgnoreEnd
 from termchat.decoding.constraint import GRAMMAR, Constraint
 from termchat.decoding.records import ABSENT
 from termchat.decoding.samplers import KNOBS, SamplerSettings
-from termchat.decoding.stages import STAGES, chain_of
+from termchat.decoding.stages import LOGIT_BIAS, chain_of
 from termchat.engine.abilities import VLLM
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError, ModelSpec, Remark, Render
@@ -39,8 +39,6 @@ _MOST_ALSO = 128
 _NOTHING = -9999.0
 """What it says for minus infinity."""
 _LARGEST_SEED = 2**63 - 1
-_TEMPERATURES, _PENALTIES = (0.0, 2.0), (-2.0, 2.0)
-_BIASES = 100.0
 _LONG = 512
 """Tokens that a server must still have, in whole blocks, if it had them a moment ago."""
 _FORGETFUL = 3
@@ -81,11 +79,6 @@ class VllmStream:
 
     def render(self, command: Render) -> tuple[list[int], bool]:
         return self.model.render(command)
-
-    def refusal(self, asked: Segment) -> str:
-        if asked.constraint is not None and asked.constraint.after_chain:
-            return "apply a constraint after its sampler chain"
-        return next(filter(None, (check(asked.samplers) for check in _CHECKS)), "")
 
     def stream(self, asked: Segment) -> TokenStream:
         return _Stream(self, asked)
@@ -136,7 +129,7 @@ class VllmStream:
             logprobs=min(segment.candidates, self.most), seed=segment.seed & _LARGEST_SEED, skip_special_tokens=False, **knobs,
         )  # fmt: skip
         if bias := self.model.bias(samplers.logit_bias):
-            asked["logit_bias"] = {str(i): _clamped(value) for i, value in bias.items()}
+            asked["logit_bias"] = {str(i): _bias(value) for i, value in bias.items()}
         if any(isinstance(condition, IgnoreEnd) for condition in segment.conditions):
             asked["ignore_eos"] = True
         if segment.constraint is not None:
@@ -289,8 +282,8 @@ def _structured(constraint: Constraint) -> dict[str, Any]:
 _CONSTRAINTS = {"json_schema": "json", "regex": "regex", "choice": "choice", "gbnf": "grammar", "lark": "grammar"}
 
 
-def _clamped(value: float) -> float:
-    return -_BIASES if value == BANNED else max(min(value, _BIASES), -_BIASES)
+def _bias(value: float) -> float:
+    return VLLM.ranges[LOGIT_BIAS][0] if value == BANNED else value
 
 
 # --- knobs -----------------------------------------------------------------------------------------------------------
@@ -311,25 +304,3 @@ server has defaults of its own, which the model's authors chose."""
 _LACKS = ("order", "repeat_last_n", "dynatemp_range", "dynatemp_exponent", *(
     name for name, knob in KNOBS.items() if knob.stage and knob.stage not in ORDER
 ))  # fmt: skip
-
-
-def _unknown_stages(samplers: SamplerSettings) -> str:
-    unknown = [s.name for s in chain_of(samplers) if s.name not in ORDER and not s.draws and s.active(samplers)]
-    return f"apply {', '.join(unknown)}" if unknown else ""
-
-
-def _dynamic(samplers: SamplerSettings) -> str:
-    return "apply dynamic temperature (dynatemp_range)" if samplers.dynatemp_range else ""
-
-
-def _outside(samplers: SamplerSettings) -> str:
-    for name, (low, high) in (
-        ("temperature", _TEMPERATURES), ("frequency_penalty", _PENALTIES), ("presence_penalty", _PENALTIES)
-    ):  # fmt: skip
-        stage, value, _ = _KNOBS[name]
-        if stage in ORDER and STAGES[stage].active(samplers) and not low <= value(samplers) <= high:
-            return f"use {name} {value(samplers):g}: it takes {low:g} to {high:g}"
-    return ""
-
-
-_CHECKS = (_unknown_stages, _dynamic, _outside)

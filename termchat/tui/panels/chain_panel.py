@@ -11,9 +11,10 @@ from termchat.decoding.constraint import GRAMMAR, Constraint
 from termchat.decoding.records import Stage, Token
 from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.decoding.stages import LOGIT_BIAS, STAGES, SamplerStage, needs_all, replaced_by
+from termchat.engine.abilities import Refused
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
-from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, spread
+from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, bar, column, length, prose, spread
 
 _LABEL, _VALUE, _MASS, _LEFT = 9, 8, 5, 7
 _MASS_FROM = 40
@@ -43,12 +44,14 @@ def chain_lines(
     constraint: Constraint | None = None,
     lacks: Collection[str] = (),
     order: Sequence[str] = (),
+    unseen: Refused | None = None,
     brief: bool = False,
 ) -> list[Line]:
     """A title, a line per knob, one of what set them (`origin` by knob), one for the `rules`, one where sampling takes long,
     and one for the stages that are off; `brief` has only those of knobs and rules. `selected` is the knob that TUNE is on,
     `typed` what is being typed for it; with `unfolded` every knob has its line. A `constraint` has its line where its stage
-    stands. Knobs that the engine `lacks` are grey; `order` is that of its own chain, if it has one."""
+    stands. Knobs that the engine `lacks` are grey; `order` is that of its own chain, if it has one, and `unseen` is why it does
+    not tell what the stages left."""
     names = shown_knobs(tuning, selected, unfolded=unfolded, order=order)
     effects = {stage.name: stage for stage in token.stages} if token else {}
     models = LOGIT_BIAS in effects and not tuning.logit_bias
@@ -79,6 +82,8 @@ def chain_lines(
     if others := [rule for rule in rules if rule not in kept]:
         lines.append(_rules(others, width))
     off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
+    if unseen is not None and not effects and not brief:
+        lines += prose(unseen.message, width, MUTED)
     whole = needs_all(tuning)
     if whole and not brief:
         took = f"{token.sample_us / 1000:.1f} ms/token" if token is not None and token.sample_us else ""

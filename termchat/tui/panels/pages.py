@@ -201,7 +201,8 @@ def _knobs(scene: Scene, token: Token | None, *, brief: bool = False) -> list[Li
     lines = chain_lines(
         of.tuning, token, scene.width,
         selected=selected, typed=typed, unfolded=unfolded, origin=of.origin, rules=scene.chat.rules,
-        constraint=scene.chat.constraint, lacks=scene.chat.lacks, order=of.own_order, brief=brief,
+        constraint=scene.chat.constraint, lacks=scene.chat.lacks, order=of.own_order,
+        unseen=scene.chat.refused("stages"), brief=brief,
     )  # fmt: skip
     return around_selected(lines[1:], scene.rows)  # the names of the pages take the place of its title
 

@@ -299,7 +299,7 @@ class ChatScreen(LiveScreen):
         asked = self.learning.asked or self._ask_line.asked or self.tokens.asked
         lights, thinking = self.learning.lights, chat.thinking is not None
         words = self._walking.words if walks else NOT_OTHERWISE
-        self._desk.show_keys(situation, asked, chat.engine.offers, thinking=thinking, words=words, lit=lights.keys)
+        self._desk.show_keys(situation, asked, chat.offers, thinking=thinking, words=words, lit=lights.keys)
         self._legend.draw()
         self._show_waiting()
         self._writing.follow()

@@ -191,6 +191,8 @@ def _rule(features: Features, text: str) -> None:
         raise CommandRefused(str(error), "/rule without anything lists the rules") from error
     others = tuple(one for one in chat.breakpoints if one.condition != rule)
     added = len(others) == len(chat.breakpoints)
+    if added and (why := chat.refused_rule(rule)) is not None:
+        raise CommandRefused(*why)
     features.parts.do(lambda: chat.set_breakpoints((*others, Breakpoint(rule)) if added else others))
     features.parts.tell(Notice(f"rule {'added' if added else 'removed'}: {describe(rule)}"))
 

@@ -295,10 +295,10 @@ class TokenMode:
         if not self._tuning or place is None or self.pending or chat.model is None:
             return
         explained = chat.questions.explained
-        if self.view == "why" and explained is not None and "explain" in chat.engine.offers:
+        if self.view == "why" and explained is not None and "explain" in chat.offers:
             what = explained.text or explained.explained.explanation.id
             chat.questions.explain(place.node, place.at, what, now=True)
-        elif self.view in ("record", "asked") and "inspect" in chat.engine.offers:
+        elif self.view in ("record", "asked") and "inspect" in chat.offers:
             self.ask(now=True)
 
     def _go_to(self, view: View) -> None:

@@ -102,6 +102,7 @@ class TokenPanel:
                 constraint=self._chat.constraint,
                 lacks=self._chat.lacks,
                 order=tune.of.own_order,
+                unseen=self._chat.refused("stages"),
             )
             selected = [line for line in chain if line.ground]
             head = around_selected(chain, rows // 2) if rows >= _WHOLE_CHAIN else selected

@@ -4,6 +4,8 @@ what became of a draft there."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
+from math import isnan
 from typing import Literal, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
@@ -73,9 +75,20 @@ def has_drafts(replies: Iterable[Node]) -> bool:
     return any(node.tokens.drafts is not None for node in replies)
 
 
+def lacks_after(replies: Iterable[Node]) -> bool:
+    """Whether of no token of them is told what it was drawn with after the chain."""
+    told = [node.tokens.probabilities for node in replies if len(node.tokens)]
+    return bool(told) and all(map(isnan, chain.from_iterable(told)))
+
+
 def next_look(looks: Sequence[_L], look: Look, replies: Iterable[Node]) -> _L:
     """The look that comes after another; the first after one that is none of them. That of drafts is passed over where nothing
-    was drafted for the `replies`."""
-    offered = [one for one in looks if one != "drafts" or has_drafts(replies)]
+    was drafted for the `replies`, that of the chain where nothing is told of it."""
+    replies = list(replies)
+    offered = [
+        one
+        for one in looks
+        if (one != "drafts" or has_drafts(replies)) and (one != "after" or not lacks_after(replies))
+    ]
     after = looks.index(look) + 1 if look in looks else 0
     return next((one for one in looks[after:] if one in offered), offered[0])
