@@ -25,9 +25,11 @@ from termchat.engine.port import (
     Generate,
     GenerateWalks,
     Join,
+    Noted,
     Pause,
     Paused,
     Prefilling,
+    Remark,
     Resume,
     Scripted,
     SearchBeams,
@@ -62,6 +64,7 @@ class WalkRun:
         self._joining: dict[int, Place] = {}
         """The walks that were asked for beside those that run, and from where they grow."""
         self._stepping: set[int] = set()
+        self._told: set[Remark] = set()
         self.moved = False
         self.ends_joining = False
 
@@ -234,6 +237,10 @@ class WalkRun:
             self._state.changed(StatusChanged())
         elif isinstance(event, FirstToken) and event.walk in group.lives:
             group.lives[event.walk].ttft_ms = event.ttft_ms
+        elif isinstance(event, Noted):
+            if event.remark not in self._told:  # each walk may say it
+                self._told.add(event.remark)
+                self._state.changed(Notice(event.remark.message, event.remark.hint, "warning"))
         elif isinstance(event, WalksFinished):
             group.ended = event
             self._end(None)

@@ -23,6 +23,7 @@ from termchat.engine.port import (
     Inspect,
     Join,
     Keep,
+    Remark,
     Score,
     Scripted,
     SearchBeams,
@@ -600,3 +601,14 @@ def test_whoever_has_chosen_keeps_looking_at_that_one() -> None:
     it.pump()
     assert [ranked.walk for ranked in group.ranking().walks] == [1, 0, 2]
     assert it.reply is group.nodes[2]
+
+
+def test_a_change_that_each_walk_refuses_is_told_once() -> None:
+    it = Walked()
+    it.walk()
+    remark = Remark("the reply keeps its settings: not a regular expression", "change it")
+    for _ in range(3):
+        it.engine.note(remark)
+    it.pump()
+    assert it.notices.count(remark.message) == 1
+    assert it.chat.walks.running

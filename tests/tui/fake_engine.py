@@ -61,10 +61,12 @@ from termchat.engine.port import (
     LoadDraft,
     Loaded,
     ModelInfo,
+    Noted,
     Pause,
     Paused,
     Prefilling,
     Progress,
+    Remark,
     Render,
     Rendered,
     Resume,
@@ -208,6 +210,11 @@ class FakeEngine:
             stream.waiting = True
             token = made_records.token(stream.steps, piece.encode(), piece, number=stream.settings)
             self._answer(stream.number, Paused(replaced(token, walk=stream.walk, **fields), why, stream.walk))
+
+    def note(self, remark: Remark) -> None:
+        """Something is noticed of the replies that run together."""
+        assert self._several is not None, "nothing was asked"
+        self._answer(self._several[0], Noted(remark))
 
     def look(self, *words: str, parents: Sequence[int] = (), dropped: Sequence[str] = ()) -> None:
         """The next step of a beam search: a word for each beam, best first, and which beam of the step before it goes on from;
