@@ -178,6 +178,7 @@ def seen(terminal: Terminal) -> list[str]:
 
 def is_back(terminal: Terminal, mine: list[str]) -> None:
     """All of it: the chat, each knob that is on, the constraint, and what was last measured."""
+    terminal.keys("esc")  # what the lesson told last
     assert seen(terminal) == mine
 
 
