@@ -69,13 +69,13 @@ def test_what_a_lesson_says_of_the_model_is_so(real: Chat, name: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("name", ["softmax", "top-p", "stops", "settings"])
+@pytest.mark.parametrize("name", LESSONS)
 def test_another_model_makes_it_false_and_that_is_told(other: Chat, name: str) -> None:
     measuring = ClaimMeasuring(other, LESSONS[name].claims)
     pump_until(other, lambda: (measuring.pump(), measuring.done)[1])
     assert all(result.holds is not None for result in measuring.results)
     false = [result for result in measuring.results if not result.holds]
-    assert false, "nothing depends on the model"
+    assert false or name not in ("softmax", "top-p", "stops", "settings"), "nothing depends on the model"
     assert all(result.failed for result in false), "the reason is told"
     assert [claim.otherwise for claim in measuring.otherwise] == [result.claim.otherwise for result in false]
 

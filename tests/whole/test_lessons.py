@@ -123,15 +123,17 @@ def config(home: Path, text: str) -> None:
 @pytest.mark.parametrize("id", LESSONS)
 def test_a_lesson_at_80_by_24(open_terminal: Open, id: str) -> None:
     terminal = open_terminal(*FLAGS, columns=80, rows=24)
+    mine = own_chat(terminal)
     Learner(terminal, LESSONS[id]).play()
-    knobs_are_back(terminal)
+    is_back(terminal, mine)
 
 
 @pytest.mark.parametrize("id", LESSONS)
 def test_a_lesson_at_120_by_40(open_terminal: Open, id: str) -> None:
     terminal = open_terminal(*FLAGS)
+    mine = own_chat(terminal)
     Learner(terminal, LESSONS[id]).play()
-    knobs_are_back(terminal)
+    is_back(terminal, mine)
 
 
 @pytest.mark.parametrize("id", LESSONS)
@@ -143,15 +145,42 @@ def test_a_lesson_with_other_keys_without_colours_and_in_plain_glyphs(
         '[keys]\ntune = "ctrl+k"\ntokens = "f12"\nlearn = "ctrl+x"\nsend = "ctrl+j"\nnewline = ""\nanswer = ""\n',
     )
     terminal = open_terminal(*FLAGS, columns=80, rows=24, NO_COLOR="1", LANG="C", LC_ALL="C")
+    mine = own_chat(terminal, send="ctrl+j")
     learner = Learner(terminal, LESSONS[id], strip="ctrl+x", edge="|")
     learner._command = lambda text: terminal.keys(text, "esc", "ctrl+j")  # type: ignore[method-assign]
     learner.play()
     assert terminal.text.isascii()
+    is_back(terminal, mine)
 
 
-def knobs_are_back(terminal: Terminal) -> None:
-    terminal.keys("/temperature", "esc", "enter")
-    terminal.wait("temperature 0.8 (default)")
+def own_chat(terminal: Terminal, *, send: str = "enter") -> list[str]:
+    """A chat of somebody's own with knobs and a constraint; what the screen shows of it, with panels and without."""
+    ready(terminal)
+    for text in ("/top_k 7", "/repeat_penalty 1.1", "/choice yes"):
+        terminal.keys(text)
+        terminal.settle(0.3)
+        terminal.keys("esc", send)
+    terminal.keys("Is it so?", send)
+    terminal.wait("valid")
+    terminal.settle()
+    terminal.keys("esc")
+    return seen(terminal)
+
+
+def seen(terminal: Terminal) -> list[str]:
+    shown = []
+    for _ in range(2):
+        terminal.settle()
+        shown.append(terminal.text)
+        terminal.keys("ctrl+b")
+    terminal.settle()
+    return shown
+
+
+def is_back(terminal: Terminal, mine: list[str]) -> None:
+    """All of it: the chat, each knob that is on, the constraint, and what was last measured."""
+    terminal.keys("esc")  # what the lesson told last
+    assert seen(terminal) == mine
 
 
 def test_a_kill_in_the_middle_of_a_lesson_loses_nothing(open_terminal: Open) -> None:
