@@ -77,5 +77,9 @@ class TokenMarks:
         return piece.offset + piece.tokens.texts.start(number - piece.first)
 
     def _text(self, begin: int, end: int) -> str:
-        there = (piece for piece in self._pieces if piece.first < end)
-        return "".join(p.tokens.texts.joined(end - p.first, max(begin - p.first, 0)) for p in there)
+        behind = [*(piece.first for piece in self._pieces[1:]), end]
+        return "".join(
+            piece.tokens.texts.joined(min(end, last) - piece.first, max(begin - piece.first, 0))
+            for piece, last in zip(self._pieces, behind, strict=True)
+            if piece.first < end and begin < last
+        )

@@ -94,6 +94,25 @@ def test_a_loop_over_two_pieces_of_a_reply_is_one() -> None:
     assert text[begin:end] == LOOP * 8
 
 
+def test_a_loop_in_the_last_piece_of_a_reply_is_read_from_that_piece() -> None:
+    """And one over a cut, from what is left of the piece that was cut."""
+    chat, node = chat_with(BEGIN)
+    node.add(finished("user"))
+    node.continued = True
+    more = chat.grow("assistant", parent=node.number, at=len(node.ids))
+    said(more, [" And", " so", *AGAIN * 8])
+    more.add(finished("user"))
+    source = Source(parts_of(chat.reply()), whole=True)
+    list(source.read())
+    assert [mark.text for mark in source.marks] == ['loop: " He was so happy." 8 times from token 5']
+    forked = chat.grow("assistant", parent=more.number, at=2 + len(AGAIN) * 4 + 2)
+    said(forked, [*AGAIN[2:], *AGAIN * 3])
+    forked.add(finished("user"))
+    source = Source(parts_of(chat.reply()), whole=True)
+    list(source.read())
+    assert [mark.text for mark in source.marks] == ['loop: " He was so happy." 8 times from token 5']
+
+
 def test_ignored_end_tokens_are_marked_once_something_follows() -> None:
     chat, node = chat_with(BEGIN)
     ending = msgspec.structs.replace(token(len(node.tokens), ""), id=2, end=True)
