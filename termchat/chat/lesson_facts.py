@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from termchat.chat.lesson_replies import FactFound, LessonReply, counted, finished_replies, knob_fact
+from termchat.chat.lesson_replies import FactFound, LessonReply, answers, counted, finished_replies, knob_fact
 from termchat.chat.service import Chat
 from termchat.chat.walk_group import WalkGroup, groups
 from termchat.conversation.tree import Node, Place
@@ -21,6 +21,7 @@ from termchat.decoding.records import UNKNOWN, Candidate, Ranked, Token
 from termchat.decoding.samplers import KNOBS
 from termchat.decoding.walk_figures import GroupFigures, WalkFigures
 from termchat.lessons.fact_table import COUNTED, EARLIER, FACTS, REPLY_FACTS, SCREEN_FACTS
+from termchat.lessons.lesson import Lesson
 
 NEW = "new_"
 NONE = "none"
@@ -36,10 +37,15 @@ def _no_screen() -> ScreenFacts:
 
 class ChatFacts:
     """The facts of one chat; `screen` gives those of the screen as they are. What is counted since a step began is counted in
-    the conversation that was shown then: in another one all is new."""
+    the conversation that was shown then: in another one all is new. In a `lesson` only replies to its own messages count, and
+    none that the reader stopped, unless it is about that."""
 
-    def __init__(self, chat: Chat, screen: Callable[[], ScreenFacts] = _no_screen) -> None:
+    def __init__(
+        self, chat: Chat, screen: Callable[[], ScreenFacts] = _no_screen, lesson: Lesson | None = None
+    ) -> None:
         self._chat, self._screen = chat, screen
+        self._messages = lesson.messages if lesson is not None else None
+        self._stopped_count = lesson is None or lesson.is_of_endings
         self._begun: tuple[object, dict[str, int]] = (None, {})
         self._hints = 0
         self._replies: dict[int, tuple[tuple[object, ...], LessonReply]] = {}
@@ -103,8 +109,15 @@ class ChatFacts:
     # --- replies ------------------------------------------------------------------------------------------------------
 
     def reply(self) -> LessonReply | None:
-        """The reply that the shown branch ends in; None where it has no token or record yet."""
-        spans = self._chat.conversation.reply()
+        """The last reply of the shown branch; None where it has no token or record yet."""
+        conversation = self._chat.conversation
+        spans = conversation.reply()
+        if spans and not answers(conversation, spans[-1].node, self._messages):
+            spans = [
+                span
+                for span in conversation.path()
+                if span.node.role == "assistant" and answers(conversation, span.node, self._messages)
+            ]
         return self._figured(spans[-1].node) if spans else None
 
     def earlier(self) -> LessonReply | None:
@@ -114,12 +127,18 @@ class ChatFacts:
             {span.node.number for span in last.spans if span.count == len(span.node.ids)} if last is not None else set()
         )
         newest = last.end.number if last is not None else math.inf
-        before = [
-            node
-            for node in finished_replies(self._chat.conversation)
-            if node.number < newest and node.number not in pieces
-        ]
+        before = [node for node in self._finished() if node.number < newest and node.number not in pieces]
         return self._figured(before[-1]) if before else None
+
+    def _finished(self) -> list[Node]:
+        """Where the replies end that are over, and that count."""
+        conversation = self._chat.conversation
+        return [
+            node
+            for node in finished_replies(conversation)
+            if (self._stopped_count or (node.finished is not None and node.finished.reason != "user"))
+            and answers(conversation, node, self._messages)
+        ]
 
     def _figured(self, end: Node) -> LessonReply:
         """What was reckoned of it stays as long as it is the same."""
@@ -141,7 +160,7 @@ class ChatFacts:
 
     def _of_two(self, name: str) -> FactFound:
         """Of the last two replies that are over."""
-        ended = finished_replies(self._chat.conversation)[-2:]
+        ended = self._finished()[-2:]
         if len(ended) < 2:
             return None
         return _OF_TWO[name](*(self._figured(node) for node in ended))
@@ -193,7 +212,7 @@ class ChatFacts:
     # --- counts and walks ---------------------------------------------------------------------------------------------
 
     def _counts(self) -> dict[str, int]:
-        return counted(self._chat.conversation)
+        return counted(self._chat.conversation, self._finished())
 
     def _count(self, name: str, *, new: bool = False) -> int:
         conversation, before = self._begun

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -301,8 +301,15 @@ def finished_replies(conversation: Conversation) -> list[Node]:
     ]
 
 
-def counted(conversation: Conversation) -> dict[str, int]:
-    """How many messages, replies, forks, versions and groups there are."""
+def answers(conversation: Conversation, node: Node, messages: Collection[str] | None) -> bool:
+    """Whether the reply that a node is of answers one of these messages; any one, where there are none."""
+    parent = conversation.reply(node.number)[0].node.parent
+    written = conversation.nodes[parent].written if parent is not None else None
+    return messages is None or written is None or written.strip() in messages
+
+
+def counted(conversation: Conversation, replies_of: Sequence[Node] | None = None) -> dict[str, int]:
+    """How many messages, replies, forks, versions and groups there are; of replies those that `replies_of` are the ends of."""
     replies = [node for node in _living(conversation, "assistant") if node.walk is None]
     nodes = conversation.nodes
     inside = [node for node in replies if _grows_inside(nodes, node) or _has_another_first_token(conversation, node)]
@@ -315,7 +322,7 @@ def counted(conversation: Conversation) -> dict[str, int]:
     groups = {node.group.number for node in _living(conversation, "assistant") if node.group is not None}
     return {
         "turns": sum(1 for _ in _living(conversation, "user")),
-        "replies": len(finished_replies(conversation)),
+        "replies": len(finished_replies(conversation) if replies_of is None else replies_of),
         "forks": len(inside),
         "versions": versions,
         "groups": len(groups),

@@ -161,6 +161,19 @@ class Lesson(NamedTuple):
                 yield from (step.question.ask, *step.question.answers)
 
     @property
+    def messages(self) -> frozenset[str] | None:
+        """What it has the reader send; None where that may be anything."""
+        deeds = [deed for step in self.steps for deed in step.deeds]
+        typed = [deed.what for deed in deeds if deed.kind == "type"]
+        given = {text.strip() for text in (self.opening.text, *(step.compose for step in self.steps), *typed)} - {""}
+        return None if not given or any(deed.kind == "say" for deed in deeds) else frozenset(given)
+
+    @property
+    def is_of_endings(self) -> bool:
+        """Whether a step waits for how a reply ended, which then may be a stop by the reader."""
+        return any("ending" in check.written for step in self.steps for check in step.checks)
+
+    @property
     def keys(self) -> list[str]:
         """The ids of keys that it names, points at or presses, without those of knobs."""
         named = [id for text in self.texts for id in text.keys]

@@ -1024,6 +1024,37 @@ async def test_a_message_or_a_command_that_is_not_what_a_step_waits_for_is_answe
         await desk.until(lambda: "Not done yet. The whole step: look == 'rank'" in strip(desk))
 
 
+async def test_only_a_whole_reply_to_the_lessons_own_message_counts() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type("", "1")
+        desk.composer.clear()
+        await desk.sent("my own words", " yours")
+        desk.engine.end()
+        await desk.until(lambda: "Not done yet." in strip(desk))
+        assert "z takes back what you sent" in " ".join(strip(desk).split())
+        await desk.sent("The sea is", " blue")
+        desk.engine.end("user")
+        await desk.settle()
+        desk.app.learning.runner.look()  # type: ignore[union-attr]
+        assert step(desk) == 2
+        await desk.type("", "ctrl+r")
+        await answered(desk, " blue", " and")
+        await at_step(desk, 3)
+
+
+async def test_a_text_that_was_sent_too_early_is_put_into_the_composer_again() -> None:
+    async with learner() as desk:
+        await desk.sent("", " blue")
+        desk.engine.end()
+        await desk.settle()
+        assert (step(desk), desk.composer.text) == (1, "")
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        assert desk.composer.text == "The sea is"
+
+
 async def test_in_tune_the_strip_says_which_keys_answer() -> None:
     async with learner() as desk:
         desk.chat.adjust("temperature", 0.0)

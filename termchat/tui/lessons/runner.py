@@ -179,7 +179,7 @@ class Runner:
             self._tell_earlier(state.step, wanted)
         parts.tokens.mode.find()
         self._look_as(opening.look, opening.page)
-        self._facts = ChatFacts(chat, lambda: screen_facts(parts, self._dialog()))
+        self._facts = ChatFacts(chat, lambda: screen_facts(parts, self._dialog()), lesson)
         self._typed, self._note, self._steps, self._seen = "", "", [], ()
         self._ran = False
         if self._timer is None:
@@ -341,7 +341,10 @@ class Runner:
 
     def _compose(self) -> None:
         """Puts the text of a step into the empty composer; in a lesson that is resumed it may be there."""
-        text = "" if self.playing.finished else self.playing.current.compose
+        step = self.playing.current
+        text = "" if self.playing.finished else step.compose
+        if not text and not self.playing.finished and step.deeds[:1] and step.deeds[0].kind == "send":
+            text = self._given  # it may have been sent too early
         if text and self._parts.composer.text in ("", text):
             self._given = text
             self._parts.composer.put(text)
@@ -420,7 +423,8 @@ class Runner:
             return ""
         step = playing.current
         waits = plain(step.hints[-1]) if step.hints else "; ".join(check.written for check in step.checks)
-        return f"Not done yet. The whole step: {waits}" if waits else ""
+        back = f" {name_of('learn')} {name_of('lesson-undo')} takes back what you sent."
+        return f"Not done yet. The whole step: {waits}{back * (not self._ran)}" if waits else ""
 
     def ran(self, command: str) -> None:
         """A command of the reader's was done; one with which the step only begins says nothing yet."""
