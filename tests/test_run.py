@@ -521,9 +521,8 @@ NOBODY = "http://127.0.0.1:9"
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--walks", "2"], "make several replies at once: it makes one reply at a time"),
-        (["--beams", "2"], "search with beams: it makes one reply at a time"),
-        (["--draft", "ngram"], "draft tokens: it makes one reply at a time"),
+        (["--beams", "2"], "search with beams: it decides by itself what it computes together"),
+        (["--draft", "ngram"], "draft tokens: it decides by itself what it computes together"),
     ],
 )
 def test_what_an_engine_cannot_do_is_a_usage_error_before_anybody_is_asked(

@@ -37,7 +37,7 @@ _TABLES = {
 _ENGINES = """\
 [engines.lab]
 url = "ssh://lab"
-model = "qwen3-8b"
+model = "qwen3-4b"
 
 [engines.server]
 url = "https://server.example:8080"

@@ -77,8 +77,8 @@ _LACKS: dict[Ability, str] = {
     "client_draw": "it draws there",
     "rewind": "it cannot be asked about past positions",
     "grammar": "it takes no constraints",
-    "walks": "it makes one reply at a time",
-    "batches": "it fills its batches by itself",
+    "walks": "it is asked for one reply at a time",
+    "batches": "it decides by itself what it computes together",
     "exact": "its numbers may differ a little from time to time",
 }
 """What it means to lack an ability, as the reason why something cannot be done."""
@@ -186,7 +186,9 @@ _OF_SERVERS: dict[ServerKind, tuple[EngineAbilities, EngineAbilities]] = {
 _KNOWN: tuple[tuple[str, EngineAbilities], ...] = (
     ("a model on this machine", LOCAL),
     ("one over ssh://", LOCAL),
+    ("a llama-server", LLAMA_SERVER_STREAMED),
     ("a llama-server drawn here", LLAMA_SERVER),
+    ("a vLLM", VLLM),
 )
 """Engines as a person chooses them, and what they can do."""
 
@@ -254,6 +256,8 @@ def refused_rule(condition: Condition, abilities: EngineAbilities, name: str) ->
 def who_can(feature: Feature) -> str:
     """Which engines can do a thing, as a hint."""
     able = [name for name, abilities in _KNOWN if feature in abilities.features()]
+    if "a llama-server" in able:  # however it is drawn
+        able.remove("a llama-server drawn here")
     return f"{_or(able)} can"
 
 

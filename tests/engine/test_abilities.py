@@ -59,15 +59,15 @@ def test_a_refusal_says_why_and_who_can() -> None:
     assert refused("beams", LOCAL.features(), LOCAL, "lab") is None
     why = refused("beams", LLAMA_SERVER.features(), LLAMA_SERVER, "lab")
     assert why == (
-        "lab cannot search with beams: it fills its batches by itself",
+        "lab cannot search with beams: it decides by itself what it computes together",
         "a model on this machine or one over ssh:// can",
     )
     why = refused("walks", VLLM.features(), VLLM, "lab")
     assert why == (
-        "lab cannot make several replies at once: it makes one reply at a time",
+        "lab cannot make several replies at once: it is asked for one reply at a time",
         "a model on this machine, one over ssh://, or a llama-server drawn here can",
     )
-    assert who_can("pause") == "a model on this machine, one over ssh://, or a llama-server drawn here can"
+    assert who_can("pause") == "a model on this machine, one over ssh://, a llama-server, or a vLLM can"
 
 
 def test_what_an_address_tells() -> None:

@@ -17,6 +17,7 @@ from termchat.engine.port import (
     Generate,
     GenerateWalks,
     Join,
+    Noted,
     Pause,
     Resume,
     Step,
@@ -97,6 +98,8 @@ def test_slots_that_lose_what_they_hold_are_noticed_while_the_prompt_is_read(
     asked = twin.completions()[before:]
     assert [isinstance(body["prompt"][0], list) for body in asked[:3]] == [True, True, False]
     assert not any(isinstance(body["prompt"][0], list) for body in asked[2:])
+    (noted,) = [event for event in stream if isinstance(event, Noted)]
+    assert "the walks come one after the other" in noted.remark.message
     check_each(on_twin, stream, command)  # type: ignore[arg-type]
 
 

@@ -19,7 +19,7 @@ from termchat.engine.abilities import LLAMA_SERVER
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.running_reply import Pending, RunningReply
 from termchat.engine.llama.running_walks import Poll, RunningGroup, RunningWalk
-from termchat.engine.port import Cancel, Event, Generate, GenerateWalks, Prefilling, Walk
+from termchat.engine.port import Cancel, Event, Generate, GenerateWalks, Noted, Prefilling, Remark, Walk
 from termchat.engine.remote.llama_server import Candidates
 from termchat.engine.remote.server_cells import ServerCells
 from termchat.engine.remote.server_reply import ServerDecoder, ServerReply, read_prompt
@@ -119,6 +119,7 @@ class ServerWalks(RunningGroup[_Walk]):
             read = self._cells.server.read_in_slots(ids[: at + shapes[-1]], slots)
             if at and self._forgot(timings.prompt_n - shapes[-1] for timings in read):
                 self._cells.trust([])
+                yield self._told()
                 return []
             yield [Prefilling(sum(shapes), len(ids) + 1), *self._obey(poll)]
         self._cells.trust(ids)
@@ -129,6 +130,10 @@ class ServerWalks(RunningGroup[_Walk]):
         if max(again, default=0) > _SLACK:
             self._slots = 1
         return self._slots == 1
+
+    def _told(self) -> list[Event]:
+        what = f"{self._cells.server.client.shown} does not keep what its idle slots hold: the walks come one after the other"
+        return [Noted(Remark(what, "start the server with a --parallel of its own to have them run together"))]
 
     def _take_prompt(self, walk: _Walk) -> None:
         walk.decoder.prefilled = self._prefilled
@@ -157,5 +162,6 @@ class ServerWalks(RunningGroup[_Walk]):
                 again.append(one.timings.prompt_n - walk.decoder.cache.to_read(own))
                 walk.decoder.take(own, one, seconds)
                 walk.state = None
-            self._forgot(again)
+            if len(walks) > 1 and self._forgot(again):
+                events += self._told()
         return events
