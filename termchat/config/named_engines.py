@@ -36,6 +36,7 @@ FIELDS = {
 """Every key of such a table, in words."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOST_AND_PORT = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}(?:/[\w./-]*)?")
 _ONLY_SSH = ("remote_command",)
 _ONLY_SERVERS = ("key_env", "key_file", "key_keyring", "insecure_key", "ssl_cert_file", "draws", "kind")
 _KEYS = ("key_env", "key_file", "key_keyring")
@@ -67,6 +68,20 @@ def engine_from(name: str, table: object) -> EngineAddress:
     return address
 
 
+def check_key(key: str, value: object) -> None:
+    """One key of such a table, by itself.
+
+    Raises:
+        EntryRefused: it cannot have this value.
+    """
+    if key == "url" and isinstance(value, str):
+        try:
+            checked_url(value)
+        except AddressError as error:
+            raise EntryRefused(f"url: {error}", "url") from error
+    _check_values({key: value})
+
+
 def _check_values(table: Mapping[str, Any]) -> None:
     insecure, draws, variable = (table.get(key) for key in ("insecure_key", "draws", "key_env"))
     if insecure is not None and not isinstance(insecure, bool):
@@ -95,5 +110,7 @@ def engine_of(wanted: str, known: Mapping[str, EngineAddress]) -> EngineAddress:
         return known[wanted]
     if is_url(wanted):
         return address_of(wanted)
+    if _HOST_AND_PORT.fullmatch(wanted):
+        raise AddressError(f"unknown engine {wanted!r} (did you mean http://{wanted}?)")
     names = f"; known engines: {', '.join(known)}" if known else "; [engines.NAME] in config.toml adds one"
     raise AddressError(f"unknown engine {wanted!r}{guess_of(wanted, known)}{names}")
