@@ -15,7 +15,8 @@ _BENT = math.log(2)
 
 class StandingReply(NamedTuple):
     """`data` are the bytes that have to match. `cost` is the sum of −log(mass kept) in nats, None where an engine did not
-    tell it; `bent` the tokens at which the constraint took more than half of the mass, the most first. `dropped` says why it is no longer applied, "" where it is."""
+    tell it; `bent` the tokens at which the constraint took more than half of the mass, the most first. `dropped` says why it
+    is no longer applied, "" where it is."""
 
     constraint: Constraint
     data: bytes
