@@ -287,7 +287,7 @@ def _origins(one: RecordedStep, other: RecordedStep) -> list[Cause]:
         return found
     if one.start.model.fingerprint != other.start.model.fingerprint:
         found.append(_model(one.start, other.start))
-    if one.said or other.said:  # a server tells nothing of how
+    if one.said or other.said or not (one.start.dice and other.start.dice):  # a server that draws tells nothing of how
         return found
     for kind, name, field in _COMPUTED:
         both = [str(getattr(step.start, field)) for step in (one, other)]
