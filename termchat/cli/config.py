@@ -22,7 +22,7 @@ from termchat.cli.help import PageGroup
 from termchat.cli.output import complain, print_json, print_path, table
 from termchat.config import file as configfile
 from termchat.config.fields import SETTINGS, TABLES
-from termchat.config.named_engines import check_key
+from termchat.config.named_engines import check_values
 from termchat.config.named_tables import EntryRefused
 from termchat.config.options import OptionError, OptionValue
 from termchat.config.settings import Settings
@@ -203,7 +203,7 @@ def _value(name: str, values: tuple[str, ...]) -> Value | OptionValue:
     if len(values) > 1:
         raise click.UsageError(f"{name} takes one value; quote it if it contains spaces")
     if name.startswith(ENGINES + "."):
-        check_key(name.rpartition(".")[2], values[0])
+        check_values({name.rpartition(".")[2]: values[0]})
     return setting.parse(values[0]) if setting is not None else values[0]
 
 

@@ -56,33 +56,25 @@ def engine_from(name: str, table: object) -> EngineAddress:
     only(table, FIELDS, [key for key in FIELDS if key != "insecure_key"])
     if not table.get("url"):
         raise EntryRefused(f"the engine {name} needs a url")
-    try:
-        url = checked_url(table["url"])
-    except AddressError as error:
-        raise EntryRefused(f"url: {error}", "url") from error
-    _check_values(table)
-    address = EngineAddress(**{**table, "name": name, "url": url})
+    check_values(table)
+    address = EngineAddress(**{**table, "name": name, "url": checked_url(table["url"])})
     for key in _ONLY_SERVERS if address.scheme == "ssh" else _ONLY_SSH:
         if key in table:
             raise EntryRefused(f"{key} does not apply to {address.scheme}://", key)
     return address
 
 
-def check_key(key: str, value: object) -> None:
-    """One key of such a table, by itself.
+def check_values(table: Mapping[str, Any]) -> None:
+    """Whether each key that there is can have its value.
 
     Raises:
-        EntryRefused: it cannot have this value.
+        EntryRefused: see `engine_from`.
     """
-    if key == "url" and isinstance(value, str):
-        try:
-            checked_url(value)
-        except AddressError as error:
-            raise EntryRefused(f"url: {error}", "url") from error
-    _check_values({key: value})
-
-
-def _check_values(table: Mapping[str, Any]) -> None:
+    try:
+        if "url" in table:
+            checked_url(table["url"])
+    except AddressError as error:
+        raise EntryRefused(f"url: {error}", "url") from error
     insecure, draws, variable = (table.get(key) for key in ("insecure_key", "draws", "key_env"))
     if insecure is not None and not isinstance(insecure, bool):
         raise EntryRefused(f"insecure_key must be true or false, not {insecure!r}", "insecure_key")
