@@ -282,7 +282,7 @@ def _origins(one: RecordedStep, other: RecordedStep) -> list[Cause]:
     if one.start is None or other.start is None:
         return found
     if one.start.is_served != other.start.is_served:
-        both = ["a server" if step.start.is_served else "termchat's worker" for step in (one, other) if step.start]
+        both = [_engine(step.start) for step in (one, other) if step.start is not None]
         found.append(Cause(kind="engine", name="engine", left=both[0], right=both[1]))
         return found
     if one.start.model.fingerprint != other.start.model.fingerprint:
@@ -312,12 +312,19 @@ def _prompt(one: RecordedStep, other: RecordedStep) -> Cause:
 
 
 def _model(one: Start, other: Start) -> Cause:
-    models = one.model, other.model
-    names = [f"{model.name} {model.quantization}".strip() for model in models]
+    names = [_model_name(start) for start in (one, other)]
     if names[0] == names[1]:
-        names = [model.sha256[:16] for model in models]
+        names = [start.model.sha256[:16] for start in (one, other)]
         return Cause(kind="model", name="model file (fingerprint)", left=names[0], right=names[1])
     return Cause(kind="model", name="model", left=names[0], right=names[1])
+
+
+def _model_name(start: Start) -> str:
+    return f"{start.model.name} {start.model.quantization}".strip()
+
+
+def _engine(start: Start) -> str:
+    return f"{_model_name(start)} on " + ("a server" if start.is_served else "termchat's worker")
 
 
 def _shapes(one: RecordedStep, other: RecordedStep, told: set[str]) -> Iterator[Cause]:

@@ -422,8 +422,8 @@ def test_a_server_and_this_machine_differ_in_the_engine_and_not_in_the_file() ->
     served = reply(length=150, kv_type="", ubatch=0, threads=0, model=server, drift=(0, 0.1))
     why = found(reply(length=150), served)
     assert [cause.name for cause in why.causes if cause.name != "near tie"] == ["engine"]
-    assert cause(why, "engine").left == "termchat's worker"
-    assert cause(why, "engine").right == "a server"
+    assert cause(why, "engine").left == "smollm2 Q4_1 on termchat's worker"
+    assert cause(why, "engine").right == "smollm2 Q4_1 on a server"
 
 
 def test_logits_are_not_compared_with_log_probabilities() -> None:
