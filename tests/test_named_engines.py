@@ -144,6 +144,10 @@ def test_a_key_written_in_the_wrong_place_is_refused_and_never_repeated(written,
 def test_an_unknown_engine_is_a_usage_error_in_a_flag_and_passed_over_elsewhere(written) -> None:
     with pytest.raises(FlagError, match=r"unknown engine 'labb' \(did you mean lab\?\); known engines: lab"):
         written(LAB, {"default_engine": "labb"})
+    for bare in ("127.0.0.1:8200", "localhost:8200", "[::1]:8200/v1"):
+        with pytest.raises(FlagError) as caught:
+            written(LAB, {"default_engine": bare})
+        assert str(caught.value).endswith(f"unknown engine {bare!r} (did you mean http://{bare}?)")
     with pytest.raises(FlagError, match="no valid host"):
         written(LAB, {"model": "http://"})
     found = written(f"default_engine = 'old'\n{LAB}", TERMCHAT_DEFAULT_ENGINE="lab")

@@ -22,6 +22,8 @@ from termchat.cli.help import PageGroup
 from termchat.cli.output import complain, print_json, print_path, table
 from termchat.config import file as configfile
 from termchat.config.fields import SETTINGS, TABLES
+from termchat.config.named_engines import check_values
+from termchat.config.named_tables import EntryRefused
 from termchat.config.options import OptionError, OptionValue
 from termchat.config.settings import Settings
 from termchat.config.sources import ENGINES, KEYS
@@ -168,7 +170,7 @@ def set_(*, name: str, values: tuple[str, ...]) -> None:
     before = _mistakes()
     try:
         file = configfile.put(name, _value(name, values))
-    except (configfile.ConfigFileError, OptionError, KnobError) as error:
+    except (configfile.ConfigFileError, OptionError, KnobError, EntryRefused) as error:
         complain(str(error))
         sys.exit(1)
     click.echo(f"{sanitize(name)} is set in {sanitize(home(file))}", err=True)
@@ -189,7 +191,7 @@ def _value(name: str, values: tuple[str, ...]) -> Value | OptionValue:
     """The value as the setting reads it. An unknown name is refused later, when it is written.
 
     Raises:
-        OptionError, KnobError: the setting refuses it.
+        OptionError, KnobError, EntryRefused: the setting refuses it.
     """
     setting = SETTINGS.get(name)
     if setting is not None and setting.kind in ("texts", "biases"):
@@ -200,6 +202,8 @@ def _value(name: str, values: tuple[str, ...]) -> Value | OptionValue:
         return SETTINGS["mlock"].parse(values[0])
     if len(values) > 1:
         raise click.UsageError(f"{name} takes one value; quote it if it contains spaces")
+    if name.startswith(ENGINES + "."):
+        check_values({name.rpartition(".")[2]: values[0]})
     return setting.parse(values[0]) if setting is not None else values[0]
 
 

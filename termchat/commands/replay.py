@@ -144,8 +144,13 @@ class _Replay:
                     self._tell(f"{_name(node)}: {_identical(len(node.tokens))}")
         return None, self._tokens
 
+    @property
+    def _on_server(self) -> bool:
+        return self._config.address.scheme in ("http", "https")
+
     def _leave_out_drawn_elsewhere(self) -> None:
-        """Replies that a server drew with random numbers of its own are left out.
+        """Replies that a server drew with random numbers of its own are left out, and those that a server computed on an engine
+        that is none, and the other way round: their numbers are of another kind.
 
         Raises:
             ReplayError: there are no others.
@@ -158,6 +163,16 @@ class _Replay:
             raise ReplayError(
                 "a server drew these replies with random numbers of its own, so they cannot be replayed",
                 "Only replies that were drawn by termchat can; termchat compare shows where two replies differ.",
+            )
+        other = [node for node in self._replies if _start(node).is_served != self._on_server]
+        self._replies = [node for node in self._replies if node not in other]
+        by, where = ("termchat's worker", "here") if self._on_server else ("a server", "with its name or URL")
+        for node in other if self._replies else ():
+            self._tell(f"{_name(node)}: not replayed, {by} computed it; pass --engine {where}")
+        if not self._replies:
+            raise ReplayError(
+                f"{by} computed this reply, so it cannot be replayed on {self._config.address.shown}",
+                f"Pass --engine {where} to replay it there.",
             )
 
     def _wanted(self) -> list[list[Node]]:
@@ -235,7 +250,7 @@ class _Replay:
             choice = elsewhere(self._config, there) if address.url else choose(self._config, name)
             self._found[name] = choice.spec
         spec = self._found[name]
-        if address.scheme in ("http", "https"):  # how it runs is the server's own affair
+        if self._on_server:  # how it runs is the server's own affair
             return spec
         recorded: dict[str, Any] = {
             "threads": start.threads,
@@ -246,7 +261,6 @@ class _Replay:
         }
         if "threads" in given:
             recorded["threads_batch"] = 0
-        recorded = {name: value for name, value in recorded.items() if value != ""}  # a server did not tell
         chat = self._transcript.conversation
         longest = max(len(chat.prompt(nodes[0].number)) + sum(map(_most_cells, nodes)) for nodes in self._wanted())
         recorded["context"] = max(spec.context, (longest // _ROOM + 2) * _ROOM)

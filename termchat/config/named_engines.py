@@ -36,6 +36,7 @@ FIELDS = {
 """Every key of such a table, in words."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOST_AND_PORT = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}(?:/[\w./-]*)?")
 _ONLY_SSH = ("remote_command",)
 _ONLY_SERVERS = ("key_env", "key_file", "key_keyring", "insecure_key", "ssl_cert_file", "draws", "kind")
 _KEYS = ("key_env", "key_file", "key_keyring")
@@ -55,19 +56,25 @@ def engine_from(name: str, table: object) -> EngineAddress:
     only(table, FIELDS, [key for key in FIELDS if key != "insecure_key"])
     if not table.get("url"):
         raise EntryRefused(f"the engine {name} needs a url")
-    try:
-        url = checked_url(table["url"])
-    except AddressError as error:
-        raise EntryRefused(f"url: {error}", "url") from error
-    _check_values(table)
-    address = EngineAddress(**{**table, "name": name, "url": url})
+    check_values(table)
+    address = EngineAddress(**{**table, "name": name, "url": checked_url(table["url"])})
     for key in _ONLY_SERVERS if address.scheme == "ssh" else _ONLY_SSH:
         if key in table:
             raise EntryRefused(f"{key} does not apply to {address.scheme}://", key)
     return address
 
 
-def _check_values(table: Mapping[str, Any]) -> None:
+def check_values(table: Mapping[str, Any]) -> None:
+    """Whether each key that there is can have its value.
+
+    Raises:
+        EntryRefused: see `engine_from`.
+    """
+    try:
+        if "url" in table:
+            checked_url(table["url"])
+    except AddressError as error:
+        raise EntryRefused(f"url: {error}", "url") from error
     insecure, draws, variable = (table.get(key) for key in ("insecure_key", "draws", "key_env"))
     if insecure is not None and not isinstance(insecure, bool):
         raise EntryRefused(f"insecure_key must be true or false, not {insecure!r}", "insecure_key")
@@ -95,5 +102,7 @@ def engine_of(wanted: str, known: Mapping[str, EngineAddress]) -> EngineAddress:
         return known[wanted]
     if is_url(wanted):
         return address_of(wanted)
+    if _HOST_AND_PORT.fullmatch(wanted):
+        raise AddressError(f"unknown engine {wanted!r} (did you mean http://{wanted}?)")
     names = f"; known engines: {', '.join(known)}" if known else "; [engines.NAME] in config.toml adds one"
     raise AddressError(f"unknown engine {wanted!r}{guess_of(wanted, known)}{names}")

@@ -203,7 +203,10 @@ def _factors(
     if one.start is not None and other.start is not None:
         if one.start.seed != other.start.seed:
             yield Cause(kind="dice", name="seed", left=str(one.start.seed), right=str(other.start.seed), since=0)
-        if one.start.dice != other.start.dice:
+        if not (one.start.dice and other.start.dice) and one.start.dice != other.start.dice:
+            both = ["those of the seed" if step.start.dice else "a server's own" for step in (one, other) if step.start]
+            yield Cause(kind="dice", name="random numbers", left=both[0], right=both[1], since=0)
+        elif one.start.dice != other.start.dice:
             yield Cause(kind="dice", name="dice version", left=str(one.start.dice), right=str(other.start.dice))
     if one.token is not None and other.token is not None and _remember_otherwise(one.token.state, other.token.state):
         states = (
@@ -278,9 +281,13 @@ def _origins(one: RecordedStep, other: RecordedStep) -> list[Cause]:
         found.append(_prompt(one, other))
     if one.start is None or other.start is None:
         return found
+    if one.start.is_served != other.start.is_served:
+        both = [_engine(step.start) for step in (one, other) if step.start is not None]
+        found.append(Cause(kind="engine", name="engine", left=both[0], right=both[1]))
+        return found
     if one.start.model.fingerprint != other.start.model.fingerprint:
         found.append(_model(one.start, other.start))
-    if one.said or other.said:  # a server tells nothing of how
+    if one.said or other.said or not (one.start.dice and other.start.dice):  # a server that draws tells nothing of how
         return found
     for kind, name, field in _COMPUTED:
         both = [str(getattr(step.start, field)) for step in (one, other)]
@@ -305,12 +312,19 @@ def _prompt(one: RecordedStep, other: RecordedStep) -> Cause:
 
 
 def _model(one: Start, other: Start) -> Cause:
-    models = one.model, other.model
-    names = [f"{model.name} {model.quantization}".strip() for model in models]
+    names = [_model_name(start) for start in (one, other)]
     if names[0] == names[1]:
-        names = [model.sha256[:16] for model in models]
+        names = [start.model.sha256[:16] for start in (one, other)]
         return Cause(kind="model", name="model file (fingerprint)", left=names[0], right=names[1])
     return Cause(kind="model", name="model", left=names[0], right=names[1])
+
+
+def _model_name(start: Start) -> str:
+    return f"{start.model.name} {start.model.quantization}".strip()
+
+
+def _engine(start: Start) -> str:
+    return f"{_model_name(start)} on " + ("a server" if start.is_served else "termchat's worker")
 
 
 def _shapes(one: RecordedStep, other: RecordedStep, told: set[str]) -> Iterator[Cause]:
@@ -350,8 +364,9 @@ def _shift(
     """None where the logits are the same, as far as they are on record."""
     if one.token is None or other.token is None:
         return None
+    alike = one.start is None or other.start is None or one.start.is_served == other.start.is_served
     logits = [
-        {c.id: number for c in token.candidates if (number := _told_logit(c)) is not None}
+        {c.id: number for c in token.candidates if (number := _told_logit(c, alike=alike)) is not None}
         for token in (one.token, other.token)
     ]
     common = logits[0].keys() & logits[1].keys()
@@ -365,9 +380,10 @@ def _shift(
     return LogitShift(max(moved, default=None), total_variation(one.token, other.token), since)
 
 
-def _told_logit(candidate: Candidate) -> float | None:
-    """Its logit, or its log-probability where that is all that is told, which is one as well but for a constant."""
-    number = candidate.logprob if math.isnan(candidate.logit) else candidate.logit
+def _told_logit(candidate: Candidate, *, alike: bool) -> float | None:
+    """Its logit, or its log-probability where that is all that is told of one of the replies, which is one as well but for a
+    constant."""
+    number = candidate.logit if alike and not math.isnan(candidate.logit) else candidate.logprob
     return None if math.isnan(number) else number
 
 
@@ -461,7 +477,7 @@ def _of_logits(
     if shift.distance > FAR:
         away = f"the model's own distributions are far apart ({shift.distance:.3f} in total variation)"
         found.append(Cause(kind="weights", name="different weights", evidence=evidence, since=shift.since, detail=away))
-    elif one.id != other.id:
+    elif one.id != other.id and all(step.start is None or step.start.dice for step in (one, other)):
         found.append(_near_tie(one, other, shift, evidence))
     if not origins and shift.distance <= FAR:
         name = "no recorded setting differs"

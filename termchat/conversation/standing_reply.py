@@ -14,12 +14,13 @@ _BENT = math.log(2)
 
 
 class StandingReply(NamedTuple):
-    """`data` are the bytes that have to match. `cost` is the sum of −log(mass kept) in nats; `bent` the tokens at which the
-    constraint took more than half of the mass, the most first. `dropped` says why it is no longer applied, "" where it is."""
+    """`data` are the bytes that have to match. `cost` is the sum of −log(mass kept) in nats, None where an engine did not
+    tell it; `bent` the tokens at which the constraint took more than half of the mass, the most first. `dropped` says why it
+    is no longer applied, "" where it is."""
 
     constraint: Constraint
     data: bytes
-    cost: float
+    cost: float | None
     bent: tuple[str, ...]
     dropped: str
 
@@ -31,6 +32,7 @@ def standing_reply(conversation: Conversation, node: Node, index: int) -> Standi
     if record is None or record.constraint is None or record.constraint_begun == NOT_YET:
         return None
     data, cost, bent, skip = bytearray(), 0.0, list[tuple[float, str]](), record.constraint_begun
+    told = True
     for span in conversation.reply(node.number):
         count = index if span.node is node else span.count
         columns, first = span.node.tokens, min(skip, span.count)
@@ -40,11 +42,11 @@ def standing_reply(conversation: Conversation, node: Node, index: int) -> Standi
         begin = columns.ends[first - 1] if first else 0
         data += columns.data[begin : columns.ends[count - 1]]
         for at in range(first, count):
+            told = told and (columns.allowed[at] > 0 or columns.forced[at] > 0)
             cost += columns.bent[at]
             if columns.bent[at] > _BENT:
                 start = columns.ends[at - 1] if at else 0
                 piece = bytes(columns.data[start : columns.ends[at]]).decode("utf-8", "replace")
                 bent.append((-columns.bent[at], show_piece(piece).strip() or "␣"))
-    return StandingReply(
-        record.constraint, bytes(data), cost, tuple(piece for _, piece in sorted(bent)), record.constraint_dropped
-    )
+    pieces = tuple(piece for _, piece in sorted(bent))
+    return StandingReply(record.constraint, bytes(data), cost if told else None, pieces, record.constraint_dropped)

@@ -84,6 +84,12 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     walk: int | None = None
     group: Group | None = None
 
+    @property
+    def is_served(self) -> bool:
+        """Whether a server computed it, which does not tell how: its fingerprint is another than that of the model's file,
+        and its logits are log-probabilities."""
+        return not self.kv_type
+
 
 class TokenBias(msgspec.Struct, frozen=True, array_like=True):
     """What is added to the logit of a token; None bans it. `model`: it is one that the model's file suppresses."""

@@ -311,10 +311,12 @@ class LocalEngine:
         among = silent or list(self._rpc)
         return f"the rpc server {among[0]}" if len(among) == 1 else f"one of the rpc servers {', '.join(among)}"
 
+    _signs: tuple[str, ...] = ("GGML_ASSERT", "rror", "failed", _STUCK)
+    """Of a line that tells of a failure."""
+
     def _last_line(self) -> str:
         """The last line of the log that tells of a failure."""
-        signs = ("GGML_ASSERT", "rror", "failed", _STUCK)
-        telling = [line for line in self._tail() if any(sign in line for sign in signs)]
+        telling = [line for line in self._tail() if any(sign in line for sign in self._signs)]
         return telling[-1].strip()[:300] if telling else ""
 
     def _tail(self) -> list[str]:

@@ -181,7 +181,8 @@ class SshEngine(LocalEngine):
         )
 
     def _failure(self, code: int) -> Failed:
-        name, said = self._address.shown, self._last_said()
+        name = self._address.shown
+        said = one_line(self._last_line(), _LONGEST) if self._before is None else self._last_said()
         because = f": {said}" if said else ""
         if self._before is None:
             what = (
@@ -207,8 +208,19 @@ class SshEngine(LocalEngine):
             hint = "install termchat there, or set remote_command to its path, as in /opt/termchat/bin/termchat worker"
         return EngineError("engine", f"{self._address.shown} {what}" + (f": {said}" if said else ""), hint)
 
+    _signs = (
+        *LocalEngine._signs,
+        "Broken pipe",
+        "losed by",
+        "reset by",
+        "imeout",
+        "not responding",
+        "disconnect",
+        "Killed",
+    )
+
     def _last_said(self) -> str:
-        """The last line on stderr, of ssh or of the worker there."""
+        """The last line on stderr, of ssh or, before that said hello, of the shell there."""
         lines = [line for line in self._tail() if line.strip()]
         return one_line(lines[-1].strip(), _LONGEST) if lines else ""
 

@@ -66,6 +66,25 @@ def test_a_file_that_is_there_is_not_replaced_unasked(run: Run, file: Path) -> N
     assert "#theme = " in file.read_text()
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("draws", "nonsense", "draws must be one of here, server"),
+        ("kind", "nonsense", "kind must be one of llama-server"),
+        ("url", "127.0.0.1:8200", "an engine's URL starts with"),
+        ("key_env", "sk-1", "key_env must be the name of a variable"),
+    ],
+)
+def test_a_value_that_an_engine_cannot_have_is_not_written(
+    run: Run, file: Path, key: str, value: str, says: str
+) -> None:
+    file.write_text("[engines.lab]\nurl = 'http://lab'\n")
+    refused = run("config", "set", f"engines.lab.{key}", value)
+    assert refused.exit_code == 1
+    assert says in refused.stderr
+    assert file.read_text() == "[engines.lab]\nurl = 'http://lab'\n"
+
+
 def test_show_says_where_each_value_comes_from(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text("theme = 'light'\n[sampling]\ntop_k = 7\ntop_p = 0.5\n[keys]\nsend = 'f12'\n")
     monkeypatch.setenv("TERMCHAT_TOP_P", "0.6")

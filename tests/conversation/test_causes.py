@@ -405,3 +405,39 @@ def test_of_replies_that_a_server_drew_only_what_is_known_is_said() -> None:
     assert "nan" not in said
     assert "was not a candidate" not in said
     assert "cut" not in said
+
+
+def test_random_numbers_of_a_server_are_the_cause_and_no_near_tie_is_claimed() -> None:
+    here, there = reply(length=60, kv_type="", drift=(0, 0.1)), untold(reply(length=60, seed=6, kv_type="", ubatch=0))
+    node = there._pieces[0].node
+    assert node.start is not None
+    node.start = msgspec.structs.replace(node.start, seed=5)
+    lines = [*cause_lines(found(here, there), NAMES)]
+    assert "possible cause: random numbers: left those of the seed, right a server's own" in lines
+    assert not [line for line in lines if "dice version" in line or "near tie" in line or "micro-batch" in line]
+
+
+def test_a_server_and_this_machine_differ_in_the_engine_and_not_in_the_file() -> None:
+    server = msgspec.structs.replace(start([1]).model, sha256="cd" * 32)
+    served = reply(length=150, kv_type="", ubatch=0, threads=0, model=server, drift=(0, 0.1))
+    why = found(reply(length=150), served)
+    assert [cause.name for cause in why.causes if cause.name != "near tie"] == ["engine"]
+    assert cause(why, "engine").left == "smollm2 Q4_1 on termchat's worker"
+    assert cause(why, "engine").right == "smollm2 Q4_1 on a server"
+
+
+def test_logits_are_not_compared_with_log_probabilities() -> None:
+    one = reply(length=150)
+    other = reply(length=150, kv_type="", seed=6)
+    told = other._token
+    other._token = lambda node, at: as_log_probabilities(told(node, at))
+    why = found(one, other)
+    assert why.logits is None or why.logits.largest == 0
+
+
+def as_log_probabilities(token: Token | None) -> Token | None:
+    """As a server tells them."""
+    if token is None:
+        return None
+    listed = [msgspec.structs.replace(c, logit=c.logprob) for c in token.candidates]
+    return msgspec.structs.replace(token, logit=token.logprob, candidates=listed)

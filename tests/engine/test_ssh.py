@@ -239,6 +239,15 @@ def test_a_cut_line_is_told_and_nothing_is_left_running(remote: Remote) -> None:
     assert isinstance(remote.ask(Load(SPEC), Loaded)[-1], Loaded)
 
 
+def test_what_a_worker_said_before_it_was_killed_is_no_reason(tmp_path: Path) -> None:
+    hello = tmp_path / "hello"
+    hello.write_bytes(wire.hello())
+    noted = "llama_context: n_ctx_seq (8448) > n_ctx_train (8192) -- possible training context overflow"
+    for line, because in ((noted, ""), ("GGML_ASSERT(rows) failed", ": GGML_ASSERT(rows) failed")):
+        answer = failure(lab(f"cat {shlex.quote(str(hello))}; sleep 0.5; echo {shlex.quote(line)} >&2; exit 255"))
+        assert answer.message == f"the line to lab was cut, or its worker ended{because}"
+
+
 def test_a_line_that_falls_silent_is_told_and_nothing_is_left_running() -> None:
     remote = Remote(lab(hasty(0.5)))
     remote.ask(Load(SPEC), Loaded)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.server
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import threading
@@ -20,7 +22,7 @@ from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import EngineError, Generate, ModelSpec, Prefilling
-from termchat.engine.remote import steady_response
+from termchat.engine.remote import http_client, steady_response
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_session import ServerSession
 from tests.remote import twin_server
@@ -57,7 +59,7 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "2 GB": (twin_server.endless, "server", "answers with more than 8 MiB"),
     "2 GB, untold": (twin_server.endless_untold, "server", "answers with more than 8 MiB"),
     "nonsense": (twin_server.nonsense, "server", "it tells no probabilities"),
-    "401": (answers(401, "Invalid API Key"), "key", "refuses the key (401): Invalid API Key"),
+    "401": (answers(401, "Invalid API Key"), "key", "wants a key (401): Invalid API Key"),
     "404": (answers(404), "server", "answers 404"),
     "429": (answers(429), "server", "answers 429"),
     "500": (answers(500, "a\x1b[31mb"), "server", "answers 500: a"),
@@ -239,11 +241,11 @@ def test_a_server_that_keeps_no_connection_serves_all_the_same(
 def test_a_key_goes_along_and_a_wrong_one_is_told(twin_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     server = TwinServer(twin_session, key="secret-1")
     try:
-        with pytest.raises(EngineError, match="refuses the key") as caught:
+        with pytest.raises(EngineError, match="wants a key") as caught:
             on_server(server.url)
         assert caught.value.kind == "key"
         monkeypatch.setenv("LAB_KEY", "secret-2")
-        with pytest.raises(EngineError, match="Invalid API Key") as caught:
+        with pytest.raises(EngineError, match=r"refuses the key \(401\): Invalid API Key") as caught:
             on_server(server.url, key_env="LAB_KEY")
         assert "secret" not in caught.value.message + caught.value.hint
         monkeypatch.setenv("LAB_KEY", "secret-1")
@@ -332,6 +334,39 @@ def test_a_stop_never_takes_the_encryption_off(
 def test_what_does_not_speak_tls_is_told(twin: TwinServer) -> None:
     with pytest.raises(EngineError, match="does not speak TLS"):
         on_server(twin.url.replace("http", "https"))
+
+
+def test_a_server_that_waits_for_plain_http_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "CONNECT", 0.3)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises(EngineError, match="does not answer in TLS") as caught,
+    ):
+        on_server(f"https://127.0.0.1:{silent.getsockname()[1]}")
+    assert (caught.value.kind, caught.value.hint) == ("tls", "is it http:// instead of https://?")
+
+
+class Moved(http.server.BaseHTTPRequestHandler):
+    """Everything is elsewhere, at the same path."""
+
+    def do_GET(self) -> None:
+        self.send_response(307)
+        self.send_header("Location", "https://example.invalid" + self.path)
+        self.end_headers()
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "asked"),
+    [("", None, "/v1/models"), ("/x", None, "/props"), ("", "openai", "/v1/models"), ("/x/v1", "openai", "/v1/models")],
+)
+def test_a_redirect_tells_the_url_to_give(path: str, kind: Literal["openai"] | None, asked: str) -> None:
+    """Without the path of what was asked, which is no part of it."""
+    with http.server.HTTPServer(("127.0.0.1", 0), Moved) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        client = HttpClient(EngineAddress(url=f"http://127.0.0.1:{server.server_port}{path}", kind=kind))
+        with pytest.raises(EngineError, match=f"redirects to https://example.invalid{path}$"):
+            client.ask("GET", asked, None, 1 << 20)
+        client.close()
 
 
 def test_nobody_there(twin: TwinServer) -> None:

@@ -1,4 +1,5 @@
-"""A reply that was drawn here on what a server computes is made again there, and refused where a server would draw it."""
+"""A reply that was drawn here on what a server computes is made again there, and refused elsewhere and where a server
+would draw it."""
 
 from __future__ import annotations
 
@@ -41,3 +42,14 @@ def test_a_reply_of_a_server_is_made_again_there(environment: dict[str, str], tm
     there = termchat(environment, "replay", file, "--engine", "streams")
     assert there.returncode == 1
     assert there.stderr.startswith("termchat: streams cannot redraw with the same dice: it draws there\n")
+    here = termchat(environment, "replay", file)
+    assert here.returncode == 1
+    assert here.stderr == (
+        "termchat: a server computed this reply, so it cannot be replayed on this machine\n"
+        "  Pass --engine with its name or URL to replay it there.\n"
+    )
+    local = tmp_path / "local.json"
+    local.write_text(made.stdout.replace('"kv_type":""', '"kv_type":"f16"', 1))
+    assert local.read_text() != made.stdout
+    elsewhere = termchat(environment, "replay", local, "--engine", "lab")
+    assert elsewhere.stderr.endswith("cannot be replayed on lab\n  Pass --engine here to replay it there.\n")

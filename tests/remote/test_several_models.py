@@ -110,8 +110,9 @@ def test_its_models_are_listed_for_scripts(twin: TwinServer) -> None:
         ("small", "loaded"),
     ]
     twin.key = "a-secret-of-some-length"
-    with pytest.raises(EngineError, match="lab refuses the key"):
+    with pytest.raises(EngineError, match="lab wants a key") as caught:
         models_of(EngineAddress(name="lab", url=twin.url))
+    assert caught.value.hint == "set key_env or key_file in [engines.lab]"
 
 
 def test_a_server_of_one_model_is_told_in_its_own_row(twin: TwinServer) -> None:
@@ -129,7 +130,7 @@ def test_one_that_wants_a_key_says_so_and_the_key_is_nowhere(twin: TwinServer, t
     twin.key = "a-secret-of-some-length"
     (row,) = engine_rows(EngineAddress(name="lab", url=twin.url))
     assert (row.state, row.told) == ("broken", "invalid API Key")
-    assert "check key_env or key_file" in row.problem.lower()
+    assert "set key_env or key_file" in row.problem.lower()
     file = tmp_path / "key"
     file.write_text(twin.key)
     file.chmod(0o600)

@@ -119,7 +119,7 @@ def test_a_fault_in_mid_stream_keeps_the_reply_and_it_goes_on(
 @pytest.mark.parametrize(
     ("fault", "kind", "words"),
     [
-        (answers(401, "Invalid API Key"), "key", "refuses the key (401): Invalid API Key"),
+        (answers(401, "Invalid API Key"), "key", "wants a key (401): Invalid API Key"),
         (answers(404), "server", "answers 404"),
         (answers(429), "server", "answers 429"),
         (answers(500, "a\x1b[31mb"), "server", "answers 500: a"),

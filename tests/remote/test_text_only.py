@@ -388,7 +388,7 @@ def test_a_stop_while_its_models_are_asked_for_ends_the_reply(serve: Serve) -> N
 @pytest.mark.parametrize(
     ("answer", "message", "hint"),
     [
-        (refuses(401, "Incorrect API key provided"), r"refuses the key \(401\): Incorrect", "key_env or key_file"),
+        (refuses(401, "Incorrect API key provided"), r"wants a key \(401\): Incorrect", "key_env or key_file"),
         (refuses(404, "The model `x` does not exist"), "answers 404: The model", "/v1"),
         (refuses(500, "oops"), "answers 500: oops", "log"),
         (refuses(400, "This model's maximum context length is 8192 tokens"), "maximum context", "shorten"),
@@ -441,9 +441,10 @@ def test_a_key_goes_along_and_is_never_told(serve: Serve) -> None:
     heard = _heard(session)
     assert _text(heard) == "Hello"
     assert "sk-secret" not in repr(heard) + repr(session.info())
-    with pytest.raises(EngineError, match="refuses the key") as error:
+    with pytest.raises(EngineError, match="wants a key") as error:
         _session(twin.url)
     assert error.value.kind == "key"
+    assert "[engines.NAME]" in error.value.hint
 
 
 def test_a_server_that_says_its_key_is_not_quoted(serve: Serve) -> None:

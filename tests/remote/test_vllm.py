@@ -431,7 +431,7 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "hangs up": (twin_server.hangs_up, "server", "broke off the connection"),
     "half a line": (twin_server.half_a_line, "server", "broke off the reply"),
     "nonsense": (twin_server.nonsense, "server", "broke off the reply"),
-    "401": (answers(401, "Unauthorized"), "key", "refuses the key (401): Unauthorized"),
+    "401": (answers(401, "Unauthorized"), "key", "wants a key (401): Unauthorized"),
     "404": (answers(404), "server", "answers 404"),
     "429": (answers(429), "server", "answers 429"),
     "500": (answers(500, "a\x1b[31mb"), "server", "answers 500: a"),

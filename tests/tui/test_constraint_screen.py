@@ -47,7 +47,9 @@ async def test_a_schema_from_a_file_goes_along_with_the_reply_to_its_verdict(tmp
         assert desk.chat.constraint == Constraint("json_schema", file.read_text(), "person.json")
         assert "the next reply matches it" in desk.text
         assert "compiled in 1.5 ms" in desk.text
-        await desk.sent("who?", '{"name": "Ada", ')
+        await desk.sent("who?")
+        desk.engine.say('{"name": "Ada", ', stages=stages(1.0))
+        await desk.settle()
         assert desk.engine.generated[-1].constraint == desk.chat.constraint
         assert '{"name": "Ada", ▌  a key comes next' in desk.text
         desk.engine.say('"age": ', stages=stages(0.25))
@@ -75,6 +77,19 @@ async def test_a_reply_that_does_not_match_says_why(reply: str, says: str) -> No
         desk.engine.end("length")
         await desk.settle()
         assert says in desk.text
+
+
+async def test_no_cost_is_told_where_the_engine_does_not_tell_what_was_removed() -> None:
+    async with desktop() as desk:
+        await command(desk, "/regex [a-z]+")
+        await desk.sent("well?")
+        desk.engine.say("ye", stages=stages(0.25))
+        desk.engine.say("s", stages=[])
+        desk.engine.end()
+        await desk.settle()
+        assert "valid" in desk.text
+        assert "cost" not in desk.text
+        assert "bent" not in desk.text
 
 
 async def test_a_constraint_is_dropped_and_put_back_in_mid_reply() -> None:

@@ -62,6 +62,7 @@ class HttpClient:
         path = parts.path.rstrip("/")
         self._base = path.removesuffix("/v1")
         self._api = path if path and address.kind == "openai" else f"{self._base}/v1"
+        self._ends_in_api = bool(path) and path == self._api
         self._address, self._silence = address, silence
         self._headers = {"Content-Type": "application/json", "User-Agent": "termchat"}
         self._key = key
@@ -71,6 +72,8 @@ class HttpClient:
         self._connection: http.client.HTTPConnection | None = None
         self._socket: socket.socket | None = None
         self._stream: EventStream | None = None
+        self._asked = ""
+        """The path that was asked last, as far as it is no part of the address."""
         self._answered = self._stopped = self._stoppable = False
 
     def _trusting(self) -> ssl.SSLContext:
@@ -180,7 +183,12 @@ class HttpClient:
 
     def _whole(self, path: str) -> str:
         """A path at the server; those of OpenAI's API begin with /v1 here."""
-        return self._api + path.removeprefix("/v1") if path.startswith("/v1/") else self._base + path
+        if not path.startswith("/v1/"):
+            self._asked = path
+            return self._base + path
+        rest = path.removeprefix("/v1")
+        self._asked = rest if self._ends_in_api else path
+        return self._api + rest
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is not None:
@@ -214,6 +222,10 @@ class HttpClient:
         except ssl.SSLError:
             raise EngineError("tls", f"{self.shown} does not speak TLS", "is it http:// instead of https://?") from None
         except OSError as error:
+            if self._context is not None and connection.sock is not None:  # what is there does not answer the handshake
+                raise EngineError(
+                    "tls", f"{self.shown} does not answer in TLS", "is it http:// instead of https://?"
+                ) from None
             raise EngineError(
                 "server", f"{self.shown} cannot be reached: {_why(error)}", "is the server running, and the URL right?"
             ) from None
@@ -272,8 +284,17 @@ class HttpClient:
         said, type_ = _complaint(whole)
         shown, told = self.shown, f": {said}" if said else ""
         if 300 <= status < 400:
-            where = one_line(location, _SAID) or "somewhere else"
+            where = one_line(location.removesuffix(self._asked), _SAID) or "somewhere else"
             return ServerError("server", f"{shown} redirects to {where}", "give that URL, if you trust it", status)
+        if status in (401, 403) and not self._key:
+            name = self._address.name
+            hint = (
+                f"set key_env or key_file in [engines.{name}]"
+                if name
+                else ("give the engine a name: url, and key_env or key_file, in [engines.NAME] of config.toml")
+            )
+            wants = "wants a key" if status == 401 else "refuses access, maybe for want of a key"
+            return ServerError("key", f"{shown} {wants} ({status}){told}", hint, status)
         if status in (401, 403):
             return ServerError("key", f"{shown} refuses the key ({status}){told}", "check key_env or key_file", status)
         hints = {

@@ -78,11 +78,12 @@ def _end(reply: StandingReply, room: int) -> list[Run]:
     runs: list[Run] = [(kind if kind != "unknown" else "not checked", _INKS.get(kind, STRONG))]
     if detail:
         runs.append((": " + detail, TEXT))
-    cost = f" · cost {reply.cost:.1f} nats"
-    if reply.bent:
+    cost = "" if reply.cost is None else f" · cost {reply.cost:.1f} nats"
+    if cost and reply.bent:
         shown = " ".join(reply.bent[:_MOST_BENT]) + (" …" if len(reply.bent) > _MOST_BENT else "")
         cost += f", bent at {len(reply.bent)} token{'s' * (len(reply.bent) > 1)}: {shown}"
-    runs.append((cost, MUTED))
+    if cost:
+        runs.append((cost, MUTED))
     return _cut(runs, room)
 
 
