@@ -92,6 +92,7 @@ def _rows_of_server(address: EngineAddress, checkup: Checkup) -> list[ModelRow]:
         description=f"{checkup.kind} {checkup.version}".rstrip(),
         context=(one.context or None) if one is not None else None,
         quantization=one.quantization if one is not None else "",
+        serves=(one.id, *one.aliases) if one is not None else (),
     )
     if len(models) < 2:
         return [first]

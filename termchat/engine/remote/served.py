@@ -56,13 +56,14 @@ class ServedEntry(msgspec.Struct, frozen=True):
 
 class ThereModel(msgspec.Struct, frozen=True):
     """A model of a server: what to ask for there; its context and its size in bytes, 0 where that is not told. `state` is
-    "loaded", or what a server of several models says of it."""
+    "loaded", or what a server of several models says of it; `aliases` are what else it can be asked for with."""
 
     id: str
     context: int = 0
     quantization: str = ""
     size: int = 0
     state: str = LOADED
+    aliases: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
