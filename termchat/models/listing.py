@@ -58,7 +58,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     round_trip: float | None = None
     """To that engine, in seconds; None where unknown."""
     serves: tuple[str, ...] = ()
-    """In its own row, what the one model that it has can be asked for with; () where it has several, or does not tell."""
+    """A server's names for the model; in the row of an engine those of the only one there, () where it has several."""
 
     @property
     def is_engine(self) -> bool:

@@ -70,6 +70,11 @@ class ThereModel(msgspec.Struct, frozen=True):
         """What to call it."""
         return called(self.id)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that it can be asked for with."""
+        return tuple(dict.fromkeys((self.id, *self.aliases)))
+
 
 def quantization_of(told: str) -> str:
     """What files call it: a server says "Q4_K - Medium" of Q4_K_M. "" for anything else than one word."""
