@@ -92,7 +92,8 @@ def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:
     broken), description, architecture, size_label, quantization, context (tokens), size (bytes), about (size is not exact),
     license, needs, draft_model (the one that the catalogue names to draft for it), draft_models (those on this machine that
     can, as --draft takes them, the smallest first), source, catalogued, path, problem, and of an engine elsewhere engine, told
-    (what it says) and round_trip (in seconds); `skipped`, each with path, reason, place; and `problems` of the catalogues.
+    (what it says), round_trip (in seconds) and serves (a server's names for the model); `skipped`, each with path,
+    reason, place; and `problems` of the catalogues.
     """
     import msgspec
 

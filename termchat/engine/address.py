@@ -61,6 +61,10 @@ class EngineAddress(msgspec.Struct, frozen=True):
         return self.url.partition("://")[0].lower() if self.url else ""
 
     @property
+    def is_server(self) -> bool:
+        return self.scheme in ("http", "https")
+
+    @property
     def user(self) -> str:
         return self._part("user")
 

@@ -47,6 +47,7 @@ def _models_of_server(address: EngineAddress, within: float) -> list[ModelRow]:
         ModelRow(
             wanted=one.id, name=one.name, state="ready", description=one.state, quantization=one.quantization,
             context=one.context or None, size=one.size or None, source=address.url, engine=address.shown, told=one.state,
+            serves=one.names,
         )
         for one in checkup.models
     ]  # fmt: skip
@@ -92,6 +93,7 @@ def _rows_of_server(address: EngineAddress, checkup: Checkup) -> list[ModelRow]:
         description=f"{checkup.kind} {checkup.version}".rstrip(),
         context=(one.context or None) if one is not None else None,
         quantization=one.quantization if one is not None else "",
+        serves=one.names if one is not None else (),
     )
     if len(models) < 2:
         return [first]

@@ -57,11 +57,18 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """What that engine says of it; in its own row (`is_engine`) what there is, and how it draws, or why it does not answer."""
     round_trip: float | None = None
     """To that engine, in seconds; None where unknown."""
+    serves: tuple[str, ...] = ()
+    """A server's names for the model; in the row of an engine those of the only one there, () where it has several."""
 
     @property
     def is_engine(self) -> bool:
         """Whether it is the row of an engine elsewhere, and not of one of several models there."""
         return bool(self.engine) and self.wanted == f"{SIGN}{self.engine}"
+
+    @property
+    def is_server(self) -> bool:
+        """Whether what has it is a server, and not a termchat on another machine."""
+        return bool(self.engine) and self.source.startswith(("http://", "https://"))
 
     @property
     def best_draft(self) -> str:

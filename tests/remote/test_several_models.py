@@ -121,6 +121,7 @@ def test_a_server_of_one_model_is_told_in_its_own_row(twin: TwinServer) -> None:
     (row,) = engine_rows(address)
     assert row.told == "Qwen-Q4_K_M · draws there, 20 candidates"
     assert (row.context, row.quantization, row.description) == (2048, "Q4_1", "llama-server twin")
+    assert row.serves == (twin.name,)
     checkup = check(address)
     assert (checkup.kind, checkup.version, checkup.slots, checkup.several) == ("llama-server", "twin", 1, False)
     assert checkup.models == (ThereModel("/models/big/Qwen-Q4_K_M.gguf", 2048, "Q4_1", 1),)

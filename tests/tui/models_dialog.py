@@ -58,9 +58,11 @@ async def shop(
     size: tuple[int, int] = (120, 40),
     opened: bool = True,
     file: Path = Path("/none"),
+    engine: str = "",
     **options: object,
 ) -> AsyncIterator[Shop]:
-    config = load({"model_folders": os.pathsep.join(map(str, folders))} if folders else {}, {}, file)
+    given = {"model_folders": os.pathsep.join(map(str, folders)), "default_engine": engine}
+    config = load({name: value for name, value in given.items() if value}, {}, file)
     async with desktop(size, models=Models(config), **options) as desk:  # type: ignore[arg-type]
         made = Shop(desk.app, desk.engine, desk.pilot)
         if opened:

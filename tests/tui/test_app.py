@@ -21,7 +21,8 @@ from termchat.conversation.session import Breakpoint
 from termchat.conversation.store.database import StoreError
 from termchat.decoding.conditions import Text
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Adjust, Cancel, Load
+from termchat.engine.address import EngineAddress
+from termchat.engine.port import Adjust, Cancel, Load, ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.screen.desk import StopInput
 from termchat.tui.screen.panels import Panels
@@ -597,6 +598,27 @@ async def test_a_dead_engine_is_noticed_while_idle_and_one_key_starts_it_again()
         await desk.type("", "ctrl+o")
         assert "SIGKILL" not in desk.text
         assert "ready" in desk.text
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "continues"),
+    [
+        ("http://box", "engine", "Ctrl+O tries again"),
+        ("ssh://box", "engine", "Ctrl+O starts the engine again"),
+        ("http://box", "server", "Ctrl+O continues the reply"),
+    ],
+)
+async def test_what_one_key_does_about_an_engine_elsewhere_is_told(url: str, kind: str, continues: str) -> None:
+    async with desktop() as desk:
+        desk.chat.loading.switch(Choice(ModelSpec("", "tiny", engine=EngineAddress("box", url)), {}))
+        await desk.until(lambda: desk.chat.phase == "idle")
+        await desk.sent("go", "one", " two")
+        desk.engine.die("box broke off", kind)
+        await desk.settle()
+        assert "box broke off" in desk.text
+        assert continues in desk.text
+        await desk.type("", "ctrl+o")
+        assert continues not in desk.text
 
 
 async def test_a_death_in_mid_reply_keeps_the_text_and_goes_on_from_the_same_token() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,7 @@ from termchat.engine.port import LoadDraft, ModelSpec
 from termchat.models import elsewhere
 from termchat.models.elsewhere import engine_rows
 from termchat.models.listing import ModelRow
+from termchat.tui.models.models_dialog import ModelsDialog
 from termchat.tui.screen.header_line import header_line
 from tests.fake_ssh import install, lab
 from tests.tui.models_dialog import Shop, shop
@@ -181,3 +184,88 @@ async def test_the_one_model_of_a_server_is_its_row_however_it_was_asked_for(tmp
         await desk.until(lambda: desk.line("box").startswith("●"))
         assert "draws here" in desk.line("box")
         assert not desk.line("box: tiny")
+
+
+BOX = EngineAddress(name="box", url="http://box")
+
+
+def box(address: EngineAddress = BOX, *serves: str) -> ModelRow:
+    name = address.shown
+    told = f"{serves[0] if serves else 'tiny'} · draws here"
+    return ModelRow(
+        wanted=address.asked_as(), name=name, state="ready", engine=name, source=address.url, told=told, context=2048,
+        round_trip=0.0015, serves=serves,
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def on_box(tmp_path: Path, address: EngineAddress = BOX, engine: str = "") -> AsyncIterator[Shop]:
+    """A chat with a server's model, the list of models open."""
+    file = tmp_path / "config.toml"
+    file.write_text("[engines.box]\nurl = 'http://box'\n")
+    async with shop(file=file, opened=False, engine=engine) as desk:
+        desk.app.chat.loading.switch(Choice(ModelSpec("", address.shown, engine=address), {}))
+        await desk.until(lambda: desk.app.chat.phase == "idle")
+        await desk.type("", "f3")
+        await desk.until(lambda: "draws here" in desk.text)
+        yield desk
+
+
+async def test_enter_loads_the_other_model_that_a_server_has_by_now(tmp_path: Path, monkeypatch) -> None:
+    there = ["/tiny.gguf"]
+    monkeypatch.setattr(elsewhere, "engine_rows", lambda _: [box(BOX, *there)])
+    async with on_box(tmp_path) as desk:
+        assert desk.line("box").startswith("●")
+        await desk.type("", "escape")
+        there[:] = ["other-7b"]
+        await desk.type("", "f3")
+        await desk.until(lambda: desk.line("box").startswith("○ box"))
+        assert desk.line("box: tiny").startswith("●")
+        before = len(desk.loads)
+        await desk.find("other-7b")
+        await desk.type("", "enter")
+        await desk.until(lambda: not desk.open and len(desk.loads) == before + 1)
+        assert (desk.loads[-1].engine.name, desk.loads[-1].path) == ("box", "")
+
+
+async def test_a_server_is_left_and_keeps_its_model(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(elsewhere, "engine_rows", lambda _: [box()])
+    async with on_box(tmp_path) as desk:
+        await desk.type("", "ctrl+t")
+        assert "how it runs is set where its server is started" in desk.text
+        await desk.type("", "ctrl+o")
+        await desk.shows("box is disconnected, and its server keeps the model; the next message connects again")
+        assert "It is being loaded" not in desk.text
+        assert desk.line("box").startswith("○")
+
+
+async def test_a_server_of_which_only_the_url_was_given_has_a_row_like_any(tmp_path: Path, monkeypatch) -> None:
+    url = "http://127.0.0.1:8200"
+    monkeypatch.setattr(elsewhere, "engine_rows", lambda address: [box(address)])
+    async with on_box(tmp_path, EngineAddress(url=url), url) as desk:
+        await desk.until(lambda: "1.5 ms" in desk.line(url))
+        assert re.match(rf"● {re.escape(url)} +tiny · draws here · 2,?048 tokens +1\.5 ms", desk.line(url))
+
+
+async def test_one_that_was_not_asked_is_told_with_its_model_and_its_context(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(elsewhere, "engine_rows", lambda _: [box(BOX)])
+    async with on_box(tmp_path, EngineAddress(url="http://127.0.0.1:8200")) as desk:
+        desk.engine.info = msgspec.structs.replace(desk.engine.info, context_trained=8192)
+        desk.app.chat.loading.reload()
+        await desk.until(lambda: desk.app.chat.model is not None and desk.app.chat.model.context_trained == 8192)
+        await desk.type("", "escape", "f3")
+        assert isinstance(desk.app.screen, ModelsDialog)
+        loaded = desk.app.screen.list.loaded
+        assert loaded is not None
+        assert (loaded.name, loaded.context) == ("http://127.0.0.1:8200: tiny", 2048)
+
+
+async def test_an_engine_is_a_model_to_switch_to(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(elsewhere, "engine_rows", lambda _: [box()])
+    file = tmp_path / "config.toml"
+    file.write_text("[engines.box]\nurl = 'http://box'\n")
+    async with shop(file=file, opened=False) as desk:
+        await desk.type("/model bo")
+        assert "http://box" in desk.text
+        await desk.type("x", "enter")
+        await desk.until(lambda: desk.loads[-1].engine.name == "box")

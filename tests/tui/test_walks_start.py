@@ -8,6 +8,7 @@ import pytest
 
 from termchat.decoding.group import BeamSettings, GroupKind
 from termchat.decoding.walk_plan import PlanError, WalkPlan, beams, best, compare, grid, parse_grid, vote, walks
+from termchat.engine.abilities import ALL_FEATURES
 from termchat.engine.port import Generate, GenerateWalks, SearchBeams
 from termchat.tui.slash.walk_words import read
 from termchat.tui.walks.walks_dialog import WalksDialog
@@ -207,3 +208,22 @@ async def test_what_cannot_be_started_is_told_in_the_dialog() -> None:
         assert isinstance(desk.app.screen, WalksDialog)
         await desk.type("", "delete", "a", "space", "b", "enter")
         assert asked(desk).group.answer == "a b"
+
+
+async def test_a_kind_that_the_engine_cannot_make_is_grey_and_says_why() -> None:
+    async with desktop() as desk:
+        await talked(desk, ("go", "One"))
+        desk.engine.offers = ALL_FEATURES - {"beams"}
+        await desk.type("", "ctrl+y")
+        screen = desk.app.screen
+        assert isinstance(screen, WalksDialog)
+        inks = {text.strip(): ink.color for text, ink in screen.form.lines(80)[0].runs}
+        assert inks["beams"] == "border"
+        assert inks["vote"] == "muted"
+        assert "cannot search with beams" not in desk.text
+        await desk.type("", "left")
+        assert "this engine cannot search with beams; a model on this machine" in desk.text
+        await desk.type("", "enter")
+        assert desk.app.screen is screen
+        await desk.type("", "right")
+        assert "cannot search with beams" not in desk.text

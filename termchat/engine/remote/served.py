@@ -56,18 +56,24 @@ class ServedEntry(msgspec.Struct, frozen=True):
 
 class ThereModel(msgspec.Struct, frozen=True):
     """A model of a server: what to ask for there; its context and its size in bytes, 0 where that is not told. `state` is
-    "loaded", or what a server of several models says of it."""
+    "loaded", or what a server of several models says of it; `aliases` are what else it can be asked for with."""
 
     id: str
     context: int = 0
     quantization: str = ""
     size: int = 0
     state: str = LOADED
+    aliases: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """What to call it."""
         return called(self.id)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that it can be asked for with."""
+        return tuple(dict.fromkeys((self.id, *self.aliases)))
 
 
 def quantization_of(told: str) -> str:

@@ -79,6 +79,7 @@ def look(client: HttpClient, said: ServerKind | None = None, wanted: str = "") -
             quantization_of(one.meta.ftype) if one.meta is not None else "",
             one.meta.size if one.meta is not None else 0,
             one.state,
+            tuple(one.aliases),
         )
         for one in entries
     )

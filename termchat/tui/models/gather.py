@@ -227,14 +227,16 @@ class Models:
         return some or over
 
     def _ask_engines(self) -> None:
-        for name in self.config.engines:
+        own = self.config.address
+        for name in (*self.config.engines, *([own.url] if own.url and not own.name else [])):
             self.ask_engine(name)
 
     def ask_engine(self, name: str) -> None:
         """Asks an engine elsewhere what it has, in a thread of its own; what is known of it stays until it answers."""
-        if name not in self.config.engines or name in self._asking:
+        own = self.config.address
+        if name in self._asking or (name not in self.config.engines and name != own.shown):
             return
-        address = self.config.engine_at(name)
+        address = self.config.engine_at(name) if name in self.config.engines else own
         from termchat.models.listing import ModelRow
 
         first = ModelRow(
@@ -404,7 +406,8 @@ class Models:
 def _ask_engine(address: EngineAddress) -> Iterator[list[ModelRow]]:
     from termchat.models.elsewhere import engine_rows
 
-    yield engine_rows(address)
+    rows = engine_rows(address)
+    yield rows if address.name else rows[:1]  # what is asked for with a URL is what it has
 
 
 def _key(row: ModelRow) -> tuple[str, int | None]:

@@ -116,7 +116,7 @@ def need_told(row: ModelRow) -> Need | None:
 def text_of(row: ModelRow) -> str:
     """What a filter is matched with, in lower case."""
     parts = (row.name, row.source, row.quantization, row.architecture, row.size_label, row.description, row.license)
-    return " ".join(parts).lower()
+    return " ".join((*parts, *row.serves)).lower()
 
 
 def matches(text: str, words: Iterable[str]) -> bool:

@@ -73,7 +73,8 @@ class ModelList:
         there = chat.spec is not None and (chat.model is not None or chat.phase == "loading")
         rows = models.rows | models.sources | models.elsewhere
         wanted = wanted_as(chat.spec, models) if there and chat.spec is not None else ""
-        self.loaded = rows.get(wanted) or self._own_choice(rows) or self._unlisted()
+        found = rows.get(wanted) or (self._own_choice(rows) if there else None)
+        self.loaded = found if found is not None and not self._has_another(found) else self._unlisted()
         self.drafter = models.in_file(chat.drafter.path) if chat.drafter is not None else ""
         if self.loaded is not None:
             rows[self.loaded.wanted] = self.loaded
@@ -230,6 +231,11 @@ class ModelList:
         one = len(there) == 1 and spec.engine.scheme != "ssh"  # whatever it was asked for with
         return rows.get(spec.engine.asked_as()) if one or spec.path == spec.engine.model else None
 
+    def _has_another(self, row: ModelRow) -> bool:
+        """Whether an engine has got another model in place of the one that was loaded."""
+        info = self._chat.model
+        return info is not None and bool(row.serves) and info.path not in row.serves
+
     def _unlisted(self) -> ModelRow | None:
         """A row for a loaded model that is in no list."""
         spec, info = self._chat.spec, self._chat.model
@@ -237,14 +243,14 @@ class ModelList:
             return None
         there = spec.engine.shown if spec.engine.url else ""
         return ModelRow(
-            wanted=spec.engine.asked_as(spec.path) if there else spec.path,
+            wanted=spec.engine.asked_as(spec.path or info.path) if there else spec.path,
             name=f"{there}: {info.name}" if there else info.name,
             state="ready",
             engine=there,
             source=spec.engine.url,
             architecture=info.architecture,
             quantization=info.quantization,
-            context=info.context_trained,
+            context=(info.context if there else info.context_trained) or None,
             size=info.size,
             path=None if there else file_of(spec),
         )

@@ -270,7 +270,9 @@ class ModelsDialog(DetailedListing[Choice]):
         loaded = self.list.loaded
         if loaded is not None and self._free():
             self._do(self.chat.loading.unload)
-            self.tell(f"{loaded.name} is unloaded and its memory is free; the next message reloads it")
+            gone = f"{loaded.name} is unloaded and its memory is free; the next message reloads it"
+            left = f"{loaded.name} is disconnected, and its server keeps the model; the next message connects again"
+            self.tell(left if loaded.is_server else gone)
             self._again()
 
     def action_draft(self) -> None:
@@ -323,7 +325,8 @@ class ModelsDialog(DetailedListing[Choice]):
         row = self.list.row
         if row is None:
             return
-        elsewhere = "how it runs is set on its own machine, in config.toml there"
+        place = "where its server is started" if row.is_server else "on its own machine, in config.toml there"
+        elsewhere = f"how it runs is set {place}"
         self.say(
             "" if row.path is not None else elsewhere if row.engine else "download it first to change its settings"
         )

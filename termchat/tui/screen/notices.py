@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from termchat.chat.changes import Full, Notice
+from termchat.chat.service import Chat
 from termchat.text import one_line, sanitize
 from termchat.tui.draw.ink import Ink, Line, doing
 from termchat.tui.draw.lines_view import Slip
@@ -24,17 +25,29 @@ _QUEUE = "dialog('queue')"
 _QUEUED, _HINT = Ink("muted", does=_QUEUE), Ink("border")
 
 
-def notice_lines(notices: Sequence[Notice], width: int, *, dead: bool = False) -> list[Line]:
-    """`dead` adds the key that starts the engine again. Long texts are cut; a click closes a notice."""
+def notice_lines(notices: Sequence[Notice], width: int, again: str = "") -> list[Line]:
+    """`again` is what the key that continues does about a failure, if there was one. Long texts are cut; a click closes a
+    notice."""
     lines = [
         Line(tuple(doing(f"forget_notice({at})", line.runs)), line.ground)
         for at, notice in enumerate(notices)
         for line in _notice(notice, width)
     ]
-    if dead and lines:
-        again = f"{name_of('continue')} starts the engine again"
-        lines.append(_barred(again, ACCENT._replace(does="continue"), lines[-1].runs[0][1]))
+    if again and lines:
+        does = ACCENT._replace(does="continue")
+        lines.append(_barred(f"{name_of('continue')} {again}", does, lines[-1].runs[0][1]))
     return lines
+
+
+def what_continues(chat: Chat) -> str:
+    """What the key that continues does about the failure of an engine; "" where there was none."""
+    server, failure, leaf = chat.spec is not None and chat.spec.engine.is_server, chat.failure, chat.conversation.leaf
+    if chat.phase == "failed":
+        return "tries again" if server else "starts the engine again"
+    failed = chat.conversation.nodes[leaf].failed if leaf is not None else None
+    if chat.phase != "idle" or failed is None or failure is None or failed.message != failure.message:
+        return ""
+    return "continues the reply" if server and failure.kind == "server" else ""
 
 
 def _notice(notice: Notice, width: int) -> list[Line]:

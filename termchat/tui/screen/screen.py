@@ -39,7 +39,7 @@ from termchat.tui.screen.drawer import ALONE, Drawer
 from termchat.tui.screen.features import Features
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.screen.knobs import KnobsView
-from termchat.tui.screen.notices import NoticeSlip, full_lines, notice_lines, queue_lines, wrapped
+from termchat.tui.screen.notices import NoticeSlip, full_lines, notice_lines, queue_lines, what_continues, wrapped
 from termchat.tui.screen.panels import Panels
 from termchat.tui.screen.parts import Parts
 from termchat.tui.screen.pointing import Pointing
@@ -331,7 +331,7 @@ class ChatScreen(LiveScreen):
         self._full.show_lines(full_lines(chat.full, self._room, asks=asks) if chat.full is not None else [])
 
     def _notice_lines(self, told: Sequence[Notice]) -> list[Line]:
-        return notice_lines(told, self._room, dead=self._chat.phase == "failed")
+        return notice_lines(told, self._room, what_continues(self._chat))
 
     @property
     def _room(self) -> int:

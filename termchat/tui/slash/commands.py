@@ -24,6 +24,7 @@ from termchat.decoding.group import GroupKind
 from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value, unescape
 from termchat.decoding.text_error import TextError
 from termchat.engine.abilities import Feature
+from termchat.engine.address import SIGN
 from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.composer.completion import Offer
 from termchat.tui.constraint.constraint_setting import by_example, choices, file_or_text, grammar
@@ -128,7 +129,9 @@ def _raw(features: Features, _nothing: str) -> None:
 def _model(features: Features, name: str) -> None:
     if features.parts.chat.busy:
         raise CommandRefused("a reply is running", "stop it first")
-    features.choosing.take(name)
+    models = features.models
+    engine = name in models.config.engines and name not in models.rows
+    features.choosing.take(f"{SIGN}{name}" if engine else name)
 
 
 def _persona(features: Features, name: str) -> None:
@@ -381,8 +384,9 @@ def _offers_of_knob(features: Features, knob: Knob) -> Iterable[Offer]:
 
 
 def _models(features: Features) -> Iterable[Offer]:
-    """On this machine."""
-    return map(_model_offer, _ready(features))
+    """On this machine, and the engines elsewhere."""
+    yield from map(_model_offer, _ready(features))
+    yield from (Offer(name, one_line(address.url, 60)) for name, address in features.models.config.engines.items())
 
 
 def _ready(features: Features) -> list[ModelRow]:

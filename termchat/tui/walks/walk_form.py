@@ -14,7 +14,7 @@ from termchat.decoding.samplers import KNOBS
 from termchat.decoding.walk_plan import NUMERIC, PRESETS, PlanError, shown_value
 from termchat.text import cells
 from termchat.tui.draw.ink import Ink, Line, Run, doing
-from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, column, length
+from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, length
 from termchat.tui.keys.dialogs import START, actions
 from termchat.tui.slash.walk_words import (
     AFTER_CHAIN,
@@ -128,10 +128,11 @@ FIELDS: dict[GroupKind, tuple[WalkField, ...]] = {
 
 
 class WalkForm:
-    """`at` is the row that is chosen, 0 that of the kind. `where` says what is replied to, "" if there is nothing."""
+    """`at` is the row that is chosen, 0 that of the kind. `refused` says of a kind why the engine cannot make it."""
 
-    def __init__(self, kind: GroupKind = "walks") -> None:
+    def __init__(self, kind: GroupKind = "walks", refused: Callable[[GroupKind], str] = lambda _: "") -> None:
         self.kind = kind
+        self._refused = refused
         self.at = 0
         self._values = {kind: [field.default for field in fields] for kind, fields in FIELDS.items()}
         self._fresh = True
@@ -158,7 +159,14 @@ class WalkForm:
         return read(self.kind, self.argument)
 
     @property
+    def refusal(self) -> str:
+        """Why the engine cannot make what is chosen; "" where it can."""
+        return self._refused(self.kind)
+
+    @property
     def problem(self) -> str:
+        if self.refusal:
+            return self.refusal
         try:
             self.read()
         except PlanError as error:
@@ -250,7 +258,8 @@ class WalkForm:
         if field.kind == "choice" and len(field.choices) <= len(KINDS):
             for choice in field.choices:
                 name = _NAMES[choice] if at == 0 else choice  # type: ignore[index]
-                ink = Ink("accent", bold=True) if choice == value else MUTED
+                ink = FAINT if at == 0 and self._refused(choice) else MUTED  # type: ignore[arg-type]
+                ink = Ink("accent", bold=True) if choice == value else ink
                 runs += doing(f"pick({at}, {choice!r})", [(f"[{name}]" if choice == value else f" {name} ", ink)])
         else:
             room = max(width - length(runs) - 4, 4)

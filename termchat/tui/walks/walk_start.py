@@ -55,7 +55,14 @@ def open_dialog(parts: Parts, kind: GroupKind = "walks") -> None:
         begin(parts, plan, draft)
 
     where = _where(parts, draft)
-    parts.open(WalksDialog(parts.palette(), where or _NOTHING, kind, "" if where else _FIRST), closed)
+    missing = "" if where else _FIRST
+    parts.open(WalksDialog(parts.palette(), where or _NOTHING, kind, missing, lambda one: _refusal(parts, one)), closed)
+
+
+def _refusal(parts: Parts, kind: GroupKind) -> str:
+    """Why the engine cannot make such replies; "" where it can."""
+    why = parts.chat.refused("beams" if kind == "beams" else "walks")
+    return "; ".join(why) if why is not None else ""
 
 
 def _where(parts: Parts, draft: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -27,7 +29,8 @@ _DOES = (
 
 
 class WalksDialog(Dialog[WalkPlan]):
-    """The result is what to walk. `where` says from where, `missing` why nothing can be walked; "" where it can."""
+    """The result is what to walk. `where` says from where, `missing` why nothing can be walked; "" where it can. `refused` says
+    of a kind why the engine cannot make it."""
 
     DEFAULT_CSS = """
     WalksDialog > Vertical { width: 84; }
@@ -39,10 +42,17 @@ class WalksDialog(Dialog[WalkPlan]):
     BINDINGS = [key.binding for key in START if key.id in ("start-walks", "start-before", "start-after")]  # noqa: RUF012
     AUTO_FOCUS = ""
 
-    def __init__(self, palette: Palette, where: str, kind: GroupKind = "walks", missing: str = "") -> None:
+    def __init__(
+        self,
+        palette: Palette,
+        where: str,
+        kind: GroupKind = "walks",
+        missing: str = "",
+        refused: Callable[[GroupKind], str] = lambda _: "",
+    ) -> None:
         super().__init__()
         self._palette, self._where, self._missing = palette, where, missing
-        self.form = WalkForm(kind)
+        self.form = WalkForm(kind, refused)
         self._sheet = Sheet(lambda: self.form.lines(self._sheet.room), id="walks-form")
         self._help = Sheet(self._helped, id="walks-help")
 
@@ -52,7 +62,7 @@ class WalksDialog(Dialog[WalkPlan]):
             yield Label(one_line(self._where, 80), id="walks-where", markup=False)
             yield self._sheet
             yield self._help
-            yield Label("", classes="problem", markup=False)
+            yield Label(one_line(self.form.refusal, 200), classes="problem", markup=False)
             yield Label(self._same, id="walks-same", markup=False)
             yield Label(hint(*_DOES), classes="hint", markup=False)
 
@@ -76,8 +86,8 @@ class WalksDialog(Dialog[WalkPlan]):
         self._show()
 
     def action_start(self) -> None:
-        if self._missing:
-            self._say(self._missing)
+        if self.form.refusal or self._missing:
+            self._say(self.form.refusal or self._missing)
             return
         try:
             plan = self.form.read().plan
