@@ -23,17 +23,21 @@ from termchat.lessons.claim_results import ClaimResults
 from termchat.lessons.playing import LessonState
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine
+from termchat.tui.draw.ink import Ink, Paint
 from termchat.tui.lessons import runner as playing
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import StripWords, strip_lines
 from termchat.tui.screen.keyline import key_line
 from termchat.tui.screen.panels import Panels
+from termchat.tui.themes.depth import PLAIN as NO_COLOUR
+from tests.colors import contrast
 from tests.made_records import MODEL
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.made_lessons import FIRST, SECOND, answered, at_step, begun, learner, step, strip, write_lessons
 from tests.tui.models_dialog import shop
 from tests.tui.running_app import SPEC, click, command, desktop
+from tests.tui.transcripts import THEMES
 from tests.tui.walks import say
 
 pytestmark = pytest.mark.usefixtures("own_lessons_only")
@@ -1167,6 +1171,15 @@ async def test_the_way_to_the_strip_leads_out_of_a_dialog_in_a_dialog(tmp_path: 
         await desk.type("", "5", "ctrl+space", "?")
         await desk.until(lambda: not isinstance(desk.app.screen, ModalScreen))
         await desk.shows("Hint It is a knob.")
+
+
+@pytest.mark.parametrize("theme", [*THEMES, "no-color"])
+def test_what_is_to_be_typed_stands_out_to_its_last_character_in_every_theme(theme: str) -> None:
+    paint = Paint(NO_COLOUR if theme == "no-color" else THEMES[theme].palette)
+    typed = next(ink for text, ink in filled("Type ` green`, with the space.") if text == " green")
+    style, around = paint.style(typed, "panel"), paint.style(Ink(), "panel")
+    colours = [said.bgcolor.name for said in (style, around) if said.bgcolor is not None]
+    assert style.reverse if "default" in colours else contrast(*colours) > 3
 
 
 async def test_a_number_leads_to_its_lesson_and_what_was_done_stays_told() -> None:
