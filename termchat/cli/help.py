@@ -169,6 +169,7 @@ PAGES: dict[str, Manual] = {
         (
             ("Choose a lesson", "termchat learn"),
             ("Begin one", "termchat learn greedy"),
+            ("For a projector", "termchat learn --big"),
             ("See how far you are", "termchat learn list"),
             ("Write your own", "termchat learn new mine.toml && termchat learn check mine.toml"),
         ),

@@ -193,3 +193,28 @@ async def test_a_recorded_model_is_loaded_only_as_it_was_recorded(
         await pilot.press("f3")
         await until(lambda: not getattr(app.screen, "gathers", True))
         assert "a recording" not in text_of(app)
+
+
+async def test_what_was_not_recorded_is_taken_back_where_the_step_is_done_for_the_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    app = app_without_model(tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+
+        async def until(condition: Callable[[], object]) -> None:
+            end = time.monotonic() + 60
+            while not condition():
+                assert time.monotonic() < end, text_of(app)
+                await pilot.pause(0.05)
+
+        await until(lambda: app.chat.phase == "idle")
+        app.learning.open_named("settings")
+        await until(lambda: "Settings for a task 1 of 8" in text_of(app))
+        await pilot.press("ctrl+t", "t", "0", ".", "3", "enter", "escape", "enter")
+        await until(lambda: "the recording has no answer to that" in text_of(app))
+        await pilot.press("ctrl+space", "d")
+        await until(lambda: app.chat.conversation.reply() and app.chat.phase == "idle" and "Done." in text_of(app))
+        assert app.chat.tuning.temperature == 1.8
+        assert [role for role, _ in app.chat.conversation.turns()] == ["user", "assistant"]
+        assert "the recording has no answer to that" not in text_of(app)

@@ -70,6 +70,7 @@ async def in_list(group: KeyGroup, _: Path) -> Place:
         await place.walk()
         await place.press("lessons-down", place.at(1))
         await place.press("lessons-up", place.at(0))
+        await place.press("lessons-number", place.at(4), key="5")
         await place.close()
         await place.press("lessons-begin", lambda: learning.runner is not None)
         learning.leave()

@@ -23,17 +23,21 @@ from termchat.lessons.claim_results import ClaimResults
 from termchat.lessons.playing import LessonState
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine
+from termchat.tui.draw.ink import Ink, Paint
 from termchat.tui.lessons import runner as playing
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import StripWords, strip_lines
 from termchat.tui.screen.keyline import key_line
 from termchat.tui.screen.panels import Panels
+from termchat.tui.themes.depth import PLAIN as NO_COLOUR
+from tests.colors import contrast
 from tests.made_records import MODEL
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.made_lessons import FIRST, SECOND, answered, at_step, begun, learner, step, strip, write_lessons
 from tests.tui.models_dialog import shop
 from tests.tui.running_app import SPEC, click, command, desktop
+from tests.tui.transcripts import THEMES
 from tests.tui.walks import say
 
 pytestmark = pytest.mark.usefixtures("own_lessons_only")
@@ -1180,3 +1184,43 @@ async def test_how_a_model_runs_for_a_lesson_ends_with_it(tmp_path: Path, on: st
         await desk.type("", "f3", "ctrl+t")
         await desk.until(lambda: "Settings for Alpha-Q8_0" in desk.text)
         assert re.search(r"threads +0 → 2 +default", desk.text), desk.text
+
+
+async def test_the_way_to_the_strip_leads_out_of_a_dialog_in_a_dialog(tmp_path: Path) -> None:
+    named("Alpha-Q8_0", tmp_path / "m")
+    write_lessons(paths.lessons_folder())
+    async with shop(tmp_path / "m", opened=False) as desk:
+        await begun(desk, "first-own")
+        await desk.type("", "f3")
+        await desk.until(lambda: desk.open and not getattr(desk.app.screen, "gathers", True))
+        await desk.find("alpha")
+        await desk.type("", "ctrl+t")
+        await desk.until(lambda: "Settings for Alpha-Q8_0" in desk.text)
+        said = " ".join(re.sub("[│]", "", desk.text).split())
+        assert "←→ Space or typing changes the value" in said
+        assert "Enter reloads the model until the lesson ends" in said
+        await desk.type("", "5", "ctrl+space", "?")
+        await desk.until(lambda: not isinstance(desk.app.screen, ModalScreen))
+        await desk.shows("Hint It is a knob.")
+
+
+@pytest.mark.parametrize("theme", [*THEMES, "no-color"])
+def test_what_is_to_be_typed_stands_out_to_its_last_character_in_every_theme(theme: str) -> None:
+    paint = Paint(NO_COLOUR if theme == "no-color" else THEMES[theme].palette)
+    typed = next(ink for text, ink in filled("Type ` green`, with the space.") if text == " green")
+    style, around = paint.style(typed, "panel"), paint.style(Ink(), "panel")
+    colours = [said.bgcolor.name for said in (style, around) if said.bgcolor is not None]
+    assert style.reverse if "default" in colours else contrast(*colours) > 3
+
+
+async def test_a_number_leads_to_its_lesson_and_what_was_done_stays_told() -> None:
+    async with learner(lesson=None) as desk:
+        desk.app.learning.progress.keep("second-own", LessonState(done=True))
+        desk.app.learning.progress.keep("first-own", LessonState(1, done=True))
+        await desk.type("", "ctrl+space")
+        await desk.shows("▌ 80 Greedy  ✓ 2 of 3", "3 steps · 3 min · ✓ 2 of 3 · done before")
+        await desk.type("8", "1")
+        await desk.shows("▌ 81 Looks   ✓ done")
+        await desk.type("8", "0", "enter")
+        await desk.until(lambda: desk.app.learning.runner is not None)
+        assert desk.app.learning.runner.lesson.id == "first-own"  # type: ignore[union-attr]

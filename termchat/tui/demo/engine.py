@@ -52,7 +52,7 @@ class DemoEngine:
     """Implements `termchat.engine.port.Engine`. Another model than the recording is loaded by `real`, which goes on from there.
 
     Where a recorded reply was steered, it waits until it is steered in the same way, or until `free` is called. `refused` hears
-    of what a recording cannot do where nobody else does.
+    of what a recording cannot do where nobody else does, `answered` of a reply that was recorded and of how it was steered.
     """
 
     def __init__(self, tape: Tape, real: Callable[[], Engine]) -> None:
@@ -63,6 +63,7 @@ class DemoEngine:
         self._make = real
         self._real: Engine | None = None
         self.refused: Callable[[Failed], object] = lambda _: None
+        self.answered: Callable[[], object] = lambda: None
         self._pipe: tuple[int, int] | None = None
         self._number = 0
         self._answers: list[tuple[int, Event]] = []
@@ -106,12 +107,15 @@ class DemoEngine:
         if isinstance(command, Cancel):
             self._cancel()
         elif isinstance(command, _STEERING):
-            if self._played is not None and not self._played.steer(command):
+            if self._played is not None and self._played.steer(command):
+                self.answered()
+            elif self._played is not None:
                 self.refused(self._failure)
         elif (events := self._recorded(command)) is None:
             self._refuse(command)
         elif isinstance(command, _TIMED):
             self._played = Playback(self._number, command, events, monotonic)
+            self.answered()
         else:
             self._answer(self._number, *(_as_recorded(event) for _, event in events if not isinstance(event, Steered)))
         return self._number

@@ -24,7 +24,7 @@ from termchat.engine.make import make_engine
 from termchat.engine.port import Engine, ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.demo import tape
-from termchat.tui.demo.engine import SPEC, DemoEngine
+from termchat.tui.demo.engine import NOT_RECORDED, SPEC, DemoEngine
 from termchat.tui.demo.recorded_models import RecordedModels
 from termchat.tui.keys.key import key_of
 from termchat.tui.terminal.capabilities import abilities_of
@@ -105,6 +105,7 @@ class DemoApp(TermchatApp):
     def on_mount(self) -> None:  # behind that of `TermchatApp`, which Textual calls by itself
         if isinstance(self.chat.engine, DemoEngine):
             self.chat.engine.refused = lambda why: self._chat_screen.tell(Notice(why.message, why.hint))
+            self.chat.engine.answered = lambda: self._chat_screen.withdraw(NOT_RECORDED)
         if self._script:
             self.call_after_refresh(self._begin_script)
 

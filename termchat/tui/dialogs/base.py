@@ -78,12 +78,12 @@ class Dialog(ModalScreen[Result | None]):
         self.dismiss(None)
 
     def on_key(self, event: events.Key) -> None:
-        """In a lesson, the key that leads to it closes what covers it."""
+        """In a lesson, the key that leads to it closes all that covers it."""
         learning = getattr(self.app, "learning", None)
         if learning is not None and learning.runner is not None and dialogs.actions(CHAT).get(event.key) == "learn":
             event.stop()
-            self.action_close()
-            self.app.call_later(learning.uncovered)
+            event.prevent_default()
+            learning.uncover()
 
 
 class ListDialog(Dialog[Result]):

@@ -213,6 +213,7 @@ PRESETS: tuple[Key, ...] = (
 LESSONS: tuple[Key, ...] = (
     Key("lessons-up", "k", "move('up')", "Previous or next lesson", {}, display="k j", priority=False),
     Key("lessons-down", "j", "move('down')", "", {}, priority=False),
+    Key("lessons-number", "0-9", "", "Go to the lesson with this number", {}),
     Key("lessons-begin", "enter", "begin", "Begin the highlighted lesson, or resume it", {}, priority=False),
     Key("lessons-anew", "r", "begin(True)", "Begin it from the start", {}, priority=False),
 )

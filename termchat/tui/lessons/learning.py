@@ -251,7 +251,7 @@ class Learning:
         return Runner(
             self._parts, strip,
             show=self._show, keep=self._keep, picture=self._picture, results=results, leave=self.leave, go=self._go,
-            dialog=lambda: self.dialog, big=self._big,
+            dialog=lambda: self.dialog, recorded=lambda: self._recording is not None, big=self._big,
         )  # fmt: skip
 
     def _go(self, lesson: Lesson, by: int) -> None:
@@ -277,9 +277,12 @@ class Learning:
         elif not self.runner.back():
             self.runner.take_keyboard()
 
-    def uncovered(self) -> None:
-        """The strip gets the keyboard, if no dialog is left over it."""
-        if self.runner is not None and self._parts.screen.app.screen is self._parts.screen:
+    def uncover(self) -> None:
+        """Closes all dialogs over the strip, and gives it the keyboard: the very next key is for it."""
+        screen = self._parts.screen
+        while screen.app.screen is not screen:
+            screen.app.screen.dismiss(None)
+        if self.runner is not None:
             self.runner.take_keyboard()
 
     def act(self, what: str, *arguments: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from textual import events
 from textual.content import Content
 from textual.widget import Widget
 
@@ -37,7 +38,7 @@ class ChosenLesson(NamedTuple):
 def progress_words(lesson: Lesson, state: LessonState) -> tuple[str, Ink]:
     """How far it is: a mark and a word, for those who see no colours too."""
     if state.step:
-        return f"◆ {state.step + 1} of {len(lesson.steps)}", ACCENT
+        return f"{'✓' if state.done else '◆'} {state.step + 1} of {len(lesson.steps)}", ACCENT
     return ("✓ done", Ink("success")) if state.done else ("", MUTED)
 
 
@@ -98,6 +99,7 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         self._longest = max((len(lesson.title) for lesson in shelf.lessons), default=8)
         self.picker.count = len(shelf.lessons) + len(shelf.broken)
         self.picker.chosen = self._first(at)
+        self._number = ""
 
     def _first(self, at: str) -> int:
         """That lesson, else the one that was left last, else one that was left, else the first that is not done."""
@@ -172,6 +174,17 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         self.details.show()
         self.put(".hint", self.hint())
 
+    def on_key(self, event: events.Key) -> None:
+        """Digits lead to the lesson with that number."""
+        digit = event.character if event.character is not None and event.character in "0123456789" else ""
+        numbers = [lesson.number.lstrip("0") for lesson in self._shelf.lessons]
+        longer = self._number + digit
+        self._number = longer if digit and any(number.startswith(longer) for number in numbers) else digit
+        if self._number in numbers and digit:
+            self.picker.show(self.picker.count, numbers.index(self._number))
+            self.say("")
+            self._shown()
+
     def action_move(self, how: str) -> None:
         super().action_move(how)
         self.say("")
@@ -195,7 +208,8 @@ def refusal_of(lesson: Lesson, chat: Chat) -> Refused | None:
 def lesson_lines(lesson: Lesson, state: LessonState, refused: Refused | None, width: int, rows: int) -> list[Line]:
     """In at most so many rows; what was learned is left out where there is no room for all of it."""
     says, _ = progress_words(lesson, state)
-    facts = [f"{len(lesson.steps)} steps", f"{lesson.minutes} min", *([says] if says else [])]
+    before = ["done before"] if state.done and state.step else []
+    facts = [f"{len(lesson.steps)} steps", f"{lesson.minutes} min", *([says] if says else []), *before]
     lines = [Line(((one_line(lesson.title, width), STRONG),)), Line(((" · ".join(facts), MUTED),)), BLANK]
     lines += prose(lesson.summary, width)
     if refused is not None:

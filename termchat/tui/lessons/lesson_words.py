@@ -15,7 +15,7 @@ from termchat.tui.transcript.looks import LOOKS
 
 _KEYS: dict[str, Key] = {key.id: key for group in GROUPS for key in group.table}
 _PLACE = re.compile(r"\{\{|\}\}|\{([\w.-]+)\}|`([^`]+)`")
-_TYPED = Ink("text", ground="surface", bold=True)
+_TYPED = Ink("background", ground="muted", bold=True)
 _TIED = "\N{NO-BREAK SPACE}"
 
 

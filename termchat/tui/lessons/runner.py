@@ -67,6 +67,7 @@ class Runner:
         picture: takes a picture of the screen at the end of a step, by its number.
         results: what was measured of claims.
         strip: its widget, mounted.
+        recorded: whether a recording answers in place of a model.
         big: it shows all of a step's text.
     """
 
@@ -82,11 +83,12 @@ class Runner:
         leave: Callable[[], object],
         go: Callable[[Lesson, int], object],
         dialog: Callable[[], str],
+        recorded: Callable[[], bool],
         big: bool = False,
     ) -> None:
         self._parts, self.strip = parts, strip
         self._show_soon, self._keep, self._leave, self._go, self._dialog = show, keep, leave, go, dialog
-        self._picture, self._results = picture, results
+        self._picture, self._results, self._recorded = picture, results, recorded
         self._playing: Playing | None = None
         self._facts: ChatFacts | None = None
         self._before: _Before | None = None
@@ -103,6 +105,8 @@ class Runner:
         """Whether a command was done in this step."""
         self._doing: Worker[None] | None = None
         self._steps: list[_Deed] = []
+        self._began = Tuning(), 0
+        """The knobs with which the step began, and how many of `_steps` were done before it."""
         self._seen: tuple[object, ...] = ()
         self._timer: Timer | None = None
         self._measuring: ClaimMeasuring | None = None
@@ -214,6 +218,7 @@ class Runner:
         """Notes with what a step begins, if that can be made again."""
         playing, parts = self.playing, self._parts
         chat = parts.chat
+        self._began = chat.tuning, len(self._steps)
         if chat.busy or chat.walks.shown is not None or mode_of(parts, "") in ("tune", "tokens", "walks"):
             playing.points.pop(playing.step, None)
             return
@@ -634,6 +639,8 @@ class Runner:
         if self.playing.held and step.checks and not self.playing.already:
             self._parts.tell(Notice("this step is done; only its question waits"))
             return
+        if self._recorded():
+            self._take_back_step()
         if step.deeds[0].kind == "send" and self._given:
             self._parts.composer.put(self._given)  # whatever became of it
         self._doing = self._parts.screen.run_worker(self._do_deeds(), group="lesson", exclusive=True)
@@ -646,6 +653,9 @@ class Runner:
             await Hands(self._parts, self.answer).do(playing.current.deeds)
             if playing.step == step:  # a timer may have gone on: what the next one finds was not done for it
                 playing.did()
+            else:
+                self._watch()
+                self._began = self._parts.chat.tuning, len(self._steps)  # what it did behind its step was recorded, too
         except DeedFailed as failure:
             self._note = f"This could not be done: {failure}."
         self._doing = None
@@ -725,21 +735,7 @@ class Runner:
         again = self.playing.finished or self.playing.step > deed.step
         if again and parts.composer.text == self._given:  # it is of the step that is left
             parts.composer.clear()
-        if deed.kind == "knob":
-            parts.do(parts.desk.knobs.undo)
-            said = parts.desk.knobs.error or "the knob is back"
-            parts.desk.knobs.error = ""
-        elif deed.kind == "constraint":
-            constraint = deed.before if isinstance(deed.before, Constraint) else None
-            parts.do(lambda: chat.constrain(constraint))
-            said = "the constraint is as before"
-        elif deed.kind == "leaf":
-            leaf = deed.before
-            if isinstance(leaf, int):
-                parts.do(lambda: chat.branches.select(leaf))
-            said = "back on the branch before"
-        else:
-            said = self._take_back(deed.node)
+        said = self._undone(deed)
         self._seen = ()
         self._watch()
         parts.tell(Notice(f"undone: {said}"))
@@ -748,6 +744,40 @@ class Runner:
             self._mark()
         self._compose()
         self._changed()
+
+    def _undone(self, deed: _Deed) -> str:
+        """Takes it back; returns what is said of it."""
+        parts, chat = self._parts, self._parts.chat
+        if deed.kind == "knob":
+            parts.do(parts.desk.knobs.undo)
+            said, parts.desk.knobs.error = parts.desk.knobs.error or "the knob is back", ""
+            return said
+        if deed.kind == "constraint":
+            constraint = deed.before if isinstance(deed.before, Constraint) else None
+            parts.do(lambda: chat.constrain(constraint))
+            return "the constraint is as before"
+        if deed.kind == "leaf":
+            leaf = deed.before
+            if isinstance(leaf, int):
+                parts.do(lambda: chat.branches.select(leaf))
+            return "back on the branch before"
+        return self._take_back(deed.node)
+
+    def _take_back_step(self) -> None:
+        """Back to where the step began: from there on it was recorded. Of a reply that is not over, only the knobs."""
+        parts, chat = self._parts, self._parts.chat
+        self._watch()
+        tuning, before = self._began
+        mine = self._steps[before:]
+        rest = [deed for deed in mine if chat.busy and deed.kind != "knob"]
+        for deed in reversed(mine):
+            if deed.kind != "knob" and deed not in rest:
+                self._undone(deed)
+        self._steps[before:] = rest
+        if turned := tuning.differing(chat.tuning):
+            parts.do(lambda: chat.adjust_all(turned, dict.fromkeys(turned, LESSON)))
+        self._seen = ()
+        self._watch()
 
     def _take_back(self, number: int) -> str:
         """The first node that was added, and all that came with it: walks are many. What was written comes back into the empty

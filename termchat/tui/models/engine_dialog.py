@@ -9,6 +9,7 @@ from textual import events
 from textual.actions import parse
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widgets import Label
 
 from termchat.chat.service import Chat
@@ -22,7 +23,7 @@ from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.keys.dialogs import ENGINE, actions, hint
+from termchat.tui.keys.dialogs import ENGINE, actions, hint, name_of
 from termchat.tui.themes.theme_file import Palette
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine" and option.kind != "texts")
@@ -211,10 +212,6 @@ class EngineDialog(ListDialog[Picked]):
     EngineDialog.-low #details { height: 2; }
     """
     AUTO_FOCUS = ""
-    HINTS = (
-        ("engine-less", "or typing changes the value"), ("engine-unset", "resets"),
-        ("engine-load", "reloads the model and saves"), ("close", "closes"),
-    )  # fmt: skip
     KEYS = "MODEL SETTINGS"
     TWICE = "space"
     BINDINGS = [*ARROWS, *(key.binding for key in ENGINE if key.id == "engine-load")]  # noqa: RUF012
@@ -243,7 +240,14 @@ class EngineDialog(ListDialog[Picked]):
             yield self.picker
             yield self._details
             yield Label("", classes="problem", markup=False)
-            yield Label(hint(*self.HINTS), classes="hint", markup=False)
+            yield Label(self._hint(), classes="hint", markup=False)
+
+    def _hint(self) -> Content:
+        keeps = "until the lesson ends" if self._chat.aside.lesson else "and saves"
+        return hint(
+            ("engine-less", f"{name_of('engine-next')} or typing changes the value"), ("engine-unset", "resets"),
+            ("engine-load", f"reloads the model {keeps}"), ("close", "closes"),
+        )  # fmt: skip
 
     def on_mount(self) -> None:
         super().on_mount()

@@ -146,6 +146,10 @@ class NoticeSlip(Slip):
         self._told = list(kept)
         self.draw()
 
+    def withdraw(self, message: str) -> None:
+        if any(told.message == message for told in self._told):
+            self.forget([told for told in self._told if told.message != message])
+
     def go_on(self) -> None:
         """Someone wrote the next thing: warnings were about what was before, errors stay until they are closed."""
         self.forget([told for told in self._told if told.severity != "warning"])

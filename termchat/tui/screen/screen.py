@@ -236,6 +236,10 @@ class ChatScreen(LiveScreen):
     def tell(self, notice: Notice) -> None:
         self._told.tell(notice)
 
+    def withdraw(self, message: str) -> None:
+        """What was told with this message holds no more."""
+        self._told.withdraw(message)
+
     # --- what the chat says ------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
