@@ -146,7 +146,7 @@ class _Replay:
 
     @property
     def _on_server(self) -> bool:
-        return self._config.address.scheme in ("http", "https")
+        return self._config.address.is_server
 
     def _leave_out_drawn_elsewhere(self) -> None:
         """Replies that a server drew with random numbers of its own are left out, and those that a server computed on an engine

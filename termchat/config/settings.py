@@ -238,8 +238,8 @@ def load(
             _check_preset(source, presets.load())
         _check_engine(source, engines)
     found = Settings(*said)
-    if found.origin["remote_command"] == FLAG and (scheme := found.address.scheme) in ("http", "https"):
-        raise FlagError("remote_command", f"remote_command does not apply to {scheme}://")
+    if found.origin["remote_command"] == FLAG and found.address.is_server:
+        raise FlagError("remote_command", f"remote_command does not apply to {found.address.scheme}://")
     if found.persona:
         known, origin = personas.load(), found.origin["persona"]
         try:

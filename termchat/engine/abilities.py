@@ -263,7 +263,7 @@ def who_can(feature: Feature) -> str:
 
 def most_of(address: EngineAddress) -> EngineAbilities:
     """What an engine can do at most, as far as its address tells."""
-    if address.scheme not in ("http", "https"):
+    if not address.is_server:
         return LOCAL
     found = of_server(address.kind or "llama-server", address) or LLAMA_SERVER
     return found if address.kind else msgspec.structs.replace(found, constraints=LOCAL.constraints)

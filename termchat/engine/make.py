@@ -34,7 +34,7 @@ def engine_at(address: EngineAddress, log: Path | None = None) -> Engine:
         from termchat.engine.ssh import SshEngine  # not needed by most
 
         return SshEngine(address, log)
-    if address.scheme in ("http", "https"):
+    if address.is_server:
         from termchat.engine.remote.server_engine import ServerEngine
 
         return ServerEngine(log)
