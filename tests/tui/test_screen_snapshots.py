@@ -16,6 +16,7 @@ from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
+from termchat.tui.transcript.widget import TranscriptView
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, without_naps
@@ -196,6 +197,10 @@ def test_the_screen(
         desk = Desktop(app, engine, pilot)
         await desk.settle()
         await scene(desk)
+        for view in app.screen.query(TranscriptView):  # the bar stays for less than half a row, wherever it was before
+            view._bar_place = (0, 0, 0)
+            view._move_bar()
+        await desk.settle()
         for line in app.screen.query(Input):
             line.cursor_blink = False
 
