@@ -27,7 +27,7 @@ from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.port import EngineError
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
-from termchat.engine.remote.served import ServedEntry
+from termchat.engine.remote.served import ServedEntry, another_model
 from termchat.text import one_line
 
 T = TypeVar("T")
@@ -419,11 +419,7 @@ class LlamaServer:
 
     def another(self, now: str) -> EngineError:
         """It has another model than was found."""
-        return EngineError(
-            "model",
-            f"{self.client.shown} now has another model: {one_line(now, _SHOWN)}",
-            "load it to go on with it, or have the server load the one of this chat",
-        )
+        return another_model(self.client.shown, one_line(now, _SHOWN))
 
     def told(self, data: bytes, as_: type[T]) -> T:
         """What it says, as far as it is what a llama-server says."""

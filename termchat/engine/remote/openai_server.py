@@ -19,6 +19,7 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import EngineError, Message, Remark
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
+from termchat.engine.remote.served import another_model
 from termchat.engine.remote.server_kind import UNLISTED
 from termchat.text import one_line
 
@@ -193,11 +194,7 @@ class OpenAIServer:
             return
         now = [one.id for one in self._listed()]
         if now and self._only not in now:
-            raise EngineError(
-                "model",
-                f"{self.client.shown} now has another model: {_some(now)}",
-                "load it to go on with it, or have the server load the one of this chat",
-            )
+            raise another_model(self.client.shown, _some(now))
 
     def _begun(self, asked: ChatRequest) -> tuple[EventStream, list[Remark]]:
         """The answer, once the server takes the request, and what had to be left out for that."""

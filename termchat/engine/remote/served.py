@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from termchat.engine.address import called
+from termchat.engine.port import EngineError
 
 LOADED = "loaded"
 _READY = (LOADED, "sleeping")
@@ -81,3 +82,12 @@ def quantization_of(told: str) -> str:
     for size, short in _SIZES.items():
         told = told.replace(size, short)
     return told if re.fullmatch(r"[\w.]{1,12}", told) else ""
+
+
+def another_model(server: str, now: str) -> EngineError:
+    """The server has another model than was found, as it is shown."""
+    return EngineError(
+        "model",
+        f"{server} now has another model: {now}",
+        "load it to go on with it, or have the server load the one of this chat",
+    )

@@ -16,6 +16,7 @@ import msgspec
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
+from termchat.engine.remote.served import another_model
 from termchat.text import one_line
 
 T = TypeVar("T")
@@ -221,7 +222,7 @@ class VllmServer:
             )
         if answer.model and answer.model != self.model.id:
             self.client.close()
-            raise self._another(answer.model)
+            raise another_model(self.client.shown, one_line(answer.model, _SHOWN))
         return answer
 
     def otherwise(self, how: str) -> EngineError:
@@ -285,7 +286,7 @@ class VllmServer:
         """
         if (found := self._found(stoppable=stoppable)) != self._model:
             self.client.close()
-            raise self._another(found.id)
+            raise another_model(self.client.shown, one_line(found.id, _SHOWN))
 
     def _found(self, *, stoppable: bool = False) -> VllmModel:
         client = self.client
@@ -307,13 +308,6 @@ class VllmServer:
     def _closes(self) -> EngineError:
         shown = self.client.shown
         return EngineError("server", f"{shown} closes every connection", "is it starting? go on when it is ready")
-
-    def _another(self, now: str) -> EngineError:
-        return EngineError(
-            "model",
-            f"{self.client.shown} now has another model: {one_line(now, _SHOWN)}",
-            "load it to go on with it, or have the server load the one of this chat",
-        )
 
     def _told(self, data: bytes, as_: type[T]) -> T:
         try:
