@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 
 from termchat import paths
 from termchat.config import settings
@@ -37,6 +38,18 @@ def app_without_model(folder: Path) -> DemoApp:
     return app
 
 
+def waiting(app: DemoApp, pilot: Pilot[None]) -> Callable[[Callable[[], object]], Awaitable[None]]:
+    """What waits until a condition holds."""
+
+    async def until(condition: Callable[[], object]) -> None:
+        end = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < end, text_of(app)
+            await pilot.pause(0.05)
+
+    return until
+
+
 def test_all_are_recorded() -> None:
     files = list(tape.LESSONS.glob("*.tape"))
     assert {file.stem for file in files} == set(LESSONS)
@@ -65,13 +78,7 @@ async def test_what_is_not_recorded_is_said_and_no_step_is_lost(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     app = app_without_model(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
-
-        async def until(condition: Callable[[], object]) -> None:
-            end = time.monotonic() + 60
-            while not condition():
-                assert time.monotonic() < end, text_of(app)
-                await pilot.pause(0.05)
-
+        until = waiting(app, pilot)
         await until(lambda: app.chat.phase == "idle")
         await pilot.press(*"/tokens", "space", "x", "enter")
         await until(lambda: "no model is loaded to answer" in text_of(app))
@@ -148,12 +155,7 @@ async def test_a_recorded_model_is_loaded_only_as_it_was_recorded(
     hurry(monkeypatch)
     app = app_without_model(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
-
-        async def until(condition: Callable[[], object]) -> None:
-            end = time.monotonic() + 60
-            while not condition():
-                assert time.monotonic() < end, text_of(app)
-                await pilot.pause(0.05)
+        until = waiting(app, pilot)
 
         async def turned(setting: str, *keys: str) -> None:
             await until(lambda: app.chat.phase == "idle")
@@ -201,13 +203,7 @@ async def test_what_was_not_recorded_is_taken_back_where_the_step_is_done_for_th
     hurry(monkeypatch)
     app = app_without_model(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
-
-        async def until(condition: Callable[[], object]) -> None:
-            end = time.monotonic() + 60
-            while not condition():
-                assert time.monotonic() < end, text_of(app)
-                await pilot.pause(0.05)
-
+        until = waiting(app, pilot)
         await until(lambda: app.chat.phase == "idle")
         app.learning.open_named("settings")
         await until(lambda: "Settings for a task 1 of 8" in text_of(app))
