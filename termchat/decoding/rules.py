@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from termchat.decoding.conditions import (
@@ -94,10 +95,27 @@ class Rules:
         """The loop that the reply is in, if a condition asks for it."""
         return self._finder.current if self._finder is not None else None
 
-    def before(self, number: int, step: Measured, seconds: float = 0.0, following: bytes | None = b"") -> Rule | None:
+    def are_open(self, known: Mapping[Measure, tuple[float, float]]) -> bool:
+        """Whether a threshold lies between what its measure is at least and at most."""
+        return any(
+            _COMPARES[condition.sign](known[condition.measure][0], condition.value)
+            != _COMPARES[condition.sign](known[condition.measure][1], condition.value)
+            for condition in self._in_a_row
+            if condition.measure in known
+        )
+
+    def before(
+        self,
+        number: int,
+        step: Measured,
+        seconds: float = 0.0,
+        following: bytes | None = b"",
+        least: Mapping[Measure, float] = MappingProxyType({}),
+    ) -> Rule | None:
         """The condition that step `number` (0 is the reply's first), about to be taken, meets.
 
-        The reply has streamed for `seconds`, and goes on with the bytes `following`; None: it ends here.
+        The reply has streamed for `seconds`, and goes on with the bytes `following`; None: it ends here. Of measures for which
+        the step has only the most that they can be, `least` has the least: what is not certain is not met.
         """
         met: list[Rule] = []
         for condition in self._before:
@@ -105,16 +123,19 @@ class Rules:
                 if number > 0 and number % condition.tokens == 0:
                     met.append(condition)
             elif isinstance(condition, Threshold):
-                if self._holds(condition, step):
+                if self._holds(condition, step, least):
                     met.append(condition)
             elif following is not None and self._is_new(condition, seconds, following) and self._looked:
                 met.append(condition)
         self._looked = True
         return met[0] if met else None
 
-    def _holds(self, condition: Threshold, step: Measured) -> bool:
+    def _holds(self, condition: Threshold, step: Measured, least: Mapping[Measure, float]) -> bool:
         """Whether a measure is beyond the threshold, once more of as many steps in a row as it takes."""
-        beyond = _COMPARES[condition.sign](MEASURES[condition.measure](step), condition.value)
+        value = MEASURES[condition.measure](step)
+        if condition.sign == ">":
+            value = least.get(condition.measure, value)
+        beyond = _COMPARES[condition.sign](value, condition.value)
         times = self._in_a_row[condition] + 1 if beyond else 0
         self._in_a_row[condition] = times % condition.steps
         return times >= condition.steps

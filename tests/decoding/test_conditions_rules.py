@@ -169,6 +169,17 @@ def test_thresholds(written: str, met: Token, not_met: Token) -> None:
     assert rules.before(5, not_met) is None
 
 
+def test_of_a_measure_that_is_only_bounded_what_is_certain_is_met() -> None:
+    bounded, least = step(entropy=3.5, p_end=0.4), {"entropy": 2.5, "p_end": 0.1}
+    met = ["entropy > 2.4", "entropy < 3.6", "p_end > 0.05", "p_end < 0.5"]
+    open_ = ["entropy > 3", "entropy < 3", "p_end > 0.3", "p_end < 0.3"]
+    assert [Rules([parse(written)]).before(5, bounded, least=least) is not None for written in [*met, *open_]] == [
+        *[True] * 4, *[False] * 4,
+    ]  # fmt: skip
+    spans = {"entropy": (2.5, 3.5), "p_end": (0.1, 0.4)}
+    assert [Rules([parse(written)]).are_open(spans) for written in [*met, *open_]] == [*[False] * 4, *[True] * 4]
+
+
 def test_steps_in_a_row_begin_anew_where_one_is_missing_and_once_they_are_met() -> None:
     rules = Rules([parse("entropy > 4 for 3")])
     met = [

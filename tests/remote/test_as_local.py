@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from termchat.decoding.conditions import Threshold
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Start, Token
 from termchat.decoding.samplers import Tuning
@@ -107,6 +108,22 @@ def test_what_is_not_listed_is_told(on_twin: ServerSession, twin: TwinServer) ->
     there = tokens_of(drawn(on_twin, command(on_twin, Tuning(max_tokens=5))))
     assert all(0 < token.unlisted < 0.5 for token in there)
     assert [body["n_probs"] for body in twin.completions()[before:]] == [200] * 5
+
+
+def test_a_rule_is_met_by_what_a_measure_is_and_not_by_what_it_may_be(session: Session, on_twin: ServerSession) -> None:
+    tuning = Tuning(max_tokens=20)
+    here, there = both(session, on_twin, tuning)
+    higher = [(max(token.entropy for token in here[: at + 1]), there[at].entropy) for at in range(len(here))]
+    true, bound = next((true, bound) for true, bound in higher if true + 0.1 < bound)
+    rule = Threshold("entropy", ">", (true + bound) / 2, "stop")
+    ruled = [
+        Generate(ids_of(s, TEXT), tuning.samplers(), (*tuning.conditions(), rule), SEED) for s in (session, on_twin)
+    ]
+    one, other = tokens_of(drawn(session, ruled[0])), tokens_of(drawn(on_twin, ruled[1]))
+    assert [token.id for token in other] == [token.id for token in one]
+    asked = [token for token in other if not token.unlisted]
+    assert 0 < len(asked) < len(other)  # all tokens are listed only where it is not certain otherwise
+    assert [t.entropy for t in asked] == pytest.approx([one[t.step].entropy for t in asked], abs=1e-4)
 
 
 def test_a_flat_distribution_costs_no_second_question_for_each_token(on_twin: ServerSession, twin: TwinServer) -> None:

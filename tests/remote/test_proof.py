@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.chain import Chain
-from termchat.engine.remote.proof import Shortlist, more_than, needed, next_guess
+from termchat.engine.remote.proof import Shortlist, bounds, more_than, needed, next_guess
 
 N = 3000
 
@@ -90,3 +90,22 @@ def test_what_was_enough_for_a_token_is_asked_for_with_the_next() -> None:
     assert next_guess(some, samplers, set(), lifted=False) == 200
     whole = Shortlist(np.arange(1000, dtype=np.int32), np.full(1000, np.log(1 / 1000)), 1000)
     assert next_guess(whole, samplers, {990}, lifted=True) == 1000
+
+
+@given(seed=st.integers(0, 500), spread=st.sampled_from([0.0, 0.5, 3.0, 8.0]), count=st.sampled_from([1, 50, 200, N]))
+def test_bounds_hold_what_all_tokens_say(seed: int, spread: float, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0.0, spread, N)
+    ends = rng.integers(0, N, 3).tolist()
+    logprobs = logits - np.log(np.exp(logits).sum())
+    shares = np.exp(logprobs)
+    entropy = float(-(shares * logprobs).sum() / np.log(2))
+    p_end = float(shares[list(set(ends))].sum())
+    listed = np.argsort(-logits)[:count]
+    found = bounds(listed.astype(np.int32), logprobs[listed], set(ends), N)
+    assert found.entropy[0] - 1e-6 <= entropy <= found.entropy[1] + 1e-6
+    assert found.p_end[0] - 1e-9 <= p_end <= found.p_end[1] + 1e-9
+    assert found.tail == pytest.approx(1 - shares[listed].sum(), abs=1e-9)
+    if count == N:
+        assert found.entropy == pytest.approx((entropy, entropy), abs=1e-6)
+        assert found.p_end == pytest.approx((p_end, p_end), abs=1e-9)

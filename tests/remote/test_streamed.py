@@ -110,6 +110,22 @@ def test_bounds_hold_what_the_whole_distribution_says(streamed: StreamedSession)
         ids.append(token.id)
 
 
+def test_a_rule_is_met_by_what_a_measure_is_for_certain(streamed: StreamedSession) -> None:
+    first = tokens_of(drawn(streamed, command(streamed, msgspec.structs.replace(GREEDY, max_tokens=1))))[0]
+    _, logprobs = streamed.served.listed(list(command(streamed).ids), streamed.model.n_vocab, [])
+    entropy = -sum(math.exp(p) * p for p in logprobs.tolist()) / math.log(2)
+    assert entropy + 0.1 < first.entropy
+    ends = [
+        finished_of(
+            drawn(
+                streamed, command(streamed, conditions=(*GREEDY.conditions(), Threshold("entropy", ">", value, "stop")))
+            )
+        )
+        for value in (entropy / 2, (entropy + first.entropy) / 2)
+    ]
+    assert [end.tokens == 0 for end in ends] == [True, False]
+
+
 def test_what_the_server_does_not_tell_is_absent(streamed: StreamedSession) -> None:
     stream = drawn(streamed, command(streamed))
     start = next(one for one in stream if isinstance(one, Start))
@@ -283,11 +299,11 @@ def test_what_follows_a_stop_sequence_is_dropped(streamed: StreamedSession) -> N
 
 def test_a_breakpoint_pauses_before_its_token(streamed: StreamedSession) -> None:
     whole = drawn(streamed, command(streamed))
-    surest = max(tokens_of(whole), key=lambda token: token.entropy)
-    met = Threshold("entropy", ">", surest.entropy - 1e-6, "stop")
+    unlikely = min(tokens_of(whole), key=lambda token: token.logprob)
+    met = Threshold("model", "<", math.exp(unlikely.logprob) + 1e-6, "stop")
     stream = drawn(streamed, command(streamed, conditions=(*GREEDY.conditions(), met)))
     assert finished_of(stream).reason == "rule"
-    assert said(stream) == said(whole)[: surest.step]
+    assert said(stream) == said(whole)[: unlikely.step]
 
 
 def test_the_server_is_free_after_a_stop(streamed: StreamedSession) -> None:

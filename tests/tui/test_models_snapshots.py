@@ -101,7 +101,11 @@ def test_the_list_of_models(
         desk = Desktop(app, app.chat.engine, pilot)  # type: ignore[arg-type]
         await desk.settle()
         await listed(desk)
-        await desk.type("", *keys)
+        for key in keys:
+            await desk.type("", key)
+            await desk.until(
+                lambda: not getattr(app.screen, "gathers", False)
+            )  # its settings come once its file is read
         await read(desk)
 
     assert snap_compare(app, terminal_size=size, run_before=play)

@@ -13,12 +13,14 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from termchat.decoding.conditions import Measure
 from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.records import Candidate, PackedCandidates, Stage
 from termchat.decoding.stages import DICE
@@ -26,7 +28,8 @@ from termchat.engine.llama.softmax import Row
 
 
 class Drawn(NamedTuple):
-    """One step: the chosen id and every number of its record."""
+    """One step: the chosen id and every number of its record; of measures that can only be bounded also the `least` that they
+    can be, as they are the most in the record."""
 
     id: int
     logit: float
@@ -38,6 +41,7 @@ class Drawn(NamedTuple):
     stages: list[Stage]
     candidates: Sequence[Candidate]
     state: dict[str, float]
+    least: Mapping[Measure, float] = MappingProxyType({})
 
 
 class Labels(dict[int, str]):

@@ -22,7 +22,7 @@ from termchat.decoding.conditions import (
 from termchat.decoding.constraint import GRAMMAR, NOT_YET, Constraint
 from termchat.decoding.deadline import MATCHING, deadline
 from termchat.decoding.records import SettingsRecord
-from termchat.decoding.rules import Measured, Rules
+from termchat.decoding.rules import Rules
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import chain_of
 from termchat.decoding.thinking import PhaseParser
@@ -262,7 +262,7 @@ class Steering:
 
     # --- what is met -------------------------------------------------------------------------------------------------
 
-    def before(self, step: int, drawn: Measured, token: int, seconds: float, redraw: Redraw) -> str:
+    def before(self, step: int, drawn: Drawn, token: int, seconds: float, redraw: Redraw) -> str:
         """Looks at the step that is about to be taken, once, when the reply has streamed for `seconds`: the rule that ends the
         reply here, or "".
 
@@ -278,7 +278,7 @@ class Steering:
             return ""
         model = self._model
         ends = token in model.end_ids and not self.rules.ignores_end
-        rule = self.rules.before(step, drawn, seconds, None if ends else model.piece(token))
+        rule = self.rules.before(step, drawn, seconds, None if ends else model.piece(token), drawn.least)
         return self._met(rule, f": {self._loop(token, redraw)}" if isinstance(rule, Loop) else "")
 
     def after(self, token: int, data: bytes) -> str:

@@ -8,12 +8,14 @@ no hidden one is left. Stages that only move some tokens count as moving them do
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from termchat.decoding.conditions import Measure
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stages import DICE, chain_of, first_full, needs_all
 
@@ -39,6 +41,40 @@ class Shortlist(NamedTuple):
 
 _first = lru_cache(64)(first_full)
 """It is asked for at every token."""
+
+
+class Bounds(NamedTuple):
+    """What a step's measures are at least and at most: its entropy in bits and the mass of its end tokens. `tail` is the mass
+    that is not listed."""
+
+    entropy: tuple[float, float]
+    p_end: tuple[float, float]
+    tail: float
+
+    @property
+    def measures(self) -> dict[Measure, tuple[float, float]]:
+        return {"entropy": self.entropy, "p_end": self.p_end}
+
+    @property
+    def least(self) -> dict[Measure, float]:
+        return {measure: least for measure, (least, _) in self.measures.items()}
+
+
+def bounds(ids: NDArray[np.int32], logprobs: NDArray[np.float64], end_ids: Collection[int], n_vocab: int) -> Bounds:
+    """What these tokens, shape (n,), of whom none that is not among them is likelier than the last, prove."""
+    hidden = n_vocab - len(ids)
+    shares = np.exp(logprobs)
+    tail = max(1.0 - float(shares.sum()), 0.0) if hidden > 0 else 0.0
+    surprise = -float(np.sum(shares * np.maximum(logprobs, -1e4)))  # what is impossible adds nothing
+    least = most = surprise
+    if tail:
+        # As uneven as it can be, each hidden token has as much as the last that is listed; as even as it can be, all the same.
+        least -= tail * float(logprobs[-1])
+        most -= tail * math.log(tail / hidden)
+    is_end = np.isin(ids, list(end_ids))
+    ends = float(shares[is_end].sum())
+    unseen = len(end_ids) - int(is_end.sum())
+    return Bounds((least / math.log(2), most / math.log(2)), (ends, ends + min(unseen * float(shares[-1]), tail)), tail)
 
 
 def is_lifting(samplers: SamplerSettings) -> bool:

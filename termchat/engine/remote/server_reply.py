@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 
-import numpy as np
-
 from termchat.decoding.records import TAIL, Prefill
+from termchat.decoding.rules import Rules
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.observe import Drawn, Mask
@@ -77,15 +76,17 @@ class ServerReply(RunningReply):
     decoder: ServerDecoder
 
     def _row(self, chain: Chain) -> Row:
-        suffice(self.decoder.cache, chain, self.mask, self.steering.forced)
+        suffice(self.decoder.cache, chain, self.steering.rules, self.mask, self.steering.forced)
         return super()._row(chain)
 
     def _observed(self, drawn: Drawn) -> Drawn:
         return as_bounds(drawn, self.decoder.cache)
 
 
-def suffice(cells: ServerCells, chain: Chain, mask: Mask | None = None, forced: int | None = None) -> None:
-    """Has candidates that prove what the chain draws, and absolute logits if it needs them.
+def suffice(
+    cells: ServerCells, chain: Chain, rules: Rules, mask: Mask | None = None, forced: int | None = None
+) -> None:
+    """Has candidates that prove what the chain draws and which rules are met, and absolute logits if it needs them.
 
     Raises:
         Aborted, EngineError: as `ServerCells.read`.
@@ -97,6 +98,8 @@ def suffice(cells: ServerCells, chain: Chain, mask: Mask | None = None, forced: 
         cells.ask_for(count)
     cells.usual = proof.next_guess(cells.known, samplers, moving, lifted, allowed)
     cells.slowed_by = proof.why_all(samplers, lifted, allowed is not None) if cells.usual == cells.model.n_vocab else ""
+    if cells.tail and rules.are_open(_bounds(cells).measures):
+        cells.ask_for(cells.model.n_vocab)
     if moving and proof.is_absolute(samplers):
         cells.lift(samplers)
 
@@ -105,8 +108,10 @@ def as_bounds(drawn: Drawn, cells: ServerCells) -> Drawn:
     """The same where not all tokens are listed: `p_end` is then the most that it can be, and the state says what is missing."""
     if not cells.tail:
         return drawn
+    found = _bounds(cells)
+    return drawn._replace(p_end=found.p_end[1], state={**drawn.state, TAIL: cells.tail}, least=found.least)
+
+
+def _bounds(cells: ServerCells) -> proof.Bounds:
     known = cells.known
-    hidden = len(set(cells.model.end_ids) - set(known.ids.tolist()))
-    listed = float(np.exp(known.logprobs[np.isin(known.ids, cells.model.end_ids)]).sum())
-    most = min(hidden * float(np.exp(known.logprobs[-1])), cells.tail)
-    return drawn._replace(p_end=listed + most, state={**drawn.state, TAIL: cells.tail})
+    return proof.bounds(known.ids, known.logprobs, cells.model.end_ids, known.n_vocab)
