@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 
 from termchat.chat.live import Live
@@ -125,6 +126,8 @@ def test_the_timing_panel_shows_bounds_and_dashes() -> None:
     assert "sampling –" in said
     assert "p(end) ≤1.00%  10.00% not listed" in said
     assert "p(end) ≤1.00%" in text(timing_lines(live, 44))
+    live.take(msgspec.structs.replace(streamed(0), p_end=2e-6))
+    assert "p(end) <0.01%" in text(timing_lines(live, 60))  # which is a bound itself
     live.take(untold(1))
     said = text(timing_lines(live, 60))
     assert "entropy –" in said

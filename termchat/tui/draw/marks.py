@@ -114,6 +114,12 @@ def at_most(number: float, unlisted: float) -> str:
     return "≤" if unlisted and not math.isnan(number) else ""
 
 
+def p_end_of(share: float, unlisted: float) -> str:
+    """A p(end), which is an upper bound where tokens of the mass `unlisted` are not listed."""
+    text = percent(share, 2)
+    return text if text.startswith("<") else at_most(share, unlisted) + text
+
+
 def told(number: float, form: str) -> str:
     """A number in this form; a dash where it is not known."""
     return UNKNOWN if math.isnan(number) else format(number, form)

@@ -16,7 +16,20 @@ from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
-from termchat.tui.draw.marks import ACCENT, MUTED, ROOMY, STRONG, TEXT, TITLE, at_most, flowing, percent, prose, signed
+from termchat.tui.draw.marks import (
+    ACCENT,
+    MUTED,
+    ROOMY,
+    STRONG,
+    TEXT,
+    TITLE,
+    at_most,
+    flowing,
+    p_end_of,
+    percent,
+    prose,
+    signed,
+)
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.candidates import candidate_table
 from termchat.tui.panels.rolls import Rolls, can_roll, missing, next_size
@@ -151,7 +164,7 @@ def _facts(shown: Shown) -> list[list[Run]]:
         ("model", token.logprob, percent(math.exp(token.logprob))),
         ("after", token.probability, percent(token.probability)),
         ("entropy", token.entropy, f"{at_most(token.entropy, token.unlisted)}{token.entropy:.2f} bit"),
-        ("p(end)", token.p_end, at_most(token.p_end, token.unlisted) + percent(token.p_end, 2)),
+        ("p(end)", token.p_end, p_end_of(token.p_end, token.unlisted)),
         ("dice", noise, signed(noise)),
     ]
     facts = [(name, text) for name, value, text in numbers if not math.isnan(value)]

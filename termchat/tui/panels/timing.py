@@ -7,7 +7,20 @@ from itertools import islice
 
 from termchat.chat.live import Live
 from termchat.tui.draw.ink import Line, Run
-from termchat.tui.draw.marks import MUTED, TEXT, TITLE, UNKNOWN, at_most, bar, count, length, percent, sparkline, spread
+from termchat.tui.draw.marks import (
+    MUTED,
+    TEXT,
+    TITLE,
+    UNKNOWN,
+    at_most,
+    bar,
+    count,
+    length,
+    p_end_of,
+    percent,
+    sparkline,
+    spread,
+)
 
 
 def timing_lines(live: Live, width: int) -> list[Line]:
@@ -18,7 +31,7 @@ def timing_lines(live: Live, width: int) -> list[Line]:
     if token and not math.isnan(token.entropy):
         entropy = f"{at_most(token.entropy, missing)}{token.entropy:.2f} bit"
     if token:
-        p_end = at_most(token.p_end, missing) + percent(token.p_end, 2)
+        p_end = p_end_of(token.p_end, missing)
     title: list[Run] = [("STEP ", TITLE)]
     sure = [*_pair("entropy ", entropy), *_pair("   p(end) ", p_end)]
     unlisted: list[Run] = [(f"  {percent(missing, 2)} not listed", MUTED)] if missing else []

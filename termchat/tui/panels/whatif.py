@@ -19,10 +19,10 @@ from termchat.tui.draw.marks import (
     TEXT,
     TITLE,
     again,
-    at_most,
     bar,
     column,
     flowing,
+    p_end_of,
     percent,
     prose,
     sparkline,
@@ -57,14 +57,14 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
         rank, p_end = last.tokens.ranks[-1], last.tokens.p_ends[-1]
         of_end = f"The end token had rank {rank + 1}; " if rank != UNTOLD else ""
         missing = f", {percent(unlisted[-1], 2)} not listed" if unlisted[-1] else ""
-        lines += prose(f"{of_end}p(end) was {at_most(p_end, unlisted[-1])}{percent(p_end, 2)}{missing}.", width)
+        lines += prose(f"{of_end}p(end) was {p_end_of(p_end, unlisted[-1])}{missing}.", width)
     if known:
         most = max(unlisted)
         missing = f"up to {percent(most, 2)} not listed" if most else ""
         lines.append(Line(spread([("HIGHEST", TITLE)], [(missing, MUTED)] if missing else [], width)))
     order = sorted(known, key=lambda index: -p_ends[index])
     for index in order[: max(min(_HIGHEST, rows - len(lines)), 1)]:
-        share = f"{at_most(p_ends[index], unlisted[index]) + percent(p_ends[index], 2):>8}"
+        share = f"{p_end_of(p_ends[index], unlisted[index]):>8}"
         itself = index == len(texts) - 1 and last.finished is not None and last.finished.reason == "end"
         place = "the end token" if itself else "before " + show_piece(texts[index])
         piece = column(place, max(width - 14, 4))
