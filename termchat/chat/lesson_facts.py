@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from termchat.chat.lesson_replies import FactFound, LessonReply, answers, counted, finished_replies, knob_fact
+from termchat.chat.lesson_replies import FactFound, LessonReply, answers, counted, finished_replies, knob_fact, strange
 from termchat.chat.service import Chat
 from termchat.chat.walk_group import WalkGroup, groups
 from termchat.conversation.tree import Node, Place
@@ -67,6 +67,11 @@ class ChatFacts:
     def took_hint(self, hints: int) -> None:
         self._hints = hints
 
+    @property
+    def has_strange(self) -> bool:
+        """Whether the branch that is shown has a message that is not the lesson's: no reply to it counts."""
+        return self._messages is not None and strange(self._chat.conversation, self._messages)
+
     def fact(self, name: str, argument: str = "") -> FactFound:
         """See `lessons.lesson_check.LessonFacts`."""
         found = self._fact(name, argument)
@@ -90,6 +95,9 @@ class ChatFacts:
             return self._of_two(name)
         if name in SCREEN_FACTS:
             return self._of_screen(name)
+        if name == "walks_used":
+            group = self._newest_group()
+            return group.used(argument) if group is not None else None
         if name in _WALKS:
             group = self._newest_group()
             return _WALKS[name](group) if group is not None else None
@@ -215,6 +223,8 @@ class ChatFacts:
         return counted(self._chat.conversation, self._finished())
 
     def _count(self, name: str, *, new: bool = False) -> int:
+        if name == "replies" and new and self._chat.busy:
+            return 0  # what is said of the new ones is not certain before the last of them is over
         conversation, before = self._begun
         known = before.get(name, 0) if new and conversation is self._chat.conversation else 0
         return self._counts()[name] - known
@@ -321,11 +331,19 @@ def _same_seed(one: LessonReply, other: LessonReply) -> FactFound:
     return starts[0].seed == starts[1].seed if starts[0] is not None and starts[1] is not None else None
 
 
+def _same_knobs(one: LessonReply, other: LessonReply) -> FactFound:
+    settings = one.settings, other.settings
+    if settings[0] is None or settings[1] is None:
+        return None
+    return (settings[0].samplers, settings[0].conditions) == (settings[1].samplers, settings[1].conditions)
+
+
 _OF_TWO: dict[str, Callable[[LessonReply, LessonReply], FactFound]] = {
     "same": lambda one, other: one.ids == other.ids,
     "apart": _apart,
     "same_seed": _same_seed,
     "same_prompt": lambda one, other: one.prompt == other.prompt,
+    "same_knobs": _same_knobs,
 }
 
 
@@ -355,6 +373,11 @@ class _GroupFacts:
         """Of a vote; a walk without an answer where none has one."""
         ranked = self.group.ranking().walks if self.group.plan.kind == "vote" else ()
         return ranked[0] if ranked else None
+
+    def used(self, knob: str) -> FactFound:
+        """The value of a knob with which its first walk was drawn."""
+        node = next(iter(self.group.nodes.values()), None)
+        return LessonReply(self.group.conversation, node).fact("used", knob) if node is not None else None
 
     def means(self) -> list[float]:
         figures: list[WalkFigures] = list(self.figures.of.values())

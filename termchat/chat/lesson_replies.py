@@ -302,10 +302,14 @@ def finished_replies(conversation: Conversation) -> list[Node]:
 
 
 def answers(conversation: Conversation, node: Node, messages: Collection[str] | None) -> bool:
-    """Whether the reply that a node is of answers one of these messages; any one, where there are none."""
-    parent = conversation.reply(node.number)[0].node.parent
-    written = conversation.nodes[parent].written if parent is not None else None
-    return messages is None or written is None or written.strip() in messages
+    """Whether the reply that a node is of answers these messages, and no others; any, where there are none."""
+    return messages is None or not strange(conversation, messages, node.number)
+
+
+def strange(conversation: Conversation, messages: Collection[str], leaf: int | None = None) -> bool:
+    """Whether a message of the path is none of these."""
+    said = (span.node.written for span in conversation.path(leaf) if span.node.role == "user")
+    return any(text.strip() not in messages for text in said)
 
 
 def counted(conversation: Conversation, replies_of: Sequence[Node] | None = None) -> dict[str, int]:

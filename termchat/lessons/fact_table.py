@@ -114,6 +114,7 @@ _OF_TWO = {
         same="whether the last two replies have the same tokens",
         same_seed="whether they were drawn with the same seed",
         same_prompt="whether they follow the same prompt",
+        same_knobs="whether they were drawn with the same settings, the seed aside",
     ),
     **_numbers(apart="index of the first token in which they differ"),
 }
@@ -167,6 +168,7 @@ _ANSWERS = {
 }
 
 _WALKS = {
+    "walks_used": FactEntry("any", "the value of KNOB with which its first walk was drawn", "knob"),
     **_numbers(
         walks="walks in the newest group",
         ended_walks="walks of it that ended",

@@ -211,7 +211,7 @@ class Runner:
             parts.do(lambda: chat.adjust_all(turned, dict.fromkeys(turned, LESSON)))
 
     def _tell_earlier(self, step: int, wanted: int) -> None:
-        why = f"step {wanted + 1} needs what those before it made: a paused reply, a view or a mode is not kept"
+        why = f"step {wanted + 1} begins in the middle of what the steps before it made"
         self._parts.tell(Notice(f"resumed at step {step + 1}", why))
 
     def _mark(self) -> None:
@@ -419,17 +419,25 @@ class Runner:
         return self._big and not (hides and self._parts.panels.display)
 
     def _awaits(self) -> str:
-        """What the step waits for, where something was sent or a command was run and it is not done; "" while it may be."""
+        """What the step waits for, where a reply was made or a command was run and it is not done, and what keeps it from being
+        done; "" while it may be."""
         playing, chat = self.playing, self._parts.chat
-        if playing.finished or playing.held or playing.hints or chat.busy or playing.asks is not None:
+        if playing.finished or playing.held or chat.busy:
             return ""
-        sent = self.facts.fact("new_turns")
-        if not self._ran and not (isinstance(sent, (int, float)) and sent > 0):
+        if self.facts.has_strange:
+            undo = f"{name_of('learn')} {name_of('lesson-undo')}"
+            return f"A message of your own is in the chat: no reply to it counts here. {undo} takes it back."
+        if playing.hints or playing.asks is not None or not (self._ran or self._made("turns") or self._made("replies")):
             return ""
         step = playing.current
         waits = plain(step.hints[-1]) if step.hints else "; ".join(check.written for check in step.checks)
-        back = f" {name_of('learn')} {name_of('lesson-undo')} takes back what you sent."
-        return f"Not done yet. The whole step: {waits}{back * (not self._ran)}" if waits else ""
+        first = f"{name_of('back')}, then " if self._parts.screen.query_one(WalksView).display else ""
+        return f"Not done yet. The whole step: {first}{waits}" if waits else ""
+
+    def _made(self, what: str) -> bool:
+        """Whether there is a new one since the step began."""
+        found = self.facts.fact(f"new_{what}")
+        return isinstance(found, (int, float)) and found > 0
 
     def ran(self, command: str) -> None:
         """A command of the reader's was done; one with which the step only begins says nothing yet."""
@@ -536,7 +544,7 @@ class Runner:
             return False
         if question is not None and question.is_number and character != "?":
             return self._direct_number(key, character)
-        if question is not None and character in "1234" and int(character) <= len(question.answers):
+        if question is not None and character in "0123456789" and not question.is_number:
             self.answer(int(character))
             return True
         if character == "?" and self._parts.composer.is_blank and not self.playing.finished:
@@ -571,7 +579,8 @@ class Runner:
             return
         if not playing.answer(number):
             self.back()
-            self._parts.tell(Notice("there is no such answer" if playing.asks is not None else "nothing is asked now"))
+            answers = len(playing.asks.answers) if playing.asks is not None else 0
+            self._parts.tell(Notice(f"the answers are 1 to {answers}" if answers else "nothing is asked now"))
             return
         self._typed = ""
         self.back()
@@ -595,6 +604,12 @@ class Runner:
         except ValueError:
             if self._typed:
                 self._parts.tell(Notice(f"not a number: {self._typed}"))
+            self._typed = ""
+            self.show()
+            return
+        question = self.playing.asks
+        if question is not None and question.unit == "%" and not 0 <= number <= 100:
+            self._parts.tell(Notice("a share is 0 to 100 %"))
             self._typed = ""
             self.show()
             return
@@ -786,13 +801,15 @@ class Runner:
         node = chat.conversation.nodes.get(number)
         if node is None:
             return "it is gone already"
-        text = node.written if node.role == "user" else ""
+        others = chat.conversation.children(node.parent) if node.parent is not None else ()
+        was_edited = any(one.number < number and one.role == "user" for one in others)  # and what it was before is back
+        text = node.written if node.role == "user" and not was_edited else ""
         for one in [one for one in chat.conversation.nodes if one >= number]:
             parts.do(partial(chat.branches.delete, one))  # what is hidden already stays so
         if text and parts.composer.is_blank:
             self._given = text
             parts.composer.put(text)
-        return "the message is taken back" if text else "the reply is taken back"
+        return "the message is taken back" if node.role == "user" else "the reply is taken back"
 
 
 class _Deed(NamedTuple):
@@ -843,4 +860,4 @@ def compared(result: Guess, question: LessonQuestion) -> tuple[str, bool | None]
         return f"You said {guess}, it is {truth}.", right
     if right:
         return f"You said: {guess}. Right.", True
-    return f"You said: {guess}. It is: {truth}.", False
+    return f"You said: {guess}. The answer: {truth}.", False
