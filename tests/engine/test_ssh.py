@@ -274,8 +274,8 @@ def test_a_line_that_falls_silent_is_told_and_nothing_is_left_running() -> None:
 def test_a_command_that_never_says_hello_is_given_up(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     monkeypatch.setattr(ssh, "_HELLO_WITHIN", 2.0)
     remote = Remote(lab(f"echo {said}; exec sleep 600"))
-    number = remote.engine.send(Probe())
     begun = monotonic()
+    number = remote.engine.send(Probe())
     answer = remote.until(number, Probed)[-1]
     assert 1.9 < monotonic() - begun < 30
     assert isinstance(answer, Failed)

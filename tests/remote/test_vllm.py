@@ -514,17 +514,17 @@ def test_an_error_in_mid_stream_is_told_without_the_key(
 
 @pytest.mark.parametrize("asked", ["for a reply", "which model it has"])
 def test_a_stop_ends_a_silent_server_at_once(vllm: ReplayedVllm, model: VllmStream, asked: str) -> None:
-    ids, release = prompt(model), threading.Event()
+    ids = prompt(model)
+    release = twin_server.Silence(lambda: threading.Timer(0.2, model.server.client.stop).start())
     if asked == "for a reply":
         vllm.faults.append(twin_server.silent(release))
     else:
         vllm.muted["/v1/models"] = release
-    threading.Timer(0.2, model.server.client.stop).start()
     begun = monotonic()
     try:
         with pytest.raises(Aborted):
             drawn(model, segment(ids))
-        assert monotonic() - begun < 1.5
+        assert monotonic() - begun < 20  # it would be silent for a minute
     finally:
         release.set()
         vllm.faults.clear()

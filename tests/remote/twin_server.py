@@ -473,6 +473,18 @@ def nonsense(handler: Handler) -> bool:
     return True
 
 
+class Silence(threading.Event):
+    """Releases a server that says nothing; `begins` is called as soon as it has been asked and is silent."""
+
+    def __init__(self, begins: Callable[[], object]) -> None:
+        super().__init__()
+        self._begins = begins
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._begins()
+        return super().wait(timeout)
+
+
 def silent(release: threading.Event) -> Fault:
     """Nothing, until it is released."""
 

@@ -1,4 +1,4 @@
-"""A home and a server, for tests that look for models."""
+"""A home and a server, for tests that look for models; and what is the same in every picture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from termchat.tui.composer import sending
+from termchat.tui.screen import notices
 from tests.pull.file_server import FileServer, file_server
+
+
+@pytest.fixture(autouse=True)
+def untimed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture takes as long as it likes: notices stay, and a draft, whose tokens are counted once it rests, has no number."""
+    if "snap_compare" in request.fixturenames:
+        monkeypatch.setattr(notices, "_GLANCE", 3600.0)
+        monkeypatch.setattr(sending, "_AT_REST", 3600.0)
 
 
 @pytest.fixture

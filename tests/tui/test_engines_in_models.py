@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic, sleep
 
 import msgspec
 import pytest
 
 from termchat.chat.loading import Choice
+from termchat.config.settings import load
 from termchat.engine.address import EngineAddress
 from termchat.engine.port import LoadDraft, ModelSpec
 from termchat.models import elsewhere
 from termchat.models.elsewhere import engine_rows
 from termchat.models.listing import ModelRow
+from termchat.tui.models import gather
 from termchat.tui.models.models_dialog import ModelsDialog
 from termchat.tui.screen.header_line import header_line
 from tests.fake_ssh import install, lab
@@ -91,6 +94,33 @@ async def test_one_that_did_not_answer_is_asked_again(answers: threading.Event, 
         assert "no answer" not in desk.line("old")
         await desk.shows("old answers")
         assert len(desk.loads) == 1
+
+
+@pytest.mark.usefixtures("answers")
+def test_that_an_engine_is_asked_no_more_is_news_also_after_its_rows(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends, ask = threading.Event(), gather._ask_engine
+
+    def slowly(address: EngineAddress) -> Iterator[list[ModelRow]]:
+        yield from ask(address)
+        ends.wait(60)
+
+    monkeypatch.setattr(gather, "_ask_engine", slowly)
+    models = gather.Models(load({}, {}, config))
+    models.ask_engine("lab")
+    end = monotonic() + 60
+    while not models.take():
+        assert monotonic() < end
+        sleep(0.01)
+    assert models.asks("lab")
+    assert not models.take()
+    ends.set()
+    while models._asking["lab"].running:
+        assert monotonic() < end
+        sleep(0.01)
+    assert models.take()
+    assert not models.asks("lab")
 
 
 async def test_enter_chats_with_a_model_there_and_the_header_names_its_machine(
@@ -207,7 +237,7 @@ async def on_box(tmp_path: Path, address: EngineAddress = BOX, engine: str = "")
         desk.app.chat.loading.switch(Choice(ModelSpec("", address.shown, engine=address), {}))
         await desk.until(lambda: desk.app.chat.phase == "idle")
         await desk.type("", "f3")
-        await desk.until(lambda: "draws here" in desk.text)
+        await desk.until(lambda: "draws here" in desk.text and not desk.app._models.busy)  # else it is not asked again
         yield desk
 
 

@@ -13,7 +13,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.sessions import chat_picker
-from termchat.tui.sessions.session_list import SessionList
+from termchat.tui.sessions.session_list import PAGE, SessionList
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import without_naps
 from tests.tui.sessions_dialog import NOON, FakeStore, Library
@@ -51,6 +51,8 @@ def test_the_saved_chats(
         for key in keys:
             await desk.type("", key)
             await desk.at_rest()
+        # The next one moves up to the end of a page that one was deleted of.
+        await desk.until(lambda: desk.list.searched or len(desk.list.rows) == min(number, PAGE))
         await desk.until(lambda: desk.list.row is not None and desk.list.preview(desk.list.row) is not None)
         await desk.settle()
 

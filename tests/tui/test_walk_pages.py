@@ -17,6 +17,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.decoding.walk_plan import parse_grid
 from termchat.engine.port import Join
 from termchat.tui.app import TermchatApp
+from termchat.tui.composer import sending
 from termchat.tui.walks import walks_view
 from termchat.tui.walks.lattice import BeamSpot, Lattice
 from tests.tui.fake_engine import FakeEngine
@@ -407,6 +408,8 @@ def test_the_pages(
     snap_compare: Snapshot, monkeypatch: pytest.MonkeyPatch, scene: Scene, size: tuple[int, int], theme: str
 ) -> None:
     monkeypatch.setattr(walks_view, "SELDOM", 0.0)
+    if scene is dialog:  # which waits until its draft is counted
+        monkeypatch.setattr(sending, "_AT_REST", 0.25)
     engine = FakeEngine()
     app = TermchatApp(remembered(engine), SPEC, theme=theme)
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from termchat.decoding.records import Finished, SettingsRecord, Start, Token
-from tests.whole.chat_steps import ENDLESS, FLAGS, Open, over, ready, replayed, stop, stored
+from tests.whole.chat_steps import ENDLESS, FLAGS, Open, over, ready, replayed, stop, stored, used
 from tests.whole.terminal import Terminal
 
 QUOTE = (
@@ -53,7 +53,9 @@ def test_the_look_the_figures_a_round_and_a_knob_in_the_middle_of_one(open_termi
     for _ in range(30):
         if "so far" in panel(terminal):
             break
+        before = used(terminal)
         terminal.keys("n")
+        terminal.wait(lambda before=before: used(terminal) > before)
         terminal.settle()
     assert re.search(r"accept \d+ of \d+ so far", panel(terminal))
     assert "▸" in panel(terminal)

@@ -20,6 +20,7 @@ from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 _LOOK = 0.05
+_IDLE_LOOKS = 3
 _PATIENCE = 600.0
 """Seconds in which what runs must have ended."""
 _TAKEN = 10.0
@@ -59,13 +60,15 @@ class Hands:
                 await self._steps_on(before)
 
     async def rest(self) -> None:
-        """Until nothing runs but what waits for the reader.
+        """Until nothing runs but what waits for the reader, in several looks: between a dialog's end and what comes of it, such
+        as a model that loads, nothing does.
 
         Raises:
             DeedFailed: it does not end.
         """
         end = monotonic() + _PATIENCE
-        while self._runs:
+        idle = 0
+        while (idle := 0 if self._runs else idle + 1) < _IDLE_LOOKS:
             if monotonic() > end:
                 raise DeedFailed("the reply does not end")
             await asyncio.sleep(_LOOK)

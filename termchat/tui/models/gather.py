@@ -264,6 +264,7 @@ class Models:
                 else:
                     self.silent.setdefault(name, time())
             if over:
+                some = True  # that it no longer asks is news, also where its rows came a look before
                 del self._asking[name]
         return some
 
