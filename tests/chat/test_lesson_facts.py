@@ -121,13 +121,16 @@ def test_two_replies_are_compared(make: Make) -> None:
         == []
     )
     assert facts.fact("apart") is None
+    assert holds(facts, "same_knobs") == []
     driven.chat.adjust("seed", 8)
     driven.chat.forks.regenerate()
     driven.until(lambda: facts.fact("replies") == 3)
     driven.idle()
     apart = next(at for at, pair in enumerate(zip(first.ids, driven.reply.ids, strict=False)) if pair[0] != pair[1])
     assert facts.fact("apart") == apart
-    assert holds(facts, "not same", "not same_seed", "earlier_used('seed') == 7", "used('seed') == 8") == []
+    assert (
+        holds(facts, "not same", "not same_seed", "earlier_used('seed') == 7", "used('seed') == 8", "same_knobs") == []
+    )
     assert facts.fact("earlier_reply") == first.text()
     assert holds(facts, "new_forks == 0") == []
     driven.chat.forks.fork(driven.reply, 5, ids=[100])
@@ -233,6 +236,9 @@ def test_walks(make: Make) -> None:
     assert facts.fact("worst_logprob") == pytest.approx(min(means), rel=1e-5)
     assert holds(facts, "new_groups == 1", "walks_kind == 'walks'", "replies == 0", "new_turns == 1") == []
     assert facts.fact("winner_votes") is None
+    drawn_with = facts.fact("temperature")
+    driven.chat.adjust("temperature", 0.3)
+    assert facts.fact("walks_used", "temperature") == drawn_with != facts.fact("temperature")
     driven.chat.walks.start(walk_plan.vote(2, "nothing that it says"), text="The sea is")
     driven.until(lambda: facts.fact("walks_kind") == "vote" and facts.fact("ended_walks") == 2)
     assert (facts.fact("winner_votes"), facts.fact("answer")) == (0, "")

@@ -1057,6 +1057,64 @@ async def test_only_a_whole_reply_to_the_lessons_own_message_counts() -> None:
         await at_step(desk, 3)
 
 
+async def test_a_step_is_judged_once_the_last_reply_is_over() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.sent("", " blue")
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "ctrl+r")
+        desk.engine.say(" blue")
+        await desk.settle()
+        await desk.type("", "1")
+        desk.app.learning.runner.look()  # type: ignore[union-attr]
+        assert step(desk) == 2
+        desk.engine.end()
+        await at_step(desk, 3)
+
+
+async def test_a_digit_that_is_no_answer_is_told_and_not_written() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type("", "9")
+        await desk.shows("the answers are 1 to 3")
+        assert desk.composer.text == "The sea is"
+
+
+async def test_no_more_than_all_is_taken_for_a_share() -> None:
+    async with learner(lesson=None) as desk:
+        (paths.lessons_folder() / "83-share.toml").write_text(FIRST.replace('number = "tokens"', 'number = "%"'))
+        await begun(desk, "share")
+        runner = desk.app.learning.runner
+        assert runner is not None
+        assert runner._facts is not None
+        runner.playing.go_to(2, runner._facts)
+        desk.composer.clear()
+        await desk.type("150", "enter")
+        await desk.shows("a share is 0 to 100 %")
+        assert runner.playing.guess is None
+        await desk.type("15", "enter")
+        assert runner.playing.guess == 15
+
+
+async def test_an_edited_message_that_is_taken_back_leaves_the_composer_empty() -> None:
+    async with learner() as desk:
+        await desk.sent("", " blue")
+        desk.engine.end()
+        await desk.settle()
+        desk.composer.clear()
+        await desk.type("", "f7", "ctrl+u")
+        await desk.sent("The sea was", " calm")
+        desk.engine.end()
+        await desk.settle()
+        await desk.type("", "ctrl+space", "z")
+        await desk.settle()
+        assert desk.composer.text != "The sea was"
+        assert "The sea is" in desk.text
+
+
 async def test_a_text_that_was_sent_too_early_is_put_into_the_composer_again() -> None:
     async with learner() as desk:
         await desk.sent("", " blue")

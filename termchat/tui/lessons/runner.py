@@ -801,7 +801,7 @@ class Runner:
         node = chat.conversation.nodes.get(number)
         if node is None:
             return "it is gone already"
-        others = chat.conversation.children(node.parent) if node.parent is not None else ()
+        others = chat.conversation.children(node.parent)
         was_edited = any(one.number < number and one.role == "user" for one in others)  # and what it was before is back
         text = node.written if node.role == "user" and not was_edited else ""
         for one in [one for one in chat.conversation.nodes if one >= number]:
