@@ -33,7 +33,7 @@ from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, strip_lines
 from termchat.tui.panels.pages import PAGES
 from termchat.tui.screen.parts import Parts
-from termchat.tui.transcript.looks import LOOKS, Look, TokenLook
+from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, Look, TokenLook
 from termchat.tui.walks.walks_view import WalksView
 
 LOOKS_PER_SECOND = 4
@@ -266,7 +266,7 @@ class Runner:
     def _look_as(self, look: str, page: str) -> None:
         parts = self._parts
         if look in LOOKS:
-            parts.transcript.look = next(one for one in LOOKS if one == look)
+            parts.transcript.looks = next(one for one in LOOKS if one == look), TOKEN_LOOKS[0]
         if page in PAGES:
             parts.panels.page = page
 
