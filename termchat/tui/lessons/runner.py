@@ -795,15 +795,17 @@ class Runner:
         self._watch()
 
     def _take_back(self, number: int) -> str:
-        """The first node that was added, and all that came with it: walks are many. What was written comes back into the empty
-        composer."""
+        """The first node that was added, and all that came with it: walks are many. What the lesson had written comes back into
+        the empty composer."""
         parts, chat = self._parts, self._parts.chat
         node = chat.conversation.nodes.get(number)
         if node is None:
             return "it is gone already"
         others = chat.conversation.children(node.parent)
         was_edited = any(one.number < number and one.role == "user" for one in others)  # and what it was before is back
-        text = node.written if node.role == "user" and not was_edited else ""
+        its = self.lesson.messages
+        of_lesson = node.role == "user" and (its is None or node.written.strip() in its)
+        text = node.written if of_lesson and not was_edited else ""
         for one in [one for one in chat.conversation.nodes if one >= number]:
             parts.do(partial(chat.branches.delete, one))  # what is hidden already stays so
         if text and parts.composer.is_blank:
