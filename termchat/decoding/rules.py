@@ -91,6 +91,11 @@ class Rules:
         self._looked = False
 
     @property
+    def measures(self) -> set[Measure]:
+        """What its thresholds look at."""
+        return {condition.measure for condition in self._in_a_row}
+
+    @property
     def repetition(self) -> Repetition | None:
         """The loop that the reply is in, if a condition asks for it."""
         return self._finder.current if self._finder is not None else None
