@@ -53,6 +53,7 @@ COUNTED = {
 _COUNTS = {
     **_numbers(**COUNTED),
     **_numbers(**{f"new_{name}": f"{help}, since the step began" for name, help in COUNTED.items()}),
+    "new_replies": FactEntry("number", "replies that ended since the step began, 0 while one runs; walks do not count"),
     **_numbers(branches="ends of branches", hints="hints taken in this step, 0 to 3"),
 }
 

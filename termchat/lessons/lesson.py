@@ -162,10 +162,11 @@ class Lesson(NamedTuple):
 
     @property
     def messages(self) -> frozenset[str] | None:
-        """What it has the reader send; None where that may be anything."""
+        """What it has the reader send, without commands; None where that may be anything."""
         deeds = [deed for step in self.steps for deed in step.deeds]
         typed = [deed.what for deed in deeds if deed.kind == "type"]
-        given = {text.strip() for text in (self.opening.text, *(step.compose for step in self.steps), *typed)} - {""}
+        given = {text.strip() for text in (self.opening.text, *(step.compose for step in self.steps), *typed)}
+        given = {text for text in given if text and not text.startswith("/")}
         return None if not given or any(deed.kind == "say" for deed in deeds) else frozenset(given)
 
     @property

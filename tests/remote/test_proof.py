@@ -109,3 +109,8 @@ def test_bounds_hold_what_all_tokens_say(seed: int, spread: float, count: int) -
     if count == N:
         assert found.entropy == pytest.approx((entropy, entropy), abs=1e-6)
         assert found.p_end == pytest.approx((p_end, p_end), abs=1e-9)
+
+
+def test_what_cannot_be_drawn_makes_no_bound_infinite() -> None:
+    impossible = bounds(np.array([1, 2, 3], np.int32), np.array([np.log(0.9), np.log(0.1 - 1e-7), -np.inf]), {2}, N)
+    assert 0 < impossible.entropy[0] <= impossible.entropy[1] < 0.5

@@ -1079,7 +1079,7 @@ async def test_a_digit_that_is_no_answer_is_told_and_not_written() -> None:
         desk.chat.adjust("temperature", 0.0)
         await at_step(desk, 2)
         await desk.type("", "9")
-        await desk.shows("the answers are 1 to 3")
+        await desk.shows("the answers are 1 to 3", "a message may begin with a space")
         assert desk.composer.text == "The sea is"
 
 
@@ -1113,6 +1113,67 @@ async def test_an_edited_message_that_is_taken_back_leaves_the_composer_empty() 
         await desk.settle()
         assert desk.composer.text != "The sea was"
         assert "The sea is" in desk.text
+
+
+THIRD = """\
+title = "Own words"
+minutes = 1
+summary = "A look, then the reply once more."
+learned = "All of it."
+next = ""
+
+[opening]
+raw = true
+text = "The sea is"
+
+[[steps]]
+text = "Send it."
+check = ["new_replies >= 1"]
+do = ["send"]
+
+[[steps]]
+text = "Look."
+compose = "/look rank"
+check = ["look == 'rank'"]
+do = ["/look rank"]
+
+[[steps]]
+text = "Once more."
+check = ["new_replies >= 1"]
+do = ["press regenerate"]
+"""
+
+
+@pytest.mark.parametrize("looked", [True, False])
+async def test_a_lesson_is_resumed_where_no_message_of_the_readers_own_is_in_the_chat(
+    tmp_path: Path, *, looked: bool
+) -> None:
+    store = Store.open(tmp_path / "sessions.db")
+    async with learner(store=store, lesson=None) as desk:
+        (paths.lessons_folder() / "84-own-words.toml").write_text(THIRD)
+        await begun(desk, "own-words")
+        await desk.type("", "enter")
+        await answered(desk, " blue")
+        await at_step(desk, 2)
+        desk.composer.clear()
+        await desk.type("my own words", "enter")
+        await answered(desk, " yours")
+        await desk.until(lambda: "no reply to it counts" in " ".join(strip(desk).split()))
+        if looked:
+            await command(desk, "/look rank")
+            await at_step(desk, 3)
+            assert "no reply to it counts" in " ".join(strip(desk).split())
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.runner is None)
+    store.close()
+    store = Store.open(tmp_path / "sessions.db")
+    async with learner(store=store, lesson=None) as desk:
+        await begun(desk, "own-words")
+        assert step(desk) == 2
+        assert "my own words" not in desk.text
+        assert desk.composer.text == "/look rank"
+        assert "no reply to it counts" not in " ".join(strip(desk).split())
+    store.close()
 
 
 async def test_a_text_that_was_sent_too_early_is_put_into_the_composer_again() -> None:

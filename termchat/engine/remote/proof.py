@@ -69,8 +69,8 @@ def bounds(ids: NDArray[np.int32], logprobs: NDArray[np.float64], end_ids: Colle
     least = most = surprise
     if tail:
         # As uneven as it can be, each hidden token has as much as the last that is listed; as even as it can be, all the same.
-        least -= tail * float(logprobs[-1])
         most -= tail * math.log(tail / hidden)
+        least = min(least - tail * float(logprobs[-1]), most)  # which may be no probability at all
     is_end = np.isin(ids, list(end_ids))
     ends = float(shares[is_end].sum())
     unseen = len(end_ids) - int(is_end.sum())

@@ -98,7 +98,7 @@ def suffice(
         cells.ask_for(count)
     cells.usual = proof.next_guess(cells.known, samplers, moving, lifted, allowed)
     cells.slowed_by = proof.why_all(samplers, lifted, allowed is not None) if cells.usual == cells.model.n_vocab else ""
-    if cells.tail and rules.measures and rules.are_open(_bounds(cells).measures):
+    if forced is None and cells.tail and rules.measures and rules.are_open(_bounds(cells).measures):
         cells.ask_for(cells.model.n_vocab)
     if moving and proof.is_absolute(samplers):
         cells.lift(samplers)

@@ -15,6 +15,7 @@ from termchat.chat.changes import Change, Notice, PathChanged
 from termchat.chat.lesson_claims import ClaimMeasuring
 from termchat.chat.lesson_facts import ChatFacts
 from termchat.conversation.session import Breakpoint, StoredSession
+from termchat.conversation.tree import Node
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
@@ -201,7 +202,7 @@ class Runner:
         parts, chat = self._parts, self._parts.chat
         conversation, leaf = chat.conversation, point.leaf
         if leaf is not None and leaf != conversation.leaf:
-            sent = [node.written for node in conversation.children(leaf) if node.role == "user"]
+            sent = [node.written for node in conversation.children(leaf) if self._is_own(node)]
             parts.do(lambda: chat.branches.select(leaf))
             if sent and not conversation.unsent.draft.strip():
                 conversation.unsent.draft = self._given = sent[-1]
@@ -219,7 +220,8 @@ class Runner:
         playing, parts = self.playing, self._parts
         chat = parts.chat
         self._began = chat.tuning, len(self._steps)
-        if chat.busy or chat.walks.shown is not None or mode_of(parts, "") in ("tune", "tokens", "walks"):
+        strange = self._facts is not None and self._facts.has_strange
+        if strange or chat.busy or chat.walks.shown is not None or mode_of(parts, "") in ("tune", "tokens", "walks"):
             playing.points.pop(playing.step, None)
             return
         playing.points[playing.step] = ResumePoint(playing.step, chat.conversation.leaf, chat.tuning.differing())
@@ -580,7 +582,8 @@ class Runner:
         if not playing.answer(number):
             self.back()
             answers = len(playing.asks.answers) if playing.asks is not None else 0
-            self._parts.tell(Notice(f"the answers are 1 to {answers}" if answers else "nothing is asked now"))
+            said, more = f"the answers are 1 to {answers}", "a message may begin with a space"
+            self._parts.tell(Notice(said, more) if answers else Notice("nothing is asked now"))
             return
         self._typed = ""
         self.back()
@@ -794,6 +797,11 @@ class Runner:
         self._seen = ()
         self._watch()
 
+    def _is_own(self, node: Node) -> bool:
+        """Whether it is a message that the lesson has the reader send."""
+        its = self.lesson.messages
+        return node.role == "user" and (its is None or node.written.strip() in its)
+
     def _take_back(self, number: int) -> str:
         """The first node that was added, and all that came with it: walks are many. What the lesson had written comes back into
         the empty composer."""
@@ -803,9 +811,7 @@ class Runner:
             return "it is gone already"
         others = chat.conversation.children(node.parent)
         was_edited = any(one.number < number and one.role == "user" for one in others)  # and what it was before is back
-        its = self.lesson.messages
-        of_lesson = node.role == "user" and (its is None or node.written.strip() in its)
-        text = node.written if of_lesson and not was_edited else ""
+        text = node.written if self._is_own(node) and not was_edited else ""
         for one in [one for one in chat.conversation.nodes if one >= number]:
             parts.do(partial(chat.branches.delete, one))  # what is hidden already stays so
         if text and parts.composer.is_blank:
