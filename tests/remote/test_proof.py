@@ -102,7 +102,7 @@ def test_bounds_hold_what_all_tokens_say(seed: int, spread: float, count: int) -
     entropy = float(-(shares * logprobs).sum() / np.log(2))
     p_end = float(shares[list(set(ends))].sum())
     listed = np.argsort(-logits)[:count]
-    found = bounds(listed.astype(np.int32), logprobs[listed], set(ends), N)
+    found = bounds(Shortlist(listed.astype(np.int32), logprobs[listed], N), set(ends))
     assert found.entropy[0] - 1e-6 <= entropy <= found.entropy[1] + 1e-6
     assert found.p_end[0] - 1e-9 <= p_end <= found.p_end[1] + 1e-9
     assert found.tail == pytest.approx(1 - shares[listed].sum(), abs=1e-9)
@@ -112,5 +112,6 @@ def test_bounds_hold_what_all_tokens_say(seed: int, spread: float, count: int) -
 
 
 def test_what_cannot_be_drawn_makes_no_bound_infinite() -> None:
-    impossible = bounds(np.array([1, 2, 3], np.int32), np.array([np.log(0.9), np.log(0.1 - 1e-7), -np.inf]), {2}, N)
+    logprobs = np.array([np.log(0.9), np.log(0.1 - 1e-7), -np.inf])
+    impossible = bounds(Shortlist(np.array([1, 2, 3], np.int32), logprobs, N), {2})
     assert 0 < impossible.entropy[0] <= impossible.entropy[1] < 0.5

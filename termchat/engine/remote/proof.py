@@ -38,6 +38,11 @@ class Shortlist(NamedTuple):
     def whole(self) -> bool:
         return len(self.ids) >= self.n_vocab
 
+    @property
+    def tail(self) -> float:
+        """The mass of all others."""
+        return 0.0 if self.whole else max(1.0 - float(np.exp(self.logprobs).sum()), 0.0)
+
 
 _first = lru_cache(64)(first_full)
 """It is asked for at every token."""
@@ -60,16 +65,15 @@ class Bounds(NamedTuple):
         return {measure: least for measure, (least, _) in self.measures.items()}
 
 
-def bounds(ids: NDArray[np.int32], logprobs: NDArray[np.float64], end_ids: Collection[int], n_vocab: int) -> Bounds:
-    """What these tokens, shape (n,), of whom none that is not among them is likelier than the last, prove."""
-    hidden = n_vocab - len(ids)
+def bounds(known: Shortlist, end_ids: Collection[int]) -> Bounds:
+    """What the known tokens prove; none of the others is likelier than the last of them."""
+    ids, logprobs, tail = known.ids, known.logprobs, known.tail
     shares = np.exp(logprobs)
-    tail = max(1.0 - float(shares.sum()), 0.0) if hidden > 0 else 0.0
     surprise = -float(np.sum(shares * np.maximum(logprobs, -1e4)))  # what is impossible adds nothing
     least = most = surprise
     if tail:
         # As uneven as it can be, each hidden token has as much as the last that is listed; as even as it can be, all the same.
-        most -= tail * math.log(tail / hidden)
+        most -= tail * math.log(tail / (known.n_vocab - len(ids)))
         least = min(least - tail * float(logprobs[-1]), most)  # which may be no probability at all
     is_end = np.isin(ids, list(end_ids))
     ends = float(shares[is_end].sum())

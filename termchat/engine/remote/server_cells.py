@@ -128,7 +128,7 @@ class ServerCells:
         self.known, self.lifted = self._shortlist(found), False
         self.row, self.ids, self.current = self._row_of(self.known), list(ids), True
         self._there = self.ids
-        self.tail = 0.0 if self.known.whole else max(1.0 - float(np.exp(self.known.logprobs).sum()), 0.0)
+        self.tail = self.known.tail
 
     def ask_for(self, count: int) -> None:
         """Has more candidates for the row at hand."""

@@ -98,7 +98,8 @@ def suffice(
         cells.ask_for(count)
     cells.usual = proof.next_guess(cells.known, samplers, moving, lifted, allowed)
     cells.slowed_by = proof.why_all(samplers, lifted, allowed is not None) if cells.usual == cells.model.n_vocab else ""
-    if forced is None and cells.tail and rules.measures and rules.are_open(_bounds(cells).measures):
+    looks = forced is None and cells.tail > 0 and rules.measures
+    if looks and rules.are_open(proof.bounds(cells.known, cells.model.end_ids).measures):
         cells.ask_for(cells.model.n_vocab)
     if moving and proof.is_absolute(samplers):
         cells.lift(samplers)
@@ -108,10 +109,5 @@ def as_bounds(drawn: Drawn, cells: ServerCells) -> Drawn:
     """The same where not all tokens are listed: `p_end` is then the most that it can be, and the state says what is missing."""
     if not cells.tail:
         return drawn
-    found = _bounds(cells)
+    found = proof.bounds(cells.known, cells.model.end_ids)
     return drawn._replace(p_end=found.p_end[1], state={**drawn.state, TAIL: cells.tail}, least=found.least)
-
-
-def _bounds(cells: ServerCells) -> proof.Bounds:
-    known = cells.known
-    return proof.bounds(known.ids, known.logprobs, cells.model.end_ids, known.n_vocab)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from termchat.decoding.records import ABSENT, TAIL, UNKNOWN, Candidate, DrawnThere, Explanation, TokenBias
 from termchat.engine.llama.observe import Drawn
 from termchat.engine.llama.vocabulary import Vocabulary
-from termchat.engine.remote.proof import bounds
+from termchat.engine.remote.proof import Shortlist, bounds
 from termchat.engine.remote.streams import StreamingServer, Told
 
 
@@ -28,7 +28,7 @@ def as_drawn(told: Told, model: Vocabulary, most: int) -> Drawn:
     candidates = [_candidate(i, value, model) for i, value in zip(ids[:most], logprobs[:most], strict=True)]
     if told.id != UNKNOWN and told.id not in ids[:most]:
         candidates.append(_candidate(told.id, logprob, model))
-    found = bounds(told.ids, told.logprobs, model.end_ids, model.n_vocab)
+    found = bounds(Shortlist(told.ids, told.logprobs, model.n_vocab), model.end_ids)
     state = {TAIL: found.tail} if found.tail else {}
     return Drawn(
         told.id,
