@@ -11,7 +11,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from termchat.chat.lesson_replies import FactFound, LessonReply, answers, counted, finished_replies, knob_fact, strange
+from termchat.chat.lesson_replies import (
+    FactFound,
+    LessonReply,
+    answers,
+    counted,
+    finished_replies,
+    is_strange,
+    knob_fact,
+)
 from termchat.chat.service import Chat
 from termchat.chat.walk_group import WalkGroup, groups
 from termchat.conversation.tree import Node, Place
@@ -70,7 +78,11 @@ class ChatFacts:
     @property
     def has_strange(self) -> bool:
         """Whether the branch that is shown has a message that is not the lesson's: no reply to it counts."""
-        return self._messages is not None and strange(self._chat.conversation, self._messages)
+        return any(self.is_strange(span.node) for span in self._chat.conversation.path())
+
+    def is_strange(self, node: Node) -> bool:
+        """Whether it is a message that is not the lesson's."""
+        return is_strange(node, self._messages)
 
     def fact(self, name: str, argument: str = "") -> FactFound:
         """See `lessons.lesson_check.LessonFacts`."""

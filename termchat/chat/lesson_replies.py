@@ -303,13 +303,12 @@ def finished_replies(conversation: Conversation) -> list[Node]:
 
 def answers(conversation: Conversation, node: Node, messages: Collection[str] | None) -> bool:
     """Whether the reply that a node is of answers these messages, and no others; any, where there are none."""
-    return messages is None or not strange(conversation, messages, node.number)
+    return messages is None or not any(is_strange(span.node, messages) for span in conversation.path(node.number))
 
 
-def strange(conversation: Conversation, messages: Collection[str], leaf: int | None = None) -> bool:
-    """Whether a message of the path is none of these."""
-    said = (span.node.written for span in conversation.path(leaf) if span.node.role == "user")
-    return any(text.strip() not in messages for text in said)
+def is_strange(node: Node, messages: Collection[str] | None) -> bool:
+    """Whether it is a message, and none of these; none is where there are none."""
+    return messages is not None and node.role == "user" and node.written.strip() not in messages
 
 
 def counted(conversation: Conversation, replies_of: Sequence[Node] | None = None) -> dict[str, int]:

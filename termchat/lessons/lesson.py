@@ -106,6 +106,10 @@ class LessonQuestion(NamedTuple):
     def is_number(self) -> bool:
         return not self.answers
 
+    @property
+    def is_share(self) -> bool:
+        return self.is_number and self.unit == "%"
+
     def measured(self, number: str) -> str:
         """A number with the unit: "40 %", "1 token", "2 tokens"."""
         return f"{number} {self.unit.removesuffix('s') if number == '1' else self.unit}".strip()

@@ -156,6 +156,8 @@ class Playing:
             return False
         if not question.is_number and guess not in range(1, len(question.answers) + 1):
             return False
+        if question.is_share and not 0 <= guess <= 100:
+            return False
         self.guess = guess
         return True
 

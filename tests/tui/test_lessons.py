@@ -1037,7 +1037,7 @@ async def test_only_a_whole_reply_to_the_lessons_own_message_counts() -> None:
         desk.composer.clear()
         await desk.sent("my own words", " yours")
         desk.engine.end()
-        await desk.until(lambda: "no reply to it counts here" in " ".join(strip(desk).split()))
+        await desk.until(lambda: "no reply to it counts here" in strip(desk))
         await desk.sent("The sea is", " blue")
         desk.engine.end()
         await desk.settle()
@@ -1158,11 +1158,11 @@ async def test_a_lesson_is_resumed_where_no_message_of_the_readers_own_is_in_the
         desk.composer.clear()
         await desk.type("my own words", "enter")
         await answered(desk, " yours")
-        await desk.until(lambda: "no reply to it counts" in " ".join(strip(desk).split()))
+        await desk.until(lambda: "no reply to it counts" in strip(desk))
         if looked:
             await command(desk, "/look rank")
             await at_step(desk, 3)
-            assert "no reply to it counts" in " ".join(strip(desk).split())
+            assert "no reply to it counts" in strip(desk)
         await desk.type("", "ctrl+space", "x")
         await desk.until(lambda: desk.app.learning.runner is None)
     store.close()
@@ -1172,7 +1172,7 @@ async def test_a_lesson_is_resumed_where_no_message_of_the_readers_own_is_in_the
         assert step(desk) == 2
         assert "my own words" not in desk.text
         assert desk.composer.text == "/look rank"
-        assert "no reply to it counts" not in " ".join(strip(desk).split())
+        assert "no reply to it counts" not in strip(desk)
     store.close()
 
 

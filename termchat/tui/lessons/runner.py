@@ -178,13 +178,13 @@ class Runner:
             points = [Breakpoint(rule) for rule in opening.rules]
             parts.do(lambda: chat.set_breakpoints(points))
             parts.do(lambda: chat.constrain(opening.constraint))
+        self._facts = ChatFacts(chat, lambda: screen_facts(parts, self._dialog()), lesson)
         if point is not None:
             self._return_to(point)
         if state.step < wanted:
             self._tell_earlier(state.step, wanted)
         parts.tokens.mode.find()
         self._look_as(opening.look, opening.page)
-        self._facts = ChatFacts(chat, lambda: screen_facts(parts, self._dialog()), lesson)
         self._typed, self._note, self._steps, self._seen = "", "", [], ()
         self._ran = False
         if self._timer is None:
@@ -220,7 +220,7 @@ class Runner:
         playing, parts = self.playing, self._parts
         chat = parts.chat
         self._began = chat.tuning, len(self._steps)
-        strange = self._facts is not None and self._facts.has_strange
+        strange = self.facts.has_strange
         if strange or chat.busy or chat.walks.shown is not None or mode_of(parts, "") in ("tune", "tokens", "walks"):
             playing.points.pop(playing.step, None)
             return
@@ -581,9 +581,9 @@ class Runner:
             return
         if not playing.answer(number):
             self.back()
-            answers = len(playing.asks.answers) if playing.asks is not None else 0
-            said, more = f"the answers are 1 to {answers}", "a message may begin with a space"
-            self._parts.tell(Notice(said, more) if answers else Notice("nothing is asked now"))
+            self._parts.tell(_refusal(playing.asks))
+            self._typed = ""
+            self.show()
             return
         self._typed = ""
         self.back()
@@ -607,12 +607,6 @@ class Runner:
         except ValueError:
             if self._typed:
                 self._parts.tell(Notice(f"not a number: {self._typed}"))
-            self._typed = ""
-            self.show()
-            return
-        question = self.playing.asks
-        if question is not None and question.unit == "%" and not 0 <= number <= 100:
-            self._parts.tell(Notice("a share is 0 to 100 %"))
             self._typed = ""
             self.show()
             return
@@ -799,8 +793,7 @@ class Runner:
 
     def _is_own(self, node: Node) -> bool:
         """Whether it is a message that the lesson has the reader send."""
-        its = self.lesson.messages
-        return node.role == "user" and (its is None or node.written.strip() in its)
+        return node.role == "user" and not self.facts.is_strange(node)
 
     def _take_back(self, number: int) -> str:
         """The first node that was added, and all that came with it: walks are many. What the lesson had written comes back into
@@ -849,6 +842,15 @@ def said(question: LessonQuestion, guess: float) -> str:
         return question.measured(f"{guess:.6g}")
     number = int(guess)
     return plain(question.answers[number - 1]) if 1 <= number <= len(question.answers) else str(number)
+
+
+def _refusal(question: LessonQuestion | None) -> Notice:
+    """What is said of what is no answer."""
+    if question is None:
+        return Notice("nothing is asked now")
+    if question.is_number:
+        return Notice("a share is 0 to 100 %" if question.is_share else "there is no such number")
+    return Notice(f"the answers are 1 to {len(question.answers)}", "a message may begin with a space")
 
 
 def shown_truth(question: LessonQuestion, truth: float) -> str:
