@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from termchat.engine.abilities import LLAMA_SERVER, LLAMA_SERVER_STREAMED, TEXT_ONLY, EngineAbilities
+from termchat.lessons.fact_table import TOKEN_FACTS
 from termchat.lessons.glossary import entries, is_term
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import read_lesson
@@ -122,6 +123,28 @@ def test_the_order_of_the_course_is_kept() -> None:
         "tokens loop softmax greedy temperature top-k top-p min-p penalties divergence stops prefill streaming beams "
         "speculation constraints best-and-vote determinism settings"
     )
+
+
+def test_a_right_answer_does_not_depend_on_what_is_looked_at_after_the_step() -> None:
+    """Facts of a token are of the one under the cursor: such a step ends at a known token. Lists of tokens and why-not are of
+    what was asked last: the text is named."""
+    loose = []
+    for lesson in lessons():
+        for step in lesson.steps:
+            asked = step.question
+            if asked is None:
+                continue
+            facts = [fact for check in asked.rights for fact in check.facts]
+            facts += asked.truth.facts if asked.truth is not None else []
+            names, checks = {fact.name for fact in facts}, " ".join(check.written for check in step.checks)
+            one_token = lesson.opening.knobs.get("max_tokens") == 1
+            if names & TOKEN_FACTS and not (one_token or re.search(r"mode == 'chat'|position ==", checks)):
+                loose.append(asked.ask)
+            if names & {"removed_by", "winner"} and "why_asked ==" not in checks:
+                loose.append(asked.ask)
+            if any(fact.name == "pieces" and not fact.argument for fact in facts):
+                loose.append(asked.ask)
+    assert loose == []
 
 
 def test_each_claim_names_the_step_that_it_is_about() -> None:

@@ -309,6 +309,8 @@ class Runner:
         """Before the screen takes them in; there may be none."""
         if self._playing is None:
             return
+        if self._facts is not None:
+            self._facts.note_list()
         if self._model is not self._parts.chat.model:
             self._model = self._parts.chat.model
             self._parts.screen.call_next(self._left_by_engine)
@@ -429,6 +431,9 @@ class Runner:
         if self.facts.has_strange:
             undo = f"{name_of('learn')} {name_of('lesson-undo')}"
             return f"A message of your own is in the chat: no reply to it counts here. {undo} takes it back."
+        missing = [check.written for check in playing.current.checks if not check.holds(self.facts)]
+        if missing == ["mode == 'chat'"] and len(playing.current.checks) > 1 and playing.asks is None:
+            return f"Press {name_of('back')} to return to the chat."
         if playing.hints or playing.asks is not None or not (self._ran or self._made("turns") or self._made("replies")):
             return ""
         step = playing.current
