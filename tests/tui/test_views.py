@@ -289,8 +289,8 @@ def test_what_if_nothing_changes_and_while_the_answer_is_awaited() -> None:
 def test_the_end_has_its_trace_its_reason_and_the_places_where_it_was_nearest() -> None:
     node = replied(" a", " b", "\n", "", p_end=[0.001, 0.5, 0.25, 0.9], rank=[0, 0, 0, 3])
     assert read(ending_lines([Span(node, 4)], 44, 20)) == [
-        "P(END)  4 tokens, scaled to the highest",
-        "▁▅▃█",  # 0.001, 0.5 and 0.25 of 0.9, in eighths
+        "P(END)  4 tokens, 0% to 100%",
+        "▁▅▃█",  # in eighths
         "The model ended the reply.",
         "The end token had rank 4; p(end) was 90.00%.",
         "HIGHEST",
@@ -299,6 +299,11 @@ def test_the_end_has_its_trace_its_reason_and_the_places_where_it_was_nearest() 
         "    2 before ⏎                        25.00%",
         "    0 before ·a                        0.10%",
     ]
+
+
+def test_an_end_that_was_never_near_has_a_flat_trace() -> None:
+    node = replied(" a", " b", " c", reason="length", p_end=[0.00001, 0.00009, 0.00002])
+    assert read(ending_lines([Span(node, 3)], 44, 20))[1] == "▁▁▁"
 
 
 def test_a_long_trace_keeps_every_peak() -> None:

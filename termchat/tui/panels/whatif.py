@@ -40,13 +40,13 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     p_ends = [p for span in reply for p in span.node.tokens.p_ends[: span.count]]
     unlisted = [span.node.tokens.unlisted(index) for span in reply for index in range(span.count)]
     texts = [text for span in reply for text in span.node.tokens.texts[: span.count]]
-    lines = flowing([[("P(END)", TITLE)], [(f"{len(p_ends)} tokens, scaled to the highest", MUTED)]], width)
+    lines = flowing([[("P(END)", TITLE)], [(f"{len(p_ends)} tokens, 0% to 100%", MUTED)]], width)
     if not p_ends:
         return [*lines, Line((("no tokens", MUTED),))]
     known = [index for index, p_end in enumerate(p_ends) if not math.isnan(p_end)]
     if known:
         heights = [0.0 if math.isnan(p_end) else p_end for p_end in p_ends]
-        lines.append(Line(((sparkline(_folded(heights, width), width).lstrip(), Ink("accent")),)))
+        lines.append(Line(((sparkline(_folded(heights, width), width, top=1.0).lstrip(), Ink("accent")),)))
     else:
         lines.append(Line((("The engine does not tell how likely the end was.", MUTED),)))
     last = reply[-1].node
