@@ -28,8 +28,8 @@ def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None,
     """The reply, which may be in several parts, on a line of at most `width` cells; the cursor's cell is marked.
 
     A cell stands for as many tokens as any other, and shows the hottest of them, so that no surprise gets lost. It is as high
-    as the measure: low where a probability is. A longer reply has more tokens in a cell, never less than half of the line's cells: while a reply streams
-    only its last cell is made anew, and all of them each time the line is full.
+    as the measure: low where a probability is. A longer reply has more tokens in a cell, never less than half of the line's
+    cells: while a reply streams only its last cell is made anew, and all of them each time the line is full.
     """
     shown = _parts(reply, width)
     each = _tokens_a_cell([span.count for span in shown], width)

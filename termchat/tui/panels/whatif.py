@@ -116,7 +116,8 @@ def whatif_lines(
     else:
         lines += _parting(replay, first, width)
         lines.append(Line(((name_of("fork-there"), ACCENT), (" forks there, with these knobs", MUTED))))
-    lines.append(Line((("would be cut ", MUTED), (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
+    lost = "not highest " if replay.settings.temperature <= 0 else "would be cut "
+    lines.append(Line(((lost, MUTED), (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
     if replay.scored.recomputed:
         lines += prose(_TIES.format(again(tolerance).capitalize()), width, MUTED)
     listed = sorted({*others, *impossible})
@@ -136,7 +137,7 @@ def _other(index: int, replay: Rescored, width: int) -> Line:
     """A token, what would stand in its place, and what is left of its own probability."""
     half = max((width - _NUMBER - _SHARE - 3) // 2, 4)
     probability = replay.scored.probabilities[index]
-    after = percent(probability) if probability > 0 else "cut"
+    after = percent(probability) if probability > 0 or replay.settings.temperature <= 0 else "cut"
     return Line(
         (
             (f"{index:>{_NUMBER - 1}} ", MUTED),
