@@ -33,6 +33,7 @@ from termchat.tui.lessons.screen_facts import mode_of, screen_facts
 from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, strip_lines
 from termchat.tui.panels.pages import PAGES
+from termchat.tui.screen.drawer import ALONE
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, Look, TokenLook
 from termchat.tui.walks.walks_view import WalksView
@@ -216,8 +217,13 @@ class Runner:
         self._parts.tell(Notice(f"resumed at step {step + 1}", why))
 
     def _mark(self) -> None:
-        """Notes with what a step begins, if that can be made again."""
+        """Shows the panels that a step speaks of, and notes with what it begins, if that can be made again."""
         playing, parts = self.playing, self._parts
+        speaks = not playing.finished and any(point.startswith(_PANEL) for point in playing.current.points)
+        if speaks and parts.screen.size.width >= ALONE:
+            parts.drawer.need("lesson")
+        else:
+            parts.drawer.release("lesson")
         chat = parts.chat
         self._began = chat.tuning, len(self._steps)
         strange = self.facts.has_strange
@@ -292,6 +298,7 @@ class Runner:
         if parts.desk.tune is not None:
             parts.desk.close_tune()
         parts.do(lambda: parts.chat.aside.end(back=back))
+        parts.drawer.release("lesson")
         if self._before is not None:
             parts.transcript.looks, parts.panels.page = self._before.looks, self._before.page
             if parts.drawer.shown != self._before.drawer:
