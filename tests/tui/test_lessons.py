@@ -27,7 +27,7 @@ from termchat.tui.draw.ink import Ink, Paint
 from termchat.tui.lessons import runner as playing
 from termchat.tui.lessons.hands import Hands
 from termchat.tui.lessons.lesson_words import filled, plain
-from termchat.tui.lessons.strip_lines import StripWords, strip_lines
+from termchat.tui.lessons.strip_lines import AskedWords, StripWords, strip_lines
 from termchat.tui.screen.keyline import key_line
 from termchat.tui.screen.panels import Panels
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
@@ -100,6 +100,28 @@ async def test_what_a_reader_writes_is_never_taken_for_an_answer() -> None:
         assert "Your guess: another one" in strip(desk)
         await desk.type("x")
         assert desk.composer.text == "The sea is, 1 of 2?x"
+
+
+async def test_digits_after_an_answer_do_not_spill_into_the_text_that_the_lesson_gave() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.type("100")
+        assert "Your guess: the same reply" in strip(desk)
+        assert "the question is answered" in desk.text
+        assert desk.composer.text == "The sea is"
+        await desk.type(" 100")
+        assert desk.composer.text == "The sea is 100"
+
+
+@pytest.mark.parametrize(("direct", "open"), [(True, False), (False, True), (False, False)])
+def test_digits_are_marked_while_they_go_to_the_question(direct: bool, open: bool) -> None:
+    for asked, key in ((AskedWords("Which?", ("this", "that")), "2"), (AskedWords("How many?", (), "tokens"), "__")):
+        words = StripWords("Own", 1, 2, asked=asked)
+        lines = strip_lines(words, 78, 8, direct=direct, open=open)
+        (ink,) = {ink for line in lines[:-1] for text, ink in line.runs if text.strip().startswith(key)}
+        assert (ink.ground == "accent") is (direct or open)
+        assert any("To answer, press Ctrl+Space" in line.text for line in lines) is not (direct or open)
 
 
 async def test_a_message_that_is_edited_is_the_readers_own() -> None:

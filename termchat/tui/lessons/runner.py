@@ -95,6 +95,8 @@ class Runner:
         self._facts: ChatFacts | None = None
         self._before: _Before | None = None
         self._typed = ""
+        self._answered = False
+        """Whether a digit was an answer, and only digits came since."""
         self._big = big
         self._unfolded: bool | None = None
         """Whether the reader wants all of a step's text; None where nothing was said."""
@@ -549,8 +551,13 @@ class Runner:
     def direct(self, key: str, character: str | None) -> bool:
         """A key in the composer while nothing of the reader's own is in it: answers, and asks for a hint; True if it was for
         the lesson."""
+        digit = character is not None and character in "0123456789"
+        self._answered = self._answered and digit
         if self._playing is None or not self._direct or character is None:
             return self._direct_number(key)
+        if self._answered and self.playing.asks is None:  # of a number that was meant as an answer
+            self._parts.tell(Notice("the question is answered", "a message may begin with a space"))
+            return True
         question, composer = self.playing.asks, self._parts.composer
         if character == "/" and composer.text and composer.cursor_location == composer.document.end:
             composer.put("")  # a command is no end of the text that the lesson gave; that comes back after it
@@ -558,8 +565,9 @@ class Runner:
             return False
         if question is not None and question.is_number and character != "?":
             return self._direct_number(key, character)
-        if question is not None and character in "0123456789" and not question.is_number:
+        if question is not None and digit and not question.is_number:
             self.answer(int(character))
+            self._answered = True
             return True
         if character == "?" and self._parts.composer.is_blank and not self.playing.finished:
             self._hint()

@@ -139,22 +139,24 @@ def _told(words: StripWords) -> list[Run]:
 
 
 def _question(asked: AskedWords, *, direct: bool, open: bool) -> list[Run]:
+    """Make the runs of a question; its digits are badges while they go to it, and only then."""
+    live = direct or open
     runs: list[Run] = [(asked.ask, Ink("text", bold=True))]
-    if asked.answers and not (direct or open):
+    if asked.answers and not live:
         runs += [("  To answer, press ", MUTED), *_lead(), (", then", MUTED)]
     if asked.answers:
         for number, answer in enumerate(asked.answers, 1):
             does = f"lesson('answer', {number})"
+            key, ink = (f"{_TIED}{number}{_TIED}", _BADGE) if live else (str(number), MUTED)
             runs += [
-                ("  ", TEXT),
-                (f"{number}{_TIED}", ACCENT._replace(does=does, bold=True)),
+                ("  ", TEXT), (key, ink._replace(does=does)), (_TIED, TEXT),
                 (answer.replace(" ", _TIED) if len(answer) < 40 else answer, Ink(does=does)),
-            ]
+            ]  # fmt: skip
         return runs
-    field = (asked.typed or "__") + ("▏" if direct or open else "")
+    field = (asked.typed or "__") + ("▏" if live else "")
     field = f"{_TIED}{field}{_TIED}{asked.unit}{_TIED}".replace(" ", _TIED)
-    runs += [("  ", TEXT), (field, Ink("text", ground="surface", bold=True))]
-    if direct or open:
+    runs += [("  ", TEXT), (field, _BADGE if live else Ink("text", ground="surface", bold=True))]
+    if live:
         return [*runs, ("  type a number, Enter", MUTED)]
     return [*runs, ("  To answer, press ", MUTED), *_lead(), (", then the number and Enter", MUTED)]
 
