@@ -237,6 +237,8 @@ def test_the_ribbon_is_high_where_the_probability_is() -> None:
         node.add(msgspec.structs.replace(token(step, "a"), logprob=math.log(share), probability=share))
     for look in ("probability", "after"):
         assert ribbon_line([Span(node, 3)], look, None, 10).text == "█▁█"
+    node.add(msgspec.structs.replace(token(3, "a"), forced=True, logprob=math.log(0.001)))
+    assert ribbon_line([Span(node, 4)], "probability", None, 10).text == "█▁█·"
 
 
 def test_a_reply_in_parts_is_one_ribbon_and_a_cut_one_ends_where_it_is_cut() -> None:
