@@ -59,6 +59,9 @@ class ChatFacts:
         self._replies: dict[int, tuple[tuple[object, ...], LessonReply]] = {}
         self._recorded: tuple[Node, int, Token] | None = None
         self._group: tuple[tuple[object, ...], _GroupFacts] | None = None
+        self._lists: dict[str, int | None] = {}
+        """Tokens of each text whose list was asked for, None until it came."""
+        self._listed_by = chat.model
         self._knows: dict[str, Callable[[], FactFound]] = {
             **{name: partial(self._count, name) for name in COUNTED},
             **{NEW + name: partial(self._count, name, new=True) for name in COUNTED},
@@ -74,6 +77,14 @@ class ChatFacts:
 
     def took_hint(self, hints: int) -> None:
         self._hints = hints
+
+    def note_list(self) -> None:
+        """Remember the tokens of a text that a lesson asks about: its list may be edited, and is about another text then."""
+        if self._listed_by is not self._chat.model:
+            self._listed_by, self._lists = self._chat.model, dict.fromkeys(self._lists)
+        newest = self._chat.questions.tokenized
+        if newest is not None and newest.node is None and newest.text in self._lists:
+            self._lists[newest.text] = len(newest.tokenized.ids)
 
     @property
     def has_strange(self) -> bool:
@@ -107,6 +118,10 @@ class ChatFacts:
             return self._of_two(name)
         if name in SCREEN_FACTS:
             return self._of_screen(name)
+        if name == "pieces" and argument:
+            self._lists.setdefault(argument, None)
+            self.note_list()
+            return self._lists[argument]
         if name == "walks_used":
             group = self._newest_group()
             return group.used(argument) if group is not None else None
@@ -429,6 +444,7 @@ def _told(number: float) -> float | None:
 
 _ANSWERS: dict[str, Callable[[Chat], FactFound]] = {
     "why_text": _why(lambda it: it.text),
+    "why_asked": lambda chat: chat.questions.explained.text.strip() if chat.questions.explained is not None else None,
     "removed_by": _why(lambda it: (it.removed_by or NONE) if it.there is None else None),
     "winner": _why(lambda it: it.winner_text),
     "why_rank": _why(lambda it: it.rank if it.rank != UNKNOWN else None),

@@ -9,6 +9,7 @@ from typing import Any
 from termchat.conversation.causes import Cause, Evidence, WhyDifferent, is_greedy, lead
 from termchat.conversation.recorded_reply import RecordedStep
 from termchat.decoding.records import Candidate, Token, is_taken, to_dict
+from termchat.decoding.stages import TEMPERATURE
 from termchat.text import cells, show_piece
 
 SHOWN = 8
@@ -88,7 +89,7 @@ def _cell(candidate: Candidate | None) -> str:
     if candidate is None:
         return f"{'-':>9}{'-':>9}{'-':>9}"
     model, noise = _told(math.exp(candidate.logprob), ".6f"), _told(candidate.noise, ".4f")
-    kept = candidate.probability > 0 or math.isnan(candidate.probability)
+    kept = candidate.probability > 0 or math.isnan(candidate.probability) or candidate.removed_by == TEMPERATURE
     after = _told(candidate.probability, ".6f") if kept else (candidate.removed_by or "cut")[:8]
     return f"{model:>9}{after:>9}{noise:>9}"
 
@@ -119,7 +120,13 @@ def tie_lines(left: RecordedStep, right: RecordedStep, names: Names) -> Iterator
             if found is not None and math.isnan(found.probability):
                 continue  # what the chain made of it is not known
             cut = found.removed_by if found is not None else None
-            yield f"{name}: {token_name(other)} " + (f"was cut by {show_piece(cut)}" if cut else "was not a candidate")
+            yield f"{name}: {token_name(other)} " + _lost(cut)
+
+
+def _lost(stage: str | None) -> str:
+    if stage == TEMPERATURE:
+        return "did not have the highest logit"
+    return f"was cut by {show_piece(stage)}" if stage else "was not a candidate"
 
 
 def token_name(token: Token) -> str:

@@ -65,7 +65,7 @@ class TimeHeat:
 class Measure(NamedTuple):
     """A measure of tokens, and what people call it. `read` gives it of the tokens from one to another. `scale`, given the last
     step, makes the function from value to heat for one reply; `hot` and `calm` are the values at its ends. `judges`: it says
-    how far the token itself was to be expected."""
+    how far the token itself was to be expected. `rises`: `calm` is the higher of the two values."""
 
     title: str
     read: Callable[[TokenColumns, int, int], Sequence[float]]
@@ -73,6 +73,7 @@ class Measure(NamedTuple):
     hot: str
     calm: str
     judges: bool = False
+    rises: bool = False
 
 
 def _column(name: str) -> Callable[[TokenColumns, int, int], Sequence[float]]:
@@ -82,11 +83,11 @@ def _column(name: str) -> Callable[[TokenColumns, int, int], Sequence[float]]:
 MEASURES: dict[MeasureName, Measure] = {
     "probability": Measure(
         "probability (model)", _column("logprobs"), lambda calm: partial(logprob_heat, calm=calm), "0%", "100%",
-        judges=True,
+        judges=True, rises=True,
     ),
     "after": Measure(
         "after (chain)", _column("probabilities"), lambda calm: partial(probability_heat, calm=calm), "0%", "100%",
-        judges=True,
+        judges=True, rises=True,
     ),
     "entropy": Measure(
         "entropy", _column("entropies"), lambda calm: partial(entropy_heat, calm=calm), "6 bit and more", "0 bit"

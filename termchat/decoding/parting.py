@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from termchat.decoding.records import Candidate, Token
-from termchat.decoding.stages import DICE
+from termchat.decoding.stages import DICE, TEMPERATURE, loss_of
 from termchat.text import percent, show_piece
 
 Cause = Literal["cut", "uncut", "overtaken", "forced", "other dice", "unknown"]
@@ -35,7 +35,7 @@ class Divergence(NamedTuple):
 
     def __str__(self) -> str:
         """On one line, as replies A and B; the step counts from 1."""
-        cut = f"cut by {self.stage}" if self.stage else "cut"
+        cut = loss_of(self.stage) if self.stage == TEMPERATURE else f"cut by {self.stage}" if self.stage else "cut"
         told = {
             "cut": f"{_change(self.one, self.of_one, cut)}",
             "uncut": f"{_change(self.other, self.of_other, cut)}",

@@ -154,6 +154,12 @@ STAGES: dict[str, SamplerStage] = {stage.name: stage for stage in _STAGES}
 """Name to stage, in the order of the panel."""
 
 DICE = "dice"
+TEMPERATURE = "temperature"
+
+
+def loss_of(stage: str) -> str:
+    """Words for what became of a candidate that a stage removed. Temperature cuts none: at 0 it takes the highest logit."""
+    return "not highest" if stage == TEMPERATURE else f"cut {stage}"
 
 
 LOGIT_BIAS = "logit_bias"

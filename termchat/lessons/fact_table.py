@@ -151,6 +151,7 @@ _OF_TOKEN: dict[str, FactEntry] = {
 _ANSWERS = {
     **_texts(
         why_text="why-not: the token that was asked about",
+        why_asked="why-not: the text that was typed, without the spaces around it",
         removed_by="why-not: the stage that cut it, 'none' if none did",
         winner="why-not: the token that was drawn",
     ),
@@ -163,8 +164,8 @@ _ANSWERS = {
     **_numbers(
         whatif_kept="what-if: share of the tokens that would be drawn again",
         whatif_first="what-if: index of the first token that would differ",
-        pieces="tokens in the newest list of tokens",
     ),
+    "pieces": FactEntry("number", "tokens in the newest list of tokens; with TEXT in the list of that text", "text?"),
     **_texts(pieces_of="the text that was taken apart"),
 }
 

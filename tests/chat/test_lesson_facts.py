@@ -203,6 +203,21 @@ def test_why_not_what_if_and_pieces(make: Make) -> None:
     driven.until(lambda: driven.chat.questions.tokenized)
     assert facts.fact("pieces") == len(driven.chat.questions.tokenized.tokenized.ids)  # type: ignore[union-attr]
     assert facts.fact("pieces_of") == "unbelievable"
+    assert facts.fact("why_asked") == "xylophone"
+
+
+def test_the_tokens_of_a_text_are_known_after_its_list_was_edited(make: Make) -> None:
+    """A guess that is typed into the open list of tokens makes it the list of another text."""
+    driven = make(Tuning(max_tokens=1), conversation=Conversation(raw=True))
+    driven.say("The sea is")
+    facts = ChatFacts(driven.chat)
+    assert facts.fact("pieces", "The cat sat on the mat.") is None
+    for text in ("The cat sat on the mat.", "The cat sat on the mat.7"):
+        driven.chat.questions.tokens(text)
+        driven.until(lambda text=text: facts.fact("pieces_of") == text)
+        facts.note_list()
+    assert facts.fact("pieces") == 8
+    assert facts.fact("pieces", "The cat sat on the mat.") == 7
 
 
 def test_a_constrained_reply(make: Make) -> None:

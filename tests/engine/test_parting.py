@@ -46,7 +46,7 @@ def test_a_token_that_the_first_cut(session: Session) -> None:
     for one, other, why in filter(None, found):
         assert (why.cause, why.stage, why.of_other) == ("uncut", "temperature", (None, other.probability))
         assert one.rank == 0 < other.rank
-        assert f"{why.other} cut by temperature → " in str(why)
+        assert f"{why.other} not highest → " in str(why)
     assert any(found)
 
 

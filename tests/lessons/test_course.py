@@ -8,12 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from termchat.engine.abilities import LLAMA_SERVER, LLAMA_SERVER_STREAMED, TEXT_ONLY, EngineAbilities
+from termchat.lessons.fact_table import TOKEN_FACTS
 from termchat.lessons.glossary import entries, is_term
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import read_lesson
 from termchat.lessons.shelf import COURSE, read_shelf
 from termchat.tui.keys.offered import lacking
-from termchat.tui.lessons.lesson_words import lesson_names
+from termchat.tui.lessons.lesson_words import filled, lesson_names, plain
+from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, strip_lines
 from termchat.tui.slash.commands import COMMANDS
 
 FILES = sorted(COURSE.glob("*.toml"))
@@ -122,6 +124,45 @@ def test_the_order_of_the_course_is_kept() -> None:
         "tokens loop softmax greedy temperature top-k top-p min-p penalties divergence stops prefill streaming beams "
         "speculation constraints best-and-vote determinism settings"
     )
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_on_80x24_a_step_has_all_it_says_below_the_verdict_on_the_answer_before(file: object) -> None:
+    lesson, before = next(lesson for lesson in lessons() if lesson.path == file), None
+    for number, step in enumerate(lesson.steps, 1):
+        told = ""
+        if before is not None:
+            longest = max(map(plain, before.answers), key=len, default="100 tokens")
+            told = f"You said: {longest}. The answer: {longest}."
+        asked, before = step.question, step.question
+        words = None
+        if asked is not None and asked.before:
+            words = AskedWords(plain(asked.ask), tuple(map(plain, asked.answers)), asked.unit)
+        said = StripWords(lesson.title, number, len(lesson.steps), filled(step.text), told, False, words)
+        lines = strip_lines(said, 78, rows_for(24), direct=False, open=False)
+        assert " more " not in lines[-1].text, step.text
+
+
+def test_a_right_answer_does_not_depend_on_what_is_looked_at_after_the_step() -> None:
+    """Facts of a token are of the one under the cursor: such a step ends at a known token. Lists of tokens and why-not are of
+    what was asked last: the text is named."""
+    loose = []
+    for lesson in lessons():
+        for step in lesson.steps:
+            asked = step.question
+            if asked is None:
+                continue
+            facts = [fact for check in asked.rights for fact in check.facts]
+            facts += asked.truth.facts if asked.truth is not None else []
+            names, checks = {fact.name for fact in facts}, " ".join(check.written for check in step.checks)
+            one_token = lesson.opening.knobs.get("max_tokens") == 1
+            if names & TOKEN_FACTS and not (one_token or re.search(r"mode == 'chat'|position ==", checks)):
+                loose.append(asked.ask)
+            if names & {"removed_by", "winner"} and "why_asked ==" not in checks:
+                loose.append(asked.ask)
+            if any(fact.name == "pieces" and not fact.argument for fact in facts):
+                loose.append(asked.ask)
+    assert loose == []
 
 
 def test_each_claim_names_the_step_that_it_is_about() -> None:

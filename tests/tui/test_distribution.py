@@ -96,11 +96,11 @@ def test_model_and_after_are_the_probabilities_over_the_whole_vocabulary(setting
     for line, candidate in zip(lines, token.candidates, strict=True):
         share, left = model[candidate.id], after.get(candidate.id, 0.0)
         seen = [seen[0] + share, seen[1] + left]
-        found = re.match(r"·w(\d+) +([<\d.]+%) [█▉-▏ ]*? +(?:([<\d.]+%)|cut (\w+)) ", line)
+        found = re.match(r"·w(\d+) +([<\d.]+%) [█▉-▏ ]*? +(?:([<\d.]+%)|cut \w+|not highest) ", line)
         assert found is not None, line
         assert int(found[1]) == candidate.id
         assert found[2] == shown_percent(share)
-        assert (found[3] == shown_percent(left)) if left else found[4]
+        assert found[3] == (shown_percent(left) if left else None)
     found = re.match(rf"{N_VOCAB - len(lines):,} others +([<\d.]+%) [█▉-▏ ]*? +([<\d.]+%)", others)
     assert found is not None, others
     assert [found[1], found[2]] == [shown_percent(max(1 - share, 0.0) if share < 1 - 1e-6 else 0.0) for share in seen]
@@ -130,6 +130,14 @@ def test_at_every_width_each_candidate_has_its_word_and_its_percent(width: int) 
         assert model in line
         assert after in line
         assert len(line) <= width
+
+
+def test_what_greedy_did_not_take_was_not_cut() -> None:
+    greedy = step([1.0, 0.0], stages=(Stage("temperature", 1),))
+    candidates = [replaced(one, removed_by=one.removed_by and "temperature") for one in greedy.candidates]
+    line = table(replaced(greedy, candidates=candidates))[2]
+    assert "not highest" in line
+    assert "cut" not in line
 
 
 def test_what_the_model_said_stays_where_it_is_while_a_knob_turns() -> None:

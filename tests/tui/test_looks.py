@@ -221,13 +221,24 @@ def test_the_ribbon_shows_the_hottest_token_of_each_cell(
         each = math.ceil(part / width) if part else 1
         hot = heats(node.tokens, look)
         lowest = [min(hot[begin : min(begin + each, part)]) for begin in range(0, part, each)]
-        assert line.text == "".join(BLOCKS[(CALM - heat) // 4] for heat in lowest)
+        rises = look in ("probability", "after")
+        assert line.text == "".join(BLOCKS[(heat if rises else CALM - heat) // 4] for heat in lowest)
         assert width / 2 <= len(line.text) <= width or part < width
         marked = [text for text, ink in line.runs if ink.color == "cursor"]
         assert marked == ([line.text[at // each]] if at < part else [])
         there = [token_at([Span(node, part)], look, column, width) for column in range(len(line.text))]
         assert [hot[ref.index] for ref in there if ref is not None] == lowest
         assert all(ref is not None and ref.index // each == column for column, ref in enumerate(there))
+
+
+def test_the_ribbon_is_high_where_the_probability_is() -> None:
+    node = reply(chat_of("Go"))
+    for step, share in enumerate((1.0, 0.0001, 1.0)):
+        node.add(msgspec.structs.replace(token(step, "a"), logprob=math.log(share), probability=share))
+    for look in ("probability", "after"):
+        assert ribbon_line([Span(node, 3)], look, None, 10).text == "█▁█"
+    node.add(msgspec.structs.replace(token(3, "a"), forced=True, logprob=math.log(0.001)))
+    assert ribbon_line([Span(node, 4)], "probability", None, 10).text == "█▁█·"
 
 
 def test_a_reply_in_parts_is_one_ribbon_and_a_cut_one_ends_where_it_is_cut() -> None:

@@ -35,13 +35,16 @@ def chat_with(pieces: list[str]) -> tuple[Conversation, Node]:
     return chat, node
 
 
-def on_ground(app: Host) -> str:
-    """What of the screen is in italics on the ground of a loop."""
-    ground = Color.parse(THEMES["dark"].palette.panel).rich_color.triplet
-    segments = (segment for y in range(app.transcript.size.height) for segment in app.transcript.render_line(y))
+def marked_text(app: Host) -> str:
+    """What of the screen is in italics: on the ground of a loop in the reading look, on that of its heat in any other."""
+    palette = THEMES["dark"].palette
+    grounds = (palette.panel,) if app.transcript.look == "reading" else palette.heat
+    triplets = {Color.parse(ground).rich_color.triplet for ground in grounds}
+    rows = map(app.transcript.render_line, range(app.transcript.size.height))
+    segments = (segment for row in rows if "┊" not in row.text for segment in row)
     return "".join(
         text for text, style, _ in segments
-        if style is not None and style.italic and style.bgcolor is not None and style.bgcolor.triplet == ground
+        if style is not None and style.italic and style.bgcolor is not None and style.bgcolor.triplet in triplets
     )  # fmt: skip
 
 
@@ -51,16 +54,16 @@ async def test_a_loop_is_marked_while_it_comes_and_as_far_as_it_goes(look: Look)
     app = Host(chat, look)
     async with app.run_test(size=(60, 20)) as pilot:
         await settled(pilot)
-        assert on_ground(app) == ""  # 30 tokens might be anything
+        assert marked_text(app) == ""  # 30 tokens might be anything
         said(node, AGAIN)
         app.transcript.grew(node.number)
         await settled(pilot)
-        assert "".join(on_ground(app).split()) == "".join((LOOP * 7).split())
+        assert "".join(marked_text(app).split()) == "".join((LOOP * 7).split())
         assert not any("loop:" in line for line in screen(app))
         said(node, REST)
         app.transcript.grew(node.number)
         await settled(pilot)
-        assert "".join(on_ground(app).split()) == "".join((LOOP * 7).split())
+        assert "".join(marked_text(app).split()) == "".join((LOOP * 7).split())
         assert [line for line in screen(app) if "loop:" in line] == ['┊ loop: " He was so happy." 7 times from token 3']
 
 
@@ -70,13 +73,13 @@ async def test_a_saved_chat_shows_its_loops_and_a_calm_text_has_none() -> None:
     app = Host(chat, running=False)
     async with app.run_test(size=(60, 20)) as pilot:
         await settled(pilot)
-        assert "".join(on_ground(app).split()) == "".join((LOOP * 8).split())
+        assert "".join(marked_text(app).split()) == "".join((LOOP * 8).split())
         assert any("8 times" in line for line in screen(app))
     chat, node = chat_with([f" word{n}" for n in range(200)])
     app = Host(chat)
     async with app.run_test(size=(60, 20)) as pilot:
         await settled(pilot)
-        assert on_ground(app) == ""
+        assert marked_text(app) == ""
 
 
 def test_a_loop_over_two_pieces_of_a_reply_is_one() -> None:

@@ -332,7 +332,7 @@ async def test_how_a_reply_in_pieces_ended_is_said_of_the_whole_wherever_the_cur
         await desk.type("", "o")
         for keys in ((), ("g",)):
             await desk.type("", *keys)
-            assert "12 tokens, scaled to the highest" in desk.text
+            assert "12 tokens, 0% to 100%" in desk.text
             assert "before ·ran" in desk.text
             assert "The model ended the reply" not in desk.text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -178,6 +179,19 @@ def test_why_the_drawn_one_needs_no_remedy_and_penalties_can_add() -> None:
     assert "wins" not in told
 
 
+def test_greedy_cuts_nothing_but_takes_the_highest() -> None:
+    for drawn, says in ((True, "It has the highest logit, which temperature 0 takes."), (
+        False, 'Temperature 0 takes the highest logit, which is that of "·dog".'
+    )):  # fmt: skip
+        why = why_not(drawn=drawn)
+        stages = [StageEffect("top_k", -2.5, 0.05, 40, False), StageEffect("temperature", None, None, 1, not drawn)]
+        it = replaced(why.explained.explanation, stages=stages, removed_by=None if drawn else "temperature")
+        told = words(why_lines(replace(why, explained=Explained(it, recomputed=True)), 60))
+        assert says in told
+        assert ("not highest" in told) is not drawn
+        assert not [word for word in ("cut", "Cut", "dice picked") if word in told]
+
+
 def drawn_there(index: int = 0, *, rank: int = UNKNOWN, winner: int = 7, now: bool = False) -> WhyNot:
     """Where a server drew: the token has 1 %, that which stands there 4 %, the likeliest 50 %."""
     own, won, best = (math.log(share) for share in (0.01, 0.04, 0.5))
@@ -251,12 +265,15 @@ def test_remedies_say_which_knobs_it_takes(ways: list[Remedy], said: list[str]) 
 # --- what if ---------------------------------------------------------------------------------------------------------
 
 
-def rescored(now: list[str], probabilities: list[float], *, recomputed: bool = True) -> Rescored:
+def rescored(
+    now: list[str], probabilities: list[float], *, recomputed: bool = True, temperature: float = 0.8
+) -> Rescored:
     """A reply of the letters a, b, … of which these would be drawn."""
     texts = [f" {letter}" for letter in "abcdefgh"[: len(now)]]
     ids, drawn = [ord(text[1]) for text in texts], [ord(text[1]) for text in now]
     scored = Scored(drawn, now, probabilities, recomputed)
-    return Rescored(replied(*texts), SamplerSettings(), [], ids, texts, scored, summarise(ids, drawn, probabilities))
+    settings = SamplerSettings(temperature=temperature)
+    return Rescored(replied(*texts), settings, [], ids, texts, scored, summarise(ids, drawn, probabilities))
 
 
 def test_what_if_says_what_stays_where_it_parts_and_what_becomes_impossible() -> None:
@@ -270,6 +287,9 @@ def test_what_if_says_what_stays_where_it_parts_and_what_becomes_impossible() ->
     assert "would be cut 1 of 4" in rows
     assert rows[-2].split() == ["2", "·c", "→", "·X", "25.0%"]
     assert rows[-1].split() == ["3", "·d", "→", "·d", "cut"]
+    greedy = read(whatif_lines(rescored([" a", " X"], [1.0, 0.0], temperature=0.0), [], 44, 30))
+    assert "not highest 1 of 2" in greedy
+    assert greedy[-1].split() == ["1", "·b", "→", "·X", "0.0%"]
     assert "Recomputed, in batches: near-ties may be decided differently" in words(lines)
     assert "Recomputed ±1.3%, in batches" in words(whatif_lines(replay, [], 44, 30, 0.013))
 
@@ -289,8 +309,8 @@ def test_what_if_nothing_changes_and_while_the_answer_is_awaited() -> None:
 def test_the_end_has_its_trace_its_reason_and_the_places_where_it_was_nearest() -> None:
     node = replied(" a", " b", "\n", "", p_end=[0.001, 0.5, 0.25, 0.9], rank=[0, 0, 0, 3])
     assert read(ending_lines([Span(node, 4)], 44, 20)) == [
-        "P(END)  4 tokens, scaled to the highest",
-        "▁▅▃█",  # 0.001, 0.5 and 0.25 of 0.9, in eighths
+        "P(END)  4 tokens, 0% to 100%",
+        "▁▅▃█",  # in eighths
         "The model ended the reply.",
         "The end token had rank 4; p(end) was 90.00%.",
         "HIGHEST",
@@ -299,6 +319,11 @@ def test_the_end_has_its_trace_its_reason_and_the_places_where_it_was_nearest() 
         "    2 before ⏎                        25.00%",
         "    0 before ·a                        0.10%",
     ]
+
+
+def test_an_end_that_was_never_near_has_a_flat_trace() -> None:
+    node = replied(" a", " b", " c", reason="length", p_end=[0.00001, 0.00009, 0.00002])
+    assert read(ending_lines([Span(node, 3)], 44, 20))[1] == "▁▁▁"
 
 
 def test_a_long_trace_keeps_every_peak() -> None:

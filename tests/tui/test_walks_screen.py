@@ -81,8 +81,9 @@ async def test_where_there_is_no_room_they_are_a_list_with_one_in_full() -> None
     async with walking(4, (80, 24)) as desk:
         assert [text_of(column)[:18] for column in columns(desk)] == ["The best thing abo"]
         lines = desk.text.splitlines()
-        for number, ending in enumerate(("its vastness, and", "You can look out", "at night.", "always there."), 1):
-            assert any(re.search(rf"^ +{number} seed {number} .*{re.escape(ending)}$", line) for line in lines), number
+        for number in range(1, 5):
+            begins = rf"^ +{number} seed {number} .*The best thing about the sea is"
+            assert any(re.search(begins, line) for line in lines), number
         await desk.type("", "down", "down")
         assert leaf(desk) == 3
         await desk.until(lambda: text_of(columns(desk)[0]).endswith("waves on the shore at night."))

@@ -37,10 +37,10 @@ def bar(fraction: float, width: int, ink: Ink = ACCENT) -> list[Run]:
     return [("━" * full, ink), ("─" * (width - full), FAINT)]
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
-    """The last `width` values, the highest of them at full height; what is not known (NaN) has none."""
+def sparkline(values: Sequence[float], width: int, top: float = 0.0) -> str:
+    """The last `width` values, with `top`, or the highest of them, at full height; what is not known (NaN) has none."""
     shown = values[-width:] if width > 0 else ()
-    top = max((value for value in shown if value == value), default=0) or 1
+    top = top or max((value for value in shown if value == value), default=0) or 1
     return "".join(_spark(value / top) for value in shown).rjust(width)
 
 

@@ -33,6 +33,7 @@ from termchat.tui.lessons.screen_facts import mode_of, screen_facts
 from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, strip_lines
 from termchat.tui.panels.pages import PAGES
+from termchat.tui.screen.drawer import ALONE
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, Look, TokenLook
 from termchat.tui.walks.walks_view import WalksView
@@ -94,6 +95,8 @@ class Runner:
         self._facts: ChatFacts | None = None
         self._before: _Before | None = None
         self._typed = ""
+        self._answered = False
+        """Whether a digit was an answer, and only digits came since."""
         self._big = big
         self._unfolded: bool | None = None
         """Whether the reader wants all of a step's text; None where nothing was said."""
@@ -216,8 +219,13 @@ class Runner:
         self._parts.tell(Notice(f"resumed at step {step + 1}", why))
 
     def _mark(self) -> None:
-        """Notes with what a step begins, if that can be made again."""
+        """Shows the panels that a step speaks of, and notes with what it begins, if that can be made again."""
         playing, parts = self.playing, self._parts
+        speaks = not playing.finished and any(point.startswith(_PANEL) for point in playing.current.points)
+        if speaks and parts.screen.size.width >= ALONE:
+            parts.drawer.need("lesson")
+        else:
+            parts.drawer.release("lesson")
         chat = parts.chat
         self._began = chat.tuning, len(self._steps)
         strange = self.facts.has_strange
@@ -292,6 +300,7 @@ class Runner:
         if parts.desk.tune is not None:
             parts.desk.close_tune()
         parts.do(lambda: parts.chat.aside.end(back=back))
+        parts.drawer.release("lesson")
         if self._before is not None:
             parts.transcript.looks, parts.panels.page = self._before.looks, self._before.page
             if parts.drawer.shown != self._before.drawer:
@@ -309,6 +318,8 @@ class Runner:
         """Before the screen takes them in; there may be none."""
         if self._playing is None:
             return
+        if self._facts is not None:
+            self._facts.note_list()
         if self._model is not self._parts.chat.model:
             self._model = self._parts.chat.model
             self._parts.screen.call_next(self._left_by_engine)
@@ -429,6 +440,9 @@ class Runner:
         if self.facts.has_strange:
             undo = f"{name_of('learn')} {name_of('lesson-undo')}"
             return f"A message of your own is in the chat: no reply to it counts here. {undo} takes it back."
+        missing = [check.written for check in playing.current.checks if not check.holds(self.facts)]
+        if missing == ["mode == 'chat'"] and len(playing.current.checks) > 1 and playing.asks is None:
+            return f"Press {name_of('back')} to return to the chat."
         if playing.hints or playing.asks is not None or not (self._ran or self._made("turns") or self._made("replies")):
             return ""
         step = playing.current
@@ -537,8 +551,13 @@ class Runner:
     def direct(self, key: str, character: str | None) -> bool:
         """A key in the composer while nothing of the reader's own is in it: answers, and asks for a hint; True if it was for
         the lesson."""
+        digit = character is not None and character in "0123456789"
+        self._answered = self._answered and digit
         if self._playing is None or not self._direct or character is None:
             return self._direct_number(key)
+        if self._answered and self.playing.asks is None:  # of a number that was meant as an answer
+            self._parts.tell(Notice("the question is answered", "a message may begin with a space"))
+            return True
         question, composer = self.playing.asks, self._parts.composer
         if character == "/" and composer.text and composer.cursor_location == composer.document.end:
             composer.put("")  # a command is no end of the text that the lesson gave; that comes back after it
@@ -546,8 +565,9 @@ class Runner:
             return False
         if question is not None and question.is_number and character != "?":
             return self._direct_number(key, character)
-        if question is not None and character in "0123456789" and not question.is_number:
+        if question is not None and digit and not question.is_number:
             self.answer(int(character))
+            self._answered = True
             return True
         if character == "?" and self._parts.composer.is_blank and not self.playing.finished:
             self._hint()

@@ -17,8 +17,8 @@ _EDGE = ("▎ ", Ink("accent", bold=True))
 _BADGE = Ink("background", ground="accent", bold=True)
 _GOOD, _BAD = Ink("success", bold=True), Ink("warning", bold=True)
 _TIED = "\N{NO-BREAK SPACE}"
-_BUDGET = ((55, 7), (36, 5), (20, 4), (0, 3))
-"""From so many rows of the screen on, at most so many rows of a strip."""
+_BUDGET = ((24, 8), (20, 5), (0, 3))
+"""From so many rows of the screen on, at most so many rows of a strip: on 80x24 a step of the course has all it says."""
 _SENTENCE = re.compile(r"[.!?][ \n]+(?=\S|\Z)")
 _DOTS = 14
 """Steps up to which there is a dot for each."""
@@ -96,11 +96,13 @@ def _tight(
     width: int,
     room: int,
 ) -> list[Line]:
-    """One paragraph with as many sentences of the text as there is room for, those at the end: they say what to do. Where there
-    is no room for any, what must be said has it all, but for what is too long for the strip, too."""
+    """One paragraph with as many sentences of the text as there is room for, the first ones: they say why. Where there is no
+    room for any, what must be said has it all, but for what is too long for the strip, too."""
     behind = [*after, *(run for part in must for run in (("  ", TEXT), *part))]
-    for start in _starts(text):
-        lines = _wrapped([*before, ("… ", MUTED), *_from(text, start), *behind], width)
+    for end in reversed(list(_ends(text))):
+        lines = _wrapped(
+            [*before, *_until(text, end), ("…", ACCENT._replace(does=_DOES["lesson-more"])), *behind], width
+        )
         if len(lines) <= room:
             return lines
     if must:
@@ -110,21 +112,21 @@ def _tight(
     return _cut(_wrapped([*before, *text, *after], width), room, width)
 
 
-def _starts(text: Sequence[Run]) -> Iterator[int]:
-    """Where its sentences begin, but for the first. The end of what is to be typed, a run of its own, ends none."""
+def _ends(text: Sequence[Run]) -> Iterator[int]:
+    """Where its sentences end, but for the last. The end of what is to be typed, a run of its own, ends none."""
     at = 0
     for part, _ in text:
         yield from (at + found.end() for found in _SENTENCE.finditer(part))
         at += len(part)
 
 
-def _from(text: Sequence[Run], start: int) -> list[Run]:
-    """The runs from a character on."""
+def _until(text: Sequence[Run], end: int) -> list[Run]:
+    """The runs up to a character."""
     kept: list[Run] = []
     at = 0
     for part, ink in text:
-        if at + len(part) > start:
-            kept.append((part[max(start - at, 0) :], ink))
+        if at < end:
+            kept.append((part[: end - at], ink))
         at += len(part)
     return kept
 
@@ -137,22 +139,24 @@ def _told(words: StripWords) -> list[Run]:
 
 
 def _question(asked: AskedWords, *, direct: bool, open: bool) -> list[Run]:
+    """Make the runs of a question; its digits are badges while they go to it, and only then."""
+    live = direct or open
     runs: list[Run] = [(asked.ask, Ink("text", bold=True))]
-    if asked.answers and not (direct or open):
+    if asked.answers and not live:
         runs += [("  To answer, press ", MUTED), *_lead(), (", then", MUTED)]
     if asked.answers:
         for number, answer in enumerate(asked.answers, 1):
             does = f"lesson('answer', {number})"
+            key, ink = (f"{_TIED}{number}{_TIED}", _BADGE) if live else (str(number), MUTED)
             runs += [
-                ("  ", TEXT),
-                (f"{number}{_TIED}", ACCENT._replace(does=does, bold=True)),
+                ("  ", TEXT), (key, ink._replace(does=does)), (_TIED, TEXT),
                 (answer.replace(" ", _TIED) if len(answer) < 40 else answer, Ink(does=does)),
-            ]
+            ]  # fmt: skip
         return runs
-    field = (asked.typed or "__") + ("▏" if direct or open else "")
+    field = (asked.typed or "__") + ("▏" if live else "")
     field = f"{_TIED}{field}{_TIED}{asked.unit}{_TIED}".replace(" ", _TIED)
-    runs += [("  ", TEXT), (field, Ink("text", ground="surface", bold=True))]
-    if direct or open:
+    runs += [("  ", TEXT), (field, _BADGE if live else Ink("text", ground="surface", bold=True))]
+    if live:
         return [*runs, ("  type a number, Enter", MUTED)]
     return [*runs, ("  To answer, press ", MUTED), *_lead(), (", then the number and Enter", MUTED)]
 

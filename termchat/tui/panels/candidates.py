@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from termchat.chat.live import Live
 from termchat.decoding.records import Candidate, Token, is_taken
-from termchat.decoding.stages import DICE
+from termchat.decoding.stages import DICE, loss_of
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, again, column, length, percent, signed, told
@@ -166,7 +166,7 @@ def _row(candidate: Candidate, token: Token, columns: Sequence[_Column], sizes: 
     cut = candidate.removed_by
     for each, size in zip(columns, sizes, strict=True):
         if each.head == "after" and cut is not None:
-            text = f"  cut {cut}"
+            text = f"  {loss_of(cut)}"
             if len(text) > each.cells + size:
                 return [*runs, (column(text, room - length(runs)), MUTED)]
             runs.append((column(text, each.cells + size), MUTED))

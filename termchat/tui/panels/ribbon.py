@@ -14,6 +14,7 @@ from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.looks import ACCEPTED, PLAIN, REJECTED, TokenLook, has_drafts, heat_inks, heats
 
 BLOCKS = "▁▂▃▄▅▆▇█"
+_NOT_DRAWN = "·"
 HERE = Ink("cursor", ground="panel", bold=True)
 FORCED = Ink("muted", underline=True, italic=True)
 """As the transcript marks tokens that a person forced."""
@@ -27,15 +28,23 @@ _known: WeakKeyDictionary[TokenColumns, dict[TokenLook, _Peaks]] = WeakKeyDictio
 def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None, width: int) -> Line:
     """The reply, which may be in several parts, on a line of at most `width` cells; the cursor's cell is marked.
 
-    A cell stands for as many tokens as any other, and is as high as the hottest of them (the maximum, so that no surprise
-    gets lost). A longer reply has more tokens in a cell, never less than half of the line's cells: while a reply streams
-    only its last cell is made anew, and all of them each time the line is full.
+    A cell stands for as many tokens as any other, and shows the hottest of them, so that no surprise gets lost. It is as high
+    as the measure: low where a probability is. Tokens that a person forced, which have no such measure, are a dot. A longer
+    reply has more tokens in a cell, never less than half of the line's cells: while a reply streams only its last cell is made
+    anew, and all of them each time the line is full.
     """
     shown = _parts(reply, width)
     each = _tokens_a_cell([span.count for span in shown], width)
     runs: list[Run] = []
     for node, count in ((span.node, span.count) for span in shown):
-        cells = "".join(_block(heat) for heat in _cells(node.tokens, look, count, each))
+        hottest = _cells(node.tokens, look, count, each)
+        cells = "".join(map(_block, hottest))
+        if look != "drafts" and MEASURES[look].rises:
+            forced = [node.tokens.by_hand[begin : min(begin + each, count)] for begin in range(0, count, each)]
+            cells = "".join(
+                _block(HEATS - 1 - heat) if 0 in by_hand else _NOT_DRAWN
+                for heat, by_hand in zip(hottest, forced, strict=True)
+            )
         if cursor is None or cursor.node != node.number or not 0 <= cursor.index < count:
             runs.append((cells, MUTED))
             continue

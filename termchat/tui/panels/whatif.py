@@ -40,13 +40,13 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     p_ends = [p for span in reply for p in span.node.tokens.p_ends[: span.count]]
     unlisted = [span.node.tokens.unlisted(index) for span in reply for index in range(span.count)]
     texts = [text for span in reply for text in span.node.tokens.texts[: span.count]]
-    lines = flowing([[("P(END)", TITLE)], [(f"{len(p_ends)} tokens, scaled to the highest", MUTED)]], width)
+    lines = flowing([[("P(END)", TITLE)], [(f"{len(p_ends)} tokens, 0% to 100%", MUTED)]], width)
     if not p_ends:
         return [*lines, Line((("no tokens", MUTED),))]
     known = [index for index, p_end in enumerate(p_ends) if not math.isnan(p_end)]
     if known:
         heights = [0.0 if math.isnan(p_end) else p_end for p_end in p_ends]
-        lines.append(Line(((sparkline(_folded(heights, width), width).lstrip(), Ink("accent")),)))
+        lines.append(Line(((sparkline(_folded(heights, width), width, top=1.0).lstrip(), Ink("accent")),)))
     else:
         lines.append(Line((("The engine does not tell how likely the end was.", MUTED),)))
     last = reply[-1].node
@@ -116,7 +116,8 @@ def whatif_lines(
     else:
         lines += _parting(replay, first, width)
         lines.append(Line(((name_of("fork-there"), ACCENT), (" forks there, with these knobs", MUTED))))
-    lines.append(Line((("would be cut ", MUTED), (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
+    lost = "not highest " if replay.settings.temperature <= 0 else "would be cut "
+    lines.append(Line(((lost, MUTED), (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
     if replay.scored.recomputed:
         lines += prose(_TIES.format(again(tolerance).capitalize()), width, MUTED)
     listed = sorted({*others, *impossible})
@@ -136,7 +137,7 @@ def _other(index: int, replay: Rescored, width: int) -> Line:
     """A token, what would stand in its place, and what is left of its own probability."""
     half = max((width - _NUMBER - _SHARE - 3) // 2, 4)
     probability = replay.scored.probabilities[index]
-    after = percent(probability) if probability > 0 else "cut"
+    after = percent(probability) if probability > 0 or replay.settings.temperature <= 0 else "cut"
     return Line(
         (
             (f"{index:>{_NUMBER - 1}} ", MUTED),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from termchat.chat.questions import WhyNot
 from termchat.decoding.records import UNKNOWN, DrawnThere, Explanation, Misfit, Remedy, TokenBias
-from termchat.decoding.stages import LOGIT_BIAS
+from termchat.decoding.stages import LOGIT_BIAS, TEMPERATURE, loss_of
 from termchat.engine.abilities import who_draws_here
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
@@ -154,15 +155,23 @@ def _table(it: Explanation, width: int) -> list[Line]:
             numbers = f"{stage.logit:>{_LOGIT}.2f}{percent(stage.probability):>{_SHARE}}"
             lines.append(Line((name, (numbers, TEXT), left)))
         else:
-            word = f"{'cut here' if stage.cut else '–':>{_LOGIT + _SHARE}}"
+            lost = loss_of(TEMPERATURE) if stage.name == TEMPERATURE else "cut here"
+            word = f"{lost if stage.cut else '–':>{_LOGIT + _SHARE}}"
             lines.append(Line((name, (word, Ink("error") if stage.cut else MUTED), left)))
     return lines
 
 
 def _verdict(it: Explanation) -> str:
+    greedy = any(
+        one.name == TEMPERATURE and one.survivors == 1 < before.survivors for before, one in pairwise(it.stages)
+    )
+    if it.id == it.winner and greedy:
+        return "It has the highest logit, which temperature 0 takes."
     if it.id == it.winner:
         return f"The dice picked it, at {percent(it.probability)} after the chain."
     other = f'"{show_piece(it.winner_text)}"'
+    if it.removed_by == TEMPERATURE:
+        return f"Temperature 0 takes the highest logit, which is that of {other}."
     if it.removed_by is not None:
         return f"Cut by {it.removed_by}; the dice picked {other}."
     return f"It survived with {percent(it.probability)} after the chain, but the dice picked {other}."

@@ -25,6 +25,7 @@ class Drawer:
         self._screen = screen
         self._open = {True: not asked, False: False}
         self._unasked, self._asked = False, asked
+        self._needs: set[str] = set()
 
     @property
     def shown(self) -> bool:
@@ -48,16 +49,18 @@ class Drawer:
         self._unasked = False
         self._apply()
 
-    def need(self) -> None:
-        """Shows the panels for as long as something needs them."""
+    def need(self, who: str) -> None:
+        """Shows the panels for as long as somebody needs them."""
+        self._needs.add(who)
         if not self.shown:
             self._unasked = self._asked or not self.beside
             self._open[self.beside] = True
             self._apply()
 
-    def release(self) -> None:
-        """Hides the panels again unless a person had asked for them."""
-        if self._unasked:
+    def release(self, who: str) -> None:
+        """Hides the panels again unless somebody else needs them, or a person had asked for them."""
+        self._needs.discard(who)
+        if self._unasked and not self._needs:
             self._unasked = self._open[False] = False
             if self._asked:
                 self._open[True] = False

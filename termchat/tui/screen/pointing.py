@@ -16,7 +16,7 @@ class Pointing:
 
     def open_tune(self, tune: Tune | None = None) -> None:
         """With the panels, if they are hidden. `tune` turns other knobs than the chat's."""
-        self._parts.drawer.need()
+        self._parts.drawer.need("tune")
         self._desk.open_tune(tune)
 
     def tune(self, knob: str) -> None:

@@ -374,8 +374,8 @@ class ChatScreen(LiveScreen):
         self._writing.gathered(message)
 
     def on_desk_tuned(self) -> None:
-        if self._desk.tune is None and not self.tokens.mode.open:
-            self._drawer.release()
+        if self._desk.tune is None:
+            self._drawer.release("tune")
         self.tokens.mode.tune(self._desk.tune is not None)
         self.tick()
         self._show_soon()
@@ -385,10 +385,10 @@ class ChatScreen(LiveScreen):
         if mode.open:
             self._desk.home = self.tokens.home
             if self.size.width >= ALONE:
-                self._drawer.need()
+                self._drawer.need("tokens")
         elif self._desk.home is not None:
             self._desk.home = self._big.home
-            self._drawer.release()
+            self._drawer.release("tokens")
             if self._desk.tune is None:
                 self._desk.take_keyboard()
         self.tick()

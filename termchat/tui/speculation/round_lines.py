@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from termchat.decoding.draft_figures import Round
 from termchat.decoding.records import Candidate, DraftToken, Token
+from termchat.decoding.stages import loss_of
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, flowing, length, percent, prose, spread
@@ -162,7 +163,7 @@ def _shares(rejected: DraftToken, token: Token) -> tuple[str, str]:
     if found is None:
         return "–", "–"
     cut = found.removed_by
-    return percent(math.exp(found.logprob)), f"cut {cut}" if cut is not None else percent(found.probability)
+    return percent(math.exp(found.logprob)), loss_of(cut) if cut is not None else percent(found.probability)
 
 
 def _shares_of(token: Token) -> tuple[str, str]:
@@ -171,7 +172,7 @@ def _shares_of(token: Token) -> tuple[str, str]:
 
 def _shares_told(shares: tuple[str, str]) -> Run:
     model, after = shares
-    return (f" model {model} {after if after.startswith('cut') else f'after {after}'}", MUTED)
+    return (f" model {model} {f'after {after}' if after.endswith('%') else after}", MUTED)
 
 
 def _row(word: str, model: str, after: str, ink: Ink, numbers: Ink) -> list[Run]:

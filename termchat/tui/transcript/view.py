@@ -37,7 +37,7 @@ CURSOR_BETWEEN = Ink("cursor", bold=True, underline=True)
 FORCED = Style(underline=True)
 """In the reading look, on what a person forced."""
 LOOP = Ink("text", ground="panel")
-"""The ground of text that is there again and again; its letters keep their ink."""
+"""In the reading look the ground of text that is there again and again; a token look keeps its colors."""
 SLICE = 0.004
 """Seconds of layout at a time for lines out of sight."""
 _TRIES = 5
@@ -126,10 +126,11 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         return strip
 
     def _looping(self, strip: Strip, line: int) -> Strip:
-        """The strip with what is there again and again marked."""
+        """The strip with what is there again and again in italics."""
         cells = strip.index_to_cell_position
+        ground = self._paint.style(LOOP).bgcolor if self._document.look == "reading" else None
         for begin, end in loops_on(self._document, line):
-            style = Style(italic=True, bgcolor=self._paint.style(LOOP).bgcolor)
+            style = Style(italic=True, bgcolor=ground)
             strip = restyled(strip, cells(begin), cells(end), style)
         return strip
 

@@ -215,7 +215,8 @@ def _runs_of(scene: WalksScene, walks: Sequence[int], rows: int) -> list[Line]:
     for walk in there:
         node, here = scene.group.nodes[walk], walk == scene.cursor
         seed = f" · seed {node.start.seed}" if node.start is not None else ""
-        said = f" · {len(trie.ids(walk))} tokens · {_ending(scene, walk)}"
+        tokens = len(trie.ids(walk))
+        said = f" · {tokens} token{'' if tokens == 1 else 's'} · {_ending(scene, walk)}"
         said += f" · same as walk {alike[walk] + 1}" if alike[walk] != walk else ""
         runs: list[Run] = [("▌ " if here else "  ", ACCENT), (f"{walk + 1} ", ACCENT)]
         runs += [(scene.labels.get(walk, "") + seed, STRONG if here else TEXT), (said, MUTED)]

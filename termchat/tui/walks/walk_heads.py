@@ -136,7 +136,7 @@ def head_line(number: int, node: Node, label: str, width: int, *, here: bool, pa
 def list_lines(
     group: WalkGroup, walks: Sequence[int], labels: Mapping[int, str], look: Look, width: int, rows: int
 ) -> list[Line]:
-    """A line a walk, as many as fit around the one under the cursor: its end in the look."""
+    """A line a walk, as many as fit around the one under the cursor: its beginning in the look."""
     cursor = group.cursor
     wide = min(max(map(len, labels.values()), default=0), _LABEL)
     at = walks.index(cursor) if cursor in walks else 0
@@ -152,7 +152,7 @@ def _listed(number: int, node: Node, label: str, look: Look, width: int, here: b
     state = state_runs(node, paused=paused)
     runs: list[Run] = [(f"{number + 1:>2} ", _HEAD if here else ACCENT), (label, ink), ("  ", ink)]
     runs += [(" " * max(7 - length(state), 0), ink), *state, ("  ", ink)]
-    runs += tail_runs(node, look, width - length(runs))
+    runs += head_runs(node, look, width - length(runs))
     return Line(tuple(doing(f"walks('choose', {number + 1})", runs)), "panel" if here else "")
 
 
@@ -163,21 +163,23 @@ def _measured(text: str, width: int) -> tuple[str, int]:
     return shown, cell_len(shown)
 
 
-def tail_runs(node: Node, look: Look, width: int) -> list[Run]:
-    """The end of a walk's text on one line, each token in the ink of its heat."""
+def head_runs(node: Node, look: Look, width: int) -> list[Run]:
+    """The beginning of a walk's text on one line, each token in the ink of its heat."""
     tokens = node.tokens
     runs: list[Run] = []
-    used, at = 0, len(tokens)
+    used = 0
     hot, inks, forced = heats(tokens, look) if look != "reading" else None, heat_inks(look), tokens.by_hand
-    while at and used < width:
-        at -= 1
-        if text := tokens.texts[at]:
-            shown, wide = _measured(text, width)
-            ink = inks[forced[at]][hot[at]] if hot is not None else PLAIN
-            runs.append((shown, ink))
-            used += wide
-    if used > width or at:
+    for at in range(len(tokens)):
+        text = tokens.texts[at]
+        if not text or (not runs and text.isspace()):
+            continue
+        shown, wide = _measured(text, width)
+        runs.append((shown, inks[forced[at]][hot[at]] if hot is not None else PLAIN))
+        used += wide
+        if used > width:
+            break
+    if used > width:
         while runs and used > width - 1:
             used -= length([runs.pop()])
         runs.append(("…", FAINT))
-    return runs[::-1]
+    return runs

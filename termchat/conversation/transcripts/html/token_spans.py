@@ -13,6 +13,7 @@ from termchat.conversation.setting_changes import Piece
 from termchat.conversation.tree import Node
 from termchat.decoding.draft_figures import round_at
 from termchat.decoding.records import UNKNOWN, Candidate, Record, Token, is_taken
+from termchat.decoding.stages import TEMPERATURE, loss_of
 from termchat.text import sanitize, show_piece
 
 SHOWN: tuple[MeasureName, ...] = ("probability", "after", "entropy", "rank")
@@ -63,7 +64,7 @@ def data(node: Node, records: Iterator[Record]) -> Iterator[str]:
 
     A token: id, bytes (hexadecimal), shown text, logprob, rank, probability, entropy, p_end, decode_us, sample_us,
     candidates, round, the mass of the tokens that its engine did not list (0: none); null is what it did not tell. A
-    candidate: id, shown text, the model's probability, that after the chain, the stage that removed it or 0. The round of
+    candidate: id, shown text, the model's probability, that after the chain, what removed it or 0. The round of
     drafting that the token came out of: its place there from 0 on, who drafted, the shown texts of what was drafted, how
     many of them were accepted, microseconds of the draft and of the pass; 0 for a token decoded alone.
     """
@@ -102,7 +103,8 @@ def _round(node: Node, index: int) -> list[object] | int:
 
 def _candidate(candidate: Candidate) -> list[object]:
     share = math.exp(min(candidate.logprob, 0.0)) if math.isfinite(candidate.logprob) else None
-    removed = sanitize(candidate.removed_by, keep="") if candidate.removed_by else 0
+    stage = candidate.removed_by
+    removed = loss_of(stage) if stage == TEMPERATURE else sanitize(stage, keep="") if stage else 0
     return [candidate.id, show_piece(candidate.text), _short(share), _short(candidate.probability), removed]
 
 
