@@ -43,6 +43,7 @@ _DRAFTS = (
     "http://json-schema.org/draft-04/schema",
 )
 """Those of JSON schema that llguidance knows, the newest first."""
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _CONSTANTS = ("const", "enum")
 _PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\],:]|[^\s{}\[\],:"]+')
@@ -216,6 +217,8 @@ def _check_meaning(text: str, schema: Any) -> None:
         if isinstance(part.get("prefixItems"), list) and (is_old or "additionalItems" in part):
             shown = f"prefixItems: only draft 2020-12 has it, without additionalItems; set $schema to {_DRAFTS[0]}"
             raise TextError(shown, *_place_of(text, ["prefixItems"]))
+        if (bound := _leaking_bound(part)) is not None:
+            raise TextError(f"{bound}: the grammar would allow the bound itself", *_place_of(text, [bound]))
         if isinstance(part.get("patternProperties"), dict) and _is_dead_end(part):
             first = next(iter(part["patternProperties"]))
             shown = f"patternProperties: only keys in properties match {first}; remove the pattern"
@@ -297,6 +300,24 @@ def _is_float(number: int | Exact) -> bool:
         return Decimal(repr(float(number))) == number
     except (OverflowError, ArithmeticError):
         return False
+
+
+def _leaking_bound(part: dict[str, Any]) -> str | None:
+    """The key of a bound that is excluded and that the grammar allows: llguidance does so for a whole number next to a bound
+    that is none."""
+    from llguidance import LLMatcher
+
+    for key, plain in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        bound = part.get(plain) if part.get(key) is True else part.get(key)
+        if not isinstance(bound, (int, float)) or isinstance(bound, bool) or bound != int(bound):
+            continue
+        numbers = {name: part[name] for name in _BOUNDS if name in part}
+        grammar = schema_grammar({"type": "number", **numbers})
+        for written in (str(int(bound)), "-0") if bound == 0 else (str(int(bound)),):
+            matcher = LLMatcher(byte_tokenizer(), grammar, log_level=0)
+            if matcher.try_consume_tokens(list(written.encode())) == len(written) and matcher.is_accepting():
+                return key
+    return None
 
 
 def _is_dead_end(part: dict[str, Any]) -> bool:

@@ -121,7 +121,8 @@ def _on_json(constraint: Constraint, data: bytes) -> Judgement:
     except TimeoutError:
         raise NotChecked(f"it takes more than {_SECONDS:.0f} second") from None
     except Exception as error:  # noqa: BLE001 (anybody's schema; jsonschema raises what its libraries do)
-        raise NotChecked(str(error).partition("\n")[0] or type(error).__name__) from None
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise NotChecked(f"jsonschema cannot check it: {reason}") from None
     if fault is None:
         return Judgement("valid")
     place = shown_path(tuple(fault.absolute_path))

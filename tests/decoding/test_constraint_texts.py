@@ -79,6 +79,13 @@ FAULTS: list[tuple[Kind, str, int, int, str]] = [
         "multipleOf: no multiple",
     ),
     ("json_schema", '{"type": "string", "pattern": "^a$", "minLength": 2}', 1, 20, "pattern: no text matches"),
+    (
+        "json_schema",
+        '{"exclusiveMinimum": 0,\n "maximum": 0.7, "type": "number"}',
+        1,
+        2,
+        "exclusiveMinimum: the grammar would",
+    ),
     ("json_schema", '{"$ref": "#"}', 1, 10, "$ref: # refers to itself without an end"),
     ("json_schema", ENDLESS, 2, 44, "$ref: #/$defs/more refers to itself"),
     ("json_schema", OVERLAP, 3, 25, "patternProperties: only keys in properties match ^a$"),
@@ -322,7 +329,11 @@ VERDICTS: list[tuple[Constraint, str, str]] = [
         "null",
         "valid",
     ),
-    (schema('{"$ref": "http://127.0.0.1:9/x"}'), "1", "unknown: Unresolvable: http://127.0.0.1:9/x"),
+    (
+        schema('{"$ref": "http://127.0.0.1:9/x"}'),
+        "1",
+        "unknown: jsonschema cannot check it: Unresolvable: http://127.0.0.1:9/x",
+    ),
     (schema('{"$ref": "#"}'), "1", "unknown: the schema refers to itself, or is nested too deeply"),
     (schema('{"properties": 5}'), "{}", "unknown: the constraint cannot be used: "),
     (schema('{"type": "object"}'), '{"a": 1, "a": 2}', 'unknown: the key "a" appears twice in one object'),
@@ -356,6 +367,14 @@ def test_the_bytes_that_may_follow() -> None:
     assert sorted(after.allowed) == sorted(b"0123456789 x")
     assert described_bytes(after) == "space 0-9 or x"
     assert allowed_after(regex, b"y") is None
+
+
+def test_blanks_between_the_parts_of_json_are_bounded() -> None:
+    for begun, more in ((b"{", True), (b"{ ", False), (b"{\n" + b"\t" * 19, True), (b"{\n" + b"\t" * 20, False)):
+        after = allowed_after(schema('{"type": "object"}'), begun)
+        assert after is not None
+        assert b'"' in after.allowed
+        assert bool(set(b" \t\n") & set(after.allowed)) == more, begun
 
 
 def test_json_is_shown_a_value_a_line() -> None:
