@@ -20,7 +20,7 @@ _ALIGNMENT = 32
 _BLOCK = re.compile(r"blk\.(\d+)\.(.*)")
 _INTO_THE_STREAM = ("attn_output.weight", "ffn_down.weight")
 """What a block adds to the residual stream comes out of these."""
-_U32, _I32, _TEXT, _ARRAY = 4, 5, 8, 9
+_U32, _I32, _F32, _TEXT, _ARRAY = 4, 5, 6, 8, 9
 TOKENS, ENDS = "tokenizer.ggml.tokens", "tokenizer.ggml.eos_token_id"
 
 
@@ -76,6 +76,22 @@ def with_vocabulary(
     if end is not None:
         made.set_number(ENDS, end)
     made.set_texts(TOKENS, tokens[:size])
+    return made.write(target)
+
+
+def with_marked_spaces(source: Path, target: Path) -> Path:
+    """Two blocks with a SentencePiece vocabulary, which has "▁" for a space and a token for each byte."""
+    made = ModelFile(source)
+    made.take_blocks([0, made.blocks - 1])
+    count = len(made.texts(TOKENS))
+    texts = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "under", "▁under"]
+    texts += [f"▁{number}" for number in range(count - len(texts))]
+    kinds = [2, 3, 3, *[6] * 256, *[1] * (count - 259)]  # unknown, control, bytes, normal
+    made.set_texts(TOKENS, [text.encode() for text in texts])
+    made.metadata["tokenizer.ggml.model"] = struct.pack("<IQ", _TEXT, 5) + b"llama"
+    made.metadata["tokenizer.ggml.token_type"] = struct.pack(f"<IIQ{count}i", _ARRAY, _I32, count, *kinds)
+    scores = struct.pack(f"<IIQ{count}f", _ARRAY, _F32, count, *(-float(number) for number in range(count)))
+    made.metadata["tokenizer.ggml.scores"] = scores
     return made.write(target)
 
 

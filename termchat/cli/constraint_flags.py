@@ -81,7 +81,7 @@ def _text(flag: str, value: str) -> tuple[str, str]:
         if path.is_file():
             if path.stat().st_size > 4 * LONGEST:
                 raise click.BadParameter(f"{path.name} is larger than a grammar can be", param_hint=flag)
-            return path.name, path.read_text("utf-8")
+            return path.name, path.read_text("utf-8-sig")
     except UnicodeDecodeError:
         raise click.BadParameter(f"{path.name} is not UTF-8", param_hint=flag) from None
     except (OSError, ValueError) as error:  # a text is no path: too long, or with a NUL

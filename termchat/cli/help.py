@@ -106,7 +106,7 @@ PAGES: dict[str, Manual] = {
             ("0", "done: the reply ended by itself, at a stop sequence or at --max-tokens"),
             _FAILED,
             _USAGE,
-            ("3", "a reply was cut off because the context is full"),
+            ("3", "a reply was cut off: the context is full, or the reply ended before it matched its constraint"),
             _INTERRUPTED,
             _PIPE,
             ("143", "ended by SIGTERM"),

@@ -21,6 +21,7 @@ from termchat.commands.run_output import Printer, complain, drop_stdout, printer
 from termchat.config.origins import FLAG
 from termchat.config.settings import Settings
 from termchat.conversation.session import Breakpoint
+from termchat.conversation.standing_reply import standing_reply
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import Constraint
@@ -41,7 +42,7 @@ from termchat.engine.port import Engine, EngineError, ModelSpec
 from termchat.models.errors import ModelError
 
 FAILED, USAGE, CUT_OFF = 1, 2, 3
-"""Exit codes; 3: the context was full before a reply ended."""
+"""Exit codes; 3: a reply was cut off, by a full context or before it matched its constraint."""
 
 Refuses = Callable[[Feature], Refused | None]
 
@@ -90,7 +91,7 @@ class _Signals:
 
 
 def answer(config: Settings, engine: Engine, asked: Question, *, as_json: bool, candidates: int) -> int:
-    """Prints the replies and returns the exit code: 0, 1 failed, 3 cut off by the context, 130 or 143 interrupted."""
+    """Prints the replies and returns the exit code: 0, 1 failed, 3 cut off, 130 or 143 interrupted."""
     signals = _Signals()
     if sys.stdout is None:
         complain("stdout is closed")
@@ -235,7 +236,7 @@ def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Prin
             return ended
         which = f"reply {number + 1}" if asked.replies > 1 else "the reply"
         node = chat.conversation.reply()[-1].node
-        code = _complain_of(node, which) or code
+        code = _complain_of(chat.conversation, node, which) or code
         if node.finished is not None and node.finished.reason == "context":
             code = _complain_of_context(f"{which} was", node, chat.larger_context)
     return code
@@ -258,7 +259,7 @@ def _at_once(chat: Chat, asked: Question, prompt: str, printer: Printer, signals
     ranking = group.ranking()
     printer.ranked(group.nodes, ranking)
     nodes = sorted(group.nodes.items())
-    codes = [_complain_of(node, f"walk {walk + 1}") for walk, node in nodes]
+    codes = [_complain_of(chat.conversation, node, f"walk {walk + 1}") for walk, node in nodes]
     full = [walk for walk, node in nodes if node.finished is not None and node.finished.reason == "context"]
     if full:
         cut = "the search was" if plan.beams else f"{walks_named(full)} {'was' if len(full) == 1 else 'were'}"
@@ -270,17 +271,36 @@ def _at_once(chat: Chat, asked: Question, prompt: str, printer: Printer, signals
     return ended or max(codes)
 
 
-def _complain_of(node: Node, which: str) -> int:
+def _complain_of(conversation: Conversation, node: Node, which: str) -> int:
     """Says what is wrong with a reply that is over, but for the context; the exit code that stands for it."""
-    code = 0
     dropped = next((settings.constraint_dropped for settings in node.settings if settings.constraint_dropped), "")
     if node.failed is not None:
         complain(f"{which} failed: {node.failed.message}", node.failed.hint)
-        code = FAILED
     if dropped:
         complain(f"{which} does not match the constraint, which was dropped: {dropped}")
-        code = FAILED
-    return code
+    if node.failed is not None or dropped:
+        return FAILED
+    return _complain_of_mismatch(conversation, node, which)
+
+
+def _complain_of_mismatch(conversation: Conversation, node: Node, which: str) -> int:
+    """Says that a reply ended before it matched its constraint, unless it was to end there; the exit code."""
+    end = node.finished
+    if end is None or end.reason in ("stop", "context") or not any(one.constraint for one in node.settings):
+        return 0
+    from termchat.decoding.verdict import Judgement, verdict_on  # compiles grammars
+
+    standing = standing_reply(conversation, node, len(node.tokens))
+    thinks = Judgement("incomplete", "the answer did not begin")
+    verdict = verdict_on(standing.constraint, standing.data) if standing is not None else thinks
+    if verdict.kind not in ("incomplete", "invalid"):
+        return 0
+    by = f" at {end.detail.partition(';')[0]}" if end.reason == "length" else ""
+    complain(
+        f"{which} ended{by} before it matched the constraint: {verdict.detail}",
+        "Raise --max-tokens." if end.reason == "length" else "",
+    )
+    return CUT_OFF
 
 
 def _complain_of_context(cut: str, node: Node, larger: str, remedy: str = "") -> int:

@@ -12,10 +12,10 @@ screen or a file.
   rolls the dice many times.
 - `records`: the stream of facts about a reply. The engine writes it; the chat, the store, transcripts and the screen read it.
 - `whynot`: why a token was not drawn, by computing the chain again. The engine calls it, since it has the logits.
-- `constraint`: what a reply has to match; the engine follows it (`engine.llama.grammars`). `constraint_check` finds faults of
-  its text (`text_error`: with their place); `gbnf` makes llama.cpp's grammars what llguidance reads; `example_schema` makes a
-  schema of an example; `partial_json` says where in a document an unfinished text stands, `verdict` whether a finished one
-  matches.
+- `constraint`: what a reply has to match; the engine follows it (`engine.llama.grammars`). `constraint_check` translates it for
+  llguidance, the same for masks and verdicts, and finds faults of its text (`text_error`: with their place); `gbnf` makes
+  llama.cpp's grammars what llguidance reads; `example_schema` makes a schema of an example; `partial_json` says where in a
+  document an unfinished text stands, `verdict` whether a finished one matches.
 - `biases`: logit biases as people write them.
 - `redraw`: a recorded step drawn again under other settings, from the candidates of its record.
 - `drafting`: where guessed tokens come from, how many pay, and whether any do.

@@ -1,14 +1,17 @@
-"""Faults of a constraint, found before it is used and told with their place in the text that the person wrote.
+"""A constraint as llguidance reads it (`grammar_of`), and its faults, with their place in the text that the person wrote.
 
 llguidance is asked without a vocabulary here. What its parsers cannot bear is refused before: they call themselves for each
-rule that a rule refers to, and end the process where that goes too deep (at 2,000 rules; seen in version 1.9.1).
+rule that a rule refers to, and end the process where that goes too deep (at 2,000 rules; seen in version 1.9.1). So are schemas
+that it compiles into a grammar with a dead end, or into one that allows what the schema forbids.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from termchat.decoding.constraint import LONGEST, Constraint, Kind
@@ -21,7 +24,27 @@ MOST_RULES = 1_000
 DEEPEST_REFERENCES = 1_000
 """Levels of a schema, one reference followed by the other, at most."""
 
+END_BYTE = 256
+"""The token of `byte_tokenizer` that ends a text."""
+_MOST_DIGITS = 4_300
+"""Of a whole number: Python reads no more from a text."""
+_SPACE = r"( |\n[ \t]{0,20})"
+"""Between the parts of JSON, as in llama.cpp's grammars: a model that may write any white space sometimes never stops."""
+_ESCAPES = 'nrbtf\\"'
+_CONTROL = re.compile(r"\\u00(?:[01]|7f)")
+_NO_SCHEMA = 'a schema is a JSON object, such as {"type": "object"}'
+
 _LARK_RULE = re.compile(r"^[ \t]*[!?]?[a-zA-Z_][\w.\[\]]*[ \t]*(?:\.[ \t]*-?\d+[ \t]*)?:", re.MULTILINE)
+_DRAFTS = (
+    "https://json-schema.org/draft/2020-12/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "http://json-schema.org/draft-07/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-04/schema",
+)
+"""Those of JSON schema that llguidance knows, the newest first."""
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_CONSTANTS = ("const", "enum")
 _PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _PLAIN = {
@@ -35,9 +58,102 @@ _PLAIN = {
 
 def check(constraint: Constraint) -> None:
     """Raises `TextError` where the text is not of its kind, or can never be used."""
-    if len(constraint.text) > LONGEST:
-        raise TextError(f"the text has {len(constraint.text):,} characters; at most {LONGEST:,} are allowed")
-    _CHECKS[constraint.kind](constraint.text)
+    grammar = grammar_of(constraint)
+    if constraint.kind in _CHECKS:
+        _CHECKS[constraint.kind](constraint.text, grammar)
+
+
+def grammar_of(constraint: Constraint) -> str:
+    """Translate a constraint for llguidance: the one meaning that masks and verdicts share. `\\d` matches the ten ASCII digits.
+
+    Raises:
+        TextError: the text is not of its kind.
+    """
+    from llguidance import LLMatcher, regex_to_lark
+
+    text = constraint.text
+    if len(text) > LONGEST:
+        raise TextError(f"the text has {len(text):,} characters; at most {LONGEST:,} are allowed")
+    if constraint.kind == "regex":
+        if not text:
+            raise TextError("the regular expression is empty")
+        return LLMatcher.grammar_from_lark(f"start: /{regex_to_lark(text, 'd')}/")
+    if not text.strip():
+        raise TextError("the grammar is empty" if constraint.kind in ("lark", "gbnf") else "the text is empty")
+    if constraint.kind in ("lark", "gbnf"):
+        return LLMatcher.grammar_from_lark(text if constraint.kind == "lark" else to_lark(text))
+    value = parse_json(text)
+    if constraint.kind == "json_schema":
+        if value is not True and not isinstance(value, dict):
+            raise TextError("no reply matches the schema false" if value is False else _NO_SCHEMA, 1, 1)
+        return schema_grammar({} if value is True else value)
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise TextError("a choice is a list of texts")
+    if not value or not all(value):
+        raise TextError("a choice needs at least one text, and none of them empty")
+    # One terminal: a rule of thousands of alternatives has as many items in each row of the parser.
+    return LLMatcher.grammar_from_lark("start: TEXT\nTEXT: " + "\n  | ".join(map(json.dumps, value)))
+
+
+def schema_grammar(schema: dict[str, Any]) -> str:
+    """Translate a JSON schema for llguidance.
+
+    Raises:
+        TextError: its options for llguidance are no object.
+    """
+    from llguidance import LLMatcher
+
+    text = json.dumps(schema)
+    # A key that is spelled with escapes would escape the schema of its property. Control characters need theirs.
+    escapes = _ESCAPES if _CONTROL.search(text) is None else _ESCAPES + "u"
+    try:
+        return LLMatcher.grammar_from_json_schema(
+            text, defaults={"whitespace_pattern": _SPACE, "json_allowed_escapes": escapes}
+        )
+    except ValueError as error:
+        raise TextError(str(error)) from None
+
+
+@lru_cache(1)
+def byte_tokenizer() -> Any:
+    """Tokens that are the bytes, by their numbers, and one that ends."""
+    from llguidance import LLTokenizer, TokenizerWrapper
+
+    class Bytes:
+        eos_token_id, bos_token_id = END_BYTE, None
+        tokens = (*(bytes([i]) for i in range(256)), b"\xff<end>")
+        special_token_ids = (END_BYTE,)
+
+        def __call__(self, text: bytes | str) -> list[int]:
+            return list(text.encode() if isinstance(text, str) else text)
+
+    return LLTokenizer(TokenizerWrapper(Bytes()))
+
+
+class Exact(Decimal):
+    """A number of a JSON text, to its last digit."""
+
+    __repr__ = Decimal.__str__
+
+
+def parse_exactly(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """Parse a JSON text, keeping every digit of its numbers.
+
+    Raises:
+        ValueError: it is not JSON: `json.JSONDecodeError`, or `TextError` for NaN and infinity.
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(
+        text,
+        parse_float=Exact,
+        parse_int=_whole,
+        parse_constant=lambda name: _not_json(text, name),
+        object_pairs_hook=pairs,
+    )
+
+
+def _whole(digits: str) -> int | Exact:
+    return int(digits) if len(digits) <= _MOST_DIGITS else Exact(digits)
 
 
 def parse_json(text: str) -> Any:
@@ -53,6 +169,10 @@ def parse_json(text: str) -> Any:
         raise TextError(message, error.lineno, error.colno) from None
     except RecursionError:
         raise TextError("it is nested too deeply") from None
+    except TextError:
+        raise
+    except ValueError:
+        raise TextError(f"it has a number of more than {_MOST_DIGITS:,} digits") from None
 
 
 def _not_json(text: str, name: str) -> NoReturn:
@@ -62,29 +182,213 @@ def _not_json(text: str, name: str) -> NoReturn:
 # --- JSON schema -----------------------------------------------------------------------------------------------------
 
 
-def _check_schema(text: str) -> None:
+def _check_schema(text: str, grammar: str) -> None:
     schema = parse_json(text)
-    if not isinstance(schema, (dict, bool)):
-        raise TextError('a schema is a JSON object, such as {"type": "object"}', 1, 1)
     if _depth_of_references(schema) > DEEPEST_REFERENCES:
         raise TextError(f"its references lead more than {DEEPEST_REFERENCES:,} levels deep", *_place_of(text, ["$ref"]))
-    from llguidance import LLMatcher
-
-    try:
-        grammar = LLMatcher.grammar_from_json_schema(text)
-    except ValueError as error:
-        raise TextError(str(error)) from None
+    _drafts_of(schema, text)
     message = _refusal(grammar)
     if message is None:
+        _check_meaning(text, schema)
         return
     if message.startswith("regex parse error"):
         pattern, column, wrong = _caret(message)
         shown = f"{wrong} (character {column} of the pattern)"
         raise TextError(shown, *_place_of(text, [], value=pattern))
-    said = _PLAIN.get(message, message)
+    said, words = _PLAIN.get(message, message), _words(message)
     if keys := re.fullmatch(r"Unimplemented keys: \[(.*)\]", message):
         said = f"not supported: {keys[1].replace(chr(34), '')}"
-    raise TextError(said, *_place_of(text, _words(message)))
+    elif "does not contain a multiple of" in message:
+        said, words = "multipleOf: no multiple lies between the bounds", ["multipleOf"]
+    elif "Regex is empty" in message:
+        said, words = "pattern: no text matches it, the format and the lengths together", ["pattern", "format"]
+    raise TextError(said, *_place_of(text, words))
+
+
+def _check_meaning(text: str, schema: Any) -> None:
+    """Raise `TextError` where llguidance compiles a schema that its draft forbids, that has a dead end, or whose numbers it
+    rounds."""
+    is_old = draft_of(text).META_SCHEMA["$schema"] != _DRAFTS[0]
+    for key, number in _numbers(parse_exactly(text)):
+        if not _is_float(number) or (key in _CONSTANTS and abs(number) >= 1 << 63):
+            shown = f"{key}: {number} has more digits than a grammar can follow"
+            raise TextError(shown, *_place_of(text, [key]))
+    for part in _parts(schema):
+        if isinstance(part.get("prefixItems"), list) and (is_old or "additionalItems" in part):
+            shown = f"prefixItems: only draft 2020-12 has it, without additionalItems; set $schema to {_DRAFTS[0]}"
+            raise TextError(shown, *_place_of(text, ["prefixItems"]))
+        if (bound := _leaking_bound(part)) is not None:
+            raise TextError(f"{bound}: the grammar would allow the bound itself", *_place_of(text, [bound]))
+        if isinstance(part.get("patternProperties"), dict) and _is_dead_end(part):
+            first = next(iter(part["patternProperties"]))
+            shown = f"patternProperties: only keys in properties match {first}; remove the pattern"
+            raise TextError(shown, *_place_of(text, [], value=first))
+    if (endless := _endless(schema)) is not None:
+        shown = f"$ref: {endless} refers to itself without an end"
+        raise TextError(shown, *_place_of(text, [], value=endless))
+
+
+@lru_cache(8)
+def draft_of(text: str) -> Any:
+    """The validator of the draft that a schema names, else of the newest draft whose rules it keeps.
+
+    Raises:
+        TextError: it is not JSON, names no draft that is supported, or breaks the draft's rules.
+    """
+    from jsonschema.exceptions import best_match
+    from jsonschema.validators import validator_for
+
+    schema, faults = parse_json(text), []
+    # A target may lie where an older draft does not look.
+    parts = [schema, *(resolved(schema, pointer) for pointer in _local(schema))]
+    for name in _drafts_of(schema, text):
+        draft = validator_for({"$schema": name})
+        rules = draft(draft.META_SCHEMA)
+        fault = best_match(fault for part in parts for fault in rules.iter_errors(part))
+        if fault is None:
+            return draft
+        faults.append(fault)
+    path = [step for step in faults[0].absolute_path if isinstance(step, str)]
+    shown = f"{'.'.join(path)}: {faults[0].message}" if path else faults[0].message
+    raise TextError(shown, *_place_of(text, path[-1:]))
+
+
+def _drafts_of(schema: Any, text: str) -> Sequence[str]:
+    """The draft that a schema names, without one those it may follow, the newest first.
+
+    Raises:
+        TextError: it names none that is supported.
+    """
+    if not isinstance(schema, dict) or "$schema" not in schema:
+        return _DRAFTS
+    named = schema["$schema"]
+    if not isinstance(named, str) or named.rstrip("#") not in _DRAFTS:
+        shown = f"$schema: {json.dumps(named)} is not a supported draft; use {_DRAFTS[0]}"
+        raise TextError(shown, *_place_of(text, ["$schema"]))
+    return (named.rstrip("#"),)
+
+
+def _parts(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a schema."""
+    waiting = [value]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, dict):
+            yield here
+            waiting += here.values()
+        elif isinstance(here, list):
+            waiting += here
+
+
+def _numbers(value: Any) -> Iterator[tuple[str, Any]]:
+    """Every number that means something in a schema, with the key that it belongs to."""
+    waiting = [("", value)]
+    while waiting:
+        key, here = waiting.pop()
+        if isinstance(here, dict):
+            children = [(name, child) for name, child in here.items() if name not in ("default", "examples")]
+            waiting += [(key if key in _CONSTANTS else name, child) for name, child in children]
+        elif isinstance(here, list):
+            waiting += [(key, child) for child in here]
+        elif isinstance(here, (int, Exact)) and not isinstance(here, bool):
+            yield key, here
+
+
+def _is_float(number: int | Exact) -> bool:
+    """Whether a float holds the number as it is written."""
+    try:
+        return Decimal(repr(float(number))) == number
+    except (OverflowError, ArithmeticError):
+        return False
+
+
+def _leaking_bound(part: dict[str, Any]) -> str | None:
+    """The key of a bound that is excluded and that the grammar allows: llguidance does so for a whole number next to a bound
+    that is none."""
+    from llguidance import LLMatcher
+
+    for key, plain in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        bound = part.get(plain) if part.get(key) is True else part.get(key)
+        if not isinstance(bound, (int, float)) or isinstance(bound, bool) or bound != int(bound):
+            continue
+        numbers = {name: part[name] for name in _BOUNDS if name in part}
+        grammar = schema_grammar({"type": "number", **numbers})
+        for written in (str(int(bound)), "-0") if bound == 0 else (str(int(bound)),):
+            matcher = LLMatcher(byte_tokenizer(), grammar, log_level=0)
+            if matcher.try_consume_tokens(list(written.encode())) == len(written) and matcher.is_accepting():
+                return key
+    return None
+
+
+def _is_dead_end(part: dict[str, Any]) -> bool:
+    """Whether the grammar of an object allows a comma and then no key: its patterns match only the keys it has already."""
+    from llguidance import LLMatcher
+
+    listed = [*_items(part, "properties", dict), *_items(part, "required", list)]
+    names = list(dict.fromkeys(name for name in listed if isinstance(name, str)))
+    patterns = {pattern: rule is not False for pattern, rule in part["patternProperties"].items()}
+    probe = {
+        "type": "object",
+        "properties": {name: {"type": "null"} for name in names},
+        "required": names,
+        "patternProperties": patterns,
+        "additionalProperties": part.get("additionalProperties") is not False,
+    }
+    matcher = LLMatcher(byte_tokenizer(), schema_grammar(probe), log_level=0)
+    begun = b"{" + b"".join(json.dumps(name).encode() + b":null," for name in names)
+    return (
+        bool(names) and matcher.try_consume_tokens(list(begun)) == len(begun) and not matcher.try_consume_tokens([34])
+    )
+
+
+def _items(part: dict[str, Any], key: str, kind: type[dict[Any, Any] | list[Any]]) -> Iterable[Any]:
+    """What stands below a key, if it is of that kind: a constant of a schema may look like one."""
+    value = part.get(key)
+    return value if isinstance(value, kind) else ()
+
+
+def _endless(schema: Any) -> str | None:
+    """A reference that can only be followed without an end; None if there is none."""
+    targets: dict[str, Any] = {}
+    waiting = _local(schema)
+    while waiting:
+        pointer = waiting.pop()
+        targets[pointer] = resolved(schema, pointer)
+        waiting |= _local(targets[pointer]) - targets.keys()
+    onward = {pointer: _local(target) for pointer, target in targets.items()}
+    still = {pointer for pointer in targets if _leads_back(pointer, onward)}
+    while ending := {pointer for pointer in still if _ends(targets[pointer], still)}:
+        still -= ending
+    return min(still, default=None)
+
+
+def _local(schema: Any) -> set[str]:
+    """The pointers that are referred to in a schema."""
+    return {pointer for pointer in _depth_and_targets(schema)[1] if pointer == "#" or pointer.startswith("#/")}
+
+
+def _leads_back(pointer: str, onward: dict[str, set[str]]) -> bool:
+    seen: set[str] = set()
+    waiting = set(onward[pointer])
+    while waiting - seen:
+        seen |= waiting
+        waiting = set().union(*(onward[one] for one in waiting))
+    return pointer in seen
+
+
+def _ends(target: Any, still: set[str]) -> bool:
+    """Whether something matches the target that follows none of the references in `still`."""
+
+    def follow(part: dict[str, Any]) -> Any:
+        pointer = part.get("$ref")
+        if not isinstance(pointer, str):
+            return part
+        return False if pointer in still else {key: value for key, value in part.items() if key != "$ref"}
+
+    rest = json.loads(json.dumps(target), object_hook=follow)
+    if not isinstance(rest, dict):
+        return rest is not False
+    return not (_refusal(schema_grammar(rest)) or "").startswith("Unsatisfiable")
 
 
 def _words(message: str) -> list[str]:
@@ -166,11 +470,9 @@ def _depth_and_targets(value: Any) -> tuple[int, set[str]]:
 # --- the others ------------------------------------------------------------------------------------------------------
 
 
-def _check_regex(text: str) -> None:
+def _check_regex(text: str, _grammar: str) -> None:
     from llguidance import LLMatcher
 
-    if not text:
-        raise TextError("the regular expression is empty")
     trailing = len(text) - len(text.rstrip("\\"))
     if trailing % 2:
         raise TextError.at(text, len(text) - 1, "a backslash at the end escapes nothing")
@@ -198,27 +500,16 @@ def _offset(text: str, shown: int) -> int:
     return len(text)
 
 
-def _check_choice(text: str) -> None:
-    texts = parse_json(text)
-    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
-        raise TextError("a choice is a list of texts")
-    if not texts or not all(texts):
-        raise TextError("a choice needs at least one text, and none of them empty")
-
-
-def _check_gbnf(text: str) -> None:
-    lark = to_lark(text)
-    _bounded(lark)
-    message = _refused_lark(lark)
+def _check_gbnf(text: str, grammar: str) -> None:
+    _bounded(to_lark(text))
+    message = _refusal(grammar)
     if message is not None:  # no place in the text that was written
         raise TextError(_PLACE.sub("", message).partition("\n")[0])
 
 
-def _check_lark(text: str) -> None:
-    if not text.strip():
-        raise TextError("the grammar is empty")
+def _check_lark(text: str, grammar: str) -> None:
     _bounded(text)
-    message = _refused_lark(text)
+    message = _refusal(grammar)
     if message is None:
         return
     place = _PLACE.match(message)
@@ -240,12 +531,6 @@ def _bounded(lark: str) -> None:
         raise TextError(f"the grammar has {rules:,} rules and groups; at most {MOST_RULES:,} are allowed")
 
 
-def _refused_lark(text: str) -> str | None:
-    from llguidance import LLMatcher
-
-    return _refusal(LLMatcher.grammar_from_lark(text))
-
-
 def _refusal(grammar: str) -> str | None:
     """What llguidance has against it; None where it takes it, or would have to know the vocabulary."""
     from llguidance import LLMatcher
@@ -262,10 +547,9 @@ def _caret(message: str) -> tuple[str, int, str]:
     return "\n".join(line[4:] for line in lines[:marks]), len(lines[marks]) - len(lines[marks].lstrip()) - 3, fault
 
 
-_CHECKS: dict[Kind, Callable[[str], None]] = {
+_CHECKS: dict[Kind, Callable[[str, str], None]] = {
     "json_schema": _check_schema,
     "regex": _check_regex,
-    "choice": _check_choice,
     "gbnf": _check_gbnf,
     "lark": _check_lark,
 }

@@ -175,7 +175,7 @@ def resolved(schema: Any, pointer: str) -> Any:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(here, dict):
             here = here.get(name)
-        elif isinstance(here, list) and name.isdecimal() and int(name) < len(here):
+        elif isinstance(here, list) and name.isdecimal() and len(name) < 7 and int(name) < len(here):
             here = here[int(name)]
         else:
             return None

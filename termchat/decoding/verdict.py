@@ -1,19 +1,42 @@
-"""Whether a finished reply is what its constraint asked for, and the bytes that a constraint allows at a place."""
+"""Whether a finished reply is what its constraint asked for, and the bytes that a constraint allows at a place.
+
+Both follow the grammar that forced the reply (`constraint_check.grammar_of`). A JSON reply is checked by jsonschema under the
+draft of its schema, but the patterns and formats of strings by the grammar of such a string, and multiples as decimals: Python
+has other regular expressions and rounds.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from termchat.decoding.constraint import Constraint
-from termchat.decoding.gbnf import to_lark
+from termchat.decoding.constraint import Constraint, Kind
+from termchat.decoding.constraint_check import (
+    END_BYTE,
+    Exact,
+    byte_tokenizer,
+    check,
+    draft_of,
+    grammar_of,
+    parse_exactly,
+)
+from termchat.decoding.deadline import deadline
 from termchat.decoding.partial_json import Standing, shown_path, standing
+from termchat.decoding.text_error import TextError
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-_END = 256
+_SECONDS = 1.0
+"""Of processor time that checking a JSON reply may take: references may multiply."""
+_LONGEST_EXPONENT = 5_000
+
+
+class NotChecked(Exception):
+    """A reply cannot be judged; the message says why."""
 
 
 class Judgement(NamedTuple):
@@ -35,25 +58,33 @@ class AllowedBytes(NamedTuple):
 
 
 def verdict_on(constraint: Constraint, data: bytes) -> Judgement:
-    """What is to be said of a reply that is over."""
-    if constraint.kind == "json_schema":
-        return _on_json(constraint, data)
-    found = _followed(constraint, data)
-    if found is None:
-        return Judgement("unknown", "the constraint names tokens that are no text")
-    matcher, fits = found
+    """Judge a reply that is over. It never raises."""
+    try:
+        return _on_json(constraint, data) if constraint.kind == "json_schema" else _on_text(constraint, data)
+    except NotChecked as reason:
+        return Judgement("unknown", str(reason))
+    except TextError as fault:
+        return Judgement("unknown", f"the constraint cannot be used: {fault}")
+
+
+def _on_text(constraint: Constraint, data: bytes) -> Judgement:
+    followed = _following(constraint)
+    fits = followed.follow(data)
     if fits < len(data):
         return Judgement("invalid", f"{_character(data, fits)} does not fit")
-    if matcher.is_accepting():
+    if followed.matcher.is_accepting():
         return Judgement("valid")
-    after = _allowed(matcher)
+    after = _allowed(followed.matcher)
     return Judgement("incomplete", f"{described_bytes(after)} must follow" if after.allowed else "")
 
 
 def allowed_after(constraint: Constraint, data: bytes) -> AllowedBytes | None:
     """What may follow these bytes; None where they do not fit, or where that is not known without the vocabulary."""
-    found = _followed(constraint, data)
-    return _allowed(found[0]) if found is not None and found[1] == len(data) else None
+    try:
+        followed = _following(constraint)
+    except (NotChecked, TextError):
+        return None
+    return _allowed(followed.matcher) if followed.follow(data) == len(data) else None
 
 
 def _where_it_ends(at: Standing) -> str:
@@ -66,27 +97,139 @@ def _where_it_ends(at: Standing) -> str:
 def _on_json(constraint: Constraint, data: bytes) -> Judgement:
     text = data.decode("utf-8", "replace")
     try:
-        value = json.loads(text)
+        value = parse_exactly(text, _once_each)
     except json.JSONDecodeError as error:
-        after = allowed_after(constraint, data)
-        if after is not None and not after.may_end:
+        followed = _followed(_any_json())
+        if followed.follow(data) == len(data) and not followed.matcher.is_accepting():
             return Judgement("incomplete", _where_it_ends(standing(text)))
         return Judgement("invalid", f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} at character {error.pos + 1}")
+    except TextError as error:
+        return Judgement("invalid", f"not JSON: {error.message}")
     except RecursionError:
-        return Judgement("unknown", "nested too deeply")
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import SchemaError, best_match
+        raise NotChecked("nested too deeply") from None
+    except ArithmeticError:
+        raise NotChecked("a number is too large") from None
+    from jsonschema.exceptions import best_match
 
-    read = json.loads(constraint.text)
-    checked = Draft202012Validator(read, format_checker=Draft202012Validator.FORMAT_CHECKER)
     try:
-        fault = best_match(checked.iter_errors(value))
-    except (SchemaError, RecursionError, ValueError, TypeError) as error:
-        return Judgement("unknown", str(error).partition("\n")[0])
+        with deadline(_SECONDS):
+            fault = best_match(_validator(constraint.text).iter_errors(value))
+    except (NotChecked, TextError):
+        raise
+    except RecursionError:
+        raise NotChecked("the schema refers to itself, or is nested too deeply") from None
+    except TimeoutError:
+        raise NotChecked(f"it takes more than {_SECONDS:.0f} second") from None
+    except Exception as error:  # noqa: BLE001 (anybody's schema; jsonschema raises what its libraries do)
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise NotChecked(f"jsonschema cannot check it: {reason}") from None
     if fault is None:
         return Judgement("valid")
     place = shown_path(tuple(fault.absolute_path))
     return Judgement("invalid", f"{place}: {fault.message}" if place else fault.message)
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise NotChecked(f"the key {json.dumps(twice, ensure_ascii=False)} appears twice in one object")
+    return found
+
+
+@lru_cache(8)
+def _validator(text: str) -> Any:
+    """The validator of a schema.
+
+    Raises:
+        TextError: it is no schema.
+    """
+    import attrs
+    from jsonschema import validators
+    from referencing import Registry
+
+    draft, schema = draft_of(text), parse_exactly(text)
+    here = {
+        "pattern": _pattern,
+        "format": _format,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties(draft.VALIDATORS["additionalProperties"]),
+        "multipleOf": _multiple_of,
+    }
+    checked = validators.extend(draft, here, type_checker=draft.TYPE_CHECKER.redefine("integer", _is_integer))
+    checked.evolve = attrs.evolve  # its own would go back to Python's patterns where a schema names its draft
+    return checked(schema, registry=Registry())  # which fetches nothing
+
+
+def _is_integer(_checker: Any, value: Any) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return whole or (isinstance(value, Exact) and value == value.to_integral_value())
+
+
+def _multiple_of(validator: Any, unit: Any, value: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(value, "number"):
+        if isinstance(value, Exact) and abs(value.adjusted()) > _LONGEST_EXPONENT:
+            raise NotChecked("multipleOf: a number is too large")
+        if (Fraction(value) / Fraction(unit)).denominator != 1:
+            yield _fault(f"{value!r} is not a multiple of {unit!r}")
+
+
+def _pattern(validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(value, "string") and not _matches("pattern", pattern, value):
+        yield _fault(f"{value!r} does not match {pattern!r}")
+
+
+def _format(validator: Any, name: str, value: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(value, "string") and not _matches("format", name, value):
+        yield _fault(f"{value!r} is not a {name!r}")
+
+
+def _pattern_properties(validator: Any, rules: dict[str, Any], value: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(value, "object"):
+        for pattern, rule in rules.items():
+            for key, item in value.items():
+                if _matches("pattern", pattern, key):
+                    yield from validator.descend(item, rule, path=key, schema_path=pattern)
+
+
+def _additional_properties(check_rest: Any) -> Any:
+    def check(validator: Any, rule: Any, value: Any, schema: Any) -> Iterator[Any]:
+        if validator.is_type(value, "object"):
+            patterns = schema.get("patternProperties", {})
+            named = {key: True for key in value if any(_matches("pattern", pattern, key) for pattern in patterns)}
+            yield from check_rest(validator, rule, value, {"properties": {**schema.get("properties", {}), **named}})
+
+    return check
+
+
+def _fault(message: str) -> Any:
+    from jsonschema.exceptions import ValidationError
+
+    return ValidationError(message)
+
+
+def _matches(keyword: str, rule: str, text: str) -> bool:
+    """Whether a text keeps to a pattern or a format of a schema, as the grammar reads it.
+
+    Raises:
+        NotChecked: the grammar cannot tell.
+    """
+    from llguidance import LLMatcher
+
+    # With the escapes that a grammar of replies lacks: what was read may have any character.
+    followed = _followed(LLMatcher.grammar_from_json_schema({"type": "string", keyword: rule}))
+    if followed.refusal.startswith("Unsatisfiable"):
+        return False
+    if followed.refusal.startswith("Unknown format"):  # a remark, as in the drafts
+        return True
+    if followed.refusal:
+        raise NotChecked(f"{keyword}: {followed.refusal}")
+    try:
+        data = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f").encode()
+    except UnicodeEncodeError:
+        raise NotChecked("a string has half of a character") from None
+    return followed.follow(data) == len(data) and bool(followed.matcher.is_accepting())
 
 
 def pretty(text: str) -> str | None:
@@ -145,26 +288,26 @@ def _character(data: bytes, at: int) -> str:
 
 
 class _Followed:
-    """A matcher that was told of `data`, of which `fits` bytes fit."""
+    """A matcher that read `data`, of which `fits` bytes fit; `refusal` says why there is none."""
 
     def __init__(self, base: LLMatcher) -> None:
+        lines = base.get_error().split("\n")
+        self.refusal = next((line[7:] for line in lines if line.startswith("error: ")), lines[0])
         self._base, self.matcher, self.data, self.fits = base, base.deep_copy(), b"", 0
 
-    def follow(self, data: bytes) -> None:
-        """Reads on, where the data begin with those before."""
+    def follow(self, data: bytes) -> int:
+        """Read on, where the data begin with those before; return how many bytes fit.
+
+        Raises:
+            NotChecked: the matcher gives up.
+        """
         if self.fits < len(self.data) or not data.startswith(self.data):
             self.matcher, self.data, self.fits = self._base.deep_copy(), b"", 0
         self.fits += int(self.matcher.try_consume_tokens(list(data[len(self.data) :])))
         self.data = data
-
-
-def _followed(constraint: Constraint, data: bytes) -> tuple[LLMatcher, int] | None:
-    """A matcher after as many of the bytes as fit, and how many do."""
-    found = _following(constraint.kind, constraint.text)
-    if found is None:
-        return None
-    found.follow(data)
-    return found.matcher, found.fits
+        if self.matcher.is_error():
+            raise NotChecked(self.matcher.get_error().partition("\n")[0])
+        return self.fits
 
 
 def _allowed(matcher: LLMatcher) -> AllowedBytes:
@@ -172,38 +315,46 @@ def _allowed(matcher: LLMatcher) -> AllowedBytes:
 
     may_end = bool(matcher.is_accepting())
     forced = bytes(matcher.compute_ff_bytes())
-    bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")[:_END]
+    bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")[:END_BYTE]
     allowed = bytes(np.flatnonzero(bits).tolist())
     return AllowedBytes(allowed, forced, may_end)
 
 
+def _following(constraint: Constraint) -> _Followed:
+    """The matcher of a constraint.
+
+    Raises:
+        NotChecked, TextError: it has none.
+    """
+    grammar = _checked(constraint.kind, constraint.text)
+    if isinstance(grammar, TextError):
+        raise grammar
+    followed = _followed(grammar)
+    if followed.refusal:
+        named = constraint.kind in ("gbnf", "lark") and "<" in constraint.text
+        raise NotChecked("the constraint names tokens that are no text" if named else followed.refusal)
+    return followed
+
+
 @lru_cache(8)
-def _following(kind: str, text: str) -> _Followed | None:
+def _checked(kind: Kind, text: str) -> str | TextError:
+    """The grammar of a constraint, or what is wrong with it."""
+    try:
+        check(Constraint(kind, text))
+        return grammar_of(Constraint(kind, text))
+    except TextError as error:
+        return error
+
+
+@lru_cache(256)
+def _followed(grammar: str) -> _Followed:
     from llguidance import LLMatcher, LLParserLimits
 
-    if kind == "json_schema":
-        grammar = LLMatcher.grammar_from_json_schema(text)
-    elif kind == "regex":
-        grammar = LLMatcher.grammar_from_regex(text)
-    elif kind == "choice":
-        grammar = LLMatcher.grammar_from_lark("start: TEXT\nTEXT: " + "\n  | ".join(map(json.dumps, json.loads(text))))
-    else:
-        grammar = LLMatcher.grammar_from_lark(to_lark(text) if kind == "gbnf" else text)
-    matcher = LLMatcher(_byte_tokenizer(), grammar, log_level=0, limits=LLParserLimits(verbose_errors=False))
-    return None if matcher.is_error() else _Followed(matcher)
+    return _Followed(LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=LLParserLimits(verbose_errors=False)))
 
 
-@lru_cache(1)
-def _byte_tokenizer() -> Any:
-    """One whose tokens are the bytes, by their numbers, and one that ends."""
-    from llguidance import LLTokenizer, TokenizerWrapper
+def _any_json() -> str:
+    """The grammar of every JSON text, with any white space and all escapes but that of a slash."""
+    from llguidance import LLMatcher
 
-    class Bytes:
-        eos_token_id, bos_token_id = _END, None
-        tokens = (*(bytes([i]) for i in range(256)), b"\xff<end>")
-        special_token_ids = (_END,)
-
-        def __call__(self, text: bytes | str) -> list[int]:
-            return list(text.encode() if isinstance(text, str) else text)
-
-    return LLTokenizer(TokenizerWrapper(Bytes()))
+    return LLMatcher.grammar_from_json_schema("{}", defaults={"json_allow_general_unicode_escapes": True})

@@ -44,7 +44,7 @@ def test_a_text_is_taken_by_what_it_holds(given: dict[str, Any], constraint: Con
 
 def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     schema, grammar = tmp_path / "person.json", tmp_path / "list.gbnf"
-    schema.write_text("{}")
+    schema.write_text("{}", "utf-8-sig")  # with the mark that some editors put at the start
     grammar.write_text('root ::= "é"', "utf-8")
     assert constraint_of({"json_schema": str(schema)}) == Constraint("json_schema", "{}", "person.json")
     assert constraint_of({"grammar": str(grammar)}) == Constraint("gbnf", 'root ::= "é"', "list.gbnf")
@@ -101,3 +101,12 @@ def test_a_reply_that_left_its_constraint_is_a_failure(tmp_path: Path) -> None:
     done = termchat(tmp_path, "run", "Name a number.", *impossible)
     assert done.returncode == 1
     assert "termchat: the reply does not match the constraint, which was dropped: " in done.stderr
+
+
+def test_a_reply_that_is_cut_off_before_it_matches_says_so(tmp_path: Path) -> None:
+    done = termchat(tmp_path, "run", "Hello", "--json-schema", json.dumps(SCHEMA), "--max-tokens", "3", "-n", "2")
+    assert done.returncode == 3
+    assert "termchat: reply 2 ended at max_tokens 3 before it matched the constraint: ends " in done.stderr
+    assert "  Raise --max-tokens." in done.stderr
+    whole = termchat(tmp_path, "run", "Hello", "--choice", "yes", "--max-tokens", "9")
+    assert (whole.returncode, whole.stdout, whole.stderr) == (0, "yes", "")

@@ -43,6 +43,7 @@ from termchat.engine.port import (
     Steer,
 )
 from tests.engine.conftest import Driver, prompt, records, tokens
+from tests.fewer_blocks import with_marked_spaces
 
 WILD = SamplerSettings(temperature=1.5)
 PERSON = Constraint(
@@ -605,6 +606,21 @@ def test_what_is_wrong_is_said_before_the_reply(small: Session, kind: Any, text:
     with pytest.raises(EngineError, match="cannot be used") as refusal:
         records(small, asked(prompt(small, "Hello"), Constraint(kind, text)))
     assert refusal.value.kind == "constraint"
+
+
+def test_what_the_vocabulary_cannot_write_is_said_before_the_reply(model_path: Path, tmp_path: Path) -> None:
+    made = with_marked_spaces(model_path, tmp_path / "marked.gguf")
+    session = Session(ModelSpec(str(made), "marked", context=512, threads=1), lambda _: None)
+    try:
+        start = prompt(session, "Hello")
+        for constraint in (choice(["over", "▁under"]), Constraint("regex", "▁under")):
+            refused = 'this model cannot write "▁under": its tokens for it are " under"'
+            assert session.model.grammars.check(constraint).error == refused
+            with pytest.raises(EngineError, match=refused):
+                records(session, asked(start, constraint))
+        assert text_of(records(session, asked(start, choice([" under"])))) == " under"
+    finally:
+        session.close()
 
 
 def test_in_mid_reply_it_is_said_in_the_record(session: Session, ids: list[int]) -> None:

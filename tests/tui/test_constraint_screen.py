@@ -12,7 +12,8 @@ from termchat.decoding.constraint import GRAMMAR, Constraint, choice
 from termchat.decoding.records import Stage
 from termchat.engine.port import Adjust
 from termchat.tui.constraint.constraint_dialog import ConstraintDialog, ConstraintText
-from termchat.tui.constraint.constraint_setting import choices, file_or_text
+from termchat.tui.constraint.constraint_line import what_comes
+from termchat.tui.constraint.constraint_setting import choices, file_or_text, typed
 from tests.tui.running_app import Desktop, desktop
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -77,6 +78,13 @@ async def test_a_reply_that_does_not_match_says_why(reply: str, says: str) -> No
         desk.engine.end("length")
         await desk.settle()
         assert says in desk.text
+
+
+def test_a_saved_constraint_that_is_no_longer_one_ends_nothing() -> None:
+    for text in ("{", "[" * 100_000, "1" * 5_000):
+        assert what_comes(Constraint("json_schema", text), b'{"a":') == "a: a value comes next"
+        assert what_comes(Constraint("lark", text), b"a") == ""
+        assert typed(Constraint("choice", text)) == text
 
 
 async def test_no_cost_is_told_where_the_engine_does_not_tell_what_was_removed() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 
+from termchat.decoding.constraint import Constraint
 from termchat.tui.transcript.blocks import ChunkBlock
+from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.markdown.chunks import Splitter
 from termchat.tui.transcript.markdown.inline import begun_table, mended
-from tests.tui.transcripts import PROSE
+from tests.tui.transcripts import PAINT, PROSE, chat_of, finished, settings_record, start, token
 
 WIDTH = 60
 
@@ -132,3 +135,31 @@ def test_whatever_the_script_a_table_stays_straight(text: str) -> None:
 def test_marks_that_turn_text_round_are_shown_and_letters_are_left() -> None:
     (line,) = drawn("שלום \u202eabc\u2066 \u200f עולם", done=True)
     assert line == "שלום <U+202E>abc<U+2066> <U+200F> עולם"
+
+
+def test_a_reply_under_a_schema_is_drawn_as_the_json_that_it_is() -> None:
+    text = '{\n  "list": [\n    1,\n    2\n  ],\n  "# no *heading*": "```"\n}'
+    chat = chat_of("Go")
+    node = chat.grow("assistant", parent=chat.leaf, at=0)
+    node.add(start())
+    node.add(msgspec.structs.replace(settings_record(0.8), constraint=Constraint("json_schema", "{}")))
+    document = Document(WIDTH, "reading")
+    document.show(chat, PAINT, running=True)
+    for step, character in enumerate(text):
+        node.add(token(step, character))
+        document.update(node.number, PAINT)
+        now = "\n".join(line.rstrip("▌ ") for line in bodies(document)[1:])
+        assert now.rstrip() == text[: step + 1].rstrip()
+    node.add(finished())
+    document.update(node.number, PAINT)
+    assert bodies(document) == ["json", *text.split("\n")]
+    free = Document(WIDTH, "reading")
+    free.show(chat_of("Go", text), PAINT, running=False)
+    assert '{ "list": [ 1, 2' in " ".join(bodies(free))
+
+
+def bodies(document: Document) -> list[str]:
+    """The lines below the head of the last turn."""
+    document.reach_end(100)
+    lines = [line.text.rstrip() for y in range(document.height) if (line := document.line(y)) is not None]
+    return lines[max(at for at, line in enumerate(lines) if line.startswith("smollm2")) + 1 :]

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
+from termchat.decoding.constraint_check import byte_tokenizer
 from termchat.engine.llama import sandbox
 
 SECONDS = 5
@@ -52,11 +53,6 @@ class Trial:
         if process is not None:
             process.kill()
             process.communicate()
-
-
-def byte_tokenizer() -> Any:
-    """One whose tokens are the bytes, by their numbers, and one that ends."""
-    return greedy_tokenizer([*(bytes([i]) for i in range(256)), b"\xff<end>"], [256])
 
 
 def greedy_tokenizer(tokens: Sequence[bytes], end_ids: list[int]) -> Any:

@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from termchat.decoding.constraint import LONGEST, Constraint
+from termchat.decoding.constraint import Constraint
+from termchat.decoding.constraint_check import byte_tokenizer, grammar_of
 from termchat.decoding.records import Misfit
-from termchat.engine.llama.grammar_trial import Trial, byte_tokenizer, greedy_tokenizer, limits
+from termchat.decoding.text_error import TextError
+from termchat.engine.llama.grammar_trial import Trial, greedy_tokenizer, limits
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Mask
 from termchat.engine.port import Checked, EngineError
@@ -37,56 +39,12 @@ _KEPT = 8
 _LONG = 0.0005
 """Seconds of a mask from which on the next one is computed beside `llama_decode`; for a shorter one, changing threads costs
 more than waiting."""
-_SPACE = r"( |\n[ \t]{0,20})"
-"""Between the parts of JSON, as in llama.cpp's grammars: a model that may write any white space sometimes never stops."""
 _SPECIAL = b"\xff"
 """What llguidance wants before the name of a control token."""
 
 
 class ConstraintError(ValueError):
     """A constraint cannot be used; the message says why."""
-
-
-def grammar_of(constraint: Constraint) -> str:
-    """The constraint as llguidance reads it. In a regular expression `\\d` means the ten ASCII digits.
-
-    Raises:
-        ConstraintError: it is not of its kind.
-    """
-    from llguidance import LLMatcher, regex_to_lark
-
-    text = constraint.text
-    if len(text) > LONGEST:
-        raise ConstraintError(f"it has {len(text):,} characters; at most {LONGEST:,} are possible")
-    if not text.strip():
-        raise ConstraintError("it is empty")
-    if constraint.kind == "regex":
-        return LLMatcher.grammar_from_lark(f"start: /{regex_to_lark(text, 'd')}/")
-    if constraint.kind == "lark":
-        return LLMatcher.grammar_from_lark(text)
-    if constraint.kind == "gbnf":
-        from termchat.decoding.gbnf import to_lark
-
-        try:
-            return LLMatcher.grammar_from_lark(to_lark(text))
-        except RecursionError:
-            raise ConstraintError("it is nested too deeply") from None
-        except ValueError as error:
-            raise ConstraintError(str(error)) from None
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise ConstraintError(f"it is not JSON: {error}") from None
-    except RecursionError:
-        raise ConstraintError("it is nested too deeply") from None
-    if constraint.kind == "json_schema":
-        if not isinstance(value, (dict, bool)):
-            raise ConstraintError("a JSON schema is an object")
-        return LLMatcher.grammar_from_json_schema(json.dumps(value), defaults={"whitespace_pattern": _SPACE})
-    if not isinstance(value, list) or not value or not all(isinstance(one, str) and one for one in value):
-        raise ConstraintError("a choice is a list of texts that are not empty")
-    # One terminal: a rule of thousands of alternatives has as many items in each row of the parser.
-    return LLMatcher.grammar_from_lark("start: TEXT\nTEXT: " + "\n  | ".join(map(json.dumps, value)))
 
 
 class Grammars:
@@ -119,7 +77,7 @@ class Grammars:
     def check(self, constraint: Constraint) -> Checked:
         """Whether a constraint can be used."""
         try:
-            error, warnings, _ = self._trial.compile(grammar_of(constraint))
+            error, warnings, _ = self._trial.compile(_grammar_of(constraint))
             ms = None if error else self.compile(constraint)
         except ConstraintError as refusal:
             return Checked(str(refusal))
@@ -135,7 +93,7 @@ class Grammars:
         if key in self._compiled:
             self._compiled.move_to_end(key)
             return None
-        grammar = grammar_of(constraint)
+        grammar = _grammar_of(constraint)
         error, _, _ = self._trial.compile(grammar)
         if error:
             raise ConstraintError(_said(error))
@@ -146,10 +104,29 @@ class Grammars:
         matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=limits())
         if matcher.is_error():
             raise ConstraintError(_said(matcher.get_error()))
+        self._check_spelling(constraint, matcher)
         self._compiled[key] = matcher
         while len(self._compiled) > _KEPT:
             self._compiled.popitem(last=False)
         return (perf_counter() - begun) * 1e3
+
+    def _check_spelling(self, constraint: Constraint, matcher: llguidance.LLMatcher) -> None:
+        """Check that the vocabulary can write what has to be written.
+
+        Raises:
+            ConstraintError: no token begins it, or the tokens of a text are not that text, as where "▁" means a space.
+        """
+        begun = matcher.deep_copy()
+        bits = np.frombuffer(begun.compute_bitmask(), np.uint32)
+        if begun.is_error() or not bits.any():
+            raise ConstraintError("no token of this model can begin it")
+        forced = [begun.compute_ff_bytes()]
+        texts = [text.encode() for text in json.loads(constraint.text)] if constraint.kind == "choice" else forced
+        for text in texts:
+            written = self._tokenizer.decode_bytes(self._tokenizer.tokenize_bytes(text))
+            if written != text:
+                shown = (json.dumps(one.decode("utf-8", "replace"), ensure_ascii=False) for one in (text, written))
+                raise ConstraintError("this model cannot write {}: its tokens for it are {}".format(*shown))
 
     def follow(self, constraint: Constraint, ids: Sequence[int]) -> Follower:
         """A follower that was told of these ids.
@@ -316,6 +293,18 @@ class Follower:
         return f"the token {json.dumps(self._name(token), ensure_ascii=False)} does not fit"
 
 
+def _grammar_of(constraint: Constraint) -> str:
+    """See `grammar_of`.
+
+    Raises:
+        ConstraintError: the constraint is not of its kind.
+    """
+    try:
+        return grammar_of(constraint)
+    except TextError as error:
+        raise ConstraintError(str(error)) from None
+
+
 def _by_bytes(grammar: str) -> llguidance.LLMatcher:
     """A matcher whose tokens are the bytes, by their numbers, and one that ends."""
     from llguidance import LLMatcher
@@ -325,4 +314,4 @@ def _by_bytes(grammar: str) -> llguidance.LLMatcher:
 
 def _said(error: str) -> str:
     """An error of llguidance for people."""
-    return error.replace("<non-verbose/>", "").strip()
+    return error.replace("<non-verbose/>", "").strip().replace("NoExtensionBias", "no token fits")

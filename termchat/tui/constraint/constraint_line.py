@@ -128,7 +128,11 @@ def _document(_constraint: Constraint) -> PartialDocument:
 
 @lru_cache(4)
 def _schema(text: str) -> Any:
-    return json.loads(text)
+    """The schema; None where a saved one is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _allowed(chat: Chat) -> str:

@@ -52,7 +52,10 @@ def typed(constraint: Constraint) -> str:
     """Its text as a person types it."""
     if constraint.kind != "choice":
         return constraint.text
-    return "\n".join(json.loads(constraint.text))
+    try:
+        return "\n".join(json.loads(constraint.text))
+    except (ValueError, TypeError, RecursionError):  # a saved one may be anything
+        return constraint.text
 
 
 def by_example(text: str) -> Constraint:

@@ -135,7 +135,8 @@ class ThoughtBody(PlainBody):
 
 
 class ReadingBody:
-    """A reply as Markdown, behind its thoughts. `fold` stands above these once they are over; `folded`: in their place."""
+    """A reply as Markdown, or as code where a constraint has it be that, behind its thoughts. `fold` stands above these once
+    they are over; `folded`: in their place."""
 
     def __init__(self, fold: FoldBlock | None = None, *, folded: bool = False) -> None:
         self._fold, self._folded = fold, folded
@@ -148,8 +149,9 @@ class ReadingBody:
             self._thoughts = self._thoughts or ThoughtBody()
             self._thoughts.feed(told)
         else:
-            if self._thoughts is not None and not self._answers:
-                self._splitter = Splitter(self._thoughts.end)
+            if not self._answers:
+                at = self._thoughts.end if self._thoughts is not None else 0
+                self._splitter = Splitter(at, code=told.language)
             self._answers = self._answers or bool(told.text)
             self._splitter.feed(told.text)
 

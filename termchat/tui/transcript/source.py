@@ -39,12 +39,14 @@ class Part(NamedTuple):
 
 class TurnText(NamedTuple):
     """Text of a turn. Where tokens make it, `tokens` are those of their node, and `begin` is how many characters of theirs
-    come before it. `thought`: it is a part of the thoughts, which stand before all else."""
+    come before it. `thought`: it is a part of the thoughts, which stand before all else. `language`: that of code, where a
+    constraint has the reply be code and no Markdown."""
 
     text: str
     tokens: TokenColumns | None = None
     begin: int = 0
     thought: bool = False
+    language: str = ""
 
 
 class Mark(NamedTuple):
@@ -118,7 +120,7 @@ class Source:
                 self._taken = min([*node.settings_at[self._settings_seen :][:1], *ends, stop])
                 self.tokens += self._taken - begin
                 text = tokens.texts.joined(self._taken, begin)
-                told = TurnText(text, tokens, self.length - self._part_begin, thought)
+                told = TurnText(text, tokens, self.length - self._part_begin, thought, self._language)
                 self._read_forced(tokens, begin)
                 if self._token_marks is not None:
                     self._mark(self._token_marks.read(tokens, begin, self._taken, self._part_begin))
@@ -178,6 +180,13 @@ class Source:
                 joins = bool(self.forced) and self.forced[-1][1] == at
                 self.forced.append((self.forced.pop()[0] if joins else at, at + size))
             at += size
+
+    @property
+    def _language(self) -> str:
+        """That of the next token, see `TurnText`."""
+        newest = self._newest
+        constraint = newest.constraint if newest is not None and not newest.constraint_dropped else None
+        return "json" if constraint is not None and constraint.kind == "json_schema" else ""
 
     def _mark(self, marks: Iterable[TokenMark]) -> None:
         self.marks += (Mark(mark.offset, -1, mark.text) for mark in marks)

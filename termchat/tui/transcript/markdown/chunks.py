@@ -16,6 +16,9 @@ from termchat.tui.transcript.markdown.inline import widest
 LIMIT = 1600
 """Characters after which a chunk is cut at the next line, or at a space where the line itself is that long."""
 
+_NO_FENCE = "\n"
+"""Closes no code block, since no line has it."""
+
 CODE_LINES = (12, 24, 100)
 """Lines after which a code block is cut where it seems to begin anew, outside of long comments and strings, anywhere."""
 
@@ -68,9 +71,10 @@ class Chunk:
 
 class Splitter:
     """Takes a reply's text as it comes, from character `at` on; gives the chunks that are finished and those that are still
-    open."""
+    open. With the name of a language in `code` all of it is one code block."""
 
-    def __init__(self, at: int = 0) -> None:
+    def __init__(self, at: int = 0, *, code: str = "") -> None:
+        self._code = code
         self._chunks: list[Chunk] = []
         self._open: Chunk | None = None
         self._gap = at > 0
@@ -97,10 +101,10 @@ class Splitter:
 
         A last line that is only a marker so far ("-", "``") is left out until it shows what it is.
         """
-        tail = Splitter()
+        tail = Splitter(code=self._code)
         tail._open = replace(self._open) if self._open is not None else None
         tail._gap, tail._at, tail._mid_line = self._gap, self._at, self._mid_line
-        if self._rest and (done or self._mid_line or not _MAY_BECOME_A_MARKER.match(self._rest)):
+        if self._rest and (done or self._mid_line or self._code or not _MAY_BECOME_A_MARKER.match(self._rest)):
             tail._push(self._rest)
         return [*tail._chunks, *([tail._open] if tail._open is not None else [])]
 
@@ -141,8 +145,10 @@ class Splitter:
     def _begin(self, line: str, body: str) -> None:
         self._close()
         chunk = Chunk("paragraph", self._at, self._at + len(line), line, gap=self._gap)
-        fence = _FENCE.match(body)
-        if fence is not None:
+        fence = _FENCE.match(body) if not self._code else None
+        if self._code:
+            chunk.kind, chunk.language, chunk.fence = "code", self._code, _NO_FENCE
+        elif fence is not None:
             chunk.kind, chunk.source, chunk.lead = "code", "", len(line)
             chunk.indent, chunk.fence, chunk.language = len(fence[1]), fence[2], fence[3]
         else:
