@@ -13,15 +13,15 @@ import socket
 import ssl
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
-
-import msgspec
 
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.port import EngineError
+from termchat.engine.remote.answers import Unreadable, read_json, read_label, read_part, read_text
 from termchat.engine.remote.event_stream import Caller, EventStream
-from termchat.engine.remote.steady_response import Endless, SteadyResponse, TooSlow
+from termchat.engine.remote.steady_response import Endless, Packed, SteadyResponse, TooSlow
 from termchat.text import one_line
 
 CONNECT = 5.0
@@ -158,6 +158,7 @@ class HttpClient:
         try:
             connection.request(method, self._whole(path), body, self._headers)
             response = connection.getresponse()
+            assert isinstance(response, SteadyResponse)
             status = response.status
             data = self._read(response, limit if status == 200 else _MOST_OF_ERRORS, strict=status == 200)
         except (http.client.HTTPException, OSError) as error:
@@ -180,6 +181,20 @@ class HttpClient:
         if status != 200:
             raise self._refused(status, data, response)
         return data
+
+    def get(self, path: str, limit: int, *, stoppable: bool = False) -> bytes:
+        """The answer to a GET, asked once more if the server closed the kept connection meanwhile.
+
+        Raises:
+            Aborted, ServerError, EngineError: as `ask`.
+        """
+        for _ in range(2):
+            with contextlib.suppress(StaleConnection):
+                return self.ask("GET", path, None, limit, stoppable=stoppable)
+        raise self.closes()
+
+    def closes(self) -> EngineError:
+        return EngineError("server", f"{self.shown} closes every connection", "is it starting? go on when it is ready")
 
     def _whole(self, path: str) -> str:
         """A path at the server; those of OpenAI's API begin with /v1 here."""
@@ -233,13 +248,13 @@ class HttpClient:
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
-    def _read(self, response: http.client.HTTPResponse, limit: int, *, strict: bool) -> bytes:
+    def _read(self, response: SteadyResponse, limit: int, *, strict: bool) -> bytes:
         """The body; what is beyond the limit is an error if `strict`, and cut off otherwise."""
         parts: list[bytes] = []
         size = 0
         if strict and (response.length or 0) > limit:
             raise self._too_long(limit)
-        while piece := response.read(min(_PIECE, limit + 1 - size)):
+        while piece := response.read_some(min(_PIECE, limit + 1 - size)):
             parts.append(piece)
             size += len(piece)
             if size > limit:
@@ -248,6 +263,7 @@ class HttpClient:
                 self._answered = False
                 response.will_close = True
                 break
+        response.close()
         if response.length:  # a body that ends before its length
             raise http.client.IncompleteRead(b"", response.length)
         return b"".join(parts)
@@ -264,6 +280,12 @@ class HttpClient:
             )
         if isinstance(error, Endless):
             return EngineError("server", f"{self.shown} answers without end", "check the URL")
+        if isinstance(error, Packed):
+            return EngineError(
+                "server",
+                f"{self.shown} answers with {read_label(str(error))} compression",
+                "turn compression off there",
+            )
         if isinstance(error, TimeoutError):
             return EngineError(
                 "server",
@@ -308,16 +330,17 @@ class HttpClient:
 
 def _complaint(data: str) -> tuple[str, str]:
     """What a server says is wrong, and the type that it gives it."""
-    try:
-        said = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
-        return "", ""
-    if not isinstance(said, dict):
-        return "", ""
-    error = next((said[name] for name in ("error", "detail", "message") if name in said), "")
-    if isinstance(error, dict):
-        return one_line(str(error.get("message", "")), _SAID), str(error.get("type", ""))
-    return one_line(str(error), _SAID), ""
+    with contextlib.suppress(Unreadable):
+        answer = read_json(data.encode())
+        error = next(filter(None, (read_part(answer, name) for name in ("error", "detail", "message"))), "")
+        if isinstance(error, dict):
+            return _words(error.get("message", "")), read_text(error.get("type"))
+        return _words(error), ""
+    return "", ""
+
+
+def _words(said: Any) -> str:
+    return one_line(read_text(said if isinstance(said, str) else str(said)), _SAID)
 
 
 def _when(seconds: str) -> str:
