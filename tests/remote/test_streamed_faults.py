@@ -89,7 +89,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         sends(b'data: {"tokens":[999999],"tokens_predicted":4,"completion_probabilities":[' + _LISTED + b"]}\n\n"),
         "which its vocabulary lacks",
     ),
-    "an event without end": (sends_on(b" " * (1 << 20)), "an event without end"),
+    "an event without end": (sends_on(b" " * (1 << 20)), "answers without end"),
     "lines without end": (sends_on(b"x\n" * (1 << 16)), "answers without end"),
     "progress without end": (
         sends_on(b'data: {"prompt_progress":{"total":9,"cache":0,"processed":3,"time_ms":1}}\n\n' * (1 << 10)),

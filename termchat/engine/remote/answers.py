@@ -30,14 +30,14 @@ T = TypeVar("T")
 MOST = 2**53
 """The largest whole number that is believed: JSON's numbers are exact up to here."""
 _ZERO, _ROUNDING = -700.0, 0.01
-_TOO_MUCH = 1.01
-"""What the probabilities of a step never add up to."""
+_TOO_MUCH = 2.0
+"""What the probabilities of a step never add up to, however they are rounded."""
 _LABEL = 80
 _DIGITS = 20
 """Of a whole number; one with more is as good as infinite."""
 _SHOWN = 200
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+Name = Annotated[str, msgspec.Meta(max_length=1000)]
 """What a model is asked for with."""
 Byte = Annotated[int, msgspec.Meta(ge=0, lt=256)]
 Total = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
@@ -147,7 +147,7 @@ def read_candidates(
     ids: Sequence[int], values: Iterable[float | None]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
     """The tokens that a server lists of one step, best first, and their log-probabilities, null for zero: shape (n,) each. None
-    where these cannot be log-probabilities: one is too high, they add up to more than 1, or a token is listed twice."""
+    where these cannot be log-probabilities: one is too high, they add up to far more than 1, or a token is listed twice."""
     found = np.fromiter(ids, np.int32, len(ids))
     numbers = np.fromiter((-math.inf if value is None else value for value in values), np.float64, len(ids))
     numbers[numbers < _ZERO] = -math.inf

@@ -101,7 +101,8 @@ class EventStream:
             assert self._response is not None
             while piece := self._response.read_part(_PIECE):
                 # An end of two characters makes an empty line more, which says nothing.
-                *complete, rest = (rest + piece.replace(b"\r", b"\n")).split(b"\n")
+                first, *others = piece.replace(b"\r", b"\n").split(b"\n")
+                *complete, rest = rest + first, *others
                 for line in complete:
                     self._idle += max(len(line), _LEAST)
                     if self._idle > MOST:
@@ -111,7 +112,7 @@ class EventStream:
                 if complete:
                     since = monotonic()
                 elif len(rest) > MOST:
-                    raise caller.broken(OSError("an event without end"))
+                    raise Endless
                 elif monotonic() - since > caller.silence:
                     raise caller.broken(TimeoutError())
         except http.client.IncompleteRead:

@@ -298,7 +298,7 @@ class LlamaServer:
         }  # fmt: skip
         answer = self._answer(asked, _SMALL + count * _PER_CANDIDATE)
         listed = answer.completion_probabilities[0].top_probs if answer.completion_probabilities else []
-        return {one.id: math.log(one.prob) for one in listed if one.prob is not None and 0 < one.prob <= 1}
+        return {one.id: math.log(one.prob) for one in listed if one.prob is not None and 0 < one.prob < 1.01}
 
     def events(self, asked: dict[str, Any]) -> EventStream:
         """The events that answer a request for a completion; while the server begins with it, it is asked for its model.

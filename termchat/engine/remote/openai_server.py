@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -158,8 +159,15 @@ class OpenAIServer:
         for data in events(stream.lines()):
             if data == b"[DONE]":
                 break
+            try:
+                event = read_json(data)
+            except Unreadable as error:
+                if answered:
+                    what = f"{self.client.shown} sent an event that is not JSON: {error}"
+                    raise EngineError("server", what, _KEPT) from None
+                raise self._otherwise(str(error)) from None
             answered = True
-            for heard in self._heard(data):
+            for heard in self._heard(event):
                 ended = ended or isinstance(heard, ChatEnd)
                 if not isinstance(heard, ChatPiece):
                     yield heard
@@ -171,6 +179,8 @@ class OpenAIServer:
                     yield heard._replace(text=whole)
                     continue
                 yield from (ChatPiece(whole[at : at + _PIECE], heard.thought) for at in range(0, len(whole), _PIECE))
+        if half:
+            yield ChatPiece("\ufffd")
         if not answered:
             raise self._otherwise("it sends no events")
         if not ended:
@@ -243,17 +253,14 @@ class OpenAIServer:
             return EngineError("context", error.message, "shorten the message, or start a new chat")
         return error
 
-    def _heard(self, data: bytes) -> Iterator[Heard]:
-        try:
-            event = read_json(data)
-        except Unreadable as unreadable:
-            raise self._otherwise(str(unreadable)) from None
+    def _heard(self, event: Any) -> Iterator[Heard]:
         if not isinstance(event, dict):
             raise self._otherwise("an event is no object")
         error, listed = event.get("error"), event.get("choices")
         if error or event.get("object") == "error":
             raise self._failed(error or event.get("message"))
-        for choice in listed[:1] if isinstance(listed, list) else ():
+        choices = listed if isinstance(listed, list) else []
+        for choice in islice((one for one in choices if read_part(one, "index") in (None, 0)), 1):
             yield from _said(choice)
             reason = read_label(read_part(choice, "finish_reason"))
             if reason == "error":
