@@ -104,8 +104,8 @@ def _on(event: Any) -> Answer:
 
 def _number(written: str) -> bytes:
     """An event in which the log-probability of a token is written so."""
-    token = '{"token":"Hi","logprob":%s,"bytes":[72,105]}' % written
-    return b'data: {"choices":[{"delta":{"content":"Hi"},"logprobs":{"content":[%s]}}]}\n\n' % token.encode()
+    token = b'{"token":"Hi","logprob":%s,"bytes":[72,105]}' % written.encode()
+    return b'data: {"choices":[{"delta":{"content":"Hi"},"logprobs":{"content":[%s]}}]}\n\n' % token
 
 
 def _token(logprob: Any, top: Any = None, token: Any = "Hi", numbers: Any = None) -> dict[str, Any]:
