@@ -16,7 +16,7 @@ from abc import ABC
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -44,7 +44,8 @@ Total = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 
 
 if TYPE_CHECKING:
-    Count, Label = int, str
+    Count: TypeAlias = int
+    Label: TypeAlias = str
 else:
     # msgspec asks `_read` for fields of these types, and takes what is registered for one of them.
     class Count(ABC):  # noqa: B024
@@ -68,7 +69,8 @@ def decode(data: bytes, as_: type[T]) -> T:
         Unreadable: it is no JSON, or of another type.
     """
     with suppress(ValueError, RecursionError):
-        return _decoder_of(as_).decode(data)
+        decoder: msgspec.json.Decoder[T] = _decoder_of(as_)
+        return decoder.decode(data)
     return convert(read_json(data), as_)
 
 
@@ -102,43 +104,43 @@ def read_json(data: bytes) -> Any:
 
 
 def read_part(value: Any, name: str) -> Any:
-    """A field of an object, None where there is neither."""
+    """Return a field of an object, None where there is neither."""
     return value.get(name) if isinstance(value, dict) else None
 
 
 def read_text(value: Any) -> str:
-    """A text, "" where the value is none; halves of a surrogate pair are joined, and a lone one becomes U+FFFD."""
+    """Read a text, "" where the value is none; halves of a surrogate pair are joined, and a lone one becomes U+FFFD."""
     if not isinstance(value, str) or value.isascii():
         return value if isinstance(value, str) else ""
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def read_label(value: Any) -> str:
-    """A few words on one line."""
+    """Read a few words on one line."""
     return one_line(read_text(value), _LABEL)
 
 
 def read_count(value: Any) -> int | None:
-    """A whole number up to `MOST`."""
+    """Read a whole number up to `MOST`."""
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     return value if is_whole and 0 <= value <= MOST else None
 
 
 def read_amount(value: Any) -> float | None:
-    """A number above 0, of milliseconds or the like."""
+    """Read a number above 0, of milliseconds or the like."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and 0 < value <= MOST else None
 
 
 def read_logprob(value: Any) -> float:
-    """A log-probability, -inf for a probability of zero."""
+    """Read a log-probability, -inf for a probability of zero."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not value <= _ROUNDING:
         return ABSENT
     return min(float(value), 0.0) if value >= _ZERO else -math.inf
 
 
 def read_drawn_logprob(value: Any) -> float:
-    """The log-probability of a token that was drawn: it cannot have been zero."""
+    """Read the log-probability of a token that was drawn: its probability was not zero."""
     logprob = read_logprob(value)
     return logprob if math.isfinite(logprob) else ABSENT
 
@@ -146,8 +148,8 @@ def read_drawn_logprob(value: Any) -> float:
 def read_candidates(
     ids: Sequence[int], values: Iterable[float | None]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
-    """The tokens that a server lists of one step, best first, and their log-probabilities, null for zero: shape (n,) each. None
-    where these cannot be log-probabilities: one is too high, they add up to far more than 1, or a token is listed twice."""
+    """Read the tokens that a server lists of one step, best first, and their log-probabilities, null for zero: shape (n,) each.
+    None where these cannot be right: one is too high, they add up to far more than 1, or a token is listed twice."""
     found = np.fromiter(ids, np.int32, len(ids))
     numbers = np.fromiter((-math.inf if value is None else value for value in values), np.float64, len(ids))
     numbers[numbers < _ZERO] = -math.inf
@@ -163,12 +165,12 @@ def read_candidates(
 
 
 @lru_cache
-def _decoder_of(as_: type[T]) -> msgspec.json.Decoder[T]:
+def _decoder_of(as_: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(as_, dec_hook=_read)
 
 
 def _read(kind: type, value: Any) -> int | str:
-    """A field of a type of ours."""
+    """Read a `Count` or a `Label`."""
     return read_count(value) or 0 if kind is Count else read_label(value)
 
 

@@ -22,7 +22,7 @@ from termchat.engine.port import EngineError
 from termchat.engine.remote.answers import Unreadable, read_json, read_label, read_part, read_text
 from termchat.engine.remote.event_stream import Caller, EventStream
 from termchat.engine.remote.steady_response import Endless, Packed, SteadyResponse, TooSlow
-from termchat.text import one_line
+from termchat.text import one_line, size
 
 CONNECT = 5.0
 """Seconds until a connection must be there."""
@@ -183,7 +183,7 @@ class HttpClient:
         return data
 
     def get(self, path: str, limit: int, *, stoppable: bool = False) -> bytes:
-        """The answer to a GET, asked once more if the server closed the kept connection meanwhile.
+        """Return the answer to a GET, asking once more if the server closed the kept connection meanwhile.
 
         Raises:
             Aborted, ServerError, EngineError: as `ask`.
@@ -191,9 +191,9 @@ class HttpClient:
         for _ in range(2):
             with contextlib.suppress(StaleConnection):
                 return self.ask("GET", path, None, limit, stoppable=stoppable)
-        raise self.closes()
+        raise self.closing_error()
 
-    def closes(self) -> EngineError:
+    def closing_error(self) -> EngineError:
         return EngineError("server", f"{self.shown} closes every connection", "is it starting? go on when it is ready")
 
     def _whole(self, path: str) -> str:
@@ -251,13 +251,13 @@ class HttpClient:
     def _read(self, response: SteadyResponse, limit: int, *, strict: bool) -> bytes:
         """The body; what is beyond the limit is an error if `strict`, and cut off otherwise."""
         parts: list[bytes] = []
-        size = 0
+        count = 0
         if strict and (response.length or 0) > limit:
             raise self._too_long(limit)
-        while piece := response.read_some(min(_PIECE, limit + 1 - size)):
+        while piece := response.read_some(min(_PIECE, limit + 1 - count)):
             parts.append(piece)
-            size += len(piece)
-            if size > limit:
+            count += len(piece)
+            if count > limit:
                 if strict:
                     raise self._too_long(limit)
                 self._answered = False
@@ -269,9 +269,7 @@ class HttpClient:
         return b"".join(parts)
 
     def _too_long(self, limit: int) -> EngineError:
-        return EngineError(
-            "server", f"{self.shown} answers with more than {limit >> 20} MiB", "is it a llama-server? Check the URL"
-        )
+        return EngineError("server", f"{self.shown} answers with more than {size(limit)}", "check the URL")
 
     def _broken(self, error: Exception) -> EngineError:
         if isinstance(error, TooSlow):
@@ -334,12 +332,12 @@ def _complaint(data: str) -> tuple[str, str]:
         answer = read_json(data.encode())
         error = next(filter(None, (read_part(answer, name) for name in ("error", "detail", "message"))), "")
         if isinstance(error, dict):
-            return _words(error.get("message", "")), read_text(error.get("type"))
-        return _words(error), ""
+            return _read_words(error.get("message", "")), read_text(error.get("type"))
+        return _read_words(error), ""
     return "", ""
 
 
-def _words(said: Any) -> str:
+def _read_words(said: Any) -> str:
     return one_line(read_text(said if isinstance(said, str) else str(said)), _SAID)
 
 

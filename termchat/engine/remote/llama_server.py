@@ -211,7 +211,7 @@ class LlamaServer:
         well = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         asked = {"content": well, "add_special": begin, "parse_special": special}
         ids = self.told(self._post("/tokenize", asked, _TEXT + _PER_CHARACTER * len(well)), _Tokens).tokens
-        return self.known(ids)
+        return self.check_ids(ids)
 
     def text_of(self, ids: list[int]) -> str:
         """The text of tokens, with the names of control tokens."""
@@ -258,7 +258,7 @@ class LlamaServer:
 
     def _candidates(self, answer: _Completion, count: int) -> Candidates:
         listed = answer.completion_probabilities[0].top_logprobs if answer.completion_probabilities else []
-        found = self.listed(listed)
+        found = self.read_step(listed)
         if found is None or not np.isfinite(found[1][:1]).any():
             raise self.otherwise("it tells no probabilities that can be right")
         if len(listed) < count:
@@ -266,16 +266,16 @@ class LlamaServer:
             raise self.otherwise(f"it lists {len(listed)} of the {count} candidates that it was asked for", hint)
         return Candidates(*found, answer.timings)
 
-    def listed(self, listed: list[Listed]) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
-        """The candidates of a step; see `read_candidates`.
+    def read_step(self, listed: list[Listed]) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
+        """Read the candidates of a step; see `read_candidates`.
 
         Raises:
             EngineError: the vocabulary lacks one.
         """
-        return read_candidates(self.known([one.id for one in listed]), (one.logprob for one in listed))
+        return read_candidates(self.check_ids([one.id for one in listed]), (one.logprob for one in listed))
 
-    def known(self, ids: list[int]) -> list[int]:
-        """The same ids.
+    def check_ids(self, ids: list[int]) -> list[int]:
+        """Return the ids.
 
         Raises:
             EngineError: the vocabulary lacks one.
@@ -379,7 +379,7 @@ class LlamaServer:
                 return ask()
             except StaleConnection:
                 continue
-        raise self.client.closes()
+        raise self.client.closing_error()
 
     def _meet_again(self, *, stoppable: bool) -> None:
         """The connection is a new one: is it still the same model?
@@ -417,7 +417,7 @@ class LlamaServer:
         Raises:
             EngineError: it has none of that name, or several and none was named.
         """
-        data = self._readable(read_models, self.client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable))
+        data = self._read(read_models, self.client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable))
         entry = next((one for one in data if self._wanted in (one.id, *one.aliases)), None)
         if entry is None and not self._wanted:
             entry = next((one for one in data if one.ready), None)
@@ -442,9 +442,9 @@ class LlamaServer:
 
     def told(self, data: bytes, as_: type[T]) -> T:
         """What it says, as far as it is what a llama-server says."""
-        return self._readable(partial(decode, as_=as_), data)
+        return self._read(partial(decode, as_=as_), data)
 
-    def _readable(self, read: Callable[[bytes], T], data: bytes) -> T:
+    def _read(self, read: Callable[[bytes], T], data: bytes) -> T:
         try:
             return read(data)
         except Unreadable as error:

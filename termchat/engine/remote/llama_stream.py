@@ -141,7 +141,7 @@ class LlamaStream:
         """What it says of a token."""
         if not drawn.top_logprobs:  # while it speculates it knows no probabilities, and says that the token is certain
             return Told(drawn.id)
-        listed = self.server.listed(drawn.top_logprobs)
+        listed = self.server.read_step(drawn.top_logprobs)
         return Told(
             drawn.id, read_drawn_logprob(drawn.logprob), ids=listed and listed[0], logprobs=listed and listed[1]
         )
@@ -165,7 +165,7 @@ class LlamaStream:
         EngineError: it is no chunk, tells of an error, or of tokens that the vocabulary lacks.
         """
         chunk = self.server.told(data, _Chunk)
-        self.server.known([*chunk.tokens, *(one.id for one in chunk.completion_probabilities)])
+        self.server.check_ids([*chunk.tokens, *(one.id for one in chunk.completion_probabilities)])
         if chunk.error is not None:
             if chunk.error.type == "exceed_context_size_error":
                 raise ContextFull
@@ -184,7 +184,7 @@ class LlamaStream:
         return found[0] if len(found) == 1 else None
 
     def _spellings(self, data: bytes, count: int) -> list[list[int]]:
-        """Ways to say `data` in so many tokens each of which leaves a character incomplete; two of them if there are more."""
+        """List ways to say `data` in so many tokens each of which leaves a character incomplete: two if there are more."""
         ends = [end for end in range(1, len(data) + 1) if is_incomplete(data[:end])]
         ways: dict[int, list[list[int]]] = {0: [[]]}
         """By how much of the data they say."""

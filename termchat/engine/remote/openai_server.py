@@ -172,7 +172,7 @@ class OpenAIServer:
                 if not isinstance(heard, ChatPiece):
                     yield heard
                     continue
-                whole, half = _whole(half + heard.text)
+                whole, half = _split_half(half + heard.text)
                 if whole:
                     stream.moved()
                 if len(whole) <= _PIECE:
@@ -326,8 +326,8 @@ def events(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield b" ".join(whole)
 
 
-def _whole(text: str) -> tuple[str, str]:
-    """A text, and the half of a character at its end whose other half may come with the next event."""
+def _split_half(text: str) -> tuple[str, str]:
+    """Cut off the half of a character at the end: its other half may come with the next event."""
     half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
     return read_text(text.removesuffix(half)), half
 
@@ -335,9 +335,9 @@ def _whole(text: str) -> tuple[str, str]:
 def _said(choice: Any) -> Iterator[ChatPiece]:
     delta = read_part(choice, "delta") or read_part(choice, "message")
     content = read_part(delta, "content")
-    answer, apart = _texts(content), content if isinstance(content, list) else []
+    answer, apart = _join_texts(content), content if isinstance(content, list) else []
     thoughts = [*(read_part(part, "thinking") for part in apart), *(read_part(delta, name) for name in _THOUGHTS)]
-    thought = next(filter(None, map(_texts, thoughts)), "")
+    thought = next(filter(None, map(_join_texts, thoughts)), "")
     told = _told(read_part(choice, "logprobs"))
     if thought:
         yield ChatPiece(thought, thought=True, told=told if not answer else ())
@@ -345,8 +345,8 @@ def _said(choice: Any) -> Iterator[ChatPiece]:
         yield ChatPiece(answer, told=told if not thought else ())
 
 
-def _texts(content: Any) -> str:
-    """A content: a text, or a list of parts with texts."""
+def _join_texts(content: Any) -> str:
+    """Join the texts of a content, which is one or a list of parts."""
     texts = (read_part(part, "text") for part in content) if isinstance(content, list) else (content,)
     return "".join(text for text in texts if isinstance(text, str))
 
@@ -356,20 +356,20 @@ def _told(logprobs: Any) -> tuple[ToldText, ...]:
     listed = read_part(logprobs, "content")
     told: list[ToldText] = []
     for value in listed if isinstance(listed, list) else ():
-        if (one := _token(value)) is None:
+        if (one := _read_token(value)) is None:
             return ()
         drawn = read_drawn_logprob(one.logprob)
-        told.append(ToldText(one.token, one.data, drawn, [*filter(None, map(_token, _top(value)))]))
+        told.append(ToldText(one.token, one.data, drawn, [*filter(None, map(_read_token, _list_candidates(value)))]))
     return tuple(told)
 
 
-def _top(value: Any) -> list[Any]:
+def _list_candidates(value: Any) -> list[Any]:
     top = read_part(value, "top_logprobs")
     return top[:_MOST_CANDIDATES] if isinstance(top, list) else []
 
 
-def _token(value: Any) -> ListedText | None:
-    """None where it is no token."""
+def _read_token(value: Any) -> ListedText | None:
+    """Read a token, None where it is none."""
     token = read_part(value, "token")
     if not isinstance(token, str) or len(token) > _LONGEST_TOKEN:
         return None

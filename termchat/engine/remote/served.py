@@ -94,7 +94,7 @@ class ThereModel(msgspec.Struct, frozen=True):
 
 
 def read_models(data: bytes) -> list[ServedEntry]:
-    """The models that a server lists, without those whose id is none, or too long.
+    """Read the models that a server lists, without those whose id is none, or too long.
 
     Raises:
         Unreadable: it is no list of models.

@@ -58,8 +58,8 @@ class SteadyResponse(http.client.HTTPResponse):
         if unpacks is None:
             return self.read1(size)
         try:
-            while not unpacks.eof and (packed := unpacks.unconsumed_tail or self.read1(size)):
-                if data := unpacks.decompress(packed, size):
+            while packed := unpacks.unconsumed_tail or self.read1(size):
+                if not unpacks.eof and (data := unpacks.decompress(packed, size)):
                     return data
         except zlib.error as error:
             raise OSError(str(error)) from None

@@ -250,7 +250,7 @@ class VllmServer:
                 return client.ask(method, path, body, limit, stoppable=stoppable)
             except StaleConnection:
                 continue
-        raise self.client.closes()
+        raise self.client.closing_error()
 
     def is_the_same(self) -> None:
         """Asks what model it has now; for requests on connections of their own.
@@ -261,7 +261,7 @@ class VllmServer:
         for _ in range(2):
             with suppress(StaleConnection):
                 return self._meet_again(stoppable=True)
-        raise self.client.closes()
+        raise self.client.closing_error()
 
     def _meet_again(self, *, stoppable: bool) -> None:
         """The connection is a new one: is it still the same model?
@@ -275,7 +275,7 @@ class VllmServer:
 
     def _found(self, *, stoppable: bool = False) -> VllmModel:
         client = self.client
-        data = self._readable(read_models, client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable))
+        data = self._read(read_models, client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable))
         entry = next((one for one in data if self._wanted == one.id), None)
         if entry is None and not self._wanted and data:
             entry = data[0]
@@ -291,9 +291,9 @@ class VllmServer:
         return VllmModel(entry.id, entry.root or "", context)
 
     def _told(self, data: bytes, as_: type[T]) -> T:
-        return self._readable(partial(decode, as_=as_), data)
+        return self._read(partial(decode, as_=as_), data)
 
-    def _readable(self, read: Callable[[bytes], T], data: bytes) -> T:
+    def _read(self, read: Callable[[bytes], T], data: bytes) -> T:
         try:
             return read(data)
         except Unreadable as error:

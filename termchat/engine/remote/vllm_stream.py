@@ -91,11 +91,11 @@ class VllmStream:
             raise ContextFull
         found: dict[int, float] = {}
         if count := min(count, self.most):
-            found |= self._candidates(self._step(ids, logprobs=count), 0, count)
+            found |= self._read_candidates(self._step(ids, logprobs=count), 0, count)
         missing = [i for i in dict.fromkeys(also) if i not in found]
         for begin in range(0, len(missing), _MOST_ALSO):
             some = missing[begin : begin + _MOST_ALSO]
-            told = self._candidates(self._step(ids, logprobs=len(some), logprob_token_ids=some), 0, None)
+            told = self._read_candidates(self._step(ids, logprobs=len(some), logprob_token_ids=some), 0, None)
             found |= {i: told[i] for i in some if i in told}
         return _columns(found)
 
@@ -137,20 +137,20 @@ class VllmStream:
     def told(self, choice: VllmChoice, at: int, count: int) -> Told:
         """One of the tokens that it drew, with what the server tells of it."""
         ids = choice.token_ids or []
-        self.model.known([ids[at]])
+        self.model.check_ids([ids[at]])
         logprobs = choice.logprobs.token_logprobs if choice.logprobs is not None else []
         own = read_drawn_logprob(logprobs[at]) if at < len(logprobs) else ABSENT
         if math.isnan(own) or self.tells == "logits":
             return Told(ids[at])
         if self.tells == "drawn from":
             return Told(ids[at], probability=math.exp(own))
-        found = self._candidates(choice, at, count)
+        found = self._read_candidates(choice, at, count)
         return Told(ids[at], own, ABSENT, *(_columns(found) if found else ()))
 
-    def _candidates(self, choice: VllmChoice, at: int, count: int | None) -> dict[int, float]:
-        """The candidates of one step by id, best first: at most `count`, since the drawn token is told whatever its rank."""
-        read = {token: read_logprob(value) for token, value in _listed(choice, at).items()}
-        self.model.known([*read])
+    def _read_candidates(self, choice: VllmChoice, at: int, count: int | None) -> dict[int, float]:
+        """Read the candidates of one step by id, best first: `count` at most, as the drawn one is told whatever its rank."""
+        read = {token: read_logprob(value) for token, value in _read_values(choice, at).items()}
+        self.model.check_ids([*read])
         known = ((token, value) for token, value in read.items() if not math.isnan(value))
         return dict(islice(sorted(known, key=lambda one: -one[1]), count))
 
@@ -166,7 +166,7 @@ class VllmStream:
         if not count:
             return "logprobs"
         step = self._step([0], logprobs=count, temperature=1.0, top_k=1, ignore_eos=True)
-        values = sorted(_listed(step, 0).values())[-count:]
+        values = sorted(_read_values(step, 0).values())[-count:]
         if sum(math.exp(min(value, 1.0)) for value in values) > 1.01:
             return "logits"
         return "drawn from" if len(values) > 1 and read_logprob(values[-2]) == -math.inf else "logprobs"
@@ -254,8 +254,8 @@ def _reused(event: VllmAnswer, before: int | None) -> int | None:
     return before if details is None or details.cached_tokens is None else details.cached_tokens
 
 
-def _listed(choice: VllmChoice, at: int) -> dict[int, float]:
-    """What it tells of the candidates of one step, by id."""
+def _read_values(choice: VllmChoice, at: int) -> dict[int, float]:
+    """Read the numbers of the candidates of one step, by id."""
     listed = choice.logprobs.top_logprobs if choice.logprobs is not None else []
     keys = (listed[at] if at < len(listed) else None) or {}
     return {int(found[1]): value for key, value in keys.items() if (found := _TOKEN_ID.fullmatch(key))}

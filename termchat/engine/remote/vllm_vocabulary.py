@@ -100,7 +100,7 @@ class VllmVocabulary(ServedVocabulary):
         strings = told.token_strs or []
         if len(strings) != len(told.tokens):
             raise self.server.otherwise(f"it tells {len(strings)} texts of {len(told.tokens)} tokens")
-        return self.known(told.tokens), strings
+        return self.check_ids(told.tokens), strings
 
     def together(self, ids: list[int]) -> str:
         return self.server.text_of(ids)
@@ -151,7 +151,7 @@ class VllmVocabulary(ServedVocabulary):
         ]
         arguments = {} if think is None else dict.fromkeys(SWITCHES, think)
         try:
-            return self.known(self.server.chat(said, **arguments))
+            return self.check_ids(self.server.chat(said, **arguments))
         except ServerError as error:
             if error.status == 400:
                 raise EngineError("template", f"the chat template refuses the chat: {error.message}", "") from None
@@ -204,7 +204,7 @@ class VllmVocabulary(ServedVocabulary):
         """
         mark = unused([text])
         first, *others = self._broken(text, mark).split(mark)
-        ids = self.known(self.server.tokenize(first).tokens) if begins else self._as_written(first)
+        ids = self.check_ids(self.server.tokenize(first).tokens) if begins else self._as_written(first)
         ids += [i for part in others for i in self._as_written(part)]
         if any(i in self._control for i in ids):
             raise EngineError("prompt", f"{self.server.client.shown} takes a part of this text for a control token", "")
@@ -214,15 +214,15 @@ class VllmVocabulary(ServedVocabulary):
         """Without a space that some tokenizers put before a text."""
         if not text:
             return []
-        ids = self.known(self.server.tokenize(text).tokens)
+        ids = self.check_ids(self.server.tokenize(text).tokens)
         if self._bytes(ids) == b" " + text.encode("utf-8", "replace"):
-            guard, guarded = (self.known(self.server.tokenize(t).tokens) for t in (_GUARD, _GUARD + text))
+            guard, guarded = (self.check_ids(self.server.tokenize(t).tokens) for t in (_GUARD, _GUARD + text))
             if guarded[: len(guard)] == guard:
                 return guarded[len(guard) :]
         return ids
 
-    def known(self, ids: list[int]) -> list[int]:
-        """The same ids.
+    def check_ids(self, ids: list[int]) -> list[int]:
+        """Return the ids.
 
         Raises:
             EngineError: the vocabulary lacks one.
