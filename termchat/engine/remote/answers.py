@@ -69,7 +69,7 @@ def decode(data: bytes, as_: type[T]) -> T:
         Unreadable: it is no JSON, or of another type.
     """
     with suppress(ValueError, RecursionError):
-        decoder: msgspec.json.Decoder[T] = _decoder_of(as_)
+        decoder: msgspec.json.Decoder[T] = _decoder_of(as_)  # type: ignore[arg-type]
         return decoder.decode(data)
     return convert(read_json(data), as_)
 
