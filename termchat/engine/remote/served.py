@@ -18,6 +18,8 @@ _READY = (LOADED, "sleeping")
 _SIZES = {" - Small": "_S", " - Medium": "_M", " - Large": "_L"}
 
 
+_MOST = 5000
+"""Models of a list that are looked at: the largest providers have a few hundred."""
 _OWN = ("aliases", "meta", "status", "root", "parent")
 """Fields of llama-server's and vLLM's, which may be of other types elsewhere."""
 
@@ -104,7 +106,7 @@ def read_models(data: bytes) -> list[ServedEntry]:
     if not isinstance(answer, dict) or not isinstance(listed, list):
         raise Unreadable("it lists no models")
     found: list[ServedEntry] = []
-    for one in listed:
+    for one in listed[:_MOST]:
         plain = {name: value for name, value in one.items() if name not in _OWN} if isinstance(one, dict) else None
         for entry in (one, plain):
             with suppress(Unreadable):
