@@ -58,7 +58,7 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "half a line": (twin_server.half_a_line, "server", "does not answer as a llama-server does"),
     "2 GB": (twin_server.endless, "server", "answers with more than 8.47 MB"),
     "2 GB, untold": (twin_server.endless_untold, "server", "answers with more than 8.47 MB"),
-    "nonsense": (twin_server.nonsense, "server", "it tells no probabilities"),
+    "nonsense": (twin_server.nonsense, "server", "it returns 0 of 200 candidates"),
     "401": (answers(401, "Invalid API Key"), "key", "wants a key (401): Invalid API Key"),
     "404": (answers(404), "server", "answers 404"),
     "429": (answers(429), "server", "answers 429"),

@@ -282,7 +282,7 @@ class HttpClient:
             return EngineError(
                 "server",
                 f"{self.shown} answers with {read_label(str(error))} compression",
-                "turn compression off there",
+                "turn off compression on the server",
             )
         if isinstance(error, TimeoutError):
             return EngineError(

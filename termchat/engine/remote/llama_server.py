@@ -178,7 +178,7 @@ class LlamaServer:
         query = f"?model={quote(self._name['model'], safe='')}" if self._name else ""
         props = self.told(self._ask("GET", f"/props{query}", None, _SMALL), Props)
         if not props.default_generation_settings.n_ctx:
-            raise self.otherwise("it does not say, or not credibly, how large its context is")
+            raise self.otherwise("it reports no context size")
         return props
 
     def vocabulary(self) -> list[bytes]:
@@ -258,12 +258,12 @@ class LlamaServer:
 
     def _candidates(self, answer: _Completion, count: int) -> Candidates:
         listed = answer.completion_probabilities[0].top_logprobs if answer.completion_probabilities else []
+        if len(listed) < max(count, 1):
+            hint = 'set draws = "server" for this engine'
+            raise self.otherwise(f"it returns {len(listed)} of {count} candidates", hint)
         found = self.read_step(listed)
-        if found is None or not np.isfinite(found[1][:1]).any():
-            raise self.otherwise("it tells no probabilities that can be right")
-        if len(listed) < count:
-            hint = 'set draws = "server" for it, which needs no list'
-            raise self.otherwise(f"it lists {len(listed)} of the {count} candidates that it was asked for", hint)
+        if found is None or not np.isfinite(found[1][0]):
+            raise self.otherwise("the log-probabilities of its candidates cannot be right")
         return Candidates(*found, answer.timings)
 
     def read_step(self, listed: list[Listed]) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
@@ -282,8 +282,8 @@ class LlamaServer:
         """
         unknown = next((i for i in (min(ids, default=0), max(ids, default=0)) if not 0 <= i < self.model.n_vocab), None)
         if unknown is not None:
-            hint = "if it has another model now, load that"
-            raise self.otherwise(f"it tells of token {unknown}, which its vocabulary lacks", hint)
+            hint = "load its model again"
+            raise self.otherwise(f"token {unknown} is not in its vocabulary", hint)
         return ids
 
     def penalised(

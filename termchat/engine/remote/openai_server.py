@@ -255,7 +255,7 @@ class OpenAIServer:
 
     def _heard(self, event: Any) -> Iterator[Heard]:
         if not isinstance(event, dict):
-            raise self._otherwise("an event is no object")
+            raise self._otherwise("an event is not a JSON object")
         error, listed = event.get("error"), event.get("choices")
         if error or event.get("object") == "error":
             raise self._failed(error or event.get("message"))

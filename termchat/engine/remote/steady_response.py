@@ -41,10 +41,10 @@ class SteadyResponse(http.client.HTTPResponse):
 
     def begin(self) -> None:
         super().begin()
-        packing = self.headers.get("Content-Encoding", "identity").lower()
-        if packing == "gzip":  # which some proxies do though nobody asked for it
+        packing = self.headers.get("Content-Encoding", "").strip().lower()
+        if packing in ("gzip", "x-gzip"):  # which some proxies do though nobody asked for it
             self._unpacks = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        elif packing != "identity":
+        elif packing not in ("", "identity"):
             raise Packed(packing)
 
     def read_part(self, size: int) -> bytes:

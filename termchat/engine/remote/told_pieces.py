@@ -107,7 +107,7 @@ def _between(texts: Retokenizer, sequences: list[list[int]]) -> list[str]:
     separator = texts.apart(SEPARATOR)[0]
     apart = texts.together(separator * 3).split(SEPARATOR)
     if len(apart) < 3:
-        raise Unreadable("it does not put together again what it took apart")
+        raise Unreadable("it does not detokenize its own tokens")
     inner = apart[1] + SEPARATOR
     found: list[str] = []
     for begin in range(0, len(sequences), _AT_ONCE):

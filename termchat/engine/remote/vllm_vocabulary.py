@@ -99,7 +99,7 @@ class VllmVocabulary(ServedVocabulary):
         told = self.server.tokenize(text, strings=True)
         strings = told.token_strs or []
         if len(strings) != len(told.tokens):
-            raise self.server.otherwise(f"it tells {len(strings)} texts of {len(told.tokens)} tokens")
+            raise self.server.otherwise(f"it returns {len(strings)} strings for {len(told.tokens)} tokens")
         return self.check_ids(told.tokens), strings
 
     def together(self, ids: list[int]) -> str:
@@ -229,8 +229,8 @@ class VllmVocabulary(ServedVocabulary):
         """
         unknown = next((i for i in ids if not 0 <= i < self.n_vocab), None)
         if unknown is not None:
-            hint = "if it has another model now, load that"
-            raise self.server.otherwise(f"it tells of token {unknown}, which its vocabulary lacks", hint)
+            hint = "load its model again"
+            raise self.server.otherwise(f"token {unknown} is not in its vocabulary", hint)
         return ids
 
     def _taken_whole(self) -> dict[int, str]:
