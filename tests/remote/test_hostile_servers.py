@@ -141,6 +141,7 @@ CHAT: dict[str, tuple[Answer, str]] = {
     "candidates above 0": (says(_token(-1.0, [{"token": "a", "logprob": 900.0}, 7, {"token": []}]), _END), "^Hi$"),
     "50,000 candidates": (says(_token(-1.0, [{"token": "x", "logprob": -1}] * 50_000), _END), "^Hi$"),
     "bytes that are none": (says(_token(-1.0, numbers=[300, -1, _LARGE]), _END), "^Hi$"),
+    "a million bytes": (says(_token(-1.0, numbers=[97] * 1_000_000), _END), "^Hi$"),
     "a number of bytes": (says(_token(-1.0, numbers=10**12), _END), "^Hi$"),
     "a token of a million characters": (says(_token(-1.0, token="x" * 1_000_000), _END), "^Hi$"),
     **{f"written {written}": (says(_number(written), _END), "^Hi$") for written in ("NaN", "1e999", "-Infinity")},
@@ -176,7 +177,7 @@ CHAT: dict[str, tuple[Answer, str]] = {
     "a choice of another reply": (says({"choices": [{"index": 1, "delta": {"content": "x"}}]}, delta("Hi"), _END), "^Hi$"),
     "a tool": (says({"choices": [{"delta": {"tool_calls": [{"function": {"name": "x"}}], "content": None}}]}, _END), "^$"),
     "a content of parts": (
-        says(delta([{"type": "thinking", "thinking": [_part("hm")]}]), delta([_part("Hel"), _part("lo"), 5, {}]), _END),  # type: ignore[arg-type]
+        says(delta([{"type": "thinking", "thinking": [_part("h")]}, {"thinking": [_part("m")]}]), delta([_part("Hel"), _part("lo"), 5, {}]), _END),  # type: ignore[arg-type]
         "^hmHello$",
     ),
     "parts of parts": (says(delta([{"text": [_part("x")]}, {"thinking": {"a": []}}]), delta("Hi"), _END), "^Hi$"),  # type: ignore[arg-type]

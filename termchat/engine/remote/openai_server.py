@@ -44,7 +44,7 @@ _MOST_CANDIDATES = 20
 _THOUGHTS = ("reasoning_content", "reasoning")
 """What servers call thoughts that they keep apart."""
 _LONGEST_TOKEN = 1000
-"""Characters of a token that is believed to be one."""
+"""Characters, or bytes, of a token that is believed to be one."""
 _PIECE = 1 << 15
 """Characters of a longer text that are told at once: between two of them a reply can be stopped."""
 _OPTIONAL = (
@@ -336,8 +336,8 @@ def _said(choice: Any) -> Iterator[ChatPiece]:
     delta = read_part(choice, "delta") or read_part(choice, "message")
     content = read_part(delta, "content")
     answer, apart = _join_texts(content), content if isinstance(content, list) else []
-    thoughts = [*(read_part(part, "thinking") for part in apart), *(read_part(delta, name) for name in _THOUGHTS)]
-    thought = next(filter(None, map(_join_texts, thoughts)), "")
+    thought = "".join(_join_texts(read_part(part, "thinking")) for part in apart)
+    thought = thought or next(filter(None, (_join_texts(read_part(delta, name)) for name in _THOUGHTS)), "")
     told = _told(read_part(choice, "logprobs"))
     if thought:
         yield ChatPiece(thought, thought=True, told=told if not answer else ())
@@ -375,7 +375,7 @@ def _read_token(value: Any) -> ListedText | None:
         return None
     token, numbers, data = read_text(token), read_part(value, "bytes"), b""
     with suppress(ValueError, TypeError):
-        data = bytes(numbers) if isinstance(numbers, list) else b""
+        data = bytes(numbers) if isinstance(numbers, list) and len(numbers) <= _LONGEST_TOKEN else b""
     return ListedText(token, data or token.encode(), read_logprob(read_part(value, "logprob")))
 
 
