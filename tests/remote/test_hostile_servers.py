@@ -177,7 +177,11 @@ CHAT: dict[str, tuple[Answer, str]] = {
     "a choice of another reply": (says({"choices": [{"index": 1, "delta": {"content": "x"}}]}, delta("Hi"), _END), "^Hi$"),
     "a tool": (says({"choices": [{"delta": {"tool_calls": [{"function": {"name": "x"}}], "content": None}}]}, _END), "^$"),
     "a content of parts": (
-        says(delta([{"type": "thinking", "thinking": [_part("h")]}, {"thinking": [_part("m")]}]), delta([_part("Hel"), _part("lo"), 5, {}]), _END),  # type: ignore[arg-type]
+        says(
+            delta([{"type": "thinking", "thinking": [_part("h")]}, {"thinking": [_part("m")]}]),  # type: ignore[arg-type]
+            delta([_part("Hel"), _part("lo"), 5, {}]),  # type: ignore[arg-type]
+            _END,
+        ),
         "^hmHello$",
     ),
     "parts of parts": (says(delta([{"text": [_part("x")]}, {"thinking": {"a": []}}]), delta("Hi"), _END), "^Hi$"),  # type: ignore[arg-type]
