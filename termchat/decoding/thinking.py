@@ -74,7 +74,9 @@ class PhaseParser:
         if self.phase == "answer":
             return "answer"
         self._seen += piece
-        said = self._seen.lstrip() if self.phase is None else self._seen
+        if self.phase is None:
+            self._seen = self._seen.lstrip()
+        said = self._seen
         if self.phase is None:
             self.thought += 1
             if self._opening.startswith(said):

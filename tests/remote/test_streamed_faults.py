@@ -87,9 +87,9 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "nonsense": (sends(b"data: [1, 2]\n\n"), "does not answer as a llama-server does"),
     "no such token": (
         sends(b'data: {"tokens":[999999],"tokens_predicted":4,"completion_probabilities":[' + _LISTED + b"]}\n\n"),
-        "tells of tokens that its vocabulary lacks",
+        "is not in its vocabulary",
     ),
-    "an event without end": (sends_on(b" " * (1 << 20)), "an event without end"),
+    "an event without end": (sends_on(b" " * (1 << 20)), "answers without end"),
     "lines without end": (sends_on(b"x\n" * (1 << 16)), "answers without end"),
     "progress without end": (
         sends_on(b'data: {"prompt_progress":{"total":9,"cache":0,"processed":3,"time_ms":1}}\n\n' * (1 << 10)),
@@ -326,4 +326,4 @@ def test_a_candidate_that_the_vocabulary_lacks_is_told(on_stream: StreamedSessio
     came, error = as_far_as_it_goes(on_stream, command(on_stream))
     twin.at_chunk = {}
     assert len(came) == 2
-    assert "tokens that its vocabulary lacks" in error.message
+    assert "is not in its vocabulary" in error.message

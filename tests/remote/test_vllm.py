@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -487,9 +488,11 @@ def test_a_server_that_was_killed_in_mid_reply_is_told(other: Callable[..., Repl
 
 def _sends(said: object) -> twin_server.Fault:
     """One event, and the end."""
+    return _says(b"data: " + json.dumps(said).encode() + b"\n\n")
 
+
+def _says(data: bytes) -> twin_server.Fault:
     def fault(handler: twin_server.Handler) -> bool:
-        data = b"data: " + json.dumps(said).encode() + b"\n\n"
         handler.send_response(200)
         handler.send_header("Content-Length", str(len(data)))
         handler.end_headers()
@@ -538,10 +541,23 @@ def test_a_token_that_the_vocabulary_lacks_is_told(vllm: ReplayedVllm, model: Vl
     choice = {"index": 0, "text": "x", "token_ids": [id], "logprobs": None, "finish_reason": None}
     vllm.faults.append(_sends({"choices": [choice]}))
     try:
-        with pytest.raises(EngineError, match="tokens that its vocabulary lacks"):
+        with pytest.raises(EngineError, match="is not in its vocabulary"):
             drawn(model, segment(prompt(model)))
     finally:
         vllm.faults.clear()
+
+
+@pytest.mark.parametrize("logprob", [b"5.0", b"1e308", b"-1e308", b"NaN", b"-Infinity", b"-9999.0"])
+def test_a_number_that_is_no_log_probability_is_absent(vllm: ReplayedVllm, model: VllmStream, logprob: bytes) -> None:
+    top = b'{"token_id:504":%s,"token_id:505":-1.0,"token_id:%s":-1.0,"x":-2.0}' % (logprob, b"9" * 5000)
+    choice = b'{"text":"x","token_ids":[504],"logprobs":{"token_logprobs":[%s],"top_logprobs":[%s]},"finish_reason":"length"}'
+    vllm.faults.append(_says(b'data: {"choices":[%s]}\n\n' % (choice % (logprob, top))))
+    try:
+        (told,), _, end = drawn(model, segment(prompt(model)))
+    finally:
+        vllm.faults.clear()
+    assert math.isnan(told.logprob)
+    assert end.reason == "length"
 
 
 def test_a_connection_that_was_closed_meanwhile_is_made_again(vllm: ReplayedVllm, model: VllmStream) -> None:

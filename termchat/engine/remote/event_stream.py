@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import http.client
 import socket
@@ -15,6 +16,8 @@ from termchat.engine.remote.steady_response import Endless, SteadyResponse
 
 MOST = 8 << 20
 """Bytes of one event, and of all that come without anything new in them."""
+_LEAST = 64
+"""Bytes that a line counts at least: to look at it costs as much."""
 _PIECE = 1 << 16
 _MOST_OF_ERRORS = 1 << 16
 _BROKEN = (http.client.HTTPException, OSError, ValueError, AttributeError)
@@ -91,22 +94,25 @@ class EventStream:
                 yield b'{"error":' + data + b"}"
 
     def lines(self) -> Iterator[bytes]:
-        """The lines of the answer, with their ends; the last one may be cut."""
-        caller, rest, since = self._caller, b"", monotonic()
+        """The lines of the answer, each with "\\n" at its end, whatever the server ends them with; the last one may be cut."""
+        caller, rest, since, begins = self._caller, b"", monotonic(), True
         try:
             self.begin()
             assert self._response is not None
             while piece := self._response.read_part(_PIECE):
-                *complete, rest = (rest + piece).split(b"\n")
+                # An end of two characters makes an empty line more, which says nothing.
+                first, *others = piece.replace(b"\r", b"\n").split(b"\n")
+                *complete, rest = rest + first, *others
                 for line in complete:
-                    self._idle += len(line) + 1
+                    self._idle += max(len(line), _LEAST)
                     if self._idle > MOST:
                         raise Endless
-                    yield line + b"\n"
+                    yield (line.removeprefix(codecs.BOM_UTF8) if begins else line) + b"\n"
+                    begins = False
                 if complete:
                     since = monotonic()
                 elif len(rest) > MOST:
-                    raise caller.broken(OSError("an event without end"))
+                    raise Endless
                 elif monotonic() - since > caller.silence:
                     raise caller.broken(TimeoutError())
         except http.client.IncompleteRead:

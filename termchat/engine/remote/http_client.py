@@ -13,16 +13,16 @@ import socket
 import ssl
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
-
-import msgspec
 
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.port import EngineError
+from termchat.engine.remote.answers import Unreadable, read_json, read_label, read_part, read_text
 from termchat.engine.remote.event_stream import Caller, EventStream
-from termchat.engine.remote.steady_response import Endless, SteadyResponse, TooSlow
-from termchat.text import one_line
+from termchat.engine.remote.steady_response import Endless, Packed, SteadyResponse, TooSlow
+from termchat.text import one_line, size
 
 CONNECT = 5.0
 """Seconds until a connection must be there."""
@@ -158,6 +158,7 @@ class HttpClient:
         try:
             connection.request(method, self._whole(path), body, self._headers)
             response = connection.getresponse()
+            assert isinstance(response, SteadyResponse)
             status = response.status
             data = self._read(response, limit if status == 200 else _MOST_OF_ERRORS, strict=status == 200)
         except (http.client.HTTPException, OSError) as error:
@@ -180,6 +181,20 @@ class HttpClient:
         if status != 200:
             raise self._refused(status, data, response)
         return data
+
+    def get(self, path: str, limit: int, *, stoppable: bool = False) -> bytes:
+        """Return the answer to a GET, asking once more if the server closed the kept connection meanwhile.
+
+        Raises:
+            Aborted, ServerError, EngineError: as `ask`.
+        """
+        for _ in range(2):
+            with contextlib.suppress(StaleConnection):
+                return self.ask("GET", path, None, limit, stoppable=stoppable)
+        raise self.closing_error()
+
+    def closing_error(self) -> EngineError:
+        return EngineError("server", f"{self.shown} closes every connection", "is it starting? go on when it is ready")
 
     def _whole(self, path: str) -> str:
         """A path at the server; those of OpenAI's API begin with /v1 here."""
@@ -233,29 +248,28 @@ class HttpClient:
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
-    def _read(self, response: http.client.HTTPResponse, limit: int, *, strict: bool) -> bytes:
+    def _read(self, response: SteadyResponse, limit: int, *, strict: bool) -> bytes:
         """The body; what is beyond the limit is an error if `strict`, and cut off otherwise."""
         parts: list[bytes] = []
-        size = 0
+        count = 0
         if strict and (response.length or 0) > limit:
             raise self._too_long(limit)
-        while piece := response.read(min(_PIECE, limit + 1 - size)):
+        while piece := response.read_some(min(_PIECE, limit + 1 - count)):
             parts.append(piece)
-            size += len(piece)
-            if size > limit:
+            count += len(piece)
+            if count > limit:
                 if strict:
                     raise self._too_long(limit)
                 self._answered = False
                 response.will_close = True
                 break
+        response.close()
         if response.length:  # a body that ends before its length
             raise http.client.IncompleteRead(b"", response.length)
         return b"".join(parts)
 
     def _too_long(self, limit: int) -> EngineError:
-        return EngineError(
-            "server", f"{self.shown} answers with more than {limit >> 20} MiB", "is it a llama-server? Check the URL"
-        )
+        return EngineError("server", f"{self.shown} answers with more than {size(limit)}", "check the URL")
 
     def _broken(self, error: Exception) -> EngineError:
         if isinstance(error, TooSlow):
@@ -264,6 +278,12 @@ class HttpClient:
             )
         if isinstance(error, Endless):
             return EngineError("server", f"{self.shown} answers without end", "check the URL")
+        if isinstance(error, Packed):
+            return EngineError(
+                "server",
+                f"{self.shown} answers with {read_label(str(error))} compression",
+                "turn off compression on the server",
+            )
         if isinstance(error, TimeoutError):
             return EngineError(
                 "server",
@@ -308,16 +328,17 @@ class HttpClient:
 
 def _complaint(data: str) -> tuple[str, str]:
     """What a server says is wrong, and the type that it gives it."""
-    try:
-        said = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
-        return "", ""
-    if not isinstance(said, dict):
-        return "", ""
-    error = next((said[name] for name in ("error", "detail", "message") if name in said), "")
-    if isinstance(error, dict):
-        return one_line(str(error.get("message", "")), _SAID), str(error.get("type", ""))
-    return one_line(str(error), _SAID), ""
+    with contextlib.suppress(Unreadable):
+        answer = read_json(data.encode())
+        error = next(filter(None, (read_part(answer, name) for name in ("error", "detail", "message"))), "")
+        if isinstance(error, dict):
+            return _read_words(error.get("message", "")), read_text(error.get("type"))
+        return _read_words(error), ""
+    return "", ""
+
+
+def _read_words(said: Any) -> str:
+    return one_line(read_text(said if isinstance(said, str) else str(said)), _SAID)
 
 
 def _when(seconds: str) -> str:

@@ -25,14 +25,17 @@ from numpy.typing import NDArray
 
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.port import EngineError
+from termchat.engine.remote.answers import Byte, Count, Label, Unreadable, decode, read_candidates
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
-from termchat.engine.remote.served import ServedEntry, another_model
+from termchat.engine.remote.served import ServedEntry, another_model, read_models
 from termchat.text import one_line
 
 T = TypeVar("T")
 
 _SMALL = 8 << 20
+_TEXT, _PER_CHARACTER = 1 << 16, 64
+"""Bytes that tell of the tokens of a text, at most: for each text, and for each of its characters."""
 _PER_CANDIDATE = 400
 """Bytes that tell of one candidate, at most, on average; mostly they are ninety."""
 _LARGEST = 2_000_000
@@ -47,8 +50,8 @@ _LOOK = 0.5
 class Timings(msgspec.Struct, frozen=True):
     """How many tokens of the prompt the server still had, and how many it read."""
 
-    cache_n: int = 0
-    prompt_n: int = 0
+    cache_n: Count = 0
+    prompt_n: Count = 0
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -70,12 +73,8 @@ class ServedModel(msgspec.Struct, frozen=True):
     ftype: str = ""
 
 
-class _Models(msgspec.Struct, frozen=True):
-    data: list[ServedEntry]
-
-
 class _Generation(msgspec.Struct, frozen=True):
-    n_ctx: int
+    n_ctx: Count
 
 
 class Props(msgspec.Struct, frozen=True):
@@ -85,8 +84,8 @@ class Props(msgspec.Struct, frozen=True):
     chat_template: str = ""
     bos_token: str = ""
     eos_token: str = ""
-    build_info: str = ""
-    total_slots: int = 0
+    build_info: Label = ""
+    total_slots: Count = 0
 
 
 class Listed(msgspec.Struct, frozen=True, gc=False):
@@ -108,7 +107,7 @@ class _Completion(msgspec.Struct, frozen=True):
 
 class _Piece(msgspec.Struct, frozen=True, gc=False):
     id: int
-    bytes: list[int] = []
+    bytes: list[Byte] = []
 
 
 class _Pieces(msgspec.Struct, frozen=True):
@@ -177,7 +176,10 @@ class LlamaServer:
 
     def props(self) -> Props:
         query = f"?model={quote(self._name['model'], safe='')}" if self._name else ""
-        return self.told(self._ask("GET", f"/props{query}", None, _SMALL), Props)
+        props = self.told(self._ask("GET", f"/props{query}", None, _SMALL), Props)
+        if not props.default_generation_settings.n_ctx:
+            raise self.otherwise("it reports no context size")
+        return props
 
     def vocabulary(self) -> list[bytes]:
         """The bytes of every token by its id; of control tokens there are none."""
@@ -188,9 +190,9 @@ class LlamaServer:
         pieces = [b""] * count
         listed = steps[0].top_logprobs if steps else []
         for piece in listed:
-            if 0 <= piece.id < count and all(0 <= byte < 256 for byte in piece.bytes):
+            if 0 <= piece.id < count:
                 pieces[piece.id] = bytes(piece.bytes)
-        if len({piece.id for piece in listed}) != count:
+        if {piece.id for piece in listed} != set(range(count)):
             raise self.otherwise("it does not tell its vocabulary")
         # What it is to draw: letters that are tokens alone, which are complete characters.
         self._plain = [i for i, piece in enumerate(pieces) if len(piece) == 1 and piece.isalpha()]
@@ -208,7 +210,8 @@ class LlamaServer:
     def tokenize(self, text: str, *, special: bool, begin: bool) -> list[int]:
         well = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         asked = {"content": well, "add_special": begin, "parse_special": special}
-        return self.told(self._post("/tokenize", asked, _SMALL + 64 * len(well)), _Tokens).tokens
+        ids = self.told(self._post("/tokenize", asked, _TEXT + _PER_CHARACTER * len(well)), _Tokens).tokens
+        return self.check_ids(ids)
 
     def text_of(self, ids: list[int]) -> str:
         """The text of tokens, with the names of control tokens."""
@@ -251,14 +254,37 @@ class LlamaServer:
         if len(several) > 1:
             asked["prompt"] = several
         answers = self._answers(asked, (_SMALL + count * _PER_CANDIDATE) * len(several), len(several))
-        return [self._candidates(answer) for answer in answers]
+        return [self._candidates(answer, min(count, self.model.n_vocab)) for answer in answers]
 
-    def _candidates(self, answer: _Completion) -> Candidates:
+    def _candidates(self, answer: _Completion, count: int) -> Candidates:
         listed = answer.completion_probabilities[0].top_logprobs if answer.completion_probabilities else []
-        found, logprobs = self._columns(listed, (-np.inf if one.logprob is None else one.logprob for one in listed))
-        if not len(found):
-            raise self.otherwise("it tells no probabilities")
-        return Candidates(found, logprobs, answer.timings)
+        if len(listed) < max(count, 1):
+            hint = 'set draws = "server" for this engine'
+            raise self.otherwise(f"it returns {len(listed)} of {count} candidates", hint)
+        found = self.read_step(listed)
+        if found is None or not np.isfinite(found[1][0]):
+            raise self.otherwise("the log-probabilities of its candidates cannot be right")
+        return Candidates(*found, answer.timings)
+
+    def read_step(self, listed: list[Listed]) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
+        """Read the candidates of a step; see `read_candidates`.
+
+        Raises:
+            EngineError: the vocabulary lacks one.
+        """
+        return read_candidates(self.check_ids([one.id for one in listed]), (one.logprob for one in listed))
+
+    def check_ids(self, ids: list[int]) -> list[int]:
+        """Return the ids.
+
+        Raises:
+            EngineError: the vocabulary lacks one.
+        """
+        unknown = next((i for i in (min(ids, default=0), max(ids, default=0)) if not 0 <= i < self.model.n_vocab), None)
+        if unknown is not None:
+            hint = "load its model again"
+            raise self.otherwise(f"token {unknown} is not in its vocabulary", hint)
+        return ids
 
     def penalised(
         self, ids: list[int], count: int, last_n: int, penalty: float, biases: dict[int, float]
@@ -272,7 +298,7 @@ class LlamaServer:
         }  # fmt: skip
         answer = self._answer(asked, _SMALL + count * _PER_CANDIDATE)
         listed = answer.completion_probabilities[0].top_probs if answer.completion_probabilities else []
-        return {one.id: math.log(one.prob) for one in listed if one.prob}
+        return {one.id: math.log(one.prob) for one in listed if one.prob is not None and 0 < one.prob < 1.01}
 
     def events(self, asked: dict[str, Any]) -> EventStream:
         """The events that answer a request for a completion; while the server begins with it, it is asked for its model.
@@ -307,12 +333,6 @@ class LlamaServer:
             "temperature": 0.0, "response_fields": _FIELDS, "model": self.model.id,
         }  # fmt: skip
         return asked | ({"logit_bias": [[self._plain[0], 1e9]]} if self._plain else {})
-
-    def _columns(self, listed: list[Listed], values: Any) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        ids = np.fromiter((one.id for one in listed), np.int64, len(listed))
-        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.model.n_vocab:
-            raise self.otherwise("it tells of tokens that its vocabulary lacks")
-        return ids.astype(np.int32), np.fromiter(values, np.float64, len(listed))
 
     def _answer(self, asked: dict[str, Any], limit: int) -> _Completion:
         return self._answers(asked, limit, 1)[0]
@@ -359,8 +379,7 @@ class LlamaServer:
                 return ask()
             except StaleConnection:
                 continue
-        shown = self.client.shown
-        raise EngineError("server", f"{shown} closes every connection", "is it starting? go on when it is ready")
+        raise self.client.closing_error()
 
     def _meet_again(self, *, stoppable: bool) -> None:
         """The connection is a new one: is it still the same model?
@@ -398,7 +417,7 @@ class LlamaServer:
         Raises:
             EngineError: it has none of that name, or several and none was named.
         """
-        data = self.told(self.client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable), _Models).data
+        data = self._read(read_models, self.client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable))
         entry = next((one for one in data if self._wanted in (one.id, *one.aliases)), None)
         if entry is None and not self._wanted:
             entry = next((one for one in data if one.ready), None)
@@ -423,16 +442,17 @@ class LlamaServer:
 
     def told(self, data: bytes, as_: type[T]) -> T:
         """What it says, as far as it is what a llama-server says."""
-        try:
-            return msgspec.json.decode(data, type=as_)
-        except (msgspec.DecodeError, RecursionError) as error:
-            self.client.close()
-            raise self.otherwise(one_line(str(error), _SHOWN)) from None
+        return self._read(partial(decode, as_=as_), data)
 
-    def otherwise(self, how: str) -> EngineError:
+    def _read(self, read: Callable[[bytes], T], data: bytes) -> T:
+        try:
+            return read(data)
+        except Unreadable as error:
+            self.client.close()
+            raise self.otherwise(str(error)) from None
+
+    def otherwise(
+        self, how: str, hint: str = "is it a llama-server of 2025 or newer, and the path of the URL right?"
+    ) -> EngineError:
         """It does not say what a llama-server says."""
-        return EngineError(
-            "server",
-            f"{self.client.shown} does not answer as a llama-server does: {how}",
-            "is it a llama-server of 2025 or newer, and the path of the URL right?",
-        )
+        return EngineError("server", f"{self.client.shown} does not answer as a llama-server does: {how}", hint)

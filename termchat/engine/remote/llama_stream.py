@@ -14,6 +14,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -21,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding.biases import BANNED
-from termchat.decoding.records import ABSENT
 from termchat.decoding.stages import chain_of
 from termchat.engine.abilities import LLAMA_SERVER_STREAMED
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError, ModelSpec, Remark, Render
+from termchat.engine.remote.answers import Count, Total, read_drawn_logprob
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError
-from termchat.engine.remote.llama_server import Listed
+from termchat.engine.remote.llama_server import Listed, Timings
 from termchat.engine.remote.server_session import connected
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, TokenStream, Told
 from termchat.text import one_line
@@ -46,25 +47,20 @@ _KNOBS = (
 )  # fmt: skip
 """Knobs that have the same names there."""
 _SHOWN = 200
+_MOST_LOST = 64
+"""Bytes that are looked at to find out which tokens they are: the characters of a few tokens have fewer."""
 
 
 class _Progress(msgspec.Struct, frozen=True):
-    total: int
-    cache: int = 0
-    processed: int = 0
-    time_ms: float = 0.0
+    total: Count = 0
+    cache: Count = 0
+    processed: Count = 0
 
 
 class _Drawn(msgspec.Struct, frozen=True, gc=False):
     id: int
     logprob: float | None = None
     top_logprobs: list[Listed] = []
-
-
-class _Timings(msgspec.Struct, frozen=True):
-    cache_n: int = 0
-    prompt_n: int = 0
-    prompt_ms: float = 0.0
 
 
 class _Complaint(msgspec.Struct, frozen=True):
@@ -76,17 +72,14 @@ class _Chunk(msgspec.Struct, frozen=True):
     content: str = ""
     tokens: list[int] = []
     stop: bool = False
-    tokens_predicted: int = 0
+    tokens_predicted: Total = 0
     completion_probabilities: list[_Drawn] = []
     prompt_progress: _Progress | None = None
-    timings: _Timings = _Timings()
+    timings: Timings = Timings()
     stop_type: str = ""
     truncated: bool = False
     model: str = ""
     error: _Complaint | None = None
-
-
-_decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class LlamaStream:
@@ -146,20 +139,12 @@ class LlamaStream:
 
     def told_of(self, drawn: _Drawn) -> Told:
         """What it says of a token."""
-        self.check([drawn.id])
-        listed = drawn.top_logprobs
-        if not listed:  # while it speculates it knows no probabilities, and says that the token is certain
+        if not drawn.top_logprobs:  # while it speculates it knows no probabilities, and says that the token is certain
             return Told(drawn.id)
-        self.check([one.id for one in listed])
-        ids = np.fromiter((one.id for one in listed), np.int32, len(listed))
-        logprobs = np.fromiter(
-            (-np.inf if (p := one.logprob) is None else p for one in listed), np.float64, len(listed)
+        listed = self.server.read_step(drawn.top_logprobs)
+        return Told(
+            drawn.id, read_drawn_logprob(drawn.logprob), ids=listed and listed[0], logprobs=listed and listed[1]
         )
-        return Told(drawn.id, ABSENT if drawn.logprob is None else drawn.logprob, ABSENT, ids, logprobs)
-
-    def check(self, ids: list[int]) -> None:
-        if not all(0 <= i < self.model.n_vocab for i in ids):
-            raise self.server.otherwise("it tells of tokens that its vocabulary lacks")
 
     def end_of(self, chunk: _Chunk) -> StreamEnd:
         """Why the last chunk ends a segment.
@@ -177,12 +162,10 @@ class LlamaStream:
 
     def decoded(self, data: bytes) -> _Chunk:
         """Raises:
-        EngineError: it is no chunk, or tells of an error.
+        EngineError: it is no chunk, tells of an error, or of tokens that the vocabulary lacks.
         """
-        try:
-            chunk = _decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise self.server.otherwise(one_line(str(error), _SHOWN)) from None
+        chunk = self.server.told(data, _Chunk)
+        self.server.check_ids([*chunk.tokens, *(one.id for one in chunk.completion_probabilities)])
         if chunk.error is not None:
             if chunk.error.type == "exceed_context_size_error":
                 raise ContextFull
@@ -194,21 +177,25 @@ class LlamaStream:
     def lost(self, text: str, last: int, count: int) -> list[int] | None:
         """The `count` tokens that were not told before the `last`, where the bytes of `text` leave no doubt; else None."""
         data, piece = text.encode(), self.model.piece(last)
-        if "\ufffd" in text or not data.endswith(piece):
+        before = data[: len(data) - len(piece)]
+        if "\ufffd" in text or not data.endswith(piece) or not count <= len(before) <= _MOST_LOST:
             return None
-        found = list(self._spellings(data[: len(data) - len(piece)], 0, count))
+        found = self._spellings(before, count)
         return found[0] if len(found) == 1 else None
 
-    def _spellings(self, data: bytes, begin: int, count: int) -> Iterator[list[int]]:
-        """All ways to say data[begin:] in so many tokens each of which leaves a character incomplete."""
-        if not count:
-            if begin == len(data):
-                yield []
-            return
-        for end in range(begin + 1, len(data) + 1):
-            if is_incomplete(data[:end]):
-                for i in self._parts.get(data[begin:end], ()):
-                    yield from ([i, *rest] for rest in self._spellings(data, end, count - 1))
+    def _spellings(self, data: bytes, count: int) -> list[list[int]]:
+        """List ways to say `data` in so many tokens each of which leaves a character incomplete: two if there are more."""
+        ends = [end for end in range(1, len(data) + 1) if is_incomplete(data[:end])]
+        ways: dict[int, list[list[int]]] = {0: [[]]}
+        """By how much of the data they say."""
+        for _ in range(count):
+            longer: defaultdict[int, list[list[int]]] = defaultdict(list)
+            for begin, some in ways.items():
+                for end in (end for end in ends if end > begin):
+                    more = ([*way, i] for i in self._parts.get(data[begin:end], ()) for way in some)
+                    longer[end] += islice(more, 2 - len(longer[end]))
+            ways = longer
+        return ways.get(len(data), [])
 
     @cached_property
     def _parts(self) -> dict[bytes, list[int]]:
@@ -236,7 +223,8 @@ class _Stream:
             for data in self._events:
                 chunk = source.decoded(data)
                 if (read := chunk.prompt_progress) is not None:
-                    yield Reading(read.processed, read.total, read.cache, read.time_ms)
+                    if read.cache <= read.processed <= read.total:
+                        yield Reading(read.processed, read.total, read.cache)
                     continue
                 drawn = chunk.completion_probabilities[-1:] or [_Drawn(i) for i in chunk.tokens[-1:]]
                 missing = chunk.tokens_predicted - told - (not chunk.stop)
@@ -280,11 +268,10 @@ class _OneToken:
     def __iter__(self) -> Iterator[Told | Reading | StreamEnd]:
         source, ids = self._source, self._asked.ids
         chunk = source.decoded(source.server.completed(self._body))
-        end, read = source.end_of(chunk), chunk.timings
-        yield Reading(len(ids), len(ids), read.cache_n, read.prompt_ms)
+        end = source.end_of(chunk)
+        yield Reading(len(ids), len(ids), chunk.timings.cache_n)
         if len(chunk.tokens) == 1:
             last = chunk.tokens[0]
-            source.check([last])
             drawn = chunk.completion_probabilities[-1:]
             source.alone_at = len(ids) + 1 if self._is_part(last) else -1
             yield source.told_of(drawn[0]) if drawn and drawn[0].id == last else Told(last)

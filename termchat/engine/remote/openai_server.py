@@ -7,19 +7,30 @@ sense are absent, and a parameter that a server refuses by name is left out, whi
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import EngineError, Message, Remark
+from termchat.engine.remote.answers import (
+    Unreadable,
+    read_amount,
+    read_count,
+    read_drawn_logprob,
+    read_json,
+    read_label,
+    read_logprob,
+    read_part,
+    read_text,
+)
 from termchat.engine.remote.event_stream import EventStream
-from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
-from termchat.engine.remote.served import another_model
+from termchat.engine.remote.http_client import HttpClient, ServerError
+from termchat.engine.remote.served import another_model, read_models
 from termchat.engine.remote.server_kind import UNLISTED
 from termchat.text import one_line
 
@@ -30,8 +41,12 @@ _NAMED = 3
 MOST_STOPS = 4
 """Stop sequences that the API takes."""
 _MOST_CANDIDATES = 20
-_CONTEXTS = ("context_length", "max_model_len", "context_window", "max_context_length", "n_ctx")
-"""What servers call the size of a model's context."""
+_THOUGHTS = ("reasoning_content", "reasoning")
+"""What servers call thoughts that they keep apart."""
+_LONGEST_TOKEN = 1000
+"""Characters, or bytes, of a token that is believed to be one."""
+_PIECE = 1 << 15
+"""Characters of a longer text that are told at once: between two of them a reply can be stopped."""
 _OPTIONAL = (
     "stream_options", "top_logprobs", "logprobs", "seed", "frequency_penalty", "presence_penalty", "top_p",
     "temperature", "stop",
@@ -63,18 +78,11 @@ class ChatRequest(NamedTuple):
 
 
 class ListedText(msgspec.Struct, frozen=True, gc=False):
-    """A token by its text, which may be only a part of a character: then its `numbers` are the bytes."""
+    """A token by its text, which may be only a part of a character, and its bytes; `logprob` is ABSENT where it is not told."""
 
     token: str
-    logprob: float | None = None
-    numbers: list[int] | None = msgspec.field(default=None, name="bytes")
-
-    @property
-    def data(self) -> bytes:
-        """Its bytes."""
-        with suppress(ValueError, TypeError):
-            return bytes(self.numbers or ()) or self.token.encode("utf-8", "replace")
-        return self.token.encode("utf-8", "replace")
+    data: bytes
+    logprob: float
 
 
 class ToldText(ListedText, frozen=True, gc=False):
@@ -113,34 +121,6 @@ class ChatUsage(NamedTuple):
 Heard = ChatPiece | ChatEnd | ChatUsage | Remark
 
 
-class _Delta(msgspec.Struct, frozen=True):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-
-
-class _Listed(msgspec.Struct, frozen=True):
-    content: list[ToldText] | None = None
-
-
-class _Choice(msgspec.Struct, frozen=True):
-    delta: _Delta | None = None
-    message: _Delta | None = None
-    logprobs: msgspec.Raw = msgspec.Raw(b"null")
-    finish_reason: str | None = None
-    stop_reason: Any = None
-    matched_stop: Any = None
-
-
-class _Event(msgspec.Struct, frozen=True):
-    choices: list[_Choice] | None = None
-    usage: Any = None
-    timings: Any = None
-    error: Any = None
-    object: Any = None
-    message: Any = None
-
-
 class OpenAIServer:
     """A server of the chat API, and the one model of it that is asked for as `wanted` ("": its only one). Servers of one model
     answer with it whatever they are asked for: so they are asked before each reply whether they still have it.
@@ -175,15 +155,32 @@ class OpenAIServer:
         stream, remarks = self._begun(asked)
         yield from remarks
         ended = answered = False
+        half = ""
         for data in events(stream.lines()):
             if data == b"[DONE]":
                 break
+            try:
+                event = read_json(data)
+            except Unreadable as error:
+                if answered:
+                    what = f"{self.client.shown} sent an event that is not JSON: {error}"
+                    raise EngineError("server", what, _KEPT) from None
+                raise self._otherwise(str(error)) from None
             answered = True
-            for heard in self._heard(data):
+            for heard in self._heard(event):
                 ended = ended or isinstance(heard, ChatEnd)
-                if isinstance(heard, ChatPiece):
+                if not isinstance(heard, ChatPiece):
+                    yield heard
+                    continue
+                whole, half = _split_half(half + heard.text)
+                if whole:
                     stream.moved()
-                yield heard
+                if len(whole) <= _PIECE:
+                    yield heard._replace(text=whole)
+                    continue
+                yield from (ChatPiece(whole[at : at + _PIECE], heard.thought) for at in range(0, len(whole), _PIECE))
+        if half:
+            yield ChatPiece("\ufffd")
         if not answered:
             raise self._otherwise("it sends no events")
         if not ended:
@@ -256,22 +253,23 @@ class OpenAIServer:
             return EngineError("context", error.message, "shorten the message, or start a new chat")
         return error
 
-    def _heard(self, data: bytes) -> Iterator[Heard]:
-        try:
-            event = msgspec.json.decode(data, type=_Event)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise self._otherwise(one_line(str(error), _SHOWN)) from None
-        if event.error or event.object == "error":
-            raise self._failed(event.error or event.message)
-        for choice in (event.choices or [])[:1]:
+    def _heard(self, event: Any) -> Iterator[Heard]:
+        if not isinstance(event, dict):
+            raise self._otherwise("an event is not a JSON object")
+        error, listed = event.get("error"), event.get("choices")
+        if error or event.get("object") == "error":
+            raise self._failed(error or event.get("message"))
+        choices = listed if isinstance(listed, list) else []
+        for choice in islice((one for one in choices if read_part(one, "index") in (None, 0)), 1):
             yield from _said(choice)
-            if choice.finish_reason == "error":
+            reason = read_label(read_part(choice, "finish_reason"))
+            if reason == "error":
                 raise self._failed("")
-            if choice.finish_reason:
-                stop = next((one for one in (choice.stop_reason, choice.matched_stop) if isinstance(one, str)), "")
-                yield ChatEnd(choice.finish_reason, stop)
-        if event.usage or event.timings:
-            yield _usage(event.usage, event.timings)
+            if reason:
+                stops = (read_text(read_part(choice, name)) for name in ("stop_reason", "matched_stop"))
+                yield ChatEnd(reason, next(filter(None, stops), ""))
+        if event.get("usage") or event.get("timings"):
+            yield _usage(event.get("usage"), event.get("timings"))
 
     def _otherwise(self, how: str) -> EngineError:
         return EngineError(
@@ -282,7 +280,7 @@ class OpenAIServer:
 
     def _failed(self, error: Any) -> EngineError:
         message = error.get("message", "") if isinstance(error, dict) else error
-        told = one_line(self.client.hidden(str(message)), 4 * _SHOWN)
+        told = one_line(self.client.hidden(read_text(str(message))), 4 * _SHOWN)
         return EngineError(
             "server",
             f"{self.client.shown} gave up in mid-reply" + (f": {told}" if told else ""),
@@ -291,22 +289,14 @@ class OpenAIServer:
 
     def _listed(self) -> list[ChatModel]:
         """Its models; none where it does not list them, and one was named."""
-        client = self.client
-        for _ in range(2):
+        with suppress(Unreadable):
             try:
-                data = client.ask("GET", "/v1/models", None, _SMALL, stoppable=True)
-                break
-            except StaleConnection:
-                continue
+                listed = read_models(self.client.get("/v1/models", _SMALL, stoppable=True))
             except ServerError as error:
                 if not self._wanted or error.status not in UNLISTED:
                     raise
                 return []
-        else:
-            raise EngineError("server", f"{client.shown} closes every connection", "is it starting? try again")
-        with suppress(msgspec.DecodeError, RecursionError, KeyError, TypeError):
-            entries = msgspec.json.decode(data)["data"]
-            return [ChatModel(one["id"], _context(one)) for one in entries if isinstance(one.get("id"), str)]
+            return [ChatModel(one.id, one.context) for one in listed]
         return []
 
     def _unchosen(self, ids: list[str]) -> EngineError:
@@ -336,46 +326,67 @@ def events(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield b" ".join(whole)
 
 
-def _said(choice: _Choice) -> Iterator[ChatPiece]:
-    delta = choice.delta or choice.message or _Delta()
-    thought, told = delta.reasoning_content or delta.reasoning or "", _told(choice.logprobs)
+def _split_half(text: str) -> tuple[str, str]:
+    """Cut off the half of a character at the end: its other half may come with the next event."""
+    half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+    return read_text(text.removesuffix(half)), half
+
+
+def _said(choice: Any) -> Iterator[ChatPiece]:
+    delta = read_part(choice, "delta") or read_part(choice, "message")
+    content = read_part(delta, "content")
+    answer, apart = _join_texts(content), content if isinstance(content, list) else []
+    thought = "".join(_join_texts(read_part(part, "thinking")) for part in apart)
+    thought = thought or next(filter(None, (_join_texts(read_part(delta, name)) for name in _THOUGHTS)), "")
+    told = _told(read_part(choice, "logprobs"))
     if thought:
-        yield ChatPiece(thought, thought=True, told=told if not delta.content else ())
-    if delta.content or (told and not thought):
-        yield ChatPiece(delta.content or "", told=told if not thought else ())
+        yield ChatPiece(thought, thought=True, told=told if not answer else ())
+    if answer or (told and not thought):
+        yield ChatPiece(answer, told=told if not thought else ())
 
 
-def _told(logprobs: msgspec.Raw) -> tuple[ToldText, ...]:
-    with suppress(msgspec.DecodeError, RecursionError):
-        listed = msgspec.json.decode(logprobs, type=_Listed | None)
-        return tuple(listed.content or ()) if listed is not None else ()
-    return ()
+def _join_texts(content: Any) -> str:
+    """Join the texts of a content, which is one or a list of parts."""
+    texts = (read_part(part, "text") for part in content) if isinstance(content, list) else (content,)
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _told(logprobs: Any) -> tuple[ToldText, ...]:
+    """The tokens of an event; none where one cannot be read."""
+    listed = read_part(logprobs, "content")
+    told: list[ToldText] = []
+    for value in listed if isinstance(listed, list) else ():
+        if (one := _read_token(value)) is None:
+            return ()
+        drawn = read_drawn_logprob(one.logprob)
+        told.append(ToldText(one.token, one.data, drawn, [*filter(None, map(_read_token, _list_candidates(value)))]))
+    return tuple(told)
+
+
+def _list_candidates(value: Any) -> list[Any]:
+    top = read_part(value, "top_logprobs")
+    return top[:_MOST_CANDIDATES] if isinstance(top, list) else []
+
+
+def _read_token(value: Any) -> ListedText | None:
+    """Read a token, None where it is none."""
+    token = read_part(value, "token")
+    if not isinstance(token, str) or len(token) > _LONGEST_TOKEN:
+        return None
+    token, numbers, data = read_text(token), read_part(value, "bytes"), b""
+    with suppress(ValueError, TypeError):
+        data = bytes(numbers) if isinstance(numbers, list) and len(numbers) <= _LONGEST_TOKEN else b""
+    return ListedText(token, data or token.encode(), read_logprob(read_part(value, "logprob")))
 
 
 def _usage(usage: Any, timings: Any) -> ChatUsage:
-    usage, timings = (one if isinstance(one, dict) else {} for one in (usage, timings))
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
     return ChatUsage(
-        _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")), _count(cached),
-        _number(timings.get("prompt_ms")), _number(timings.get("predicted_per_second")),
-    )  # fmt: skip
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _number(value: Any) -> float | None:
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
-    return float(value) if fits else None
-
-
-def _context(entry: dict[str, Any]) -> int:
-    """The size of the context that a model's entry tells of."""
-    meta = entry.get("meta")
-    places = (entry, meta if isinstance(meta, dict) else {})
-    return next((found for place in places for name in _CONTEXTS if (found := _count(place.get(name)))), 0)
+        read_count(read_part(usage, "prompt_tokens")),
+        read_count(read_part(usage, "completion_tokens")),
+        read_count(read_part(read_part(usage, "prompt_tokens_details"), "cached_tokens")),
+        read_amount(read_part(timings, "prompt_ms")),
+        read_amount(read_part(timings, "predicted_per_second")),
+    )
 
 
 def _names(name: str, said: str) -> bool:

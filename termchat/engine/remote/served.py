@@ -1,13 +1,16 @@
-"""A model in a server's list of models. llama-server without a model of its own has several, and says what each is doing."""
+"""A server's list of models. llama-server without a model of its own has several, and says what each is doing."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 
 from termchat.engine.address import called
 from termchat.engine.port import EngineError
+from termchat.engine.remote.answers import Count, Label, Name, Unreadable, convert, read_json, read_part
 
 LOADED = "loaded"
 _READY = (LOADED, "sleeping")
@@ -15,13 +18,19 @@ _READY = (LOADED, "sleeping")
 _SIZES = {" - Small": "_S", " - Medium": "_M", " - Large": "_L"}
 
 
+_MOST = 5000
+"""Models of a list that are looked at: the largest providers have a few hundred."""
+_OWN = ("aliases", "meta", "status", "root", "parent")
+"""Fields of llama-server's and vLLM's, which may be of other types elsewhere."""
+
+
 class ServedMeta(msgspec.Struct, frozen=True):
-    n_vocab: int = 0
-    n_ctx: int = 0
-    n_ctx_train: int = 0
-    n_params: int = 0
-    size: int = 0
-    ftype: str = ""
+    n_vocab: Count = 0
+    n_ctx: Count = 0
+    n_ctx_train: Count = 0
+    n_params: Count = 0
+    size: Count = 0
+    ftype: Label = ""
 
 
 class ServedStatus(msgspec.Struct, frozen=True):
@@ -30,18 +39,27 @@ class ServedStatus(msgspec.Struct, frozen=True):
 
 
 class ServedEntry(msgspec.Struct, frozen=True):
-    """`status` is None where the server has this one model; `max_model_len` is vLLM's word for its context."""
+    """`status` is None where the server has this one model. `root` and `parent` are vLLM's words for where its files are, and
+    for the model that an adapter belongs to; from `context_length` on they are what servers call the size of the context."""
 
-    id: str
-    aliases: list[str] = []
+    id: Name
+    aliases: list[Name] = []
+    owned_by: Label = ""
     meta: ServedMeta | None = None
     status: ServedStatus | None = None
-    max_model_len: int | None = None
+    root: str | None = None
+    parent: str | None = None
+    context_length: Count = 0
+    max_model_len: Count = 0
+    context_window: Count = 0
+    max_context_length: Count = 0
+    n_ctx: Count = 0
 
     @property
     def context(self) -> int:
-        """0 where it is not told."""
-        return self.max_model_len or (self.meta.n_ctx if self.meta is not None else 0)
+        """In tokens, 0 where it is not told."""
+        own = (self.context_length, self.max_model_len, self.context_window, self.max_context_length, self.n_ctx)
+        return next(filter(None, own), self.meta.n_ctx if self.meta is not None else 0)
 
     @property
     def state(self) -> str:
@@ -75,6 +93,26 @@ class ThereModel(msgspec.Struct, frozen=True):
     def names(self) -> tuple[str, ...]:
         """All that it can be asked for with."""
         return tuple(dict.fromkeys((self.id, *self.aliases)))
+
+
+def read_models(data: bytes) -> list[ServedEntry]:
+    """Read the models that a server lists, without those whose id is none, or too long.
+
+    Raises:
+        Unreadable: it is no list of models.
+    """
+    answer = read_json(data)
+    listed: Any = read_part(answer, "data") if read_part(answer, "data") is not None else []
+    if not isinstance(answer, dict) or not isinstance(listed, list):
+        raise Unreadable("it lists no models")
+    found: list[ServedEntry] = []
+    for one in listed[:_MOST]:
+        plain = {name: value for name, value in one.items() if name not in _OWN} if isinstance(one, dict) else None
+        for entry in (one, plain):
+            with suppress(Unreadable):
+                found.append(convert(entry, ServedEntry))
+                break
+    return found
 
 
 def quantization_of(told: str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import get_args
 
-import msgspec
-
 from termchat.engine.address import ServerKind
 from termchat.engine.port import EngineError
-from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
+from termchat.engine.remote.answers import Unreadable
+from termchat.engine.remote.http_client import HttpClient, ServerError
+from termchat.engine.remote.served import read_models
 
 _SMALL = 8 << 20
 _OWNERS: dict[str, ServerKind] = {"llamacpp": "llama-server", "vllm": "vllm", "sglang": "sglang"}
@@ -18,14 +18,6 @@ _LOADS = "Loading model"
 UNLISTED = (400, 404, 405, 501)
 """What servers of a chat API answer that list no models."""
 _UNSEEN = 'is the path of the URL right? A chat API that lists no models needs kind = "openai" and a model'
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    owned_by: str = ""
-
-
-class _Models(msgspec.Struct, frozen=True):
-    data: list[_Entry] = []
 
 
 def kind_of(client: HttpClient, said: ServerKind | None = None) -> ServerKind:
@@ -38,7 +30,7 @@ def kind_of(client: HttpClient, said: ServerKind | None = None) -> ServerKind:
     if said is not None:
         return said
     try:
-        data = _asked(client)
+        data = client.get("/v1/models", _SMALL)
     except ServerError as error:
         if error.status == 503 and _LOADS in error.said:
             return "llama-server"
@@ -46,21 +38,12 @@ def kind_of(client: HttpClient, said: ServerKind | None = None) -> ServerKind:
             raise EngineError(error.kind, error.message, _UNSEEN) from None
         raise
     try:
-        models = msgspec.json.decode(data, type=_Models).data
-    except (msgspec.DecodeError, RecursionError):
+        models = read_models(data)
+    except Unreadable:
         raise EngineError(
             "server", f"{client.shown} is no server of models", f"is the path of the URL right? kinds: {_KINDS}"
         ) from None
     return next((_OWNERS[one.owned_by] for one in models if one.owned_by in _OWNERS), "openai")
-
-
-def _asked(client: HttpClient) -> bytes:
-    for _ in range(2):
-        try:
-            return client.ask("GET", "/v1/models", None, _SMALL)
-        except StaleConnection:
-            continue
-    raise EngineError("server", f"{client.shown} closes every connection", "is it starting? go on when it is ready")
 
 
 _KINDS = ", ".join(get_args(ServerKind))

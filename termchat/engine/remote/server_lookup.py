@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from statistics import median
 from time import perf_counter
-from typing import TypeVar
 
 import msgspec
 
 from termchat.engine.address import ServerKind
 from termchat.engine.port import EngineError
-from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
-from termchat.engine.remote.served import ServedEntry, ThereModel, quantization_of
+from termchat.engine.remote.answers import Count, Label, Unreadable, decode
+from termchat.engine.remote.http_client import HttpClient, ServerError
+from termchat.engine.remote.served import ServedEntry, ThereModel, quantization_of, read_models
 from termchat.engine.remote.server_kind import UNLISTED, kind_of
-from termchat.text import one_line
-
-T = TypeVar("T")
 
 _SMALL = 8 << 20
 _ROUNDS = 3
-_LONGEST = 60
-"""Characters of a version."""
 _MODELS = "/v1/models"
 _VERSIONS: dict[ServerKind, str] = {"vllm": "/version", "sglang": "/get_server_info"}
 
@@ -37,23 +32,19 @@ class ServerLook(msgspec.Struct, frozen=True):
     several: bool = False
 
 
-class _List(msgspec.Struct, frozen=True):
-    data: list[ServedEntry] = []
-
-
 class _Generation(msgspec.Struct, frozen=True):
-    n_ctx: int = 0
+    n_ctx: Count = 0
 
 
 class _Props(msgspec.Struct, frozen=True):
-    build_info: str = ""
-    total_slots: int = 0
+    build_info: Label = ""
+    total_slots: Count = 0
     role: str = ""
     default_generation_settings: _Generation = _Generation()
 
 
 class _Version(msgspec.Struct, frozen=True):
-    version: str = ""
+    version: Label = ""
 
 
 def look(client: HttpClient, said: ServerKind | None = None, wanted: str = "") -> ServerLook:
@@ -84,13 +75,15 @@ def look(client: HttpClient, said: ServerKind | None = None, wanted: str = "") -
         for one in entries
     )
     version = props.build_info or _version(client, _VERSIONS.get(kind, ""))
-    return ServerLook(kind, one_line(version, _LONGEST), models, props.total_slots, median(times), several)
+    return ServerLook(kind, version, models, props.total_slots, median(times), several)
 
 
 def _listed(client: HttpClient, otherwise: str) -> list[ServedEntry]:
     """Its models; the one called `otherwise` where it lists none."""
     try:
-        return _told(_asked(client, _MODELS), _List, client).data
+        return read_models(client.get(_MODELS, _SMALL))
+    except Unreadable as error:
+        raise _misunderstood(client, error) from None
     except ServerError as error:
         if not otherwise or error.status not in UNLISTED:
             raise
@@ -102,7 +95,9 @@ def _props(client: HttpClient) -> _Props:
     EngineError: it is still loading, or refuses.
     """
     try:
-        return _told(_asked(client, "/props"), _Props, client)
+        return decode(client.get("/props", _SMALL), _Props)
+    except Unreadable as error:
+        raise _misunderstood(client, error) from None
     except ServerError as error:
         if error.status == 404:  # whoever runs it has switched that off
             return _Props()
@@ -114,24 +109,10 @@ def _version(client: HttpClient, path: str) -> str:
     if not path:
         return ""
     try:
-        return _told(_asked(client, path), _Version, client).version
-    except EngineError:
+        return decode(client.get(path, _SMALL), _Version).version
+    except (EngineError, Unreadable):
         return ""
 
 
-def _asked(client: HttpClient, path: str) -> bytes:
-    for _ in range(2):
-        try:
-            return client.ask("GET", path, None, _SMALL)
-        except StaleConnection:
-            continue
-    raise EngineError("server", f"{client.shown} closes every connection", "is it starting? go on when it is ready")
-
-
-def _told(data: bytes, as_: type[T], client: HttpClient) -> T:
-    try:
-        return msgspec.json.decode(data, type=as_)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise EngineError(
-            "server", f"{client.shown} answers in a way that is not understood: {one_line(str(error), _LONGEST)}"
-        ) from None
+def _misunderstood(client: HttpClient, error: Unreadable) -> EngineError:
+    return EngineError("server", f"{client.shown} answers in a way that is not understood: {error}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import io
 import socket
+import zlib
 from time import monotonic
 from typing import Any
 
@@ -25,6 +26,10 @@ class Endless(OSError):
     """There is more of it than was wanted, head and all."""
 
 
+class Packed(OSError):
+    """It is packed in a way that nobody asked for."""
+
+
 class SteadyResponse(http.client.HTTPResponse):
     """An answer of at most `most` bytes; it begins within `silence` seconds. What is read part by part may go on for ever."""
 
@@ -32,11 +37,33 @@ class SteadyResponse(http.client.HTTPResponse):
         super().__init__(sock, *args, **more)
         self._steady = _Steady(self.fp.detach(), sock, silence, most)
         self.fp = io.BufferedReader(self._steady)
+        self._unpacks: zlib._Decompress | None = None
+
+    def begin(self) -> None:
+        super().begin()
+        packing = self.headers.get("Content-Encoding", "").strip().lower()
+        if packing in ("gzip", "x-gzip"):  # which some proxies do though nobody asked for it
+            self._unpacks = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        elif packing not in ("", "identity"):
+            raise Packed(packing)
 
     def read_part(self, size: int) -> bytes:
         """Some bytes of a body that may be a stream, within the same time; b"" at its end."""
         self._steady.begin_part()
-        return self.read1(size)
+        return self.read_some(size)
+
+    def read_some(self, size: int) -> bytes:
+        """Some bytes of the body, unpacked; b"" at its end."""
+        unpacks = self._unpacks
+        if unpacks is None:
+            return self.read1(size)
+        try:
+            while packed := unpacks.unconsumed_tail or self.read1(size):
+                if not unpacks.eof and (data := unpacks.decompress(packed, size)):
+                    return data
+        except zlib.error as error:
+            raise OSError(str(error)) from None
+        return b""
 
 
 class _Steady(io.RawIOBase):

@@ -38,7 +38,6 @@ class Reading(NamedTuple):
     done: int
     total: int
     reused: int | None = None
-    ms: float = ABSENT
 
 
 class StreamEnd(NamedTuple):

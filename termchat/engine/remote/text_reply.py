@@ -48,6 +48,12 @@ _MAYBE_STOPPED = "or at a stop sequence: the server does not say which"
 _PARTS = frozenset(bytes([byte]) for byte in range(0x80, 0xC0))
 """The bytes of UTF-8 that begin no character."""
 _NO_TEXT = "\ufffd".encode()
+_MOST_WAITING = 64
+"""Tokens without a text that wait for one."""
+_PER_TOKEN = 8
+"""Characters that no reply has in each of its tokens on average."""
+_MOST = 1 << 18
+"""Tokens of a reply where no limit is set."""
 _END = "stop"
 """What the API says where the model ended its reply, and where a stop sequence did."""
 
@@ -89,6 +95,8 @@ class TextReply:
         except ConditionError as error:
             raise EngineError("condition", error.message, "correct the condition") from None
         self._step = 0
+        self._length = 0.0
+        """Tokens that the reply has at least: those that are told, and characters of which none has so many."""
         self._came_at: list[float] = []
         self._waiting = ChatPiece("")
         self._apart = False
@@ -169,7 +177,7 @@ class TextReply:
             self._apart, self._thoughts = True, PhaseParser(None)
         data = b"".join(one.data for one in chunk.told)
         if data and not chunk.text:
-            self._waiting = chunk
+            self._waiting = chunk if len(chunk.told) <= _MOST_WAITING else ChatPiece("")
             return []
         if data and data == chunk.text.encode("utf-8", "replace") and not any(map(_is_rest, chunk.told)):
             return [_Piece(one.data, self._phase(one.data, chunk), one) for one in chunk.told]
@@ -195,7 +203,14 @@ class TextReply:
     def _say(self, pieces: list[_Piece]) -> Generator[Said, None, Ending]:
         """The records of pieces that came together; returns why the reply ends with one, or None."""
         now = perf_counter()
+        limit = self._asked.limit or _MOST
         for piece in pieces:
+            if self._length >= limit:
+                return (
+                    "length",
+                    f"max_tokens {limit}: the server did not stop" if self._asked.limit else f"{limit:,} tokens",
+                )
+            self._length += 1 if piece.told is not None else len(piece.data.decode("utf-8", "ignore")) / _PER_TOKEN
             came = self._came_at
             seconds = now - came[0] if came else 0.0
             token = self._token(piece, int((now - came[-1]) * 1e6) if came else 0)
@@ -222,7 +237,7 @@ class TextReply:
             bytes=piece.data,
             text="",
             logit=ABSENT,
-            logprob=_known(told),
+            logprob=told.logprob if told is not None else ABSENT,
             rank=_rank(told),
             probability=ABSENT,
             entropy=ABSENT,
@@ -276,10 +291,6 @@ def _is_rest(told: ToldText) -> bool:
     return told.data[:1] not in _PARTS and (expected[:1] in _PARTS or expected == _NO_TEXT)
 
 
-def _known(told: ToldText | None) -> float:
-    return ABSENT if told is None or told.logprob is None else told.logprob
-
-
 def _rank(told: ToldText | None) -> int:
     """The place of a token among those that the model thought likeliest; `UNKNOWN` where it is none of those that are told."""
     if told is None:
@@ -292,7 +303,4 @@ def _candidates(told: ToldText, count: int) -> list[Candidate]:
     listed: list[ListedText] = list(told.top_logprobs[:count])
     if listed and all(one.data != told.data for one in listed):
         listed.append(told)
-    return [
-        Candidate(UNKNOWN, one.token, ABSENT, ABSENT if one.logprob is None else one.logprob, ABSENT, ABSENT, None)
-        for one in listed
-    ]
+    return [Candidate(UNKNOWN, one.token, ABSENT, one.logprob, ABSENT, ABSENT, None) for one in listed]

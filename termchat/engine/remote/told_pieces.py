@@ -6,8 +6,11 @@ as U+FFFD: they are put together again with known bytes around them, until the w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Protocol
+
+from termchat.engine.remote.answers import Unreadable
 
 SEPARATOR = "^~`"
 """Three different characters, so that it is found where it is, whatever stands before it and behind it."""
@@ -47,7 +50,11 @@ class Retokenizer(Protocol):
 
 
 def read(texts: Retokenizer, count: int) -> list[bytes]:
-    """The bytes of each token by its id, control tokens by their names; U+FFFD of what cannot be found out."""
+    """The bytes of each token by its id, control tokens by their names; U+FFFD of what cannot be found out.
+
+    Raises:
+        Unreadable: texts do not come back.
+    """
     found = [text.encode("utf-8", "replace") for text in _between(texts, [[i] for i in range(count)])]
     probed, names = texts.apart(_PROBE)
     spelled = [_bytes_of(name) for name in names]
@@ -98,7 +105,10 @@ def _restored(texts: Retokenizer, lost: list[int], known: dict[int, int]) -> Ite
 def _between(texts: Retokenizer, sequences: list[list[int]]) -> list[str]:
     """The text of each sequence of tokens, as it is in the middle of a text."""
     separator = texts.apart(SEPARATOR)[0]
-    inner = texts.together(separator * 3).split(SEPARATOR)[1] + SEPARATOR
+    apart = texts.together(separator * 3).split(SEPARATOR)
+    if len(apart) < 3:
+        raise Unreadable("it does not detokenize its own tokens")
+    inner = apart[1] + SEPARATOR
     found: list[str] = []
     for begin in range(0, len(sequences), _AT_ONCE):
         found += _split(texts, sequences[begin : begin + _AT_ONCE], separator, inner)
@@ -118,8 +128,8 @@ def _split(texts: Retokenizer, sequences: list[list[int]], separator: list[int],
 
 def _bytes_of(name: str) -> bytes | None:
     """The bytes of a token as a vocabulary has it: in GPT-2's alphabet, or "<0x0A>", or with "▁" for spaces."""
-    if name.startswith("<0x") and name.endswith(">") and len(name) == 6:
-        return bytes.fromhex(name[3:5])
+    if byte := re.fullmatch("<0x([0-9A-Fa-f]{2})>", name):
+        return bytes.fromhex(byte[1])
     if all(character in _ALPHABET for character in name):
         return bytes(_ALPHABET[character] for character in name)
     return name.replace("▁", " ").encode("utf-8", "replace") if "▁" in name else None

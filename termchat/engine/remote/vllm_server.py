@@ -8,20 +8,25 @@ vocabulary is, and how many candidates are told, it says only where one asks for
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError
+from termchat.engine.remote.answers import Count, Label, Unreadable, decode
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
-from termchat.engine.remote.served import another_model
+from termchat.engine.remote.served import another_model, read_models
 from termchat.text import one_line
 
 T = TypeVar("T")
 
 _SMALL = 8 << 20
+_TEXT, _PER_CHARACTER = 1 << 16, 128
+"""Bytes that tell of the tokens of a text, at most: for each text, and for each of its characters."""
 _PER_TOKEN = 200
 """Bytes that tell of one token, at most, on average."""
 _LARGEST = 2_000_000
@@ -30,8 +35,8 @@ _TOO_MANY = 1_000_000_000
 """More candidates than anybody tells."""
 _NO_TOKEN = 2**31 - 2
 """An id that no vocabulary has."""
-_SIZE = re.compile(r"Vocabulary size: (\d+)")
-_MOST = re.compile(r"max allowed: (\d+)")
+_SIZE = re.compile(r"Vocabulary size: (\d{1,9})\b")
+_MOST = re.compile(r"max allowed: (\d{1,9})\b")
 _FULL = "maximum context length"
 _SHOWN = 80
 
@@ -44,19 +49,8 @@ class VllmModel(msgspec.Struct, frozen=True):
     max_model_len: int = 0
 
 
-class _Entry(msgspec.Struct, frozen=True):
-    id: str
-    root: str | None = None
-    max_model_len: int | None = None
-    parent: str | None = None
-
-
-class _Models(msgspec.Struct, frozen=True):
-    data: list[_Entry]
-
-
 class _Version(msgspec.Struct, frozen=True):
-    version: str = ""
+    version: Label = ""
 
 
 class TakenApart(msgspec.Struct, frozen=True):
@@ -88,11 +82,10 @@ class VllmChoice(msgspec.Struct, frozen=True):
 
 
 class _Cached(msgspec.Struct, frozen=True):
-    cached_tokens: int | None = None
+    cached_tokens: Count | None = None
 
 
 class Usage(msgspec.Struct, frozen=True):
-    prompt_tokens: int = 0
     prompt_tokens_details: _Cached | None = None
 
 
@@ -108,9 +101,6 @@ class VllmAnswer(msgspec.Struct, frozen=True):
     model: str = ""
     usage: Usage | None = None
     error: _Complaint | str | None = None
-
-
-_EVENTS = msgspec.json.Decoder(VllmAnswer)
 
 
 class VllmServer:
@@ -165,7 +155,7 @@ class VllmServer:
         """A text taken apart, control tokens and all. With `begin`, what begins a text is added."""
         well = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         asked = {"prompt": well, "add_special_tokens": begin, "return_token_strs": strings, "model": self.model.id}
-        return self._told(self._post("/tokenize", asked, _SMALL + 64 * len(well)), TakenApart)
+        return self._told(self._post("/tokenize", asked, _TEXT + _PER_CHARACTER * len(well)), TakenApart)
 
     def chat(self, messages: list[dict[str, str]], **arguments: object) -> list[int]:
         """The prompt that its template makes of messages, up to where the assistant begins to speak.
@@ -177,7 +167,7 @@ class VllmServer:
         if arguments:
             asked["chat_template_kwargs"] = arguments
         size = sum(len(text) for message in messages for text in message.values())
-        return self._told(self._post("/tokenize", asked, _SMALL + 64 * size), TakenApart).tokens
+        return self._told(self._post("/tokenize", asked, _SMALL + _PER_CHARACTER * size), TakenApart).tokens
 
     def text_of(self, ids: list[int]) -> str:
         """The text of tokens, with the names of control tokens; parts of characters become U+FFFD."""
@@ -208,10 +198,7 @@ class VllmServer:
         Raises:
             EngineError: it is an error, of another model, or none that a vLLM sends.
         """
-        try:
-            return self.checked(_EVENTS.decode(line))
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise self.otherwise(one_line(str(error), _SHOWN)) from None
+        return self.checked(self._told(line, VllmAnswer))
 
     def checked(self, answer: VllmAnswer) -> VllmAnswer:
         if answer.error is not None:
@@ -225,12 +212,10 @@ class VllmServer:
             raise another_model(self.client.shown, one_line(answer.model, _SHOWN))
         return answer
 
-    def otherwise(self, how: str) -> EngineError:
-        return EngineError(
-            "server",
-            f"{self.client.shown} does not answer as a {self.kind} does: {how}",
-            "is it a vLLM of 2026 or newer, and the path of the URL right?",
-        )
+    def otherwise(
+        self, how: str, hint: str = "is it a vLLM of 2026 or newer, and the path of the URL right?"
+    ) -> EngineError:
+        return EngineError("server", f"{self.client.shown} does not answer as a {self.kind} does: {how}", hint)
 
     def _refusal_of(self, too_much: dict[str, Any], pattern: re.Pattern[str]) -> int:
         """The number in what it says to a request that it refuses; 0 if there is none."""
@@ -265,7 +250,7 @@ class VllmServer:
                 return client.ask(method, path, body, limit, stoppable=stoppable)
             except StaleConnection:
                 continue
-        raise self._closes()
+        raise self.client.closing_error()
 
     def is_the_same(self) -> None:
         """Asks what model it has now; for requests on connections of their own.
@@ -276,7 +261,7 @@ class VllmServer:
         for _ in range(2):
             with suppress(StaleConnection):
                 return self._meet_again(stoppable=True)
-        raise self._closes()
+        raise self.client.closing_error()
 
     def _meet_again(self, *, stoppable: bool) -> None:
         """The connection is a new one: is it still the same model?
@@ -290,7 +275,7 @@ class VllmServer:
 
     def _found(self, *, stoppable: bool = False) -> VllmModel:
         client = self.client
-        data = self._told(client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable), _Models).data
+        data = self._read(read_models, client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable))
         entry = next((one for one in data if self._wanted == one.id), None)
         if entry is None and not self._wanted and data:
             entry = data[0]
@@ -300,21 +285,20 @@ class VllmServer:
                 "model", f"{self.client.shown} has no model {self._wanted!r}", f"it has: {there}" if data else ""
             )
         of = next((one for one in data if one.id == entry.parent), entry)  # an adapter has the context of its base
-        context = entry.max_model_len or of.max_model_len or 0
-        if context <= 0:
+        context = entry.max_model_len or of.max_model_len
+        if not context:
             raise self.otherwise("it does not say how large its context is")
         return VllmModel(entry.id, entry.root or "", context)
 
-    def _closes(self) -> EngineError:
-        shown = self.client.shown
-        return EngineError("server", f"{shown} closes every connection", "is it starting? go on when it is ready")
-
     def _told(self, data: bytes, as_: type[T]) -> T:
+        return self._read(partial(decode, as_=as_), data)
+
+    def _read(self, read: Callable[[bytes], T], data: bytes) -> T:
         try:
-            return msgspec.json.decode(data, type=as_)
-        except (msgspec.DecodeError, RecursionError) as error:
+            return read(data)
+        except Unreadable as error:
             self.client.close()
-            raise self.otherwise(one_line(str(error), _SHOWN)) from None
+            raise self.otherwise(str(error)) from None
 
 
 def is_full(error: ServerError) -> bool:

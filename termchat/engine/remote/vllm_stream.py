@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from operator import eq
-from time import perf_counter
 from typing import Any, Literal
 
 import msgspec
@@ -24,6 +24,7 @@ from termchat.decoding.stages import LOGIT_BIAS, chain_of
 from termchat.engine.abilities import VLLM
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError, ModelSpec, Remark, Render
+from termchat.engine.remote.answers import read_drawn_logprob, read_label, read_logprob
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, TokenStream, Told
@@ -36,8 +37,6 @@ USUAL = 20
 """Candidates that it tells unless it was started otherwise."""
 _MOST_ALSO = 128
 """Tokens that it tells of one step whatever their rank."""
-_NOTHING = -9999.0
-"""What it says for minus infinity."""
 _LARGEST_SEED = 2**63 - 1
 _LONG = 512
 """Tokens that a server must still have, in whole blocks, if it had them a moment ago."""
@@ -92,13 +91,12 @@ class VllmStream:
             raise ContextFull
         found: dict[int, float] = {}
         if count := min(count, self.most):
-            found |= _candidates(self._step(ids, logprobs=count), 0, count)
+            found |= self._read_candidates(self._step(ids, logprobs=count), 0, count)
         missing = [i for i in dict.fromkeys(also) if i not in found]
         for begin in range(0, len(missing), _MOST_ALSO):
             some = missing[begin : begin + _MOST_ALSO]
-            told = _candidates(self._step(ids, logprobs=len(some), logprob_token_ids=some), 0, None)
+            told = self._read_candidates(self._step(ids, logprobs=len(some), logprob_token_ids=some), 0, None)
             found |= {i: told[i] for i in some if i in told}
-        self._check(found)
         return _columns(found)
 
     def answered(self, ids: list[int], reused: int | None) -> None:
@@ -139,20 +137,22 @@ class VllmStream:
     def told(self, choice: VllmChoice, at: int, count: int) -> Told:
         """One of the tokens that it drew, with what the server tells of it."""
         ids = choice.token_ids or []
-        self._check((ids[at],))
+        self.model.check_ids([ids[at]])
         logprobs = choice.logprobs.token_logprobs if choice.logprobs is not None else []
-        own = logprobs[at] if at < len(logprobs) else None
-        if own is None or self.tells == "logits":
+        own = read_drawn_logprob(logprobs[at]) if at < len(logprobs) else ABSENT
+        if math.isnan(own) or self.tells == "logits":
             return Told(ids[at])
         if self.tells == "drawn from":
-            return Told(ids[at], probability=math.exp(min(own, 0.0)))
-        found = _candidates(choice, at, count)
-        self._check(found)
+            return Told(ids[at], probability=math.exp(own))
+        found = self._read_candidates(choice, at, count)
         return Told(ids[at], own, ABSENT, *(_columns(found) if found else ()))
 
-    def _check(self, found: Iterable[int]) -> None:
-        if any(not 0 <= i < self.model.n_vocab for i in found):
-            raise self.server.otherwise("it tells of tokens that its vocabulary lacks")
+    def _read_candidates(self, choice: VllmChoice, at: int, count: int | None) -> dict[int, float]:
+        """Read the candidates of one step by id, best first: `count` at most, as the drawn one is told whatever its rank."""
+        read = {token: read_logprob(value) for token, value in _read_values(choice, at).items()}
+        self.model.check_ids([*read])
+        known = ((token, value) for token, value in read.items() if not math.isnan(value))
+        return dict(islice(sorted(known, key=lambda one: -one[1]), count))
 
     def _step(self, ids: list[int], **more: object) -> VllmChoice:
         answer = self.server.complete(ids, 1, **{"temperature": 0.0, **more})
@@ -165,12 +165,11 @@ class VllmStream:
         count = min(self.most, USUAL)
         if not count:
             return "logprobs"
-        values = list(
-            _candidates(self._step([0], logprobs=count, temperature=1.0, top_k=1, ignore_eos=True), 0, count).values()
-        )
+        step = self._step([0], logprobs=count, temperature=1.0, top_k=1, ignore_eos=True)
+        values = sorted(_read_values(step, 0).values())[-count:]
         if sum(math.exp(min(value, 1.0)) for value in values) > 1.01:
             return "logits"
-        return "drawn from" if len(values) > 1 and sorted(values)[-2] <= _NOTHING else "logprobs"
+        return "drawn from" if len(values) > 1 and read_logprob(values[-2]) == -math.inf else "logprobs"
 
     def _remarks(self) -> list[Remark]:
         if not self.most:
@@ -181,6 +180,7 @@ class VllmStream:
         return [Remark(f"{self._client.shown} tells {what}, so the model's own probabilities are absent", _HOW_TO_TELL)]
 
 
+_TOKEN_ID = re.compile(r"token_id:([0-9]{1,9})")
 _HOW_TO_TELL = "start it with --logprobs-mode raw_logprobs"
 
 
@@ -195,7 +195,6 @@ class _Stream:
         model, asked, server = self._model, self._asked, self._model.server
         if len(asked.ids) >= model.capacity:
             raise ContextFull
-        begun = perf_counter()
         server.is_the_same()
         path, body = "/v1/completions", msgspec.json.encode(model.asked(asked))
         count = 0
@@ -208,7 +207,6 @@ class _Stream:
                     break
                 event = server.event(data)
                 if not count and event.choices:
-                    read = read._replace(ms=(perf_counter() - begun) * 1e3)
                     yield read
                 for choice in islice(event.choices, 1):
                     for at in range(len(choice.token_ids or ())):
@@ -242,12 +240,13 @@ class _Stream:
             return None
         if choice.finish_reason == "stop":
             if isinstance(choice.stop_reason, str):
-                return StreamEnd("stop", choice.stop_reason)
+                return StreamEnd("stop", read_label(choice.stop_reason))
             return StreamEnd("end")
         if choice.finish_reason == "length":
             full = len(asked.ids) + count >= self._model.capacity
             return StreamEnd("context" if full and count < asked.limit else "length")
-        raise EngineError("server", f"{self._model.server.client.shown} ended the reply: {choice.finish_reason}", "")
+        shown = self._model.server.client.shown
+        raise EngineError("server", f"{shown} ended the reply: {read_label(choice.finish_reason)}", "")
 
 
 def _reused(event: VllmAnswer, before: int | None) -> int | None:
@@ -255,17 +254,11 @@ def _reused(event: VllmAnswer, before: int | None) -> int | None:
     return before if details is None or details.cached_tokens is None else details.cached_tokens
 
 
-def _candidates(choice: VllmChoice, at: int, count: int | None) -> dict[int, float]:
-    """The candidates of one step by id, best first: at most `count`, since the drawn token is told whatever its rank."""
+def _read_values(choice: VllmChoice, at: int) -> dict[int, float]:
+    """Read the numbers of the candidates of one step, by id."""
     listed = choice.logprobs.top_logprobs if choice.logprobs is not None else []
-    by_key = (listed[at] if at < len(listed) else None) or {}
-    found = {
-        int(key.removeprefix("token_id:")): -math.inf if value <= _NOTHING else value
-        for key, value in by_key.items()
-        if key.removeprefix("token_id:").isdecimal()
-    }
-    best = dict(sorted(found.items(), key=lambda one: -one[1]))
-    return best if count is None else dict(islice(best.items(), count))
+    keys = (listed[at] if at < len(listed) else None) or {}
+    return {int(found[1]): value for key, value in keys.items() if (found := _TOKEN_ID.fullmatch(key))}
 
 
 def _columns(found: dict[int, float]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

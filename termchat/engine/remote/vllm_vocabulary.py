@@ -18,6 +18,7 @@ from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.template import SWITCHES
 from termchat.engine.port import EngineError, Message, ModelSpec, Render
 from termchat.engine.remote import told_pieces
+from termchat.engine.remote.answers import Unreadable
 from termchat.engine.remote.http_client import ServerError
 from termchat.engine.remote.served_vocabulary import ServedVocabulary
 from termchat.engine.remote.vllm_server import VllmServer
@@ -48,7 +49,10 @@ class VllmVocabulary(ServedVocabulary):
         self.server, self.spec = server, spec
         self.build = f"{server.kind} {server.version()}".strip()
         self.n_vocab = server.vocabulary_size()
-        self._pieces = told_pieces.read(self, self.n_vocab)
+        try:
+            self._pieces = told_pieces.read(self, self.n_vocab)
+        except Unreadable as error:
+            raise server.otherwise(str(error)) from None
         self._control: dict[int, str] = {i: f"[token {i}]" for i, piece in enumerate(self._pieces) if not piece}
         whole = self._taken_whole()
         special, ends = self._examined(whole)
@@ -93,9 +97,10 @@ class VllmVocabulary(ServedVocabulary):
 
     def apart(self, text: str) -> tuple[list[int], list[str]]:
         told = self.server.tokenize(text, strings=True)
-        if not all(0 <= i < self.n_vocab for i in told.tokens) or len(told.token_strs or ()) != len(told.tokens):
-            raise self.server.otherwise("it tells of tokens that its vocabulary lacks")
-        return told.tokens, told.token_strs or []
+        strings = told.token_strs or []
+        if len(strings) != len(told.tokens):
+            raise self.server.otherwise(f"it returns {len(strings)} strings for {len(told.tokens)} tokens")
+        return self.check_ids(told.tokens), strings
 
     def together(self, ids: list[int]) -> str:
         return self.server.text_of(ids)
@@ -146,7 +151,7 @@ class VllmVocabulary(ServedVocabulary):
         ]
         arguments = {} if think is None else dict.fromkeys(SWITCHES, think)
         try:
-            return self._checked(self.server.chat(said, **arguments))
+            return self.check_ids(self.server.chat(said, **arguments))
         except ServerError as error:
             if error.status == 400:
                 raise EngineError("template", f"the chat template refuses the chat: {error.message}", "") from None
@@ -199,7 +204,7 @@ class VllmVocabulary(ServedVocabulary):
         """
         mark = unused([text])
         first, *others = self._broken(text, mark).split(mark)
-        ids = self._checked(self.server.tokenize(first).tokens) if begins else self._as_written(first)
+        ids = self.check_ids(self.server.tokenize(first).tokens) if begins else self._as_written(first)
         ids += [i for part in others for i in self._as_written(part)]
         if any(i in self._control for i in ids):
             raise EngineError("prompt", f"{self.server.client.shown} takes a part of this text for a control token", "")
@@ -209,18 +214,23 @@ class VllmVocabulary(ServedVocabulary):
         """Without a space that some tokenizers put before a text."""
         if not text:
             return []
-        ids = self._checked(self.server.tokenize(text).tokens)
+        ids = self.check_ids(self.server.tokenize(text).tokens)
         if self._bytes(ids) == b" " + text.encode("utf-8", "replace"):
-            guard, guarded = (self._checked(self.server.tokenize(t).tokens) for t in (_GUARD, _GUARD + text))
+            guard, guarded = (self.check_ids(self.server.tokenize(t).tokens) for t in (_GUARD, _GUARD + text))
             if guarded[: len(guard)] == guard:
                 return guarded[len(guard) :]
         return ids
 
-    def _checked(self, ids: list[int]) -> list[int]:
-        if not all(0 <= i < self.n_vocab for i in ids):
-            raise EngineError(
-                "server", f"{self.server.client.shown} now has another vocabulary", "load its model again"
-            )
+    def check_ids(self, ids: list[int]) -> list[int]:
+        """Return the ids.
+
+        Raises:
+            EngineError: the vocabulary lacks one.
+        """
+        unknown = next((i for i in ids if not 0 <= i < self.n_vocab), None)
+        if unknown is not None:
+            hint = "load its model again"
+            raise self.server.otherwise(f"token {unknown} is not in its vocabulary", hint)
         return ids
 
     def _taken_whole(self) -> dict[int, str]:
