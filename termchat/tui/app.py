@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.actions import ActionParseResult
@@ -37,13 +38,16 @@ from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.sessions.chat_switching import Save
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
-from termchat.tui.terminal.typeahead import TypeAhead
+from termchat.tui.terminal.typeahead import TypeAhead, burst_of
 from termchat.tui.themes.library import ThemeChooser, ThemeLibrary
 from termchat.tui.themes.theme_file import AUTO, Palette
 
 if sys.platform != "win32":
     from termchat.tui.terminal.driver import Terminal, TerminalGone
     from termchat.tui.terminal.input_stream import BackgroundIs
+
+if TYPE_CHECKING:
+    from termchat.tui.keys.dialogs import KeyGroup
 
 HANGUP = 1
 """The number of SIGHUP, for terminals that vanish without one."""
@@ -241,12 +245,38 @@ class TermchatApp(App[None]):
             self.screen.dismiss(None)
             chat.ask_to_quit()
             return taker
+        if (found := self._text_for(event)) is not None:
+            text, group = found
+            if not group.takes(text):
+                chat.take_text()
+                taker = chat.focused or chat
+            elif isinstance(event, events.Paste):
+                for character in filter(str.isprintable, text):
+                    await super().on_event(events.Key(key_of(character), character))
+                return taker
         if isinstance(event, events.Paste) and isinstance(taker, Input) and not isinstance(taker, Field):
             event = events.Paste(sanitize(event.text))  # the palette's, which draws what it holds
         await super().on_event(event)
         written = isinstance(event, events.Key) and event.is_printable and isinstance(taker, (Input, TextArea))
         self._written |= written or isinstance(event, events.Paste)
         return None if written else taker
+
+    def _text_for(self, event: events.Event) -> tuple[str, KeyGroup] | None:
+        """The text that comes where letters are keys, and that place: a paste, letters that came at once, or a slash. None for
+        keys, and where a field takes all that is typed."""
+        if isinstance(self.focused, (Input, TextArea)) or not isinstance(event, (events.Key, events.Paste)):
+            return None
+        slash = "/" if isinstance(event, events.Key) and event.character == "/" else ""
+        text = event.text if isinstance(event, events.Paste) else burst_of(event) or slash
+        if not text:
+            return None
+        from termchat.tui.keys.dialogs import group_of  # not needed before the first frame
+
+        screen, on_chat = self.screen, self.screen is self._chat_screen
+        group = group_of(self._chat_screen.place if on_chat else getattr(screen, "KEYS", ""))
+        if group is None or (group.written and (on_chat or not screen.is_mounted or screen.query("Input, TextArea"))):
+            return None
+        return text, group
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copies through the terminal and with the system's tool, whoever asks for it."""

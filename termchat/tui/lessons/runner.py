@@ -546,7 +546,7 @@ class Runner:
             return False
         if question is not None and question.is_number and character != "?":
             return self._direct_number(key, character)
-        if question is not None and character in "0123456789" and not question.is_number:
+        if character in "0123456789" and not self.playing.finished:  # what answers nothing is no message either
             self.answer(int(character))
             return True
         if character == "?" and self._parts.composer.is_blank and not self.playing.finished:
@@ -564,6 +564,14 @@ class Runner:
             self._type(key, character)
             return True
         return False
+
+    @property
+    def answers(self) -> str:
+        """The keys in the composer that answer the question, in words; "" where none do."""
+        question = self.playing.asks if self._playing is not None and self._direct else None
+        if question is None:
+            return ""
+        return "digits answer the lesson" if question.is_number else f"1-{len(question.answers)} answers the lesson"
 
     @property
     def _direct(self) -> bool:
@@ -847,10 +855,12 @@ def said(question: LessonQuestion, guess: float) -> str:
 def _refusal(question: LessonQuestion | None) -> Notice:
     """What is said of what is no answer."""
     if question is None:
-        return Notice("nothing is asked now")
+        return Notice("the lesson asks nothing now", "start a message with a space if it begins with a digit")
     if question.is_number:
         return Notice("a share is 0 to 100 %" if question.is_share else "there is no such number")
-    return Notice(f"the answers are 1 to {len(question.answers)}", "a message may begin with a space")
+    return Notice(
+        f"the answers are 1 to {len(question.answers)}", "start a message with a space if it begins with a digit"
+    )
 
 
 def shown_truth(question: LessonQuestion, truth: float) -> str:

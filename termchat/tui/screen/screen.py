@@ -24,7 +24,7 @@ from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
-from termchat.tui.keys.tables import CHAT, MODEL, NOT_OTHERWISE, name_of, situation_of
+from termchat.tui.keys.tables import CHAT, MODEL, NOT_OTHERWISE, name_of, situation_of, way_to_type
 from termchat.tui.lessons.learning import Learning
 from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.models.gather import Models
@@ -303,6 +303,7 @@ class ChatScreen(LiveScreen):
         asked = self.learning.asked or self._ask_line.asked or self.tokens.asked
         lights, thinking = self.learning.lights, chat.thinking is not None
         words = self._walking.words if walks else NOT_OTHERWISE
+        self._show_way()
         self._desk.show_keys(situation, asked, chat.offers, thinking=thinking, words=words, lit=lights.keys)
         self._legend.draw()
         self._show_waiting()
@@ -311,6 +312,11 @@ class ChatScreen(LiveScreen):
         self._ask_line.show()
         self._show_standing()
         self._greet()
+
+    def _show_way(self) -> None:
+        """Who gets letters and digits now, where that is not the composer alone."""
+        typing = isinstance(self.focused, Composer)
+        self._desk.show_way(self.learning.answers if typing else way_to_type(self.place), instead=not typing)
 
     def _show_standing(self) -> None:
         """Where in its constraint the reply stands, or stood at the cursor."""
@@ -369,6 +375,7 @@ class ChatScreen(LiveScreen):
     def on_text_area_changed(self) -> None:
         self._writing.changed()
         self._drafts.changed()
+        self._show_way()
 
     def on_files_read(self, message: FilesRead) -> None:
         self._writing.gathered(message)
@@ -389,7 +396,7 @@ class ChatScreen(LiveScreen):
         elif self._desk.home is not None:
             self._desk.home = self._big.home
             self._drawer.release()
-            if self._desk.tune is None:
+            if self._desk.tune is None and self.focused is not self._desk.composer:
                 self._desk.take_keyboard()
         self.tick()
         self._show_soon()
@@ -414,11 +421,21 @@ class ChatScreen(LiveScreen):
         elif self.tokens.mode.open and isinstance(event.widget, Composer):
             self.tokens.leave()
 
-    def action_tokens(self) -> None:
+    def take_text(self) -> None:
+        """Gives the composer the keyboard, whatever has it: text comes."""
+        while self.app.screen is not self:
+            self.app.screen.dismiss(None)
+        if self._desk.tune is not None:
+            self._desk.close_tune()
         if self.tokens.mode.open:
             self.tokens.leave()
-        else:
-            self.tokens.enter()
+        self.set_focus(self._desk.composer)  # not focus(): the very next key is for it
+
+    def action_tokens(self) -> None:
+        """Enters; only the key that goes back leaves."""
+        if self._desk.tune is not None:
+            self._desk.close_tune()
+        self.tokens.enter()
         self.tick()
 
     def action_tune_knob(self, knob: str) -> None:
@@ -493,10 +510,6 @@ class ChatScreen(LiveScreen):
 
     def action_big(self, page: str | None = None) -> None:
         self._big.toggle(page)
-
-    def on_panels_typed(self, _event: Panels.Typed) -> None:
-        ways = f"{name_of('big')} goes back to the chat, {name_of('tune')} turns knobs"
-        self.tell(Notice("nothing can be written here, and this letter is no key of the big view", ways))
 
     def on_panels_computed(self) -> None:
         self._big.show()
