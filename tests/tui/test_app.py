@@ -28,7 +28,7 @@ from termchat.tui.screen.desk import StopInput
 from termchat.tui.screen.panels import Panels
 from termchat.tui.transcript import TranscriptView
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.running_app import FRAME, PATIENCE, SPEC, Desktop, desktop
+from tests.tui.running_app import FRAME, PATIENCE, SPEC, Desktop, command, desktop
 
 
 async def test_whoever_waits_for_an_app_that_failed_hears_why() -> None:
@@ -476,23 +476,56 @@ async def test_the_setup_dialog_begins_a_raw_chat_or_one_with_a_system_prompt() 
         assert "Raw mode: the model continues" in desk.text
 
 
-async def test_a_new_chat_keeps_the_knobs_only_where_that_is_chosen() -> None:
+async def test_a_new_chat_keeps_the_knobs_only_where_that_is_chosen_and_says_what_it_resets() -> None:
     async with desktop() as desk:
         for keys, kept in (
             (("ctrl+n",), False),
+            (("/raw", "enter"), False),
+            (("/system Be brief.", "enter"), False),
             (("f2", "enter"), False),
             (("f2", "shift+tab", "enter"), True),
             (("/new keep", "enter"), True),
         ):
-            await desk.type("/temperature 1.5", "enter")
-            assert "temperature 1.5" in desk.text
+            await desk.sent("go", "One")
+            desk.engine.end()
+            await command(desk, "/temperature 1.5")
+            await command(desk, "/choice yes | no")
+            assert "replies match" in desk.text
             await desk.type(*keys if keys[0].startswith("/") else ("", *keys))
             assert ("Not at default: temperature 1.5 (panel), seed 1" in desk.text) is kept
             assert desk.chat.tuning == Tuning(seed=1, temperature=1.5 if kept else 0.8)
-        await desk.type("/raw", "enter")
+            assert (desk.chat.constraint is not None) is kept
+            assert "replies match" not in desk.text
+            if not kept:
+                assert 'reset for the new chat: temperature 1.5, choice ["yes", "no"]' in desk.text
+
+
+async def test_an_empty_chat_keeps_what_was_set_for_it() -> None:
+    async with desktop() as desk:
+        await command(desk, "/temperature 1.5")
+        await command(desk, "/rule after 3 sentences")
+        await command(desk, "/choice yes | no")
+        for text, system, raw in (
+            ("/system Be brief.", "Be brief.", False),
+            ("/raw", "", True),
+            ("/raw", "Be brief.", False),
+            ("/new", "Be brief.", False),
+            ("/persona exact", None, False),
+        ):
+            await command(desk, text)
+            assert system is None or desk.chat.conversation.system == system
+            assert desk.chat.conversation.raw is raw
+            assert desk.chat.constraint is not None
+            assert len(desk.chat.breakpoints) == 1
+            assert desk.chat.tuning.temperature == 1.5 or text.startswith("/persona")
+            assert ("the chat is empty already; kept: temperature 1.5" in desk.text) is (text == "/new")
         await desk.type("", "f2")
-        assert "[ ] raw mode" in desk.text
-        assert "keep" not in desk.text
+        assert "[x] keep temperature" in desk.text
+        await desk.type("", "shift+tab", "enter")
+        assert (desk.chat.constraint, desk.chat.breakpoints) == (None, ())
+        assert desk.chat.tuning == Tuning(seed=1)
+        await desk.type("", "f2")
+        assert "] keep" not in desk.text
 
 
 async def test_raw_mode_can_be_clicked_and_enter_still_starts_the_chat() -> None:

@@ -130,7 +130,7 @@ class ChatScreen(LiveScreen):
         self._drawer = Drawer(self, asked=big)
         self.set_class(big, "-projector")
         parts = Parts(
-            self, chat, self._transcript, self.tokens, self._panels, self._drawer, self._desk,
+            self, chat, self._transcript, self.tokens, self._panels, self._drawer, self._desk, self._told,
             palette=lambda: self._palette, do=self._do, tell=self.tell,
         )  # fmt: skip
         self._big = Big(parts, self._show_path)
