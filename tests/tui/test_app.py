@@ -518,7 +518,7 @@ async def test_an_empty_chat_keeps_what_was_set_for_it() -> None:
             assert desk.chat.constraint is not None
             assert len(desk.chat.breakpoints) == 1
             assert desk.chat.tuning.temperature == 1.5 or text.startswith("/persona")
-            assert ("the chat is empty already; kept: temperature 1.5" in desk.text) is (text == "/new")
+            assert ("the chat is empty already. Kept: temperature 1.5" in desk.text) is (text == "/new")
         await desk.type("", "f2")
         assert "[x] keep temperature" in desk.text
         await desk.type("", "shift+tab", "enter")

@@ -149,7 +149,7 @@ async def test_the_strip_gives_the_keyboard_back_after_one_key() -> None:
         await desk.type("", "ctrl+space", "escape", "escape", "h")
         assert desk.composer.text == "The sea ish"
         await desk.type("", "ctrl+space", "1", "e")
-        assert "nothing is asked now" in desk.text
+        assert "the lesson asks nothing now" in desk.text
         assert desk.composer.text == "The sea ishe"
 
 
@@ -804,8 +804,8 @@ async def test_a_reply_of_the_reader_ends_where_a_lesson_begins_and_is_there_aft
         await desk.settle()
         assert desk.composer.text == "The sea is"
         assert "Greedy 1 of 3" in desk.text
-        await desk.type("", "1")
-        assert desk.composer.text == "The sea is1"
+        await desk.type("", "x")
+        assert desk.composer.text == "The sea isx"
         desk.composer.clear()
         await desk.sent("go", "yes")
         desk.engine.end()

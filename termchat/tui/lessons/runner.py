@@ -855,12 +855,10 @@ def said(question: LessonQuestion, guess: float) -> str:
 def _refusal(question: LessonQuestion | None) -> Notice:
     """What is said of what is no answer."""
     if question is None:
-        return Notice("the lesson asks nothing now", "start a message with a space if it begins with a digit")
+        return Notice("the lesson asks nothing now", "a message may begin with a space")
     if question.is_number:
         return Notice("a share is 0 to 100 %" if question.is_share else "there is no such number")
-    return Notice(
-        f"the answers are 1 to {len(question.answers)}", "start a message with a space if it begins with a digit"
-    )
+    return Notice(f"the answers are 1 to {len(question.answers)}", "a message may begin with a space")
 
 
 def shown_truth(question: LessonQuestion, truth: float) -> str:

@@ -39,7 +39,15 @@ from termchat.tui.screen.drawer import ALONE, Drawer
 from termchat.tui.screen.features import Features
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.screen.knobs import KnobsView
-from termchat.tui.screen.notices import NoticeSlip, full_lines, notice_lines, queue_lines, what_continues, wrapped
+from termchat.tui.screen.notices import (
+    NoticeSlip,
+    full_lines,
+    hidden_lines,
+    notice_lines,
+    queue_lines,
+    what_continues,
+    wrapped,
+)
 from termchat.tui.screen.panels import Panels
 from termchat.tui.screen.parts import Parts
 from termchat.tui.screen.pointing import Pointing
@@ -61,6 +69,8 @@ from termchat.tui.walks.walks_view import WalksView
 
 Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
 
+_BACK_TO_WALKS = {"back": "walks"}
+"""What the keys do otherwise while a message is written below several replies."""
 _SMALLEST = (40, 12)
 _TALL = 30
 """From so many rows on the ribbon says what its colours mean."""
@@ -302,7 +312,7 @@ class ChatScreen(LiveScreen):
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
         asked = self.learning.asked or self._ask_line.asked or self.tokens.asked
         lights, thinking = self.learning.lights, chat.thinking is not None
-        words = self._walking.words if walks else NOT_OTHERWISE
+        words = self._walking.words if walks else _BACK_TO_WALKS if self._walking.open else NOT_OTHERWISE
         self._show_way()
         self._desk.show_keys(situation, asked, chat.offers, thinking=thinking, words=words, lit=lights.keys)
         self._legend.draw()
@@ -336,7 +346,8 @@ class ChatScreen(LiveScreen):
 
     def _show_waiting(self) -> None:
         chat = self._chat
-        self._queue.show_lines(queue_lines(chat.turns.queue, self._room, held=chat.replies.held))
+        queue = queue_lines(chat.turns.queue, self._room, held=chat.replies.held)
+        self._queue.show_lines([*hidden_lines(chat.walks.hidden), *queue])
         asks = chat.phase == "idle"
         self._full.show_lines(full_lines(chat.full, self._room, asks=asks) if chat.full is not None else [])
 

@@ -92,7 +92,7 @@ class ChatSwitching:
         if own and not kept:
             self._tell(Notice(f"reset for the new chat: {own}", "/new keep keeps the settings"))
         elif own and system is None and empty:
-            self._tell(Notice(f"the chat is empty already; kept: {own}", f"{name_of('setup')} can reset the settings"))
+            self._tell(Notice(f"the chat is empty already. Kept: {own}", f"{name_of('setup')} can reset the settings"))
 
     def toggle_raw(self) -> None:
         """Begins a chat in raw mode, or in a raw chat one with the system prompt of before."""
