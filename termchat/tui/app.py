@@ -385,8 +385,6 @@ class TermchatApp(App[None]):
             return
         gc.freeze()  # what is there by now stays, an opened chat too: a full collection over it would stop the screen
         gc.enable()
-        for notice in self._notices:
-            self._chat_screen.tell(notice)
         try:
             if self._spec is not None:
                 self.chat.loading.load(self._spec)
@@ -399,8 +397,10 @@ class TermchatApp(App[None]):
         except ModelError as error:
             self._missing = f"{error.message}. {error.hint}".strip()
         except (OSError, EngineError) as error:
-            self._chat_screen.tell(Notice(str(error), "the engine could not be started", "error"))
+            self._notices.append(Notice(str(error), "the engine could not be started", "error"))
         self._chat_screen.tick()
+        for notice in self._notices:  # not before: the load of a model takes errors away
+            self._chat_screen.tell(notice)
         if self._missing:
             self.call_later(self._offer_models)  # after the keys that have come by now
         else:

@@ -667,6 +667,37 @@ async def test_a_death_in_mid_reply_keeps_the_text_and_goes_on_from_the_same_tok
         assert "one two three" in desk.text
 
 
+@pytest.mark.parametrize(
+    "what", ["a message", "the next reply", "another model", "a new chat", "another chat of this kind"]
+)
+async def test_a_notice_of_an_error_goes_when_its_cause_is_gone(what: str) -> None:
+    """Without the key that also stops replies."""
+    async with desktop() as desk:
+        await desk.sent("go", "one")
+        desk.engine.die("the server broke off", "server")
+        await desk.settle()
+        assert "▌ the server broke off" in desk.text
+        if what == "a message":
+            await desk.type("more", "enter")
+        elif what == "the next reply":
+            await desk.type("", "ctrl+r")
+        elif what == "another model":
+            desk.chat.loading.switch(Choice(ModelSpec("/other.gguf", "other"), {}))
+        elif what == "a new chat":
+            await desk.type("", "ctrl+n")
+        else:
+            await command(desk, "/raw")
+        await desk.settle()
+        assert "▌ the server broke off" not in desk.text
+
+
+async def test_an_error_of_the_start_is_there_when_the_model_is() -> None:
+    notice = Notice("this chat will not be saved", "", "error")
+    async with desktop(notices=[notice]) as desk:
+        assert desk.chat.phase == "idle"
+        assert "this chat will not be saved" in desk.text
+
+
 async def test_a_signal_ends_the_engine_then_closes_the_store_and_names_itself_in_the_code() -> None:
     order: list[bool] = []
     async with desktop(close=lambda: order.append(engine_closed())) as desk:

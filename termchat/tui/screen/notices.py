@@ -166,9 +166,10 @@ class NoticeSlip(Slip):
         if any(told.message == message for told in self._told):
             self.forget([told for told in self._told if told.message != message])
 
-    def go_on(self) -> None:
-        """Someone wrote the next thing: warnings were about what was before, errors stay until they are closed."""
-        self.forget([told for told in self._told if told.severity != "warning"])
+    def go_on(self, *, warnings: bool = True) -> None:
+        """Removes errors, and warnings: they were about what was before, and something new has begun."""
+        gone = ("error", "warning") if warnings else ("error",)
+        self.forget([told for told in self._told if told.severity not in gone])
 
     def drop(self, at: int) -> None:
         """`at` counts from the oldest."""

@@ -166,6 +166,8 @@ class ChatScreen(LiveScreen):
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
         self._interrupted: Literal["", "copied", "stopped"] = ""
         self._pulse: EnginePolling | None = None
+        self._attempts = 0
+        """Loads of a model by now."""
 
     # --- the screen --------------------------------------------------------------------------------------------------
 
@@ -260,7 +262,11 @@ class ChatScreen(LiveScreen):
         self._pulse.disarm()
         changes = chat.pump(0)
         self.learning.heard(changes)
-        if any(isinstance(change, PathChanged) for change in changes):
+        moved = any(isinstance(change, PathChanged) for change in changes)
+        if (moved and chat.busy) or chat.loading.attempts != self._attempts:  # the next reply, or another model
+            self._told.go_on(warnings=False)
+            self._attempts = chat.loading.attempts
+        if moved:
             self._show_path()
         else:
             for change in changes:

@@ -64,6 +64,8 @@ class ChatSwitching:
         self._screen, self._chat, self._tokens = parts.screen, parts.chat, parts.tokens
         self._do, self._tell = parts.do, parts.tell
         self._dialog: SessionsDialog | None = None
+        self._problem = ""
+        """Why the last transcript could not be written."""
         self._before_raw = ""
         """The system prompt of the chat that raw mode was switched on in, which is back when it is switched off."""
 
@@ -155,7 +157,14 @@ class ChatSwitching:
         self._parts.open(dialog)
 
     def write(self, path: Path, hear: Callable[[str], object]) -> None:
-        write(self._save(path), hear, self._screen.call_later)
+        """Writes a transcript; `hear` gets why it could not be written, "" if it is."""
+
+        def over(problem: str) -> None:
+            self._parts.notices.withdraw(self._problem)
+            self._problem = problem
+            hear(problem)
+
+        write(self._save(path), over, self._screen.call_later)
 
     def _go(self, to: Callable[[], object]) -> None:
         if self._tokens.mode.open:

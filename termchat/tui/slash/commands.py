@@ -323,7 +323,7 @@ def _save(features: Features, path: str) -> None:
         raise CommandRefused(str(error)) from error
 
     def over(problem: str) -> None:
-        features.parts.tell(Notice(f"not saved: {problem}", severity="error") if problem else Notice(f"saved {where}"))
+        features.parts.tell(Notice(problem, f"{where} was not saved", "error") if problem else Notice(f"saved {where}"))
 
     features.conversations.write(where, over)
 
