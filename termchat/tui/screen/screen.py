@@ -318,7 +318,8 @@ class ChatScreen(LiveScreen):
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
         asked = self.learning.asked or self._ask_line.asked or self.tokens.asked
         lights, thinking = self.learning.lights, chat.thinking is not None
-        words = self._walking.words if walks else _BACK_TO_WALKS if self._walking.open else NOT_OTHERWISE
+        below = self._walking.open and isinstance(self.focused, Composer)
+        words = self._walking.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
         self._show_way()
         self._desk.show_keys(situation, asked, chat.offers, thinking=thinking, words=words, lit=lights.keys)
         self._legend.draw()
