@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from textual import events
 from textual.actions import ActionParseResult
@@ -45,9 +44,6 @@ from termchat.tui.themes.theme_file import AUTO, Palette
 if sys.platform != "win32":
     from termchat.tui.terminal.driver import Terminal, TerminalGone
     from termchat.tui.terminal.input_stream import BackgroundIs
-
-if TYPE_CHECKING:
-    from termchat.tui.keys.dialogs import KeyGroup
 
 HANGUP = 1
 """The number of SIGHUP, for terminals that vanish without one."""
@@ -246,8 +242,8 @@ class TermchatApp(App[None]):
             chat.ask_to_quit()
             return taker
         if (found := self._text_for(event)) is not None:
-            text, group = found
-            if not group.takes(text):
+            text, takes = found
+            if not takes(text):
                 chat.take_text()
                 taker = chat.focused or chat
             elif isinstance(event, events.Paste):
@@ -261,9 +257,9 @@ class TermchatApp(App[None]):
         self._written |= written or isinstance(event, events.Paste)
         return None if written else taker
 
-    def _text_for(self, event: events.Event) -> tuple[str, KeyGroup] | None:
-        """The text that comes where letters are keys, and that place: a paste, letters that came at once, or a slash. None for
-        keys, and where a field takes all that is typed."""
+    def _text_for(self, event: events.Event) -> tuple[str, Callable[[str], bool]] | None:
+        """The text that comes where letters are keys, and what says whether that place takes it: a paste, letters that came at
+        once, or a slash. None for keys, and where a field takes all that is typed."""
         if isinstance(self.focused, (Input, TextArea)) or not isinstance(event, (events.Key, events.Paste)):
             return None
         slash = "/" if isinstance(event, events.Key) and event.character == "/" else ""
@@ -276,7 +272,7 @@ class TermchatApp(App[None]):
         group = group_of(self._chat_screen.place if on_chat else getattr(screen, "KEYS", ""))
         if group is None or (group.written and (on_chat or not screen.is_mounted or screen.query("Input, TextArea"))):
             return None
-        return text, group
+        return text, getattr(screen, "takes", group.takes)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copies through the terminal and with the system's tool, whoever asks for it."""

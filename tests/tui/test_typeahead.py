@@ -261,10 +261,11 @@ VIEWS: dict[str, Opens] = {
     "READING": partial(commanded, "/help"),
     "READING, the tokens of a reply": partial(after, "ctrl+g", "T"),
     "COMPARE": partial(after, "ctrl+r"),
+    "START WALKS, on a row of choices": partial(after, "ctrl+y"),
 }
 """By the place whose keys are letters, and by what is special in it."""
-FORMS = {"START WALKS", "MODEL SETTINGS"}
-"""What is typed there stays there: they have values for it."""
+FORM = "MODEL SETTINGS"
+"""What is typed there stays there: each of its rows has a value."""
 
 
 @asynccontextmanager
@@ -275,7 +276,7 @@ async def walked(*keys: str) -> AsyncIterator[Desktop]:
 
 
 def test_every_place_whose_letters_are_keys_is_written_in() -> None:
-    assert {view.split(",")[0] for view in VIEWS} | FORMS == {group.title for group in GROUPS if not group.written}
+    assert {view.split(",")[0] for view in VIEWS} | {FORM} == {group.title for group in GROUPS if not group.written}
 
 
 @pytest.mark.parametrize("text", ["hello zap 12", "/max_tokens 12"])
@@ -349,6 +350,22 @@ async def test_a_number_that_comes_at_once_is_typed_where_numbers_are() -> None:
     async with after("ctrl+space") as desk:
         await write_at_once(desk, "12")
         assert "Before the first token" in desk.text
+        assert desk.composer.text == ""
+
+
+@pytest.mark.parametrize("pasted", [False, True])
+async def test_what_comes_at_once_in_a_form_is_its_own(pasted: bool) -> None:
+    async with after("ctrl+y", *["right"] * 4, "down") as desk:
+        await desk.type("", "delete")
+        text = r"answer: /\d+/"
+        if pasted:
+            paste = events.Paste(text)
+            paste.set_sender(desk.app)
+            desk.app.post_message(paste)
+            await desk.settle()
+        else:
+            await write_at_once(desk, text)
+        assert text in desk.text
         assert desk.composer.text == ""
 
 

@@ -232,17 +232,18 @@ QUEUE: tuple[Key, ...] = (
 
 class KeyGroup(NamedTuple):
     """Keys of one place. `at` names the tables that work there with them; `written`: text is typed there, so that no letter
-    can be a key. `typed` are the characters that are typed there although other letters are keys; None for all of them."""
+    can be a key. `typed` are the characters that are typed there although other letters are keys."""
 
     title: str
     table: tuple[Key, ...]
     at: tuple[tuple[Key, ...], ...] = ()
     written: bool = False
-    typed: str | None = ""
+    typed: str = ""
 
     def takes(self, text: str) -> bool:
-        """Whether text is typed in this place; elsewhere it is for the composer."""
-        return self.typed is None or set(text) <= set(self.typed)
+        """Whether text is typed in this place; else it is for the composer. A form decides by its row, with a method of this
+        name."""
+        return set(text) <= set(self.typed)
 
 
 _NUMBER = "0123456789.-"
@@ -257,7 +258,7 @@ GROUPS: tuple[KeyGroup, ...] = (
     KeyGroup("TUNE", TUNE, (tables.CHAT, tables.MODEL, tables.APP), typed=_NUMBER),
     KeyGroup("EVERYWHERE", tables.APP, written=True),
     KeyGroup("MODELS", MODELS, _LIST, written=True),
-    KeyGroup("MODEL SETTINGS", ENGINE, _LIST, typed=None),
+    KeyGroup("MODEL SETTINGS", ENGINE, _LIST),
     KeyGroup("SAVED CHATS", SESSIONS, _LIST, written=True),
     KeyGroup("BRANCHES", TREE, _LIST),
     KeyGroup("REPLIES", REPLIES, _LIST),
@@ -265,7 +266,7 @@ GROUPS: tuple[KeyGroup, ...] = (
     KeyGroup("PERSONAS", PERSONAS, _LIST),
     KeyGroup("PRESETS", PRESETS, _LIST),
     KeyGroup("LESSONS", LESSONS, _LIST, typed="0123456789"),
-    KeyGroup("START WALKS", START, (DIALOG, tables.APP), typed=None),
+    KeyGroup("START WALKS", START, (DIALOG, tables.APP)),
     KeyGroup("BREAKPOINTS", BREAKPOINTS, _LIST, written=True),
     KeyGroup("CONSTRAINT", CONSTRAINT, (DIALOG, tables.APP), written=True),
     KeyGroup("LOGIT BIASES", BIASES, _LIST, written=True),
