@@ -62,6 +62,11 @@ class Loading:
         return choice.spec if choice is not None else None
 
     @property
+    def attempts(self) -> int:
+        """How many times a model was loaded or unloaded, whatever came of it."""
+        return self._attempt
+
+    @property
     def wanted(self) -> Choice | None:
         """The model that is loaded or to be loaded."""
         return self._wanted

@@ -66,6 +66,15 @@ class Walks:
         """Whether the engine has not finished a group yet, whatever is shown by now."""
         return self._run is not None
 
+    @property
+    def hidden(self) -> WalkGroup | None:
+        """The group that runs while only the reply that was kept of it is shown; None where that is all that runs."""
+        group = self._run.group if self._run is not None else None
+        if group is None or group.conversation is not self._state.conversation or self.shown is group:
+            return None
+        alone = group.plan.beams is None and set(group.running) <= {group.kept}
+        return None if alone else group
+
     # --- how a group begins, and is shown again -----------------------------------------------------------------------
 
     def start(

@@ -37,7 +37,7 @@ from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.sessions.chat_switching import Save
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
-from termchat.tui.terminal.typeahead import TypeAhead
+from termchat.tui.terminal.typeahead import TypeAhead, burst_of
 from termchat.tui.themes.library import ThemeChooser, ThemeLibrary
 from termchat.tui.themes.theme_file import AUTO, Palette
 
@@ -241,12 +241,38 @@ class TermchatApp(App[None]):
             self.screen.dismiss(None)
             chat.ask_to_quit()
             return taker
+        if (found := self._text_for(event)) is not None:
+            text, takes = found
+            if not takes(text):
+                chat.take_text()
+                taker = chat.focused or chat
+            elif isinstance(event, events.Paste):
+                for character in filter(str.isprintable, text):
+                    await super().on_event(events.Key(key_of(character), character))
+                return taker
         if isinstance(event, events.Paste) and isinstance(taker, Input) and not isinstance(taker, Field):
             event = events.Paste(sanitize(event.text))  # the palette's, which draws what it holds
         await super().on_event(event)
         written = isinstance(event, events.Key) and event.is_printable and isinstance(taker, (Input, TextArea))
         self._written |= written or isinstance(event, events.Paste)
         return None if written else taker
+
+    def _text_for(self, event: events.Event) -> tuple[str, Callable[[str], bool]] | None:
+        """The text that comes where letters are keys, and what says whether that place takes it: a paste, letters that came at
+        once, or a slash. None for keys, and where a field takes all that is typed."""
+        if isinstance(self.focused, (Input, TextArea)) or not isinstance(event, (events.Key, events.Paste)):
+            return None
+        slash = "/" if isinstance(event, events.Key) and event.character == "/" else ""
+        text = event.text if isinstance(event, events.Paste) else burst_of(event) or slash
+        if not text:
+            return None
+        from termchat.tui.keys.dialogs import group_of  # not needed before the first frame
+
+        screen, on_chat = self.screen, self.screen is self._chat_screen
+        group = group_of(self._chat_screen.place if on_chat else getattr(screen, "KEYS", ""))
+        if group is None or (group.written and (on_chat or not screen.is_mounted or screen.query("Input, TextArea"))):
+            return None
+        return text, getattr(screen, "takes", group.takes)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copies through the terminal and with the system's tool, whoever asks for it."""
@@ -355,8 +381,6 @@ class TermchatApp(App[None]):
             return
         gc.freeze()  # what is there by now stays, an opened chat too: a full collection over it would stop the screen
         gc.enable()
-        for notice in self._notices:
-            self._chat_screen.tell(notice)
         try:
             if self._spec is not None:
                 self.chat.loading.load(self._spec)
@@ -369,8 +393,10 @@ class TermchatApp(App[None]):
         except ModelError as error:
             self._missing = f"{error.message}. {error.hint}".strip()
         except (OSError, EngineError) as error:
-            self._chat_screen.tell(Notice(str(error), "the engine could not be started", "error"))
+            self._notices.append(Notice(str(error), "the engine could not be started", "error"))
         self._chat_screen.tick()
+        for notice in self._notices:  # not before: the load of a model takes errors away
+            self._chat_screen.tell(notice)
         if self._missing:
             self.call_later(self._offer_models)  # after the keys that have come by now
         else:

@@ -28,7 +28,7 @@ from termchat.tui.screen.desk import StopInput
 from termchat.tui.screen.panels import Panels
 from termchat.tui.transcript import TranscriptView
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.running_app import FRAME, PATIENCE, SPEC, Desktop, desktop
+from tests.tui.running_app import FRAME, PATIENCE, SPEC, Desktop, command, desktop
 
 
 async def test_whoever_waits_for_an_app_that_failed_hears_why() -> None:
@@ -476,23 +476,56 @@ async def test_the_setup_dialog_begins_a_raw_chat_or_one_with_a_system_prompt() 
         assert "Raw mode: the model continues" in desk.text
 
 
-async def test_a_new_chat_keeps_the_knobs_only_where_that_is_chosen() -> None:
+async def test_a_new_chat_keeps_the_knobs_only_where_that_is_chosen_and_says_what_it_resets() -> None:
     async with desktop() as desk:
         for keys, kept in (
             (("ctrl+n",), False),
+            (("/raw", "enter"), False),
+            (("/system Be brief.", "enter"), False),
             (("f2", "enter"), False),
             (("f2", "shift+tab", "enter"), True),
             (("/new keep", "enter"), True),
         ):
-            await desk.type("/temperature 1.5", "enter")
-            assert "temperature 1.5" in desk.text
+            await desk.sent("go", "One")
+            desk.engine.end()
+            await command(desk, "/temperature 1.5")
+            await command(desk, "/choice yes | no")
+            assert "replies match" in desk.text
             await desk.type(*keys if keys[0].startswith("/") else ("", *keys))
             assert ("Not at default: temperature 1.5 (panel), seed 1" in desk.text) is kept
             assert desk.chat.tuning == Tuning(seed=1, temperature=1.5 if kept else 0.8)
-        await desk.type("/raw", "enter")
+            assert (desk.chat.constraint is not None) is kept
+            assert "replies match" not in desk.text
+            if not kept:
+                assert 'reset for the new chat: temperature 1.5, choice ["yes", "no"]' in desk.text
+
+
+async def test_an_empty_chat_keeps_what_was_set_for_it() -> None:
+    async with desktop() as desk:
+        await command(desk, "/temperature 1.5")
+        await command(desk, "/rule after 3 sentences")
+        await command(desk, "/choice yes | no")
+        for text, system, raw in (
+            ("/system Be brief.", "Be brief.", False),
+            ("/raw", "", True),
+            ("/raw", "Be brief.", False),
+            ("/new", "Be brief.", False),
+            ("/persona exact", None, False),
+        ):
+            await command(desk, text)
+            assert system is None or desk.chat.conversation.system == system
+            assert desk.chat.conversation.raw is raw
+            assert desk.chat.constraint is not None
+            assert len(desk.chat.breakpoints) == 1
+            assert desk.chat.tuning.temperature == 1.5 or text.startswith("/persona")
+            assert ("the chat is empty already. Kept: temperature 1.5" in desk.text) is (text == "/new")
         await desk.type("", "f2")
-        assert "[ ] raw mode" in desk.text
-        assert "keep" not in desk.text
+        assert "[x] keep temperature" in desk.text
+        await desk.type("", "shift+tab", "enter")
+        assert (desk.chat.constraint, desk.chat.breakpoints) == (None, ())
+        assert desk.chat.tuning == Tuning(seed=1)
+        await desk.type("", "f2")
+        assert "] keep" not in desk.text
 
 
 async def test_raw_mode_can_be_clicked_and_enter_still_starts_the_chat() -> None:
@@ -632,6 +665,37 @@ async def test_a_death_in_mid_reply_keeps_the_text_and_goes_on_from_the_same_tok
         desk.engine.say(" three")
         await desk.settle()
         assert "one two three" in desk.text
+
+
+@pytest.mark.parametrize(
+    "what", ["a message", "the next reply", "another model", "a new chat", "another chat of this kind"]
+)
+async def test_a_notice_of_an_error_goes_when_its_cause_is_gone(what: str) -> None:
+    """Without the key that also stops replies."""
+    async with desktop() as desk:
+        await desk.sent("go", "one")
+        desk.engine.die("the server broke off", "server")
+        await desk.settle()
+        assert "▌ the server broke off" in desk.text
+        if what == "a message":
+            await desk.type("more", "enter")
+        elif what == "the next reply":
+            await desk.type("", "ctrl+r")
+        elif what == "another model":
+            desk.chat.loading.switch(Choice(ModelSpec("/other.gguf", "other"), {}))
+        elif what == "a new chat":
+            await desk.type("", "ctrl+n")
+        else:
+            await command(desk, "/raw")
+        await desk.settle()
+        assert "▌ the server broke off" not in desk.text
+
+
+async def test_an_error_of_the_start_is_there_when_the_model_is() -> None:
+    notice = Notice("this chat will not be saved", "", "error")
+    async with desktop(notices=[notice]) as desk:
+        assert desk.chat.phase == "idle"
+        assert "this chat will not be saved" in desk.text
 
 
 async def test_a_signal_ends_the_engine_then_closes_the_store_and_names_itself_in_the_code() -> None:

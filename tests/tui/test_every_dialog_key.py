@@ -57,7 +57,7 @@ async def setup(group: KeyGroup, _: Path) -> Place:
         await desk.type("", "escape")
         desk.chat.adjust("temperature", 1.5)
         desk.chat.set_breakpoints([Breakpoint(parse('stop text "END"'))])
-        await place.press("setup-keep", place.shows("[x] keep temperature 1.5, 1 breakpoint"))
+        await place.press("setup-keep", place.shows("[ ] keep temperature 1.5, 1 breakpoint"))
         await place.close()
         await place.press("setup-start", lambda: desk.chat.conversation.system == "x", "x")
     return place

@@ -371,7 +371,7 @@ async def test_hits_that_come_while_a_reply_streams_are_counted() -> None:
 async def test_in_token_mode_the_cursor_goes_to_what_is_found() -> None:
     async with desktop() as desk:
         await talked(desk, ("hi", " one"), ("b", " two"))
-        await desk.type("", "ctrl+g", "slash")
+        await desk.type("", "ctrl+g", "ctrl+f")
         await desk.type("one")
         view = desk.app.query_one(TranscriptView)
         reply = desk.chat.conversation.path()[1].node
@@ -381,7 +381,7 @@ async def test_in_token_mode_the_cursor_goes_to_what_is_found() -> None:
         await desk.type("", "l")
         assert view.cursor != (reply.number, 0)  # the keys are token mode's again
         before = view.cursor
-        await desk.type("", "slash")  # what was looked for is there again
+        await desk.type("", "ctrl+f")  # what was looked for is there again
         assert view.cursor == (reply.number, 0)
         await desk.type("", "escape")
         assert view.cursor == before

@@ -102,18 +102,6 @@ async def test_what_a_reader_writes_is_never_taken_for_an_answer() -> None:
         assert desk.composer.text == "The sea is, 1 of 2?x"
 
 
-async def test_digits_after_an_answer_do_not_spill_into_the_text_that_the_lesson_gave() -> None:
-    async with learner() as desk:
-        desk.chat.adjust("temperature", 0.0)
-        await at_step(desk, 2)
-        await desk.type("100")
-        assert "Your guess: the same reply" in strip(desk)
-        assert "the question is answered" in desk.text
-        assert desk.composer.text == "The sea is"
-        await desk.type(" 100")
-        assert desk.composer.text == "The sea is 100"
-
-
 @pytest.mark.parametrize(("direct", "open"), [(True, False), (False, True), (False, False)])
 def test_digits_are_marked_while_they_go_to_the_question(direct: bool, open: bool) -> None:
     for asked, key in ((AskedWords("Which?", ("this", "that")), "2"), (AskedWords("How many?", (), "tokens"), "__")):
@@ -171,7 +159,7 @@ async def test_the_strip_gives_the_keyboard_back_after_one_key() -> None:
         await desk.type("", "ctrl+space", "escape", "escape", "h")
         assert desk.composer.text == "The sea ish"
         await desk.type("", "ctrl+space", "1", "e")
-        assert "nothing is asked now" in desk.text
+        assert "the lesson asks nothing now" in desk.text
         assert desk.composer.text == "The sea ishe"
 
 
@@ -850,8 +838,8 @@ async def test_a_reply_of_the_reader_ends_where_a_lesson_begins_and_is_there_aft
         await desk.settle()
         assert desk.composer.text == "The sea is"
         assert "Greedy 1 of 3" in desk.text
-        await desk.type("", "1")
-        assert desk.composer.text == "The sea is1"
+        await desk.type("", "x")
+        assert desk.composer.text == "The sea isx"
         desk.composer.clear()
         await desk.sent("go", "yes")
         desk.engine.end()

@@ -88,6 +88,30 @@ async def test_knobs_are_set_with_the_checks_and_words_that_they_have() -> None:
         assert desk.chat.tuning.stop == ()
 
 
+@pytest.mark.parametrize(
+    ("written", "several", "one"),
+    [
+        (r"\n4. | \n\n", r'/stop "\n4." "\n\n"', r'/stop "\n4. | \n\n"'),
+        ("User: Bot:", '/stop "User:" "Bot:"', '/stop "User: Bot:"'),
+        ('"a" | "b"', '/stop "a" "b"', ""),
+    ],
+)
+async def test_texts_with_spaces_need_quotes_so_that_one_is_not_taken_for_several(
+    written: str, several: str, one: str
+) -> None:
+    async with desktop() as desk:
+        await command(desk, f"/stop {written}")
+        assert desk.chat.tuning.stop == ()
+        assert f"stop: put each text in quotes, not {written}" in desk.text
+        assert several in desk.text
+        assert one in desk.text
+        assert desk.composer.text == f"/stop {written}"
+        await desk.type("", "ctrl+u")
+        await command(desk, several)
+        assert len(desk.chat.tuning.stop) == 2
+        assert f"stop {several.removeprefix('/stop ')} (panel)" in desk.text
+
+
 async def test_a_knob_alone_tells_its_value_and_where_that_came_from() -> None:
     async with desktop() as desk:
         desk.composer.insert("/min_p")
@@ -100,7 +124,10 @@ async def test_a_rule_is_added_and_removed_and_a_mistake_says_where_it_is() -> N
         await command(desk, "/rule stop after 3 sentences")
         assert desk.chat.rules == (After(3.0, "sentences", "stop"),)
         assert "rules    stop after 3 sentences" in desk.text
+        assert "rule added: stop after 3 sentences" in desk.text
+        assert "It ends the reply. /rule after 3 sentences pauses the reply instead." in desk.text
         await command(desk, "/rule loop")
+        assert "It pauses the reply. /rule stop loop ends the reply instead." in desk.text
         await command(desk, "/rule stop after 3 sentences")
         assert desk.chat.rules == (Loop(),)
         await command(desk, "/rule after 3 weeks")

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from textual import events
 from textual.keys import _character_to_key
+from textual.screen import Screen
 from textual.widgets import Input
 
-from termchat.tui.terminal.typeahead import TypeAhead
-from tests.tui.running_app import Desktop, desktop
+from termchat.chat.changes import Full
+from termchat.conversation.tree import Conversation
+from termchat.decoding import walk_plan
+from termchat.decoding.group import BeamSettings
+from termchat.tui.dialogs.full import FullDialog
+from termchat.tui.keys.dialogs import GROUPS
+from termchat.tui.terminal.input_stream import InputStream
+from termchat.tui.terminal.typeahead import TypeAhead, burst_of, mark_bursts
+from termchat.tui.tokens.branch_tree import ReplyPicker
+from tests.tui.made_lessons import answered, at_step, learner, strip
+from tests.tui.running_app import Desktop, command, desktop, talked
+from tests.tui.token_mode import looking
+from tests.tui.walks import walking
 
 NAMES = {"\x7f": "backspace", "\x01": "ctrl+a", "\x05": "ctrl+e", "\x0b": "ctrl+k", "\r": "enter", "\x1b": "escape"}
 EDITED = "abcdef\x7f\x7f\x7fxyz\x7f!\x01Q\x05W"
@@ -140,3 +155,279 @@ async def test_what_leads_nowhere_else_lets_the_next_follow_at_once() -> None:
     assert taken == keys[:3]
     await app.later[0]()
     assert taken == keys
+
+
+# --- where letters are keys ----------------------------------------------------------------------------------------------
+
+
+async def write_at_once(desk: Desktop, text: str) -> None:
+    """The text comes in one read of the terminal."""
+    for event in mark_bursts(InputStream().read(text, 1.0)):
+        event.set_sender(desk.app)
+        desk.app.post_message(event)
+    await desk.settle()
+
+
+Opens = Callable[[], AbstractAsyncContextManager[Desktop]]
+
+
+@asynccontextmanager
+async def after(*keys: str) -> AsyncIterator[Desktop]:
+    """A chat with a reply, after these keys."""
+    async with desktop() as desk:
+        await talked(desk, ("hi", " one two"))
+        await desk.type("", *keys)
+        yield desk
+
+
+@asynccontextmanager
+async def below(show: Callable[[Desktop], Screen[Any]]) -> AsyncIterator[Desktop]:
+    async with after() as desk:
+        desk.app.push_screen(show(desk))
+        await desk.settle()
+        yield desk
+
+
+@asynccontextmanager
+async def searching() -> AsyncIterator[Desktop]:
+    async with desktop() as desk:
+        desk.chat.walks.start(walk_plan.beams(BeamSettings(2)), text="The capital of France is")
+        await desk.settle()
+        desk.engine.look(" Paris", " located", dropped=(" a",))
+        await desk.settle()
+        yield desk
+
+
+@asynccontextmanager
+async def on_strip(number: int = 1) -> AsyncIterator[Desktop]:
+    """On the strip of a lesson, at a step."""
+    async with learner() as desk:
+        if number > 1:
+            await asked(desk, number)
+        desk.composer.clear()
+        await desk.type("", "ctrl+space")
+        yield desk
+
+
+async def asked(desk: Desktop, number: int) -> None:
+    """Goes to a step of the first lesson."""
+    runner = desk.app.learning.runner
+    assert runner is not None
+    runner.playing.go_to(number - 1, runner.facts)
+    runner.show()
+    await desk.settle()
+
+
+@asynccontextmanager
+async def commanded(text: str) -> AsyncIterator[Desktop]:
+    async with after() as desk:
+        await command(desk, text)
+        yield desk
+
+
+@asynccontextmanager
+async def queued() -> AsyncIterator[Desktop]:
+    async with desktop() as desk:
+        await desk.type("go", "enter")
+        await desk.type("more", "enter")
+        await command(desk, "/queue")
+        yield desk
+
+
+VIEWS: dict[str, Opens] = {
+    "TUNE": partial(after, "ctrl+t"),
+    "TOKEN MODE": partial(after, "ctrl+g"),
+    "TUNE, in token mode": partial(after, "ctrl+g", "ctrl+t"),
+    "WALKS": partial(walking, 2),
+    "WALKS, token mode in one": lambda: walked("f"),
+    "WALKS, where they part": lambda: walked("tab"),
+    "WALKS, TUNE of one": lambda: walked("t"),
+    "WALKS, a table of a grid": partial(
+        walking, plan=walk_plan.grid(walk_plan.parse_grid(["temperature 0 1", "top_p 0.5 1"]), 1)
+    ),
+    "WALKS, the lattice of beams": searching,
+    "BIG VIEW": partial(after, "f6"),
+    "BIG VIEW, token mode": partial(after, "f6", "ctrl+g"),
+    "LESSON": on_strip,
+    "LESSON, a question with answers": partial(on_strip, 2),
+    "BRANCHES": partial(after, "ctrl+g", "y"),
+    "REPLIES": lambda: below(lambda desk: ReplyPicker(desk.chat.conversation, "this", desk.app.palette)),
+    "THEMES": partial(after, "f9"),
+    "PERSONAS": partial(after, "f5"),
+    "PRESETS": partial(after, "f10"),
+    "LESSONS": partial(after, "ctrl+space"),
+    "CONTEXT FULL": lambda: below(lambda _: FullDialog(Full(Conversation(), "more", None, 0, None, 2))),
+    "QUEUE": queued,
+    "READING": partial(commanded, "/help"),
+    "READING, the tokens of a reply": partial(after, "ctrl+g", "T"),
+    "COMPARE": partial(after, "ctrl+r"),
+    "START WALKS, on a row of choices": partial(after, "ctrl+y"),
+}
+"""By the place whose keys are letters, and by what is special in it."""
+FORM = "MODEL SETTINGS"
+"""What is typed there stays there: each of its rows has a value."""
+
+
+@asynccontextmanager
+async def walked(*keys: str) -> AsyncIterator[Desktop]:
+    async with walking(2) as desk:
+        await desk.type("", *keys)
+        yield desk
+
+
+def test_every_place_whose_letters_are_keys_is_written_in() -> None:
+    assert {view.split(",")[0] for view in VIEWS} | {FORM} == {group.title for group in GROUPS if not group.written}
+
+
+@pytest.mark.parametrize("text", ["hello zap 12", "/max_tokens 12"])
+@pytest.mark.parametrize("view", VIEWS)
+async def test_what_comes_at_once_is_text_wherever_letters_are_keys(view: str, text: str) -> None:
+    async with VIEWS[view]() as desk:
+        before, nodes = desk.chat.tuning, len(desk.chat.conversation.nodes)
+        walks = desk.chat.walks.shown
+        await write_at_once(desk, text)
+        assert desk.app.focused is desk.composer
+        assert desk.composer.text == text
+        assert (desk.chat.tuning, len(desk.chat.conversation.nodes)) == (before, nodes)
+        assert desk.chat.walks.shown is walks
+
+
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_slash_that_is_typed_opens_the_composer_wherever_letters_are_keys(view: str) -> None:
+    async with VIEWS[view]() as desk:
+        await desk.type("/max_tokens 12", "enter")
+        assert desk.chat.tuning.max_tokens == 12
+        assert not desk.chat.turns.queue or view == "QUEUE"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_paste_is_text_wherever_letters_are_keys(view: str) -> None:
+    async with VIEWS[view]() as desk:
+        paste = events.Paste("hello\nx")
+        paste.set_sender(desk.app)
+        desk.app.post_message(paste)
+        await desk.settle()
+        assert desk.composer.text == "hello\nx"
+
+
+@pytest.mark.parametrize(
+    ("keys", "way"),
+    [
+        (["ctrl+t"], "tune · Esc to type"), (["ctrl+g"], "token mode · Esc to type"), (["f6"], "full view · Esc to type"),
+        ([], "write a message"),
+    ],
+)  # fmt: skip
+async def test_the_composer_says_how_to_type(keys: list[str], way: str) -> None:
+    async with after(*keys) as desk:
+        assert f"› {way}" in desk.text
+        await desk.type("", *(["escape"] * len(keys)))
+        assert "› write a message" in desk.text
+
+
+async def test_the_walks_say_how_to_type() -> None:
+    async with walking(2) as desk:
+        assert "› walks · / to type" in desk.text
+
+
+async def test_the_line_above_a_draft_says_how_to_type() -> None:
+    async with looking() as desk:
+        assert "── token mode · Esc to type ──" in desk.text
+        assert "› draft" in desk.text
+        await desk.type("", "escape")
+        assert "Esc to type" not in desk.text
+
+
+async def test_a_number_that_comes_at_once_is_typed_where_numbers_are() -> None:
+    async with after("ctrl+t") as desk:
+        await write_at_once(desk, "0.25\r")
+        assert desk.chat.tuning.temperature == 0.25
+        paste = events.Paste("0.75")
+        paste.set_sender(desk.app)
+        desk.app.post_message(paste)
+        await desk.type("", "enter")
+        assert desk.chat.tuning.temperature == 0.75
+        assert desk.composer.text == ""
+    async with after("ctrl+space") as desk:
+        await write_at_once(desk, "12")
+        assert "Before the first token" in desk.text
+        assert desk.composer.text == ""
+
+
+@pytest.mark.parametrize("pasted", [False, True])
+async def test_what_comes_at_once_in_a_form_is_its_own(pasted: bool) -> None:
+    async with after("ctrl+y", *["right"] * 4, "down") as desk:
+        await desk.type("", "delete")
+        text = r"answer: /\d+/"
+        if pasted:
+            paste = events.Paste(text)
+            paste.set_sender(desk.app)
+            desk.app.post_message(paste)
+            await desk.settle()
+        else:
+            await write_at_once(desk, text)
+        assert text in desk.text
+        assert desk.composer.text == ""
+
+
+async def test_a_key_that_is_held_down_is_no_text() -> None:
+    async with looking() as desk:
+        at = desk.app.query_one("TranscriptView").cursor  # type: ignore[attr-defined]
+        await write_at_once(desk, "hhh")
+        assert desk.app.query_one("TranscriptView").cursor.index == at.index - 3  # type: ignore[attr-defined]
+        assert desk.composer.text == "draft"
+
+
+async def test_letters_between_other_keys_are_keys() -> None:
+    async with looking() as desk:
+        await write_at_once(desk, "h\x1b[Dh")
+        assert desk.composer.text == "draft"
+    assert [burst_of(event) for event in mark_bursts(InputStream().read("ab\rc", 1.0))] == ["ab", "ab", "", ""]  # type: ignore[arg-type]
+
+
+async def test_token_mode_is_not_left_by_the_key_that_enters_it() -> None:
+    async with after("ctrl+g") as desk:
+        await desk.type("", "ctrl+g", "ctrl+g", "v")
+        assert desk.app.screen.place == "TOKEN MODE"  # type: ignore[attr-defined]
+        assert desk.composer.text == ""
+        await desk.type("", "ctrl+t", "ctrl+g")
+        assert desk.app.screen.place == "TOKEN MODE"  # type: ignore[attr-defined]
+
+
+async def test_digits_in_a_lesson_never_end_up_behind_its_text() -> None:
+    """The second question has three answers; whoever takes it for a number types three digits."""
+    async with learner() as desk:
+        await asked(desk, 2)
+        desk.composer.put("The sea is")
+        await desk.type("", "enter")
+        await answered(desk, " blue")
+        assert "› 1-3 answers the lesson · or write a message" in desk.text
+        await desk.type("2")
+        await at_step(desk, 3)
+        assert "› digits answer the lesson · or write a message" in desk.text
+        await desk.type("00")
+        assert "00▏" in strip(desk)
+        assert desk.composer.text == ""
+
+
+async def test_a_digit_that_answers_nothing_in_a_lesson_is_no_message_either() -> None:
+    async with learner() as desk:
+        await desk.type("5")
+        assert desk.composer.text == "The sea is"
+        assert "the lesson asks nothing now" in desk.text
+        desk.composer.clear()
+        await desk.type(" 7 seas")
+        assert desk.composer.text == " 7 seas"
+
+
+async def test_a_number_that_comes_in_token_mode_answers_the_question_of_a_lesson() -> None:
+    async with learner() as desk:
+        await asked(desk, 2)
+        await desk.type("", "enter")
+        await answered(desk, " blue")
+        await desk.type("2", "ctrl+r")
+        await at_step(desk, 3)
+        await answered(desk, " blue")
+        await desk.type("", "ctrl+g")
+        await write_at_once(desk, "40")
+        assert "40▏" in strip(desk)
+        assert desk.composer.text == ""

@@ -11,6 +11,7 @@ from textual.geometry import Region
 from termchat.chat.service import Chat
 from termchat.chat.walk_group import groups
 from termchat.decoding import walk_plan
+from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import TAIL
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust, Cancel, Force, GenerateWalks, Join, Keep, Pause, Resume, Step, ToWalk
@@ -19,7 +20,7 @@ from termchat.tui.transcript import TranscriptView, widget
 from termchat.tui.walks.arrangement import arranged
 from termchat.tui.walks.walk_facts import FEWEST
 from termchat.tui.walks.walks_view import WalkColumn
-from tests.tui.running_app import Desktop, click
+from tests.tui.running_app import Desktop, click, desktop
 from tests.tui.token_mode import Memory
 from tests.tui.walks import PROMPT, say, view, walking
 
@@ -421,15 +422,56 @@ async def test_the_composer_stays_and_its_message_goes_on_from_the_walk_under_th
     async with walking(2) as desk:
         desk.engine.end()
         await desk.type("", "2")
-        await click(desk, "write a message")
+        await click(desk, "/ to type")
         assert desk.composer.has_focus
         await desk.type("", "escape")
         assert desk.app.focused is view(desk).head
-        await click(desk, "write a message")
+        await click(desk, "/ to type")
         await desk.sent("Go on", " and")
         assert desk.chat.walks.shown is None
         turns = [text for _, text in desk.chat.conversation.turns()]
         assert turns[-3:] == ["The best thing about the sea is its vastness. You can look out", "Go on", " and"]
+
+
+async def test_replies_that_run_out_of_sight_are_told_and_shown_again() -> None:
+    async with walking(3) as desk:
+        await desk.type("", "a")
+        assert desk.chat.walks.shown is None
+        assert "running 2 more replies  Ctrl+Y shows them" in desk.text
+        await desk.type("", "ctrl+y")
+        assert len(columns(desk)) == 3
+        assert "more replies" not in desk.text
+        await desk.type("", "a")
+        await click(desk, "2 more replies")
+        assert len(columns(desk)) == 3
+        await desk.type("", "a")
+        desk.engine.end()
+        await desk.settle()
+        assert "more replies" not in desk.text
+
+
+async def test_a_search_is_not_left_to_run_blind() -> None:
+    async with desktop() as desk:
+        desk.chat.walks.start(walk_plan.beams(BeamSettings(2)), text="The capital of France is")
+        await desk.settle()
+        desk.engine.look(" Paris", " located", dropped=(" a",))
+        await desk.settle()
+        await desk.type("", "a")
+        assert "BEAMS" in desk.text
+        assert "a beam is not a reply yet" in desk.text
+        await desk.type("", "tab", "a")  # on the page of the text that is no beam's
+        assert "running a beam search  Ctrl+Y shows it" in desk.text
+        await desk.type("", "ctrl+y")
+        assert "BEAMS" in desk.text
+
+
+async def test_the_key_line_says_how_the_keys_of_the_walks_come_back() -> None:
+    async with walking(2) as desk:
+        await desk.type("/", "backspace")
+        assert "Esc walks" in desk.text.splitlines()[-1]
+        await desk.type("", "escape")
+        assert desk.app.focused is view(desk).head
+        assert desk.chat.walks.running
 
 
 async def test_panels_keep_out_of_the_way_until_they_are_asked_for() -> None:

@@ -24,7 +24,7 @@ import pyte
 KEYS = {
     "enter": "\r", "esc": "\x1b" + "\x1b[?9999;0$y", "left": "\x1b[D", "right": "\x1b[C", "up": "\x1b[A", "down": "\x1b[B",
     "shift+right": "\x1b[1;2C", "shift+up": "\x1b[1;2A", "f11": "\x1b[23~",
-    "pageup": "\x1b[5~", "ctrl+end": "\x1b[1;5F", "tab": "\t", "backspace": "\x7f",
+    "pageup": "\x1b[5~", "end": "\x1b[F", "ctrl+end": "\x1b[1;5F", "tab": "\t", "backspace": "\x7f",
 } | {f"ctrl+{letter}": chr(ord(letter) - 96) for letter in "abcdefghijklmnopqrstuvwxyz"}  # fmt: skip
 
 

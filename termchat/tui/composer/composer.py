@@ -18,6 +18,7 @@ from termchat.tui.composer.history import History, Recall, matches
 from termchat.tui.composer.labelled import LabelledArea
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import LinesView
+from termchat.tui.draw.marks import length
 from termchat.tui.keys.tables import COMPOSER
 
 _FOUND = Style(bold=True, underline=True)
@@ -287,6 +288,13 @@ class Edge(LinesView):
     def __init__(self) -> None:
         super().__init__(id="edge")
         self._said, self._ink = "", _RULE
+        self._head = ""
+
+    def head(self, words: str) -> None:
+        """What stands at the left; "" for nothing."""
+        if words != self._head:
+            self._head = words
+            self._draw()
 
     def say(self, said: str, color: str = "muted") -> None:
         """The text may be foreign; "" shows none."""
@@ -303,9 +311,13 @@ class Edge(LinesView):
         self._draw()
 
     def _draw(self) -> None:
-        said = one_line(self._said, max(self.room - _BEHIND - 4, 0))
-        if not said:
-            self.show_lines([Line((("─" * self.room, _RULE),))])
-            return
-        before = "─" * (self.room - _BEHIND - cell_len(said) - 2)
-        self.show_lines([Line(((f"{before} ", _RULE), (said, self._ink), (" " + "─" * _BEHIND, _RULE)))])
+        head = one_line(self._head, max(self.room - 2 * _BEHIND - 4, 0))
+        runs = [("─" * _BEHIND + " ", _RULE), (head, Ink("muted")), (" ", _RULE)] if head else []
+        room = self.room - length(runs)
+        said = one_line(self._said, max(room - _BEHIND - 4, 0))
+        if said:
+            before = "─" * (room - _BEHIND - cell_len(said) - 2)
+            runs += [(f"{before} ", _RULE), (said, self._ink), (" " + "─" * _BEHIND, _RULE)]
+        else:
+            runs.append(("─" * room, _RULE))
+        self.show_lines([Line(tuple(runs))])

@@ -13,6 +13,7 @@ from termchat.decoding.text_error import TextError
 from termchat.tui.screen.parts import Parts
 
 _MOST_RECENT = 20
+_REFUSED = "constraint not set: "
 KINDS: dict[Kind, str] = {
     "json_schema": "JSON schema",
     "regex": "regular expression",
@@ -119,6 +120,7 @@ class ConstraintSetting:
         """
         from termchat.decoding.constraint_check import check
 
+        self._parts.notices.withdraw(_REFUSED + self.problem)
         self.problem, self._asked = "", None
         if constraint is None:
             self._put(None)
@@ -158,7 +160,7 @@ class ConstraintSetting:
         if self.listener is not None:
             self.listener()
         elif self.problem:
-            self._parts.tell(Notice(f"constraint not set: {self.problem}", "change its text", "error"))
+            self._parts.tell(Notice(_REFUSED + self.problem, "change its text", "error"))
         if not self.problem and answer is not None:
             self._put(asked, answer.checked.ms, answer.checked.warnings)
 

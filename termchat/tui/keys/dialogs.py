@@ -232,14 +232,21 @@ QUEUE: tuple[Key, ...] = (
 
 class KeyGroup(NamedTuple):
     """Keys of one place. `at` names the tables that work there with them; `written`: text is typed there, so that no letter
-    can be a key."""
+    can be a key. `typed` are the characters that are typed there although other letters are keys."""
 
     title: str
     table: tuple[Key, ...]
     at: tuple[tuple[Key, ...], ...] = ()
     written: bool = False
+    typed: str = ""
+
+    def takes(self, text: str) -> bool:
+        """Whether text is typed in this place; else it is for the composer. A form decides by its row, with a method of this
+        name."""
+        return set(text) <= set(self.typed)
 
 
+_NUMBER = "0123456789.-"
 _LIST = (ARROWS, DIALOG, tables.APP)
 
 GROUPS: tuple[KeyGroup, ...] = (
@@ -247,8 +254,8 @@ GROUPS: tuple[KeyGroup, ...] = (
     KeyGroup("TOKEN MODE", tables.TOKENS, (tables.CHAT, tables.MODEL, tables.APP)),
     KeyGroup("BIG VIEW", tables.BIG, (tables.CHAT, tables.MODEL, tables.APP)),
     KeyGroup("WALKS", tables.WALKS, (tables.CHAT, tables.MODEL, tables.APP)),
-    KeyGroup("LESSON", tables.LESSON, (tables.CHAT, tables.MODEL, tables.APP)),
-    KeyGroup("TUNE", TUNE, (tables.CHAT, tables.MODEL, tables.APP)),
+    KeyGroup("LESSON", tables.LESSON, (tables.CHAT, tables.MODEL, tables.APP), typed=_NUMBER + ","),
+    KeyGroup("TUNE", TUNE, (tables.CHAT, tables.MODEL, tables.APP), typed=_NUMBER),
     KeyGroup("EVERYWHERE", tables.APP, written=True),
     KeyGroup("MODELS", MODELS, _LIST, written=True),
     KeyGroup("MODEL SETTINGS", ENGINE, _LIST),
@@ -258,7 +265,7 @@ GROUPS: tuple[KeyGroup, ...] = (
     KeyGroup("THEMES", THEMES, _LIST),
     KeyGroup("PERSONAS", PERSONAS, _LIST),
     KeyGroup("PRESETS", PRESETS, _LIST),
-    KeyGroup("LESSONS", LESSONS, _LIST),
+    KeyGroup("LESSONS", LESSONS, _LIST, typed="0123456789"),
     KeyGroup("START WALKS", START, (DIALOG, tables.APP)),
     KeyGroup("BREAKPOINTS", BREAKPOINTS, _LIST, written=True),
     KeyGroup("CONSTRAINT", CONSTRAINT, (DIALOG, tables.APP), written=True),
@@ -282,6 +289,11 @@ _FAMILIES = {family[0].id: family for group in GROUPS for family in families(gro
 def name_of(id: str) -> str:
     """How the key of that id is written: "Ctrl+Y"."""
     return displayed(_FAMILIES[id])
+
+
+def group_of(place: str) -> KeyGroup | None:
+    """The keys of the place with that title."""
+    return next((group for group in GROUPS if group.title == place), None)
 
 
 def actions(table: tuple[Key, ...]) -> dict[str, str]:

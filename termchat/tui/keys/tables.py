@@ -212,7 +212,6 @@ TOKENS: tuple[Key, ...] = (
     Key("constraint", "J", "dialog('constraint')", "Constrain replies to a JSON schema, regex, choice or grammar", {},
         "Constraint"),
     Key("copy-message", "m", "screen.copy_message", "Copy the reply under the cursor", {}),
-    Key("token-find", "/", "screen.find", "Find text in the chat", {}),
     Key("tree", "y", "dialog('tree')", "Branch tree: browse, name, delete, compare", {}, "Branches"),
     Key("prompt", "p", "dialog('prompt')", "Tokens of the message, with the template around it, as the model reads them", {},
         "Prompt tokens"),
@@ -355,6 +354,17 @@ def name_of(id: str) -> str:
     """How the key of that id is written: "Ctrl+T"."""
     key = next(key for key in (*TOKENS, *COMPOSER, *CHAT, *MODEL, *APP, *WALKS, *LESSON) if key.id == id)
     return displayed([key._replace(display="")])
+
+
+_IN_SHORT = {"TUNE": "tune", "TOKEN MODE": "token mode", "BIG VIEW": "full view", "LESSON": "lesson keys"}
+"""What the composer calls the places in which letters are keys and Esc leads back to it."""
+
+
+def way_to_type(place: str) -> str:
+    """How text is typed although letters are keys in this place; "" where they are text."""
+    if place == "WALKS":  # in which Esc ends the replies
+        return "walks · / to type"
+    return f"{_IN_SHORT[place]} · {name_of('back')} to type" if place in _IN_SHORT else ""
 
 
 def way_to(id: str) -> str:

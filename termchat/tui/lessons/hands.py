@@ -164,7 +164,7 @@ class Hands:
 
     async def _press(self, deed: Deed) -> None:
         if deed.what == "tokens" and self._parts.tokens.mode.open:
-            self._parts.tokens.leave()  # the key would close it
+            self._parts.tokens.leave()  # the cursor is to be where it is for whoever comes from the chat
         mode, _, knob = deed.what.partition(".")
         wanted = keys_for(deed.what)
         if not wanted:

@@ -103,6 +103,11 @@ class Learning:
         """Gives the keyboard back from the strip; False where it did not have it."""
         return self.runner is not None and self.runner.back()
 
+    @property
+    def answers(self) -> str:
+        """The keys in the composer that answer the lesson, in words; "" for none."""
+        return self.runner.answers if self.runner is not None else ""
+
     def direct(self, key: str, character: str | None) -> bool:
         """A key in the composer; True if it was for the lesson."""
         return self.runner is not None and self.runner.direct(key, character)

@@ -95,8 +95,6 @@ class Runner:
         self._facts: ChatFacts | None = None
         self._before: _Before | None = None
         self._typed = ""
-        self._answered = False
-        """Whether a digit was an answer, and only digits came since."""
         self._big = big
         self._unfolded: bool | None = None
         """Whether the reader wants all of a step's text; None where nothing was said."""
@@ -551,13 +549,8 @@ class Runner:
     def direct(self, key: str, character: str | None) -> bool:
         """A key in the composer while nothing of the reader's own is in it: answers, and asks for a hint; True if it was for
         the lesson."""
-        digit = character is not None and character in "0123456789"
-        self._answered = self._answered and digit
         if self._playing is None or not self._direct or character is None:
             return self._direct_number(key)
-        if self._answered and self.playing.asks is None:  # of a number that was meant as an answer
-            self._parts.tell(Notice("the question is answered", "a message may begin with a space"))
-            return True
         question, composer = self.playing.asks, self._parts.composer
         if character == "/" and composer.text and composer.cursor_location == composer.document.end:
             composer.put("")  # a command is no end of the text that the lesson gave; that comes back after it
@@ -565,9 +558,8 @@ class Runner:
             return False
         if question is not None and question.is_number and character != "?":
             return self._direct_number(key, character)
-        if question is not None and digit and not question.is_number:
+        if character in "0123456789" and not self.playing.finished:  # what answers nothing is no message either
             self.answer(int(character))
-            self._answered = True
             return True
         if character == "?" and self._parts.composer.is_blank and not self.playing.finished:
             self._hint()
@@ -584,6 +576,14 @@ class Runner:
             self._type(key, character)
             return True
         return False
+
+    @property
+    def answers(self) -> str:
+        """The keys in the composer that answer the question, in words; "" where none do."""
+        question = self.playing.asks if self._playing is not None and self._direct else None
+        if question is None:
+            return ""
+        return "digits answer the lesson" if question.is_number else f"1-{len(question.answers)} answers the lesson"
 
     @property
     def _direct(self) -> bool:
@@ -867,7 +867,7 @@ def said(question: LessonQuestion, guess: float) -> str:
 def _refusal(question: LessonQuestion | None) -> Notice:
     """What is said of what is no answer."""
     if question is None:
-        return Notice("nothing is asked now")
+        return Notice("the lesson asks nothing now", "a message may begin with a space")
     if question.is_number:
         return Notice("a share is 0 to 100 %" if question.is_share else "there is no such number")
     return Notice(f"the answers are 1 to {len(question.answers)}", "a message may begin with a space")

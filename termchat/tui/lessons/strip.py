@@ -44,6 +44,3 @@ class LessonStrip(Slip, can_focus=True):
             event.stop()
             event.prevent_default()
             self.post_message(self.Typed(event.key, event.character))
-
-    def on_paste(self, event: events.Paste) -> None:
-        event.stop()

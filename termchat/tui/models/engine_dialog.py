@@ -55,15 +55,16 @@ class EngineForm:
         _, does, parameters = parse(self._actions.get(key, ""))
         if does in self._DOES:
             self._DOES[does](self, *parameters)
-        elif character is not None and (character.isalnum() or character in "-_" or self._writes(character)):
+        elif character is not None and self.takes(character):
             self.typed, self.error = (self.typed or "") + character, ""
         else:
             return False
         return True
 
-    def _writes(self, character: str) -> bool:
-        """Whether it is part of a path."""
-        return self.field.kind == "text" and character.isprintable()
+    def takes(self, text: str) -> bool:
+        """Whether a text can be typed as the value of the field: a path may have any character."""
+        is_path = self.field.kind == "text"
+        return all(one.isalnum() or one in "-_" or (is_path and one.isprintable()) for one in text)
 
     def choose(self, at: int) -> bool:
         """False if the field before it refuses what was typed there."""
@@ -269,6 +270,10 @@ class EngineDialog(ListDialog[Picked]):
             event.stop()
             event.prevent_default()
             self._show()
+
+    def takes(self, text: str) -> bool:
+        """See `KeyGroup.takes`."""
+        return self._form.takes(text)
 
     def action_move(self, how: str) -> None:
         before = self.picker.chosen

@@ -101,9 +101,6 @@ class Tune:
             self._typed_at = 0.0
         return True
 
-    def refuse_paste(self) -> None:
-        self.error = f"text cannot be pasted here; {name_of('back')} leaves TUNE"
-
     def select(self, name: str) -> None:
         """Goes to a knob; a value being typed for another is dropped."""
         self.selected, self.typed, self.error = name, None, ""

@@ -25,6 +25,8 @@ from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.keyline import KeyLine
 from termchat.tui.themes.theme_file import Palette
 
+_INVITES = "write a message"
+
 
 class Desk(Column):
     """Writing, or turning knobs. TUNE keeps its knob while the app runs, and its undo while the chat stays the same."""
@@ -43,7 +45,7 @@ class Desk(Column):
         self._chat = chat
         self._tune = Tune(chat)
         self._shown = chat.conversation
-        self.composer = Composer(placeholder="write a message", keymap=keymap)
+        self.composer = Composer(placeholder=_INVITES, keymap=keymap)
         self.edge = Edge()
         self.home: Widget | None = None
         """What has the keyboard when TUNE is closed; None is what is `under` it."""
@@ -121,6 +123,14 @@ class Desk(Column):
         """`asked` are the keys of the line above the composer, `words` the keys that do something else now, `lit` those that a
         lesson points at."""
         self._keys.show_keys(situation, asked, offers, thinking=thinking, words=words, lit=lit)
+
+    def show_way(self, words: str, *, instead: bool) -> None:
+        """Says who gets letters but the composer, where it is blank in place of the invitation to write (`instead`) or before
+        that."""
+        invitation = " · or ".join(filter(None, (words, "" if words and instead else _INVITES)))
+        if self.composer.placeholder != invitation:
+            self.composer.placeholder = invitation
+        self.edge.head("" if self.composer.is_blank else words)
 
     def paint_with(self, palette: Palette) -> None:
         for view in self.query(LinesView):

@@ -126,12 +126,6 @@ class KeyLine(LinesView, can_focus=True):
             line = key_line(situation, self.room, offers, thinking=thinking, words=words, lit=lit)
             self.show_lines([asked_line(asked, self.room) if asked else line])
 
-    def on_paste(self, event: events.Paste) -> None:
-        if self.tuning is not None:
-            event.stop()
-            self.tuning.refuse_paste()
-            self.post_message(self.Turned())
-
     def on_key(self, event: events.Key) -> None:
         if self.tuning is None:
             return

@@ -8,6 +8,7 @@ from time import monotonic
 
 from termchat.chat.changes import Full, Notice
 from termchat.chat.service import Chat
+from termchat.chat.walk_group import WalkGroup
 from termchat.text import one_line, sanitize
 from termchat.tui.draw.ink import Ink, Line, doing
 from termchat.tui.draw.lines_view import Slip
@@ -73,6 +74,21 @@ def queue_lines(queue: Iterable[str], width: int, *, held: bool = False) -> list
     if more > 0:
         lines.append(Line(((f"        and {more} more", _QUEUED), (take_back, _HINT))))
     return lines
+
+
+def hidden_lines(group: WalkGroup | None) -> list[Line]:
+    """The replies that run out of sight, and the key that shows them; a click does, too."""
+    if group is None:
+        return []
+    does = f"open_walks({group.group.number})"
+    count = len(set(group.running) - {group.kept})
+    what = "a beam search" if group.plan.beams is not None else f"{count} more {'reply' if count == 1 else 'replies'}"
+    shows = f"  {name_of('walks')} shows {'it' if group.plan.beams is not None or count == 1 else 'them'}"
+    return [
+        Line(
+            (("running ", Ink("stamp", does=does)), (what, Ink("muted", does=does)), (shows, Ink("border", does=does)))
+        )
+    ]
 
 
 def full_lines(full: Full, width: int, *, asks: bool = True) -> list[Line]:
@@ -150,9 +166,10 @@ class NoticeSlip(Slip):
         if any(told.message == message for told in self._told):
             self.forget([told for told in self._told if told.message != message])
 
-    def go_on(self) -> None:
-        """Someone wrote the next thing: warnings were about what was before, errors stay until they are closed."""
-        self.forget([told for told in self._told if told.severity != "warning"])
+    def go_on(self, *, warnings: bool = True) -> None:
+        """Removes errors, and warnings: they were about what was before, and something new has begun."""
+        gone = ("error", "warning") if warnings else ("error",)
+        self.forget([told for told in self._told if told.severity not in gone])
 
     def drop(self, at: int) -> None:
         """`at` counts from the oldest."""

@@ -13,7 +13,6 @@ from termchat.chat.service import Chat
 from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run
 from termchat.tui.draw.marks import LIGHT, LIT, MUTED, flowing, length, spread
-from termchat.tui.keys.key import keys_of
 from termchat.tui.keys.tables import BIG, name_of
 from termchat.tui.panels.pages import PAGES, PanelPage, Scene
 from termchat.tui.panels.rolls import Rolls
@@ -51,9 +50,6 @@ class Panels(KnobsView):
 
     class Computed(Message):
         """There is something new to show that is no news of the chat."""
-
-    class Typed(Message):
-        """A letter that is no key of the big view."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,11 +131,6 @@ class Panels(KnobsView):
             if event.button == 1 and (ref := self._trace.peak(measure, column)) is not None:
                 event.stop()
                 self.post_message(self.Pointed(ref))
-
-    def on_key(self, event: events.Key) -> None:
-        if self.big and event.is_printable and not any(event.key in keys_of(key) for key in BIG):
-            event.stop()
-            self.post_message(self.Typed())
 
     def _tabs(self, width: int, right: Run | None, *, in_tokens: bool) -> list[Line]:
         """The pages, and at the right the way to the big view and back, `right` in its place but beside the way back; on two

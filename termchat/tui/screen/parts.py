@@ -13,6 +13,7 @@ from termchat.chat.service import Chat
 from termchat.tui.composer.composer import Composer
 from termchat.tui.screen.desk import Desk
 from termchat.tui.screen.drawer import Drawer
+from termchat.tui.screen.notices import NoticeSlip
 from termchat.tui.screen.panels import Panels
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.token_bar import Tokens
@@ -32,6 +33,7 @@ class Parts:
     panels: Panels
     drawer: Drawer
     desk: Desk
+    notices: NoticeSlip
     palette: Callable[[], Palette]
     do: Callable[[Callable[[], object]], None]
     """Does something to the chat and has the screen take in what came of it."""

@@ -24,7 +24,7 @@ from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
-from termchat.tui.keys.tables import CHAT, MODEL, NOT_OTHERWISE, name_of, situation_of
+from termchat.tui.keys.tables import CHAT, MODEL, NOT_OTHERWISE, name_of, situation_of, way_to_type
 from termchat.tui.lessons.learning import Learning
 from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.models.gather import Models
@@ -39,7 +39,15 @@ from termchat.tui.screen.drawer import ALONE, Drawer
 from termchat.tui.screen.features import Features
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.screen.knobs import KnobsView
-from termchat.tui.screen.notices import NoticeSlip, full_lines, notice_lines, queue_lines, what_continues, wrapped
+from termchat.tui.screen.notices import (
+    NoticeSlip,
+    full_lines,
+    hidden_lines,
+    notice_lines,
+    queue_lines,
+    what_continues,
+    wrapped,
+)
 from termchat.tui.screen.panels import Panels
 from termchat.tui.screen.parts import Parts
 from termchat.tui.screen.pointing import Pointing
@@ -61,6 +69,8 @@ from termchat.tui.walks.walks_view import WalksView
 
 Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
 
+_BACK_TO_WALKS = {"back": "walks"}
+"""What the keys do otherwise while a message is written below several replies."""
 _SMALLEST = (40, 12)
 _TALL = 30
 """From so many rows on the ribbon says what its colours mean."""
@@ -130,7 +140,7 @@ class ChatScreen(LiveScreen):
         self._drawer = Drawer(self, asked=big)
         self.set_class(big, "-projector")
         parts = Parts(
-            self, chat, self._transcript, self.tokens, self._panels, self._drawer, self._desk,
+            self, chat, self._transcript, self.tokens, self._panels, self._drawer, self._desk, self._told,
             palette=lambda: self._palette, do=self._do, tell=self.tell,
         )  # fmt: skip
         self._big = Big(parts, self._show_path)
@@ -156,6 +166,8 @@ class ChatScreen(LiveScreen):
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
         self._interrupted: Literal["", "copied", "stopped"] = ""
         self._pulse: EnginePolling | None = None
+        self._attempts = 0
+        """Loads of a model by now."""
 
     # --- the screen --------------------------------------------------------------------------------------------------
 
@@ -250,7 +262,11 @@ class ChatScreen(LiveScreen):
         self._pulse.disarm()
         changes = chat.pump(0)
         self.learning.heard(changes)
-        if any(isinstance(change, PathChanged) for change in changes):
+        moved = any(isinstance(change, PathChanged) for change in changes)
+        if (moved and chat.busy) or chat.loading.attempts != self._attempts:  # the next reply, or another model
+            self._told.go_on(warnings=False)
+            self._attempts = chat.loading.attempts
+        if moved:
             self._show_path()
         else:
             for change in changes:
@@ -302,7 +318,9 @@ class ChatScreen(LiveScreen):
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
         asked = self.learning.asked or self._ask_line.asked or self.tokens.asked
         lights, thinking = self.learning.lights, chat.thinking is not None
-        words = self._walking.words if walks else NOT_OTHERWISE
+        below = self._walking.open and isinstance(self.focused, Composer)
+        words = self._walking.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
+        self._show_way()
         self._desk.show_keys(situation, asked, chat.offers, thinking=thinking, words=words, lit=lights.keys)
         self._legend.draw()
         self._show_waiting()
@@ -311,6 +329,11 @@ class ChatScreen(LiveScreen):
         self._ask_line.show()
         self._show_standing()
         self._greet()
+
+    def _show_way(self) -> None:
+        """Who gets letters and digits now, where that is not the composer alone."""
+        typing = isinstance(self.focused, Composer)
+        self._desk.show_way(self.learning.answers if typing else way_to_type(self.place), instead=not typing)
 
     def _show_standing(self) -> None:
         """Where in its constraint the reply stands, or stood at the cursor."""
@@ -330,7 +353,8 @@ class ChatScreen(LiveScreen):
 
     def _show_waiting(self) -> None:
         chat = self._chat
-        self._queue.show_lines(queue_lines(chat.turns.queue, self._room, held=chat.replies.held))
+        queue = queue_lines(chat.turns.queue, self._room, held=chat.replies.held)
+        self._queue.show_lines([*hidden_lines(chat.walks.hidden), *queue])
         asks = chat.phase == "idle"
         self._full.show_lines(full_lines(chat.full, self._room, asks=asks) if chat.full is not None else [])
 
@@ -369,6 +393,7 @@ class ChatScreen(LiveScreen):
     def on_text_area_changed(self) -> None:
         self._writing.changed()
         self._drafts.changed()
+        self._show_way()
 
     def on_files_read(self, message: FilesRead) -> None:
         self._writing.gathered(message)
@@ -389,7 +414,7 @@ class ChatScreen(LiveScreen):
         elif self._desk.home is not None:
             self._desk.home = self._big.home
             self._drawer.release("tokens")
-            if self._desk.tune is None:
+            if self._desk.tune is None and self.focused is not self._desk.composer:
                 self._desk.take_keyboard()
         self.tick()
         self._show_soon()
@@ -414,11 +439,21 @@ class ChatScreen(LiveScreen):
         elif self.tokens.mode.open and isinstance(event.widget, Composer):
             self.tokens.leave()
 
-    def action_tokens(self) -> None:
+    def take_text(self) -> None:
+        """Gives the composer the keyboard, whatever has it: text comes."""
+        while self.app.screen is not self:
+            self.app.screen.dismiss(None)
+        if self._desk.tune is not None:
+            self._desk.close_tune()
         if self.tokens.mode.open:
             self.tokens.leave()
-        else:
-            self.tokens.enter()
+        self.set_focus(self._desk.composer)  # not focus(): the very next key is for it
+
+    def action_tokens(self) -> None:
+        """Enters; only the key that goes back leaves."""
+        if self._desk.tune is not None:
+            self._desk.close_tune()
+        self.tokens.enter()
         self.tick()
 
     def action_tune_knob(self, knob: str) -> None:
@@ -493,10 +528,6 @@ class ChatScreen(LiveScreen):
 
     def action_big(self, page: str | None = None) -> None:
         self._big.toggle(page)
-
-    def on_panels_typed(self, _event: Panels.Typed) -> None:
-        ways = f"{name_of('big')} goes back to the chat, {name_of('tune')} turns knobs"
-        self.tell(Notice("nothing can be written here, and this letter is no key of the big view", ways))
 
     def on_panels_computed(self) -> None:
         self._big.show()

@@ -12,6 +12,7 @@ from termchat.chat.changes import Notice
 from termchat.chat.reopening import Past
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.transcripts.transcript import TranscriptError
+from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.parts import Parts
 from termchat.tui.sessions.session_list import SessionList
 
@@ -63,20 +64,37 @@ class ChatSwitching:
         self._screen, self._chat, self._tokens = parts.screen, parts.chat, parts.tokens
         self._do, self._tell = parts.do, parts.tell
         self._dialog: SessionsDialog | None = None
+        self._problem = ""
+        """Why the last transcript could not be written."""
         self._before_raw = ""
         """The system prompt of the chat that raw mode was switched on in, which is back when it is switched off."""
 
     def new(self, *, keep: bool = False) -> None:
-        self._go(lambda: self._chat.new(keep=keep))
+        self._start(keep=keep or None)
 
-    def begin(self, system: str, *, raw: bool, keep: bool = False) -> None:
+    def begin(self, system: str, *, raw: bool, keep: bool | None = None) -> None:
+        """See `_start`."""
         old, refused = self._chat.conversation, self._chat.refused("raw")
         if raw and refused is not None:
             self._tell(Notice(*refused))
             return
         if raw and not old.raw:
             self._before_raw = old.system
-        self._go(lambda: self._chat.new(system, raw=raw, keep=keep))
+        self._start(system, raw=raw, keep=keep)
+
+    def _start(self, system: str | None = None, *, raw: bool | None = None, keep: bool | None = None) -> None:
+        """Starts a chat with this system prompt and raw mode, and with the settings of the chat before if they are to be kept.
+        Where nothing is said (None) they are kept if that is empty: they were made for it. A notice names those reset."""
+        from termchat.tui.sessions.setup import turned  # not needed before the first frame
+
+        chat, own = self._chat, turned(self._chat)
+        empty = not chat.conversation.nodes
+        kept = empty if keep is None else keep
+        self._go(lambda: chat.new(system, raw=raw, keep=kept))
+        if own and not kept:
+            self._tell(Notice(f"reset for the new chat: {own}", "/new keep keeps the settings"))
+        elif own and system is None and empty:
+            self._tell(Notice(f"the chat is empty already. Kept: {own}", f"{name_of('setup')} can reset the settings"))
 
     def toggle_raw(self) -> None:
         """Begins a chat in raw mode, or in a raw chat one with the system prompt of before."""
@@ -98,7 +116,10 @@ class ChatSwitching:
 
         refused = chat.refused("raw")
         no_raw = refused.message if refused is not None else ""
-        self._parts.open(SetupDialog(self._system, raw=chat.configured.raw, turned=turned(chat), no_raw=no_raw), begin)
+        dialog = SetupDialog(
+            self._system, raw=chat.configured.raw, turned=turned(chat), keep=not chat.conversation.nodes, no_raw=no_raw
+        )
+        self._parts.open(dialog, begin)
 
     def browse(self) -> None:
         """Opens the saved chats; the chosen one replaces the current chat."""
@@ -136,10 +157,18 @@ class ChatSwitching:
         self._parts.open(dialog)
 
     def write(self, path: Path, hear: Callable[[str], object]) -> None:
-        write(self._save(path), hear, self._screen.call_later)
+        """Writes a transcript; `hear` gets why it could not be written, "" if it is."""
+
+        def over(problem: str) -> None:
+            self._parts.notices.withdraw(self._problem)
+            self._problem = problem
+            hear(problem)
+
+        write(self._save(path), over, self._screen.call_later)
 
     def _go(self, to: Callable[[], object]) -> None:
         if self._tokens.mode.open:
             self._tokens.leave()
+        self._parts.notices.forget()
         self._do(to)
         self._tokens.mode.find()

@@ -9,6 +9,7 @@ from textual.containers import Vertical
 from textual.widgets import Label
 
 from termchat.chat.service import Chat
+from termchat.decoding.constraint import shown
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui.composer.composer import Composer
@@ -20,7 +21,7 @@ _MOST_KEPT = 200
 
 
 class Setup(NamedTuple):
-    """A new chat; `keep` keeps the knobs and breakpoints of the one before."""
+    """A new chat; `keep` keeps the knobs, breakpoints and constraint of the one before."""
 
     system: str
     raw: bool
@@ -28,15 +29,17 @@ class Setup(NamedTuple):
 
 
 def turned(chat: Chat) -> str:
-    """What the chat has and a new one does not: knobs and breakpoints; "" where that is nothing."""
+    """What the chat has and a new one does not: knobs, breakpoints and a constraint; "" where that is nothing."""
     knobs = [f"{name} {KNOBS[name].show(value)}" for name, value in chat.lost().items()]
     count = len(chat.breakpoints)
     points = [f"{count} breakpoint{'s' if count > 1 else ''}"] if count else []
-    return ", ".join([*knobs, *points])
+    constraint = [shown(chat.constraint)] if chat.constraint is not None else []
+    return ", ".join([*knobs, *points, *constraint])
 
 
 class SetupDialog(Dialog[Setup]):
-    """`turned` is what can be kept of the chat before, `no_raw` why there is no raw mode, "" where there is."""
+    """`turned` is what can be kept of the chat before, `keep` whether it is by default. `no_raw` is why there is no raw mode,
+    "" where there is."""
 
     DEFAULT_CSS = """
     SetupDialog Composer { background: $panel; margin-top: 1; padding: 0 1; min-height: 3; max-height: 8; }
@@ -45,12 +48,12 @@ class SetupDialog(Dialog[Setup]):
     KEYS = "NEW CHAT"
     BINDINGS = [key.binding for key in SETUP]  # noqa: RUF012
 
-    def __init__(self, system: str, *, raw: bool, turned: str, no_raw: str = "") -> None:
+    def __init__(self, system: str, *, raw: bool, turned: str, keep: bool = False, no_raw: str = "") -> None:
         super().__init__()
         self._prompt = SystemPrompt(system, placeholder="System prompt (optional)")
         what = f"no raw mode: {no_raw}" if no_raw else "raw mode: no chat template, no system prompt"
         self._raw = CheckMark("setup-raw", what, on=raw and not no_raw, works=not no_raw)
-        self._keep = CheckMark("setup-keep", f"keep {one_line(turned, _MOST_KEPT)}")
+        self._keep = CheckMark("setup-keep", f"keep {one_line(turned, _MOST_KEPT)}", on=keep)
         self._keep.display = bool(turned)
 
     def compose(self) -> ComposeResult:

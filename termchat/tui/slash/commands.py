@@ -197,7 +197,14 @@ def _rule(features: Features, text: str) -> None:
     if added and (why := chat.refused_rule(rule)) is not None:
         raise CommandRefused(*why)
     features.parts.do(lambda: chat.set_breakpoints((*others, Breakpoint(rule)) if added else others))
-    features.parts.tell(Notice(f"rule {'added' if added else 'removed'}: {describe(rule)}"))
+    told = describe(rule)
+    does = {
+        "pause": f"It pauses the reply. /rule stop {told} ends the reply instead.",
+        "stop": f"It ends the reply. /rule {told.removeprefix('stop ')} pauses the reply instead.",
+    }
+    features.parts.tell(
+        Notice(f"rule {'added' if added else 'removed'}: {told}", does.get(rule.action, "") if added else "")
+    )
 
 
 def _rules(features: Features) -> Iterable[Offer]:
@@ -316,7 +323,7 @@ def _save(features: Features, path: str) -> None:
         raise CommandRefused(str(error)) from error
 
     def over(problem: str) -> None:
-        features.parts.tell(Notice(f"not saved: {problem}", severity="error") if problem else Notice(f"saved {where}"))
+        features.parts.tell(Notice(problem, f"{where} was not saved", "error") if problem else Notice(f"saved {where}"))
 
     features.conversations.write(where, over)
 
@@ -442,11 +449,23 @@ def _written(features: Features, knob: Knob, text: str) -> Value:
 
 
 def _texts(knob: Knob, text: str) -> Value:
-    r"""The texts that are written each in quotes; without any, the one text. `off` is none."""
+    r"""The texts, each in quotes; one without spaces needs none. `off` is no text.
+
+    Raises:
+        CommandRefused: it has spaces and no quotes, so that nobody can tell whether it is one text or several.
+    """
     if text == "off":
         return ()
     if re.fullmatch(rf"(?:{_QUOTED.pattern})+\s*", text):
         return knob.check([unescape(found.replace('\\"', '"')) for found in _QUOTED.findall(text)])
+    parts = list(filter(None, map(str.strip, text.split("|")))) if "|" in text else text.split()
+    if len(text.split()) > 1:
+        one, several = (" ".join('"' + part.strip('"') + '"' for part in some) for some in ([text], parts))
+        raise CommandRefused(
+            f"{knob.name}: put each text in quotes, not {one_line(text, 40)}",
+            f"/{knob.name} {one_line(several, 60)}"
+            + (f", or /{knob.name} {one_line(one, 60)}" if several != one else ""),
+        )
     return knob.parse(text)
 
 
@@ -477,7 +496,7 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("preset", "NAME", "Set the whole chain to a preset; save NAME saves it as one", _preset, _presets, "presets"),
     _Takes("theme", "NAME", "Switch the theme", _theme, _themes),
     _Takes("prefill", "TEXT", "Start the next reply with this text", _prefill),
-    _Takes("rule", "RULE", "Pause a reply at RULE, or end it with stop RULE; the same again removes the rule", _rule, _rules,
+    _Takes("rule", "RULE", "Pause at RULE. `stop RULE` ends the reply instead. Repeat to remove", _rule, _rules,
         "breakpoints", free=True),
     _Takes("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
     _Takes("bias", "TEXT=X|ban", "Ban a token or text, or add X to its logit; without it, the list of biases",

@@ -17,6 +17,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from termchat.tui.terminal.input_stream import InputStream
+from termchat.tui.terminal.typeahead import mark_bursts
 
 _ASK_BACKGROUND = "\x1b]11;?\x1b\\"
 _MUTE = frozenset({"linux", "dumb"})
@@ -117,7 +118,7 @@ class Terminal(LinuxDriver):
                     found = stream.read(decode(data), silence)
                 else:
                     found = stream.rest(monotonic() - heard)
-                for event in found:
+                for event in mark_bursts(found):
                     self.process_message(event)
 
     def _gone(self) -> None:

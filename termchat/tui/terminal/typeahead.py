@@ -8,11 +8,13 @@ text already, or in one that is not to have them any more. So "ab", Backspace, "
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 
 from textual import events
 from textual.dom import DOMNode
+from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.timer import Timer
 
@@ -87,6 +89,33 @@ class TypeAhead:
         self._way = []
         if self.waiting:
             await self._hand_over(self.waiting.popleft())
+
+
+def mark_bursts(read: Iterable[Message]) -> Iterator[Message]:
+    """Mark the letters that one read of the terminal brought together: nobody presses keys that fast, so they are text.
+
+    One letter again and again is a key that is held down.
+    """
+    for is_letter, events_ in groupby(read, _is_letter):
+        burst = list(events_)
+        text = "".join(event.character or "" for event in burst if isinstance(event, events.Key)) if is_letter else ""
+        for event in burst:
+            if len(set(text)) > 1:
+                setattr(event, _BURST, text)
+            yield event
+
+
+def burst_of(event: events.Event) -> str:
+    """The text that a key was read together with, its own letter included; "" for a key that came alone."""
+    text: str = getattr(event, _BURST, "")
+    return text
+
+
+_BURST = "_burst"
+
+
+def _is_letter(event: Message) -> bool:
+    return isinstance(event, events.Key) and event.is_printable and "+" not in event.key
 
 
 def _around(given: MessagePump, app: MessagePump) -> Iterator[MessagePump]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from termchat.chat.changes import Notice
 from termchat.decoding.group import BeamSettings
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import TEXT
 from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.keys.tables import name_of
 from termchat.tui.walks.lattice import BeamSpot, Lattice, LatticeMove
 from termchat.tui.walks.walk_scene import WalksScene
 
@@ -18,6 +20,8 @@ _MOVES: dict[str, tuple[LatticeMove, LatticeMove]] = {
     "line": ("up", "down"),
     "jump": ("first", "last"),
 }
+_OF_REPLIES = ("choose", "keep_all", "stop", "tune", "fork")
+"""What keys do to one of several replies."""
 
 
 class BeamsPage:
@@ -55,6 +59,9 @@ class BeamsPage:
         elif what == "keep" and spot is not None:
             step, place, dropped = lattice.steps[spot.step].step, lattice.beam(spot).walk, lattice.is_dropped(spot)
             scene.chat.walks.branch_of_beam(step, place, dropped=dropped)
+        elif what in _OF_REPLIES:
+            ways = f"{name_of('walk-keep')} makes a branch of it. {name_of('back')} ends the search."
+            scene.chat.changed(Notice("a beam is not a reply yet", ways))
         else:
             return False
         return True

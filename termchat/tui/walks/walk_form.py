@@ -219,10 +219,16 @@ class WalkForm:
         if self.kind == "grid" and self.field.name in ("knob", "knob 2") and value != before:
             self._values["grid"][self.at] = _values_of(value) if value != _NONE else ""
 
-    def _type(self, character: str) -> None:
+    def takes(self, text: str) -> bool:
+        """Whether the row takes all of a text that is typed."""
         kind = self.field.kind
-        if kind == "text" or character.isdecimal() or (kind == "real" and character in ".-"):
-            self.set(character if self._fresh and kind != "text" else self._value + character)
+        return kind == "text" or (
+            kind != "choice" and all(one.isdecimal() or (kind == "real" and one in ".-") for one in text)
+        )
+
+    def _type(self, character: str) -> None:
+        if self.takes(character):
+            self.set(character if self._fresh and self.field.kind != "text" else self._value + character)
         self._fresh = False
 
     def _move(self, by: int) -> None:

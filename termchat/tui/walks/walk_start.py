@@ -40,9 +40,14 @@ def command(parts: Parts, kind: GroupKind, words: str) -> None:
 
 
 def open_dialog(parts: Parts, kind: GroupKind = "walks") -> None:
-    """From the token under the cursor; else the draft is sent, where there is one."""
+    """From the token under the cursor; else the draft is sent, where there is one. Replies that run out of sight are shown
+    instead."""
     from termchat.tui.walks.walks_dialog import WalksDialog  # not needed before the first frame
 
+    hidden = parts.chat.walks.hidden
+    if hidden is not None and kind == "walks":
+        parts.do(lambda: parts.chat.walks.open(hidden.group.number))
+        return
     composer = parts.composer
     draft = "" if parts.tokens.mode.open or composer.is_blank else composer.message
 

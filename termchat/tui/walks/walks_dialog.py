@@ -76,6 +76,10 @@ class WalksDialog(Dialog[WalkPlan]):
             event.prevent_default()
             self._show()
 
+    def takes(self, text: str) -> bool:
+        """See `KeyGroup.takes`."""
+        return self.form.takes(text)
+
     def action_step(self, by: int) -> None:
         self.form.choose((self.form.at + by) % len(self.form.fields))
         self._show()
