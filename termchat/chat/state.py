@@ -323,12 +323,6 @@ class State:
         """Whether a reply goes on behind an end token."""
         return any(isinstance(rule, IgnoreEnd) for rule in self.rules)
 
-    def reads_anew(self) -> bool:
-        """Whether the next turn needs the whole prompt: ids of the path are another model's, or of thoughts, which the template
-        drops or keeps."""
-        thoughts = not self.conversation.raw and any(thought(s.node, s.count) for s in self.conversation.reply())
-        return thoughts or self.is_foreign()
-
     def is_foreign(self, leaf: int | None = None) -> bool:
         """Whether another model than the one that is loaded made ids of the path to `leaf` (None: of the one shown)."""
         return self.model is not None and is_foreign(self.conversation.path(leaf), self.model)

@@ -69,20 +69,22 @@ def test_honest_text_keeps_the_ids_of_the_whole_prompt(session: Session, text: s
 
 def test_next_turn_is_what_follows_the_reply(session: Session) -> None:
     first = Message("user", "Name a fruit.")
-    ids = session.render(Render([first]))[0]
+    ids = session.render(Render([first])).ids
     ending = (Scripted(5, session.model.eos),)
     reply = [t.id for t in tokens(records(session, request(ids, Tuning(temperature=0), script=ending)))]
     text = b"".join(session.model.piece(i) for i in reply).decode()
     ended = reply[-1]
     assert ended in session.model.end_ids
-    messages = [first, Message("assistant", "is not looked at"), Message("user", "Another <|im_end|>!")]
-    more, whole = session.render(Render(messages, after_reply=True, reply_ended=ended))
-    assert not whole
-    assert [i for i in more if session.model.is_control(i)].count(ended) == 1  # after the user's message, not before it
-    joined = b"".join(session.model.piece(i) for i in [*ids, *reply, *more]).decode()
+    messages = [first, Message("assistant", text, ids=reply[:-1]), Message("user", "Another <|im_end|>!")]
+    more = session.render(Render(messages, [*ids, *reply]))
+    assert not more.whole
+    assert [i for i in more.ids if session.model.is_control(i)].count(
+        ended
+    ) == 1  # after the user's message, not before it
+    joined = b"".join(session.model.piece(i) for i in [*ids, *reply, *more.ids]).decode()
     assert joined.endswith(f"assistant\n{text}\nuser\nAnother <|im_end|>!\nassistant\n")
-    cut_off, _ = session.render(Render(messages, after_reply=True))
-    assert cut_off == [ended, *more]
+    cut_off = session.render(Render(messages, [*ids, *reply[:-1]]))
+    assert cut_off.ids == [ended, *more.ids]
 
 
 HOSTILE = {
@@ -124,7 +126,7 @@ def test_hostile_templates_are_refused(session: Session, monkeypatch: pytest.Mon
     source, why = HOSTILE[name]
     monkeypatch.setattr(template_module, "DEADLINE", 0.3)
     with pytest.raises(EngineError, match=why) as refused:
-        ChatTemplate(FakeTemplate(session.model, source)).ids([Message("user", "x")])  # type: ignore[arg-type]
+        ChatTemplate(FakeTemplate(session.model, source)).prompt([Message("user", "x")])  # type: ignore[arg-type]
     assert len(refused.value.message) < 1000
     assert prompt(session, "hello")
 
@@ -142,7 +144,7 @@ def test_a_machine_that_stalls_refuses_no_honest_template(session: Session, monk
 
     monkeypatch.setattr(template_module, "datetime", Stalls)
     made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
-    assert made.ids([Message("user", "in ")]) == session.model.tokenize("in 2026", special=True)
+    assert made.prompt([Message("user", "in ")]).ids == session.model.tokenize("in 2026", special=True)
 
 
 def test_threads_that_spin_beside_it_do_not_count(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +223,7 @@ def test_a_control_token_of_one_character_is_text(session: Session) -> None:
             return "z" if token == session.model.end_ids[0] else session.model.name(token)
 
     source = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"
-    ids = ChatTemplate(OneCharacter(session.model, source)).ids([Message("user", "a zebra <|im_start|>")])  # type: ignore[arg-type]
+    ids = ChatTemplate(OneCharacter(session.model, source)).prompt([Message("user", "a zebra <|im_start|>")]).ids  # type: ignore[arg-type]
     assert [i for i in ids if session.model.is_control(i)] == [1]
     assert b"".join(map(session.model.piece, ids)).endswith(b"a zebra <|im_start|>")
 
@@ -233,15 +235,7 @@ def test_text_may_hold_every_private_character(session: Session) -> None:
     assert [i for i in ids if session.model.is_control(i)] == scaffold(session)
 
 
-def test_a_template_that_hides_the_reply_gives_the_whole_prompt(session: Session) -> None:
-    source = "{% for m in messages %}{% if m.role == 'user' %}<|im_start|>{{ m.content | trim }}{% endif %}{% endfor %}"
-    made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
-    messages = [Message("user", "a"), Message("assistant", "b"), Message("user", "c")]
-    assert made.ids_after_reply(messages, None) is None
-    assert made.ids(messages)[0] == 1
-
-
 def test_generation_tag_passes_through(session: Session) -> None:
     source = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
     made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
-    assert made.ids([Message("user", "abc")]) == session.model.tokenize("abc", special=False)
+    assert made.prompt([Message("user", "abc")]).ids == session.model.tokenize("abc", special=False)
