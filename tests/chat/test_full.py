@@ -96,6 +96,18 @@ def test_stopping_gives_the_message_back() -> None:
 
 
 @pytest.mark.usefixtures("small")
+def test_no_turns_are_offered_for_a_message_that_alone_is_too_long() -> None:
+    it = Faked(on_full="ask")
+    it.replied("question", " word")
+    it.engine.prompt = [1] * 50
+    it.chat.send("too much")
+    it.pump()
+    assert it.chat.full is None
+    assert it.chat.conversation.unsent.returned == "too much"
+    assert it.notices[-1] == "the prompt has 54 tokens, the context 40"
+
+
+@pytest.mark.usefixtures("small")
 def test_the_oldest_turns_are_dropped_and_nothing_is_deleted() -> None:
     it = full("drop")
     turn = it.chat.conversation.nodes[it.chat.conversation.path()[-2].node.number]

@@ -34,6 +34,9 @@ class FakeModel:
     def piece(self, token: int) -> bytes:
         return b"" if token == self.eos else self.name(token).encode()
 
+    def is_control(self, token: int) -> bool:
+        return token == self.eos
+
     def spelled(self, token: int) -> bytes:
         return self.name(token).encode()
 

@@ -21,10 +21,11 @@ from termchat.decoding.deadline import deadline
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import template as template_module
+from termchat.engine.llama.model import Model
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Cancel, EngineError, Message, Render, Scripted
+from termchat.engine.port import Cancel, EngineError, Message, ModelSpec, Render, Scripted
 from tests.engine.conftest import prompt, records, request, tokens
 from tests.engine.templated import FakeTemplate
 
@@ -239,3 +240,49 @@ def test_generation_tag_passes_through(session: Session) -> None:
     source = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
     made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
     assert made.prompt([Message("user", "abc")]).ids == session.model.tokenize("abc", special=False)
+
+
+def rendered(session: Session, source: str, text: str = "x") -> str:
+    made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
+    return b"".join(map(session.model.spelled, made.prompt([Message("user", text)]).ids)).decode()
+
+
+def test_json_is_written_as_the_template_asks(session: Session) -> None:
+    source = (
+        "{{ {'b': messages[0].content, 'a': 1} | tojson(ensure_ascii=true, separators=(',', ':'), sort_keys=true) }}"
+    )
+    assert rendered(session, source, "é <|im_end|>") == '{"a":1,"b":"\\u00e9 <|im_end|>"}'
+    assert rendered(session, "{{ {'b': 'é'} | tojson(indent=1) }}") == '{\n "b": "é"\n}'
+
+
+def test_a_chat_that_goes_on_is_tokenised_only_where_it_is_new(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenize, texts = session.model.tokenize, list[str]()
+
+    def counted(text: str, *, special: bool, begin: bool = False) -> list[int]:
+        texts.append(text)
+        return tokenize(text, special=special, begin=begin)
+
+    monkeypatch.setattr(session.model, "tokenize", counted)
+    made, said = ChatTemplate(session.model), list[Message]()
+    for number in range(30):
+        said += [Message("user", f"question {number}"), Message("assistant", "fox", ids=[86, 1011])]
+    said.append(Message("user", "first"))
+    made.prompt(said)
+    texts.clear()
+    made.prompt([*said, Message("assistant", "fox", ids=[86, 1011]), Message("user", "second")])
+    assert len(texts) == 2
+    assert sum(map(len, texts)) < 200
+
+
+def test_a_text_that_begins_a_prompt_has_no_end_token_behind_it(small_model_path: Path, tmp_path: Path) -> None:
+    data, file = small_model_path.read_bytes(), tmp_path / "ends.gguf"
+    off, on = (b"tokenizer.ggml.add_%s_token" + bytes((7, 0, 0, 0, value)) for value in (0, 1))
+    assert off % b"bos" in data
+    file.write_bytes(data.replace(off % b"bos", on % b"eos", 1))
+    model = Model(ModelSpec(str(file), "ends"))
+    try:
+        assert model.tokenize("The fox", special=False, begin=True) == model.tokenize("The fox", special=False)
+    finally:
+        model.close()
