@@ -272,7 +272,7 @@ def test_a_chat_that_goes_on_is_tokenised_only_where_it_is_new(
     made.prompt(said)
     texts.clear()
     made.prompt([*said, Message("assistant", "fox", ids=[86, 1011]), Message("user", "second")])
-    assert len(texts) == 2
+    assert len(texts) == 1
     assert sum(map(len, texts)) < 200
 
 

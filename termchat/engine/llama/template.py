@@ -51,7 +51,7 @@ NO_SYSTEM_ROLE = Remark(
     "the model's chat template has no system role", "the system prompt is sent before your first message"
 )
 
-_HINT = "use raw mode (--raw), or another model"
+_HINT = "use raw mode (/raw in a chat, --raw in a shell), or a different model"
 _MOST_SAID = 500
 """Characters of a template's own complaint."""
 _LONGEST_DATE = 1000

@@ -111,7 +111,11 @@ class VllmVocabulary(ServedVocabulary):
             EngineError: it has no template, or refuses the messages.
         """
         if not self._has_template:
-            raise EngineError("template", f"{self.server.client.shown} has no chat template", "use raw mode (--raw)")
+            raise EngineError(
+                "template",
+                f"{self.server.client.shown} has no chat template",
+                "use raw mode (/raw in a chat, --raw in a shell)",
+            )
         replies = ids_of_replies(messages, self.piece)
         while True:
             marked = MarkedMessages(messages, self._pattern, replies)
