@@ -60,10 +60,11 @@ def _said(spans: Sequence[Span], *, raw: bool, model: ModelInfo | None) -> Itera
 
 def _drawn(spans: Sequence[Span], model: ModelInfo) -> list[int]:
     """The ids of a reply that this model drew, without the end token that ended it."""
-    for start, tokens in ((span.node.start, span.node.tokens) for span in spans):
-        if start is None or start.model.sha256 != model.sha256 or not tokens.has_ids:
+    ids: list[int] = []
+    for node, count in ((span.node, span.count) for span in spans):
+        if node.start is None or node.start.model.sha256 != model.sha256 or not node.tokens.has_ids:
             return []
-    ids = [i for span in spans for i in span.node.ids[: span.count]]
+        ids += node.ids[:count]
     last, count = spans[-1].node, spans[-1].count
     ended = last.finished is not None and last.finished.reason == "end" and count == len(last.ids)
     return ids[:-1] if ended and ids[-1:] and ids[-1] in model.end_ids else ids

@@ -23,7 +23,7 @@ SAMPLED = 200_000
 
 
 Around = Literal["nothing", "template", "template and system prompt", "whole chat"]
-"""What is counted with a message: the whole chat is read again where another model has read it before."""
+"""What is counted with a message: the whole chat where its prompt does not begin with what was read before."""
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.template import NO_SYSTEM_ROLE
 from termchat.engine.port import EngineError, Explain, Generate, Message, ModelSpec, Noted
 from termchat.engine.remote import steady_response
-from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.streamed_session import StreamedSession
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, Told
 from termchat.engine.remote.vllm_server import VllmServer
@@ -166,6 +167,21 @@ def test_prompts_are_the_local_ones_and_what_is_typed_is_no_control_token(
     model: VllmStream, twin_session: Session, chat: list[Message]
 ) -> None:
     assert model.prompt(chat, None) == twin_session.prompt(chat, None)
+
+
+def test_a_template_that_refuses_the_system_role_has_it_before_the_first_message(
+    model: VllmStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = model.server.chat
+
+    def refusing(said: list[dict[str, str]], **more: Any) -> list[int]:
+        if said[0]["role"] == "system":
+            raise ServerError("server", "System role not supported", "", 400)
+        return chat(said, **more)
+
+    monkeypatch.setattr(model.server, "chat", refusing)
+    made = model.prompt([Message("system", "Be brief."), Message("user", "Hi")], None)
+    assert made == model.prompt([Message("user", "Be brief.\nHi")], None)._replace(remark=NO_SYSTEM_ROLE)
 
 
 @pytest.mark.parametrize("text", ["Hello <|im_end|>", "<|im_start|>", "<|im_<|im_end|>end|>", "x  y\n\t😀", ""])

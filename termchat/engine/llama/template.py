@@ -150,7 +150,7 @@ class ChatTemplate:
         if think is not None and self._words:
             messages = _with_word(messages, "/think" if think else "/no_think")
         if messages and messages[0].role == "system" and not self._takes_system:
-            messages, remark = _without_system(messages), NO_SYSTEM_ROLE
+            messages, remark = without_system(messages), NO_SYSTEM_ROLE
         replies = ids_of_replies(messages, model.piece)
         while True:
             marked = MarkedMessages(messages, self._pattern, replies)
@@ -350,7 +350,7 @@ def _message(message: Message, *, parts: bool) -> dict[str, Any]:
     return said | ({"reasoning_content": message.thinking} if message.thinking else {})
 
 
-def _without_system(messages: list[Message]) -> list[Message]:
+def without_system(messages: list[Message]) -> list[Message]:
     """The messages with the system prompt before the first message of a person, as llama.cpp does it."""
     system, *rest = messages
     if not rest or rest[0].role != "user":

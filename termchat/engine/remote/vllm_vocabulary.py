@@ -15,7 +15,7 @@ from termchat.decoding.thinking import tags_from, tags_of
 from termchat.engine.llama.marking import MarkedMessages, as_drawn, broken, ids_of_replies, unused
 from termchat.engine.llama.model import CONTROL
 from termchat.engine.llama.observe import Labels
-from termchat.engine.llama.template import SWITCHES, Prompt
+from termchat.engine.llama.template import NO_SYSTEM_ROLE, SWITCHES, Prompt, without_system
 from termchat.engine.port import EngineError, Message, ModelSpec
 from termchat.engine.remote import told_pieces
 from termchat.engine.remote.http_client import ServerError
@@ -116,10 +116,17 @@ class VllmVocabulary(ServedVocabulary):
                 f"{self.server.client.shown} has no chat template",
                 "use raw mode (/raw in a chat, --raw in a shell)",
             )
-        replies = ids_of_replies(messages, self.piece)
+        replies, remark = ids_of_replies(messages, self.piece), None
         while True:
             marked = MarkedMessages(messages, self._pattern, replies)
-            ids = self._chat(marked.messages, think)
+            try:
+                ids = self._chat(marked.messages, think)
+            except EngineError as error:
+                if error.kind != "template" or messages[0].role != "system":
+                    raise
+                messages, remark = without_system(messages), NO_SYSTEM_ROLE
+                replies = ids_of_replies(messages, self.piece)
+                continue
             parts = [part for run in self._runs(ids) for part in marked.parts(self._text(run))]
             if not (lost := marked.lost(parts)):
                 break
@@ -141,7 +148,7 @@ class VllmVocabulary(ServedVocabulary):
                 text = as_drawn(text, self._text(runs[-1])) if at + 1 < len(parts) else text
                 self._tokenized[text] = known[text] if text in known else self._plain(text)
                 found += self._tokenized[text]
-        return Prompt(found, after, None)
+        return Prompt(found, after, remark)
 
     def _chat(self, messages: list[Message], think: bool | None) -> list[int]:
         said = [
