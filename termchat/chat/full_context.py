@@ -158,7 +158,7 @@ class MakingRoom:
             self._state.fail(full.failure)
 
     def _wanted(self, leaf: int | None, omitted: Omission | None, length: int) -> int | None:
-        """How many turns before a message have to be left out; None if there are none."""
+        """How many turns before a message have to be left out; None where that does not help."""
         model, chat = self._state.model, self._state.conversation
         path = chat.path(leaf) if leaf is not None else []
         turns = turns_of(path)
@@ -168,6 +168,8 @@ class MakingRoom:
             return None
         sizes = sizes_of(turns)[gone:]
         needed = max(length - sum(sizes), 1)
+        if needed > model.context:  # no turn that goes makes room for it
+            return None
         return max(len(turns) - most_kept(sizes, needed, model.context), gone + 1)
 
     def _cut(self, reply: Node) -> bool:

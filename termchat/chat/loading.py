@@ -194,6 +194,7 @@ class Loading:
             if state.constraint is not None and (why := state.refused_constraint(state.constraint)) is not None:
                 state.changed(Notice(*why))
             self._tell(info.remarks)
+            state.check_template()
             state.check_thinking()
             state.recorder.loaded(state.conversation, info)
             self.speculation.begin(choice.drafter)

@@ -8,7 +8,7 @@ from itertools import groupby
 from termchat.conversation.node import Omission
 from termchat.conversation.thoughts import answer_of, thoughts_of
 from termchat.conversation.tree import Conversation, Span
-from termchat.engine.port import Message
+from termchat.engine.port import Message, ModelInfo
 
 Turn = list[Span]
 """What a person wrote, and all pieces of the reply to it."""
@@ -28,21 +28,21 @@ def omission_of(path: Sequence[Span]) -> Omission | None:
     return next((span.node.omitted for span in reversed(path) if span.node.omitted is not None), None)
 
 
-def messages(chat: Conversation, leaf: int | None = None) -> list[Message]:
+def messages(chat: Conversation, leaf: int | None = None, model: ModelInfo | None = None) -> list[Message]:
     """What the model is told: the system message, the summary of what is left out if there is one, the rest of the path to
-    `leaf` (None: to the one that is shown)."""
+    `leaf` (None: to the one that is shown). The replies that the `model` drew have their ids."""
     path, system = chat.path(leaf), chat.system if leaf is None else chat.system_of(leaf)
     omitted = omission_of(path)
     said = [Message("system", system)] if system else []
-    if omitted is None:
-        return said + list(_said(path, raw=chat.raw))
-    if omitted.summary is not None and omitted.summary in chat.nodes:
-        request = chat.nodes[chat.reply(omitted.summary)[0].node.parent or omitted.summary]
-        said += _said([Span(request, len(request.ids)), *chat.reply(omitted.summary)], raw=chat.raw)
-    return said + list(_said([span for turn in turns_of(path)[omitted.turns :] for span in turn], raw=chat.raw))
+    if omitted is not None:
+        path = [span for turn in turns_of(path)[omitted.turns :] for span in turn]
+        if omitted.summary is not None and omitted.summary in chat.nodes:
+            request = chat.nodes[chat.reply(omitted.summary)[0].node.parent or omitted.summary]
+            path = [Span(request, len(request.ids)), *chat.reply(omitted.summary), *path]
+    return said + list(_said(path, raw=chat.raw, model=model))
 
 
-def _said(spans: Sequence[Span], *, raw: bool) -> Iterator[Message]:
+def _said(spans: Sequence[Span], *, raw: bool, model: ModelInfo | None) -> Iterator[Message]:
     """Spans as messages; a reply in several pieces is one message, its thoughts apart, which the template may leave out; what
     is `raw` has no template, and its text stays whole."""
     for user, group in groupby(spans, key=lambda span: span.node.role == "user"):
@@ -51,9 +51,28 @@ def _said(spans: Sequence[Span], *, raw: bool) -> Iterator[Message]:
             yield from (Message("user", span.node.text(span.count)) for span in pieces)
         else:
             thoughts = None if raw else thoughts_of(pieces)
-            text = "".join(span.node.text(span.count) for span in pieces)
-            yield (
-                Message("assistant", text)
-                if thoughts is None
-                else Message("assistant", answer_of(pieces), thoughts.text)
-            )
+            ids = [] if raw or model is None else _drawn(pieces, model)
+            if thoughts is None:
+                yield Message("assistant", "".join(span.node.text(span.count) for span in pieces), ids=ids)
+            else:
+                yield Message("assistant", answer_of(pieces), thoughts.text, ids)
+
+
+def _drawn(spans: Sequence[Span], model: ModelInfo) -> list[int]:
+    """The ids of a reply that this model drew, without the end token that ended it."""
+    ids: list[int] = []
+    for node, count in ((span.node, span.count) for span in spans):
+        if node.start is None or node.start.model.sha256 != model.sha256 or not node.tokens.has_ids:
+            return []
+        ids += node.ids[:count]
+    last, count = spans[-1].node, spans[-1].count
+    ended = last.finished is not None and last.finished.reason == "end" and count == len(last.ids)
+    return ids[:-1] if ended and ids[-1:] and ids[-1] in model.end_ids else ids
+
+
+def is_cut(path: Sequence[Span]) -> bool:
+    """Whether a person went on from the middle of a prompt of the path: the template would not make it so."""
+    cut = False
+    for span in path:
+        cut = (cut and not span.node.whole) or (span.node.role == "user" and span.count < len(span.node.ids))
+    return cut

@@ -222,6 +222,7 @@ class Reopening:
         state.conversation, state.view = conversation, view
         state.live = Live.of(conversation, newest)
         self._turns.hold()
+        state.check_template()
         state.changed(PathChanged(), LiveChanged(), StatusChanged())
 
 

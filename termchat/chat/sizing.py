@@ -23,7 +23,7 @@ SAMPLED = 200_000
 
 
 Around = Literal["nothing", "template", "template and system prompt", "whole chat"]
-"""What is counted with a message: the whole chat is read again where another model has read it before."""
+"""What is counted with a message: the whole chat where its prompt does not begin with what was read before."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Sizing:
             return None
         counted = text[:SAMPLED]
         parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
-        anew = state.reads_anew()
-        said = [*messages(chat), Message("user", counted)]
+        anew = state.is_foreign()
+        said = [*messages(chat, model=model), Message("user", counted)]
         answer = yield question(state, said, counted, parent, anew=anew)
         whole = anew
         if isinstance(answer, Rendered):

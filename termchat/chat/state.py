@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from termchat.chat.changes import Change, Full, Notice, Phase, StatusChanged
+from termchat.chat.changes import Change, Full, Notice, PathChanged, Phase, StatusChanged
 from termchat.chat.live import Live
 from termchat.chat.position import constraint_of, is_foreign
 from termchat.chat.recording import Recorder
@@ -124,6 +124,9 @@ class State:
         self.prefill: str | None = None
         """What the next reply begins with, whatever the seed; "" leaves it to the model. None: nothing was said of it, so a new
         reply begins freely, and another one in the place of a reply begins as that did."""
+        # Written by `check_template`.
+        self._made_raw: Conversation | None = None
+        """The empty chat that is in raw mode for want of a template."""
         # Written by `changed`; emptied by `take_changes`.
         self._changes: list[Change] = []
 
@@ -153,6 +156,19 @@ class State:
         if not spans or not is_thinking(spans[-1].node):
             return None
         return sum(thought(span.node, span.count) for span in spans)
+
+    def check_template(self) -> None:
+        """Has an empty chat be in raw mode while the model has no chat template, and says so."""
+        chat, model = self.conversation, self.model
+        if model is None or chat.nodes:
+            return
+        if not model.has_template and not chat.raw:
+            chat.raw, self._made_raw = True, chat
+            hint = "in raw mode the model continues your exact text"
+            self.changed(PathChanged(), StatusChanged(), Notice(f"{model.name} has no chat template", hint))
+        elif model.has_template and self._made_raw is chat:
+            chat.raw, self._made_raw = False, None
+            self.changed(PathChanged(), StatusChanged())
 
     def check_thinking(self) -> None:
         """Says where the model cannot do what the knob `think` says."""
@@ -322,12 +338,6 @@ class State:
     def ignores_end(self) -> bool:
         """Whether a reply goes on behind an end token."""
         return any(isinstance(rule, IgnoreEnd) for rule in self.rules)
-
-    def reads_anew(self) -> bool:
-        """Whether the next turn needs the whole prompt: ids of the path are another model's, or of thoughts, which the template
-        drops or keeps."""
-        thoughts = not self.conversation.raw and any(thought(s.node, s.count) for s in self.conversation.reply())
-        return thoughts or self.is_foreign()
 
     def is_foreign(self, leaf: int | None = None) -> bool:
         """Whether another model than the one that is loaded made ids of the path to `leaf` (None: of the one shown)."""

@@ -7,10 +7,10 @@ from functools import partial
 from typing import NamedTuple
 
 from termchat.chat.beginning import Make, ReplyBeginning, Then
-from termchat.chat.changes import PathChanged, StatusChanged
+from termchat.chat.changes import Notice, PathChanged, StatusChanged
 from termchat.chat.full_context import MakingRoom
 from termchat.chat.looking_on import LookingOn
-from termchat.chat.prompting import messages
+from termchat.chat.prompting import is_cut, messages
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.conversation.node import Omission
@@ -140,7 +140,7 @@ class Turns:
         state, chat = self._state, self._state.conversation
         self._looking_on.own()
         before, chat.leaf = chat.leaf, parent.number if parent else None
-        foreign = state.reads_anew()
+        foreign = state.is_foreign()
         turn = chat.grow("user", parent=chat.leaf, at=at, text=text)
         turn.omitted, turn.system, turn.think = omitted, system, state.tuning.thinks
         anew = foreign or omitted is not None
@@ -149,7 +149,7 @@ class Turns:
         state.changed(PathChanged())
         asked = _Asked(chat, turn, anew, before, reply, then, unsent, make or self._replies.start)
         state.line.ask(
-            question(state, messages(chat), text, parent, anew=anew),
+            question(state, messages(chat, model=state.model), text, parent, anew=anew),
             partial(self._hear, asked),
         )
         return turn
@@ -179,6 +179,9 @@ class Turns:
 
     def _hear(self, asked: _Asked, event: Event) -> None:
         if isinstance(event, Rendered):
+            remark, first = event.remark, asked.node.parent is None or asked.anew
+            if remark is not None and first:  # once in a chat
+                self._state.changed(Notice(remark.message, remark.hint, "warning"))
             self._prompted(asked, event.ids, whole=event.whole)
         elif isinstance(event, Tokenized):
             self._prompted(asked, event.ids, whole=asked.anew)
@@ -290,8 +293,6 @@ def question(state: State, said: list[Message], text: str, parent: Node | None, 
     if state.conversation.raw:
         whole = "".join(message.content for message in said)
         return Tokenize(whole if anew else text, begin=anew or parent is None)
-    finished = parent.finished if parent is not None else None
-    # A reply from elsewhere has its words, and no tokens.
-    ended = parent.ids[-1] if parent is not None and parent.ids and finished and finished.reason == "end" else None
-    after_reply = parent is not None and parent.role == "assistant" and not anew
-    return Render(said, after_reply=after_reply, reply_ended=ended, think=state.tuning.thinks)
+    chat = state.conversation
+    before = [] if anew else chat.ids()
+    return Render(said, before, append=not anew and is_cut(chat.path()), think=state.tuning.thinks)

@@ -6,6 +6,7 @@ was decoded. So the runs are followed back, newest first, each telling of the ce
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 
 from termchat.conversation.tree import Conversation, Node
@@ -39,7 +40,7 @@ def _shapes(conversation: Conversation, node: Node, cells: int) -> list[Shape] |
     if node.start is None:
         return None
     segments: list[list[Shape]] = []
-    ids: list[int] | None = None
+    ids: array[int] | None = None
     shared = _shared(conversation, node)
     batch = 0
     told = {run.group.number for number in shared if (run := conversation.nodes[number]).group is not None}
@@ -87,8 +88,11 @@ def _walks(conversation: Conversation, group: int, newest: int) -> list[Node]:
     return [node for node in nodes if node.group is not None and node.group.number == group]
 
 
-def _cached(conversation: Conversation, run: Node) -> list[int]:
-    return [*conversation.prompt(run.number), *run.tokens.ids] if run.start is not None else []
+def _cached(conversation: Conversation, run: Node) -> array[int]:
+    try:
+        return conversation.cells(run.number) if run.start is not None else array("i")
+    except OverflowError:  # one of them is no token's
+        return array("i")
 
 
 def _shared(conversation: Conversation, node: Node) -> dict[int, int]:

@@ -246,8 +246,8 @@ class Node:
     """One turn, or a piece of one: what a person wrote, or a run of the loop.
 
     A user node's `ids` are the prompt ids that its text added to the path, scaffold and system message included; where
-    the template could not be cut behind the last reply they are the `whole` prompt and stand for all ids before them; so they
-    are where turns were `omitted` because the context was full. A
+    the template makes another prompt of what stands before, they are the `whole` prompt and stand for all ids before them; so
+    they are where turns were `omitted` because the context was full. A
     reply's `ids` are its tokens'. Append-only: records go in with `add`. `continued` says that another run of the loop
     goes on where this one ended. `earlier` is the reply before it on its path, or the piece before it of the same reply.
     `name` is what a person calls the branch that begins here ("" if nothing); a `deleted` node is hidden with all that

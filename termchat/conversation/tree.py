@@ -174,6 +174,12 @@ class Conversation:
         start = self.nodes[number].start
         return start.prompt_ids if start is not None and start.prompt_ids else self.ids_before(number)
 
+    def cells(self, number: int) -> array[int]:
+        """The same, and the tokens that it drew."""
+        start, tokens = self.nodes[number].start, self.nodes[number].tokens
+        own = start is not None and start.prompt_ids
+        return (array("i", own) if own else _ids(self.path(number)[:-1])) + tokens.ids
+
     def reply(self, leaf: int | None = None) -> list[Span]:
         """The spans of the reply that the path ends in: one, or several when it was stopped and continued."""
         spans: list[Span] = []
@@ -265,8 +271,7 @@ class Conversation:
 
 def _ids(spans: list[Span]) -> array[int]:
     ids = array("i")
-    for span in spans:
-        if span.node.whole:
-            del ids[:]
+    begin = max((at for at, span in enumerate(spans) if span.node.whole), default=0)
+    for span in spans[begin:]:
         ids += span.node.ids[: span.count]
     return ids

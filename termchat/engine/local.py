@@ -107,7 +107,7 @@ _STUCK = "Timeout ("
 _RPC_SIGN = "RPC server"
 _RPC_HINT = "start it again, then restart the engine to continue from the last token"
 _MOMENT = 0.2
-_OTHERWISE = "use raw mode (--raw), or another model"
+_OTHERWISE = "use raw mode (/raw in a chat, --raw in a shell), or a different model"
 
 
 class LocalEngine:

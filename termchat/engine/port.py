@@ -95,11 +95,13 @@ def threads_of_batches(threads: int, loaded: int, loaded_batch: int) -> int:
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message of a chat, as a template sees it. `thinking` are the thoughts before an assistant's answer."""
+    """One message of a chat, as a template sees it. `thinking` are the thoughts before an assistant's answer. `ids` are the
+    tokens of both as the loaded model drew them, without the end token; [] where they are not known."""
 
     role: Literal["system", "user", "assistant"]
     content: str
     thinking: str = ""
+    ids: list[int] = []
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
@@ -139,17 +141,18 @@ class Probe(msgspec.Struct, frozen=True, tag=True):
 
 
 class Render(msgspec.Struct, frozen=True, tag=True):
-    """Messages to prompt ids by the model's chat template, up to where the assistant begins to speak.
+    """Messages to prompt ids by the model's chat template, up to where the assistant begins to speak. The prompt is what the
+    template makes of all messages; where it has the text of a reply, the reply's own ids stand.
 
-    With `after_reply`, only the ids that follow the last assistant message (its own ids are known and are not re-made
-    from text); that message's content is not looked at, and `reply_ended` says whether it already holds its end token. If
-    the template cannot be cut there, the answer is whole. `think` turns the thoughts on or off, where the template has a switch
-    for that; None leaves it to the template. Answer: `Rendered` or `Failed`.
+    `before` are the ids that the chat has so far: if the prompt begins with them, the answer is what it adds to them, else the
+    whole prompt. With `append` the prompt before the last reply was written by hand, and is kept: the answer is what follows
+    that reply. `think` turns the thoughts on or off, where the template has a switch for that; None leaves it to the template.
+    Answer: `Rendered` or `Failed`.
     """
 
     messages: list[Message]
-    after_reply: bool = False
-    reply_ended: int | None = None
+    before: list[int] = []
+    append: bool = False
     think: bool | None = None
 
 
@@ -598,10 +601,12 @@ class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Rendered(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Prompt ids. `whole` is False when they are only what follows the last assistant message."""
+    """Prompt ids. `whole` is False when they are only what the prompt adds to the ids before. `remark` says where the template
+    could not take the messages as they are."""
 
     ids: list[int]
     whole: bool
+    remark: Remark | None = None
 
 
 class Tokenized(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -145,7 +145,7 @@ def compare(
     """Runs the pairs and prints a line; returns how many times as fast."""
     told = TASKS[task]
     messages = [Message("assistant" if number % 2 else "user", text) for number, text in enumerate(told)]
-    ids = session.render(Render(messages))[0]
+    ids = session.render(Render(messages)).ids
     tuning = Tuning(temperature=temperature, max_tokens=args.tokens)
     ratios: list[float] = []
     ceilings: list[float] = []

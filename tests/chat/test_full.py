@@ -96,6 +96,18 @@ def test_stopping_gives_the_message_back() -> None:
 
 
 @pytest.mark.usefixtures("small")
+def test_no_turns_are_offered_for_a_message_that_alone_is_too_long() -> None:
+    it = Faked(on_full="ask")
+    it.replied("question", " word")
+    it.engine.prompt = [1] * 50
+    it.chat.send("too much")
+    it.pump()
+    assert it.chat.full is None
+    assert it.chat.conversation.unsent.returned == "too much"
+    assert it.notices[-1] == "the prompt has 54 tokens, the context 40"
+
+
+@pytest.mark.usefixtures("small")
 def test_the_oldest_turns_are_dropped_and_nothing_is_deleted() -> None:
     it = full("drop")
     turn = it.chat.conversation.nodes[it.chat.conversation.path()[-2].node.number]
@@ -114,7 +126,7 @@ def test_the_oldest_turns_are_dropped_and_nothing_is_deleted() -> None:
     it.chat.send("go on")
     it.pump()
     assert asked_last(it)[0].content == f"question {turn.omitted.turns}", "what is left out stays out"
-    assert it.engine.asked(Render)[-1].after_reply
+    assert it.engine.asked(Render)[-1].before == it.engine.generated[-1].ids[:-3]
     assert it.engine.generated[-1].ids == [1] * 20 + [it.engine.generated[-1].ids[20]] + [1] * 3
 
 
@@ -137,7 +149,7 @@ def test_a_summary_stands_where_the_turns_stood() -> None:
     turn = it.chat.conversation.path()[-2].node
     assert turn.written == "too much"
     assert turn.omitted == Omission(left_out, summary.number)
-    assert asked_last(it)[:2] == [Message("user", REQUEST), Message("assistant", " all of it")]
+    assert [message.content for message in asked_last(it)[:2]] == [REQUEST, " all of it"]
     assert asked_last(it)[2].content == f"question {left_out}"
 
 

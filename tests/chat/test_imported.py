@@ -98,7 +98,7 @@ def test_the_model_reads_just_the_templates_ids_and_those_of_the_text(
     it.chat.forks.continue_reply()
     it.until(lambda: it.chat.phase == "idle" and it.reply.finished)
     model = session.model
-    prompt = ChatTemplate(model).ids([Message(role, text) for role, text in SAID[:1]])  # type: ignore[arg-type]
+    prompt = ChatTemplate(model).prompt([Message(role, text) for role, text in SAID[:1]]).ids  # type: ignore[arg-type]
     text = model.tokenize("The fox is called", special=False)
     assert it.chat.conversation.ids_before(it.reply.number) == prompt
     assert list(it.reply.ids[: len(text)]) == text

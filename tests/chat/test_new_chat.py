@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from termchat.chat.loading import Choice
@@ -15,9 +16,10 @@ from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import Every
 from termchat.decoding.samplers import KNOBS, Tuning
-from termchat.engine.port import ModelSpec
+from termchat.engine.port import ModelSpec, Render
 from termchat.tui.models.welcome import welcome_lines
 from tests.chat.driven_chat import Faked
+from tests.tui.fake_engine import INFO
 
 POINT = Breakpoint(Every(20))
 FLAGS = dict.fromkeys(KNOBS, DEFAULT) | {"seed": FLAG, "max_tokens": FLAG}
@@ -95,3 +97,26 @@ def test_the_start_page_says_what_is_not_at_its_default_and_who_set_it(keep: boo
     told = "temperature 1.5 (panel), max_tokens 3 (panel), seed 7 (flag), breakpoint every 20"
     assert (told if keep else "Not at default: max_tokens 100 (flag), seed 7 (flag) ") in shown
     assert ("temperature" in shown) is keep
+
+
+def test_with_a_model_without_a_template_empty_chats_are_in_raw_mode() -> None:
+    it = Faked(configured=CONFIGURED, conversation=Conversation("Be brief."))
+    told = "tiny has no chat template"
+    it.engine.info = msgspec.structs.replace(INFO, has_template=False)
+    it.chat.loading.reload()
+    it.pump()
+    assert (it.chat.conversation.raw, it.notices) == (True, [told])
+    assert it.chat.conversation.system == ""
+    it.replied("Once", " upon")
+    assert it.engine.asked(Render) == []
+    for wanted in (None, False):
+        it.chat.new(raw=wanted)
+        it.pump()
+        assert it.chat.conversation.raw
+    assert it.notices == [told] * 3
+    it.replied("Once", " more")
+    it.chat.new()
+    it.engine.info = INFO
+    it.chat.loading.reload()
+    it.pump()
+    assert (it.chat.conversation.raw, it.chat.conversation.system) == (False, "Be kind.")

@@ -160,12 +160,11 @@ def test_the_model_reads_just_the_ids_of_the_template_with_that_prompt(make: Mak
     it.until(lambda: it.chat.phase == "idle" and len(it.chat.conversation.nodes) == 4 and it.reply.done)
     template = ChatTemplate(session.model)
     said = [Message("system", BRIEF), Message("user", "Name a fox.")]
-    assert it.chat.conversation.ids_before(it.reply.number) == template.ids(said)
+    assert it.chat.conversation.ids_before(it.reply.number) == template.prompt(said).ids
     assert it.reply.start is not None
     reply = it.reply
     after = it.say("And a bear.")
-    said += [Message("assistant", ""), Message("user", "And a bear.")]
-    following = template.ids_after_reply(said, None)
-    assert it.chat.conversation.ids_before(after.number) == [
-        *template.ids(said[:2]), *reply.ids, *(following or [])
-    ]  # fmt: skip
+    said += [Message("assistant", reply.text(), ids=list(reply.ids)), Message("user", "And a bear.")]
+    prompt = template.prompt(said)
+    assert it.chat.conversation.ids_before(after.number) == prompt.ids
+    assert prompt.ids[: prompt.after] == [*template.prompt(said[:2]).ids, *reply.ids]

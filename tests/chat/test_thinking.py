@@ -44,25 +44,15 @@ class Thinker(Faked):
         return self.engine.asked(Render)[-1]
 
 
-def test_thoughts_are_not_sent_back_as_text_but_left_to_the_template() -> None:
+def test_thoughts_are_left_to_the_template_with_the_ids_of_the_reply() -> None:
     driven = Thinker()
     driven.thought("Hi", "<think>", "Hm.", "</think>", answer=("\n\n", "Hello", "!"))
-    assert not driven.asked.after_reply
+    drawn = list(driven.reply.ids)
     driven.thought("And?", "<think>", "Well.", "</think>", answer=("Fine.",))
-    assert not driven.asked.after_reply
     assert driven.asked.messages == [
-        Message("user", "Hi"), Message("assistant", "Hello!", "<think>Hm.</think>"), Message("user", "And?"),
+        Message("user", "Hi"), Message("assistant", "Hello!", "<think>Hm.</think>", drawn), Message("user", "And?"),
     ]  # fmt: skip
-    turn = driven.chat.conversation.nodes[driven.reply.parent or 0]
-    assert turn.whole  # the prompt stands for all before it, so that the thoughts are out of the context
-    assert driven.engine.generated[-1].ids == driven.engine.prompt
-
-
-def test_a_reply_without_thoughts_is_kept_as_its_ids() -> None:
-    driven = Thinker()
-    driven.replied("Hi", "Hello!")
-    driven.replied("And?", "Fine.")
-    assert driven.asked.after_reply
+    assert driven.asked.before == [*driven.engine.prompt, *drawn]
 
 
 def test_in_raw_mode_the_text_stays_whole() -> None:

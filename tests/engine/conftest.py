@@ -35,7 +35,7 @@ def request(ids: list[int], tuning: Tuning, seed: int = 7, **more: object) -> Ge
 
 def prompt(session: Session, text: str) -> list[int]:
     """Prompt ids of one user message."""
-    return session.render(Render([Message("user", text)]))[0]
+    return session.render(Render([Message("user", text)])).ids
 
 
 def lasting(session: Session, text: str, tuning: Tuning, seed: int = 7) -> list[int]:

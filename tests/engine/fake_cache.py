@@ -14,7 +14,7 @@ from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.running_reply import Said
 from termchat.engine.llama.softmax import Row
-from termchat.engine.port import Generate, ModelSpec, Render, Steer
+from termchat.engine.port import Generate, ModelSpec, Render, Rendered, Steer
 
 
 class FakeModel:
@@ -33,6 +33,9 @@ class FakeModel:
 
     def piece(self, token: int) -> bytes:
         return b"" if token == self.eos else self.name(token).encode()
+
+    def is_control(self, token: int) -> bool:
+        return token == self.eos
 
     def spelled(self, token: int) -> bytes:
         return self.name(token).encode()
@@ -100,8 +103,8 @@ class FakeSession:
         self.cache = FakeCache(capacity)
         self.model = self.cache.model
 
-    def render(self, command: Render) -> tuple[list[int], bool]:
-        return self.model.tokenize("".join(message.content for message in command.messages)), True
+    def render(self, command: Render) -> Rendered:
+        return Rendered(self.model.tokenize("".join(message.content for message in command.messages)), True)
 
     def generate(self, command: Generate, poll: Callable[[], Steer | None], arrived: float) -> Iterator[Said]:
         return loop.generate(self.cache, Pace(1), command, poll, arrived)  # type: ignore[arg-type]

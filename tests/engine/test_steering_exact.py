@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from termchat.decoding.records import Prefill, SettingsRecord, Start, Token
+from termchat.decoding.records import Finished, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import (
@@ -157,3 +157,14 @@ def test_what_is_kept_in_the_cache_is_reused_after_all_that(
     prefill = next(record for record in rest if isinstance(record, Prefill))
     assert prefill.reused == len(path) - 1
     assert numbers(rest) == numbers(whole)[2:]
+
+
+def test_a_stop_sequence_that_names_a_control_token_ends_the_reply_there(session: Session) -> None:
+    (start,) = session.model.tokenize("<|im_start|>", special=True)
+    asked = Tuning(temperature=0, max_tokens=9, stop=("<|im_start|>",))
+    stream = records(session, request(prompt(session, "Count."), asked, script=(Scripted(3, start),)))
+    end = stream[-1]
+    assert isinstance(end, Finished)
+    assert (end.reason, end.detail, end.held, end.tokens) == ("stop", "<|im_start|>", "", 4)
+    freely = Tuning(temperature=0, max_tokens=9)
+    assert len(tokens(records(session, request(prompt(session, "Count."), freely, script=(Scripted(3, start),))))) == 9

@@ -21,10 +21,11 @@ from termchat.decoding.deadline import deadline
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import template as template_module
+from termchat.engine.llama.model import Model
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Cancel, EngineError, Message, Render, Scripted
+from termchat.engine.port import Cancel, EngineError, Message, ModelSpec, Render, Scripted
 from tests.engine.conftest import prompt, records, request, tokens
 from tests.engine.templated import FakeTemplate
 
@@ -69,20 +70,22 @@ def test_honest_text_keeps_the_ids_of_the_whole_prompt(session: Session, text: s
 
 def test_next_turn_is_what_follows_the_reply(session: Session) -> None:
     first = Message("user", "Name a fruit.")
-    ids = session.render(Render([first]))[0]
+    ids = session.render(Render([first])).ids
     ending = (Scripted(5, session.model.eos),)
     reply = [t.id for t in tokens(records(session, request(ids, Tuning(temperature=0), script=ending)))]
     text = b"".join(session.model.piece(i) for i in reply).decode()
     ended = reply[-1]
     assert ended in session.model.end_ids
-    messages = [first, Message("assistant", "is not looked at"), Message("user", "Another <|im_end|>!")]
-    more, whole = session.render(Render(messages, after_reply=True, reply_ended=ended))
-    assert not whole
-    assert [i for i in more if session.model.is_control(i)].count(ended) == 1  # after the user's message, not before it
-    joined = b"".join(session.model.piece(i) for i in [*ids, *reply, *more]).decode()
+    messages = [first, Message("assistant", text, ids=reply[:-1]), Message("user", "Another <|im_end|>!")]
+    more = session.render(Render(messages, [*ids, *reply]))
+    assert not more.whole
+    assert [i for i in more.ids if session.model.is_control(i)].count(
+        ended
+    ) == 1  # after the user's message, not before it
+    joined = b"".join(session.model.piece(i) for i in [*ids, *reply, *more.ids]).decode()
     assert joined.endswith(f"assistant\n{text}\nuser\nAnother <|im_end|>!\nassistant\n")
-    cut_off, _ = session.render(Render(messages, after_reply=True))
-    assert cut_off == [ended, *more]
+    cut_off = session.render(Render(messages, [*ids, *reply[:-1]]))
+    assert cut_off.ids == [ended, *more.ids]
 
 
 HOSTILE = {
@@ -124,7 +127,7 @@ def test_hostile_templates_are_refused(session: Session, monkeypatch: pytest.Mon
     source, why = HOSTILE[name]
     monkeypatch.setattr(template_module, "DEADLINE", 0.3)
     with pytest.raises(EngineError, match=why) as refused:
-        ChatTemplate(FakeTemplate(session.model, source)).ids([Message("user", "x")])  # type: ignore[arg-type]
+        ChatTemplate(FakeTemplate(session.model, source)).prompt([Message("user", "x")])  # type: ignore[arg-type]
     assert len(refused.value.message) < 1000
     assert prompt(session, "hello")
 
@@ -142,7 +145,7 @@ def test_a_machine_that_stalls_refuses_no_honest_template(session: Session, monk
 
     monkeypatch.setattr(template_module, "datetime", Stalls)
     made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
-    assert made.ids([Message("user", "in ")]) == session.model.tokenize("in 2026", special=True)
+    assert made.prompt([Message("user", "in ")]).ids == session.model.tokenize("in 2026", special=True)
 
 
 def test_threads_that_spin_beside_it_do_not_count(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +224,7 @@ def test_a_control_token_of_one_character_is_text(session: Session) -> None:
             return "z" if token == session.model.end_ids[0] else session.model.name(token)
 
     source = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"
-    ids = ChatTemplate(OneCharacter(session.model, source)).ids([Message("user", "a zebra <|im_start|>")])  # type: ignore[arg-type]
+    ids = ChatTemplate(OneCharacter(session.model, source)).prompt([Message("user", "a zebra <|im_start|>")]).ids  # type: ignore[arg-type]
     assert [i for i in ids if session.model.is_control(i)] == [1]
     assert b"".join(map(session.model.piece, ids)).endswith(b"a zebra <|im_start|>")
 
@@ -233,15 +236,53 @@ def test_text_may_hold_every_private_character(session: Session) -> None:
     assert [i for i in ids if session.model.is_control(i)] == scaffold(session)
 
 
-def test_a_template_that_hides_the_reply_gives_the_whole_prompt(session: Session) -> None:
-    source = "{% for m in messages %}{% if m.role == 'user' %}<|im_start|>{{ m.content | trim }}{% endif %}{% endfor %}"
-    made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
-    messages = [Message("user", "a"), Message("assistant", "b"), Message("user", "c")]
-    assert made.ids_after_reply(messages, None) is None
-    assert made.ids(messages)[0] == 1
-
-
 def test_generation_tag_passes_through(session: Session) -> None:
     source = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
     made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
-    assert made.ids([Message("user", "abc")]) == session.model.tokenize("abc", special=False)
+    assert made.prompt([Message("user", "abc")]).ids == session.model.tokenize("abc", special=False)
+
+
+def rendered(session: Session, source: str, text: str = "x") -> str:
+    made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
+    return b"".join(map(session.model.spelled, made.prompt([Message("user", text)]).ids)).decode()
+
+
+def test_json_is_written_as_the_template_asks(session: Session) -> None:
+    source = (
+        "{{ {'b': messages[0].content, 'a': 1} | tojson(ensure_ascii=true, separators=(',', ':'), sort_keys=true) }}"
+    )
+    assert rendered(session, source, "é <|im_end|>") == '{"a":1,"b":"\\u00e9 <|im_end|>"}'
+    assert rendered(session, "{{ {'b': 'é'} | tojson(indent=1) }}") == '{\n "b": "é"\n}'
+
+
+def test_a_chat_that_goes_on_is_tokenised_only_where_it_is_new(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenize, texts = session.model.tokenize, list[str]()
+
+    def counted(text: str, *, special: bool, begin: bool = False) -> list[int]:
+        texts.append(text)
+        return tokenize(text, special=special, begin=begin)
+
+    monkeypatch.setattr(session.model, "tokenize", counted)
+    made, said = ChatTemplate(session.model), list[Message]()
+    for number in range(30):
+        said += [Message("user", f"question {number}"), Message("assistant", "fox", ids=[86, 1011])]
+    said.append(Message("user", "first"))
+    made.prompt(said)
+    texts.clear()
+    made.prompt([*said, Message("assistant", "fox", ids=[86, 1011]), Message("user", "second")])
+    assert len(texts) == 1
+    assert sum(map(len, texts)) < 200
+
+
+def test_a_text_that_begins_a_prompt_has_no_end_token_behind_it(small_model_path: Path, tmp_path: Path) -> None:
+    data, file = small_model_path.read_bytes(), tmp_path / "ends.gguf"
+    off, on = (b"tokenizer.ggml.add_%s_token" + bytes((7, 0, 0, 0, value)) for value in (0, 1))
+    assert off % b"bos" in data
+    file.write_bytes(data.replace(off % b"bos", on % b"eos", 1))
+    model = Model(ModelSpec(str(file), "ends"))
+    try:
+        assert model.tokenize("The fox", special=False, begin=True) == model.tokenize("The fox", special=False)
+    finally:
+        model.close()

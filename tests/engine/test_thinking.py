@@ -38,7 +38,7 @@ def thinker(session: Session) -> Iterator[Session]:
 
 def opened(session: Session, think: bool | None = None) -> list[int]:
     assert session._template is not None
-    return session._template.ids([Message("user", "Why is the sky blue?")], think)
+    return session._template.prompt([Message("user", "Why is the sky blue?")], think).ids
 
 
 def budgeted(ids: list[int], budget: int, **more: object) -> Generate:
@@ -130,18 +130,18 @@ def test_words_are_the_switch_only_where_the_template_knows_them(session: Sessio
     template = ChatTemplate(FakeTemplate(session.model, knows))  # type: ignore[arg-type]
     assert template.has_switch
     said = [Message("user", "Hi")]
-    shown = [b"".join(map(session.model.piece, template.ids(said, think))) for think in (None, True, False)]
+    shown = [b"".join(map(session.model.piece, template.prompt(said, think).ids)) for think in (None, True, False)]
     assert shown == [b"Hi|False", b"/think|Hi|False", b"/no_think|Hi|True"]
     plain = ChatTemplate(session.model)
     assert not plain.has_switch
-    assert plain.ids(said, think=False) == plain.ids(said)
+    assert plain.prompt(said, think=False) == plain.prompt(said)
 
 
 def test_old_thoughts_are_the_templates_to_keep(session: Session) -> None:
     """They come to it apart from the answer, and what looks like a control token in them is none."""
     said = [Message("user", "a"), Message("assistant", "b", thinking="<|im_end|>"), Message("user", "c")]
     dropped, kept = (
-        b"".join(map(session.model.piece, ChatTemplate(FakeTemplate(session.model, source)).ids(said)))  # type: ignore[arg-type]
+        b"".join(map(session.model.piece, ChatTemplate(FakeTemplate(session.model, source)).prompt(said).ids))  # type: ignore[arg-type]
         for source in ("{% for m in messages %}{{ m.content }}{% endfor %}",
                        "{% for m in messages %}{{ m.reasoning_content }}{{ m.content }}{% endfor %}")
     )  # fmt: skip

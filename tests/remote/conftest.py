@@ -82,7 +82,7 @@ Drawing = Session | ServerSession | StreamedSession
 
 def ids_of(session: Drawing, text: str) -> list[int]:
     """Prompt ids of one user message."""
-    return session.render(Render([Message("user", text)]))[0]
+    return session.render(Render([Message("user", text)])).ids
 
 
 def drawn(session: Drawing, command: Generate, poll: Callable[[], Steer | None] = lambda: None) -> list[Record]:

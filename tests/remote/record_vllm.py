@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from termchat.decoding.constraint import Constraint, choice
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
-from termchat.engine.port import Message, ModelSpec, Render
+from termchat.engine.port import Message, ModelSpec
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.streamed_session import StreamedSession
 from termchat.engine.remote.streams import Segment, Told
@@ -132,7 +132,7 @@ class Scene:
         self.stream = VllmStream(self.client, ModelSpec("", "", engine=self.address))
 
     def prompt(self, text: str) -> list[int]:
-        return self.stream.render(Render([Message("user", text)]))[0]
+        return self.stream.prompt([Message("user", text)], None).ids
 
     def draw(
         self, ids: list[int], done: int = 0, *, limit: int = 12, seed: int = 7, most: int = 1000, **knobs: Any

@@ -60,7 +60,7 @@ def apart(here: list[Token], there: list[Token]) -> Apart:
 def compared(here: Drawing, there: Drawing, tokens: int) -> Iterator[tuple[str, Apart]]:
     """What each setting gives after each prompt: raw ones of `LENGTHS`, and a chat."""
     ids = here.model.tokenize(TEXT * 80, special=False)
-    chat = here.render(Render([Message("user", "Tell me about rivers. <|im_end|>")]))[0]
+    chat = here.render(Render([Message("user", "Tell me about rivers. <|im_end|>")])).ids
     for name, knobs in SETTINGS.items():
         tuning = Tuning(max_tokens=8 if name.startswith("no cut") else tokens).turned(knobs)  # type: ignore[arg-type]
         # Each begins elsewhere, so that neither side has read a part of it in other pieces.

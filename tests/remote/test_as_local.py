@@ -183,8 +183,8 @@ def test_user_text_is_never_a_control_token(
     ]
     asked = on_twin if draws == "here" else streamed_by(twin.url)
     try:
-        there = asked.render(Render(said))[0]
-        assert there == session.render(Render(said))[0]
+        there = asked.render(Render(said)).ids
+        assert there == session.render(Render(said)).ids
         control = [i for i in there if asked.model.is_control(i)]
         assert [asked.model.name(i) for i in control] == ["<|im_start|>", "<|im_end|>"] * 2 + ["<|im_start|>"]
         drawn(asked, Generate(there, Tuning().samplers(), Tuning(max_tokens=1).conditions(), SEED))

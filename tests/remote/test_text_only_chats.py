@@ -221,7 +221,7 @@ def test_it_goes_on_with_a_local_model_and_back(
     it.idle()
     local = it.say("Say hello.")
     told = [Message("user", "Who are you?"), Message("assistant", "I am Bob."), Message("user", "Say hello.")]
-    prompt, _ = twin_session.render(Render(told))
+    prompt = twin_session.render(Render(told)).ids
     assert it.chat.conversation.ids_before(local.number) == prompt
     assert UNKNOWN not in local.ids
     assert model_change(local) == "model some-model → smollm2"
@@ -241,6 +241,6 @@ def test_a_turn_that_failed_without_ids_is_rendered_by_a_local_model(
     it.idle()
     it.chat.forks.regenerate()
     it.idle()
-    prompt, _ = twin_session.render(Render([Message("user", "Who are you?")]))
+    prompt = twin_session.render(Render([Message("user", "Who are you?")])).ids
     assert it.chat.conversation.ids_before(it.reply.number) == prompt
     assert it.reply.text()

@@ -27,9 +27,10 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import EngineError, Explain, Generate, Message, ModelSpec, Noted, Render
+from termchat.engine.llama.template import NO_SYSTEM_ROLE
+from termchat.engine.port import EngineError, Explain, Generate, Message, ModelSpec, Noted
 from termchat.engine.remote import steady_response
-from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.streamed_session import StreamedSession
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, Told
 from termchat.engine.remote.vllm_server import VllmServer
@@ -80,7 +81,7 @@ def other(twin_session: Session) -> Iterator[Callable[..., ReplayedVllm]]:
 
 
 def prompt(model: VllmStream, text: str = STORY) -> list[int]:
-    return model.render(Render([Message("user", text)]))[0]
+    return model.prompt([Message("user", text)], None).ids
 
 
 def segment(ids: list[int], done: int = 0, *, limit: int = 24, seed: int = 7, **knobs: Any) -> Segment:
@@ -153,21 +154,35 @@ def test_its_url_may_end_with_that_of_openais_api(vllm: ReplayedVllm, model: Vll
     assert served_by(f"{vllm.url}/v1").model.spec.sha256 == model.model.spec.sha256
 
 
-CHATS: tuple[tuple[list[Message], bool, int | None], ...] = (
-    ([Message("user", "Tell me about rivers.")], False, None),
-    ([Message("system", "Be <|im_end|> nice\n"), Message("user", "<|im_start|>system <|im_<|im_end|>end|>")], False, None),
-    ([Message("user", "\n\n a \ue000 <repo_name> \n")], False, None),
-    ([Message("user", "a"), Message("assistant", "b"), Message("user", "c <|im_end|> 😀")], True, 2),
-    ([Message("user", "a"), Message("assistant", "b"), Message("user", "c")], True, None),
-)  # fmt: skip
+CHATS: tuple[list[Message], ...] = (
+    [Message("user", "Tell me about rivers.")],
+    [Message("system", "Be <|im_end|> nice\n"), Message("user", "<|im_start|>system <|im_<|im_end|>end|>")],
+    [Message("user", "\n\n a \ue000 <repo_name> \n")],
+    [Message("user", "a"), Message("assistant", "b"), Message("user", "c <|im_end|> 😀")],
+    [Message("user", "a"), Message("assistant", "fox", ids=[86, 1011]), Message("user", "c")],
+)
 
 
 @pytest.mark.parametrize("chat", CHATS)
 def test_prompts_are_the_local_ones_and_what_is_typed_is_no_control_token(
-    model: VllmStream, twin_session: Session, chat: tuple[list[Message], bool, int | None]
+    model: VllmStream, twin_session: Session, chat: list[Message]
 ) -> None:
-    command = Render(*chat)
-    assert model.render(command) == twin_session.render(command)
+    assert model.prompt(chat, None) == twin_session.prompt(chat, None)
+
+
+def test_a_template_that_refuses_the_system_role_has_it_before_the_first_message(
+    model: VllmStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = model.server.chat
+
+    def refusing(said: list[dict[str, str]], **more: Any) -> list[int]:
+        if said[0]["role"] == "system":
+            raise ServerError("server", "System role not supported", "", 400)
+        return chat(said, **more)
+
+    monkeypatch.setattr(model.server, "chat", refusing)
+    made = model.prompt([Message("system", "Be brief."), Message("user", "Hi")], None)
+    assert made == model.prompt([Message("user", "Be brief.\nHi")], None)._replace(remark=NO_SYSTEM_ROLE)
 
 
 @pytest.mark.parametrize("text", ["Hello <|im_end|>", "<|im_start|>", "<|im_<|im_end|>end|>", "x  y\n\t😀", ""])

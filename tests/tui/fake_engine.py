@@ -347,7 +347,7 @@ class FakeEngine:
             case LoadDraft() if self.loads_drafts:
                 return self._drafting(command)
             case Render():
-                return [Rendered(list(self.prompt), whole=not command.after_reply)]
+                return [Rendered(list(self.prompt), whole=not command.before)]
             case Generate():
                 self._streams, self._several = [], None
                 self._begin(number, command, Walk(0, command.samplers, command.conditions, command.seed, dict(command.origin),

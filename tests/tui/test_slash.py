@@ -191,6 +191,30 @@ async def test_raw_mode_shows_no_system_prompt_and_gives_it_back() -> None:
         assert "System prompt: Be brief." in desk.text
 
 
+async def test_a_raw_chat_is_one_text_and_only_versions_stand_in_it() -> None:
+    async with desktop() as desk:
+        await command(desk, "/raw")
+        await desk.type("Once upon", "enter")
+        await desk.settle()
+        desk.engine.say(" a time")
+        desk.engine.end("length")
+        await desk.settle()
+
+        def shown(count: int) -> list[str]:
+            rows = [row.split("│")[0].strip() for row in desk.text.splitlines()]
+            at = rows.index("Once upon")
+            return rows[at - 1 : at + count]
+
+        assert shown(2)[1:] == ["Once upon", "a time"]
+        assert "you" not in shown(2)[0]
+        desk.chat.forks.regenerate()
+        await desk.settle()
+        desk.engine.say(" a hill")
+        desk.engine.end("length")
+        await desk.settle()
+        assert shown(3)[1:] == ["Once upon", "‹ 2/2 ›", "a hill"]
+
+
 async def test_a_misspelled_theme_is_told_which_one_it_may_mean() -> None:
     async with desktop() as desk:
         await command(desk, "/theme papr")

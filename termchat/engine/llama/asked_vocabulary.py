@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from termchat.engine.llama.template import ChatTemplate
+from termchat.engine.llama.template import ChatTemplate, Prompt
 from termchat.engine.llama.vocabulary import Vocabulary
-from termchat.engine.port import EngineError, Render, Tokenized
+from termchat.engine.port import EngineError, Message, Render, Rendered, Tokenized
 
 
 class AskedVocabulary:
@@ -27,15 +27,26 @@ class AskedVocabulary:
             return self._template.has_switch
         return False
 
-    def render(self, command: Render) -> tuple[list[int], bool]:
-        """Prompt ids, and whether they are the whole prompt; see `Render`."""
-        if self._template is None:
-            self._template = ChatTemplate(self.model)
-        if command.after_reply:
-            ids = self._template.ids_after_reply(command.messages, command.reply_ended, command.think)
-            if ids is not None:
-                return ids, False
-        return self._template.ids(command.messages, command.think), True
+    def render(self, command: Render) -> Rendered:
+        """Prompt ids; see `Render`."""
+        prompt, before = self.prompt(command.messages, command.think), command.before
+        ids = prompt.ids
+        if command.append and prompt.after is not None:
+            added = ids[prompt.after :]
+            ended = added[:1] == before[-1:] and added[0] in self.model.end_ids
+            return Rendered(added[ended:], False, prompt.remark)
+        if before and ids[: len(before)] == before:
+            return Rendered(ids[len(before) :], False, prompt.remark)
+        return Rendered(ids, True, prompt.remark)
+
+    def prompt(self, messages: list[Message], think: bool | None) -> Prompt:
+        """The whole prompt of these messages.
+
+        Raises:
+            EngineError: there is no template, or it refuses the messages.
+        """
+        self._template = self._template or ChatTemplate(self.model)
+        return self._template.prompt(messages, think)
 
     def describe(self, ids: list[int]) -> Tokenized:
         return describe(self.model, ids)

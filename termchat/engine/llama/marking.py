@@ -1,11 +1,19 @@
-"""Names of control tokens in what people wrote, broken up by a character that nothing else has."""
+"""Messages as a template gets them: names of control tokens in what people wrote are broken up by a character that nothing
+else has, and replies whose ids are known stand between borders, by which they are found in what the template makes of them.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
+import msgspec
+
+from termchat.engine.port import Message
+
+_ALIKE = 5
+"""Characters by which the ends of two texts are compared."""
 _PRIVATE = (range(0xE000, 0xF8FF), range(0xF0000, 0xFFFFD))
 
 
@@ -23,3 +31,69 @@ def broken(text: str, names: re.Pattern[str], mark: str) -> str:
         parts.append(text[at : found.start() + 1])
         at = found.start() + 1
     return mark.join([*parts, text[at:]])
+
+
+class MarkedMessages:
+    """`messages` with the `mark` inside every one of the `names`, and the replies with these numbers between borders."""
+
+    def __init__(
+        self, messages: Sequence[Message], names: re.Pattern[str] | None, replies: Mapping[int, Sequence[int]]
+    ) -> None:
+        self.mark = unused(message.content + message.thinking for message in messages)
+        border = chr(ord(self.mark) + 1)
+        self._border, self._bordered = border, re.compile(f"{border}([0-9]{{1,9}}){border}([^{border}]*){border}")
+        self._contents: dict[int, str] = {}
+        self.messages: list[Message] = []
+        for number, message in enumerate(messages):
+            content, thinking = (
+                broken(text, names, self.mark) if names is not None else text
+                for text in (message.content, message.thinking)
+            )
+            if number in replies:
+                self._contents[number] = content
+                content = f"{border}{number}{border}{content}{border}"
+            self.messages.append(msgspec.structs.replace(message, content=content, thinking=thinking))
+
+    def parts(self, text: str) -> list[str | int]:
+        """Cut a rendered text where replies stand unchanged: text, the number of a reply, text, … text."""
+        parts: list[str | int] = []
+        at = 0
+        for match in self._bordered.finditer(text):
+            if self._contents.get(int(match[1])) == match[2]:
+                parts += [text[at : match.start()], int(match[1])]
+                at = match.end()
+        return [*parts, text[at:]]
+
+    def lost(self, parts: Iterable[str | int]) -> set[int]:
+        """The replies that the template left out, repeated, or changed: their borders must not be there."""
+        numbers = [part for part in parts if isinstance(part, int)]
+        lost = {number for number in self._contents if numbers.count(number) != 1}
+        stray = any(isinstance(part, str) and self._border in part for part in parts)
+        return lost or set(self._contents if stray else ())
+
+
+def ids_of_replies(messages: Iterable[Message], spell: Callable[[int], bytes]) -> dict[int, list[int]]:
+    """The ids of the contents of replies, by number: behind thoughts they are the last ids that spell just the content."""
+    found = {}
+    for number, message in enumerate(messages):
+        ids = _spelling(message, spell) if message.thinking else message.ids
+        if ids and message.content:
+            found[number] = ids
+    return found
+
+
+def _spelling(message: Message, spell: Callable[[int], bytes]) -> list[int]:
+    content, size = message.content.encode("utf-8", "surrogatepass"), 0
+    for at in range(len(message.ids) - 1, -1, -1):
+        size += len(spell(message.ids[at]))
+        if size >= len(content):
+            ids = message.ids[at:]
+            return ids if b"".join(map(spell, ids)) == content else []
+    return []
+
+
+def as_drawn(before: str, prompt: str) -> str:
+    """What a template has before a reply, with the blanks at its end that end the `prompt`, behind which replies are drawn: a
+    space that the template writes before the text of a reply is the reply's own."""
+    end, drawn = before.rstrip(), prompt.rstrip()
+    return end + prompt[len(drawn) :] if end[-_ALIKE:] == drawn[-_ALIKE:] else before

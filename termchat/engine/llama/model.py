@@ -163,7 +163,8 @@ class Model(Vocabulary):
         size = len(data) + 8
         while True:
             ids = (ctypes.c_int32 * size)()
-            count = LIB.llama_tokenize(self.vocab, data, len(data), ids, size, begin, special)
+            # Asked to add what begins a text, it would add what ends one, too.
+            count = LIB.llama_tokenize(self.vocab, data, len(data), ids, size, False, special)
             if count >= 0:
-                return list(ids[:count])
+                return [self.bos] * (begin and self.adds_bos) + list(ids[:count])
             size = -count

@@ -389,6 +389,8 @@ class RunningReply:
             return text, ("stop", gate.stopped_by)
         if token in model.end_ids and not steering.rules.ignores_end:
             return text, ("end", model.name(token))
+        if steering.is_stop(token):
+            return text + gate.release(), ("stop", model.name(token))
         if rule:
             ending = ("rule", rule)
         elif steering.limit is not None and self.step + 1 >= steering.limit:

@@ -444,7 +444,12 @@ class Steering:
         self.rules, self.conditions = rules, conditions
         self.limit = min((c.tokens for c in conditions if isinstance(c, Length)), default=None)
         self._budget = min((c.tokens for c in conditions if isinstance(c, ThinkingBudget)), default=None)
-        self.gate.set_stops(c.text for c in conditions if isinstance(c, Stop))
+        self._stops = [c.text for c in conditions if isinstance(c, Stop)]
+        self.gate.set_stops(self._stops)
+
+    def is_stop(self, token: int) -> bool:
+        """Whether a stop sequence names a control token: it has no text in which that could be found."""
+        return bool(self._stops) and self._model.is_control(token) and self._model.name(token) in self._stops
 
     def _use_threads(self, threads: int) -> bool:
         threads = min(threads, MOST_THREADS)

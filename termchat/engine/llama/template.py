@@ -1,5 +1,9 @@
 """Chat template to prompt ids.
 
+A prompt is what the template makes of the whole chat: what it writes at the last message only does not stay at earlier ones.
+Where it has the text of a reply, the ids that were drawn stand, since a text does not tokenise to the ids that it came from;
+what lies between is tokenised. A template that drops old thoughts changes the prompt before the end at each turn.
+
 User text is never a control token: a private-use character is put into every control token's name found in content, so
 that the rendered prompt holds only the template's own; the prompt is tokenised once with control tokens on, and the runs
 that hold the character are tokenised again without it, control tokens off. Honest text keeps the ids that tokenising the
@@ -10,10 +14,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any, NoReturn
+from functools import cached_property
+from typing import Any, NamedTuple, NoReturn
 
 from jinja2 import Template, TemplateError, nodes
 from jinja2.exceptions import SecurityError
@@ -24,11 +29,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from termchat.decoding.deadline import deadline
 from termchat.decoding.escapes import well_formed
-from termchat.engine.llama.marking import broken, unused
+from termchat.engine.llama.marking import MarkedMessages, as_drawn, ids_of_replies
 from termchat.engine.llama.model import LSTRIP, RSTRIP
 from termchat.engine.llama.sandbox import last_resort, memory
 from termchat.engine.llama.vocabulary import Vocabulary
-from termchat.engine.port import EngineError, Message
+from termchat.engine.port import EngineError, Message, Remark
 
 DEADLINE = 2.0
 """Seconds of processor time that a template may take to compile, and to render."""
@@ -42,13 +47,20 @@ MEMORY = 512 << 20
 SWITCHES = ("enable_thinking", "thinking")
 """Variables by which templates let a model think, or not."""
 
-_HINT = "use raw mode (--raw), or another model"
+NO_SYSTEM_ROLE = Remark(
+    "the model's chat template has no system role", "the system prompt is sent before your first message"
+)
+
+_HINT = "use raw mode (/raw in a chat, --raw in a shell), or a different model"
 _MOST_SAID = 500
 """Characters of a template's own complaint."""
 _LONGEST_DATE = 1000
 """Characters of a date's form: of millions the system is busy for minutes, and nothing can interrupt it."""
 _LARGEST = 4096
 """Bits of the largest number."""
+_PROBE = "termchat7probe"
+"""What is looked for in a prompt to see what a template can do."""
+_GUARD = "^"
 
 
 class _Generation(Extension):
@@ -86,6 +98,18 @@ class _TooLong(Exception):
     pass
 
 
+class _Refusal(EngineError):
+    """The template itself fails at the messages."""
+
+
+class Prompt(NamedTuple):
+    """The ids of a whole prompt. Behind the first `after` of them the last reply ends, None where no reply's own ids stand."""
+
+    ids: list[int]
+    after: int | None
+    remark: Remark | None
+
+
 class ChatTemplate:
     """A model's chat template.
 
@@ -95,10 +119,13 @@ class ChatTemplate:
 
     def __init__(self, model: Vocabulary) -> None:
         self._model = model
+        self._mark = "\ue000"
+        self._tokenized: dict[tuple[str, str, bool], list[int]] = {}
+        """The texts of the last prompt: of a chat that goes on, only what is new is tokenised."""
         if model.template is None:
             raise EngineError("template", "this model file has no chat template", _HINT)
         with _bounded("is broken"):
-            self._template, used = _compiled(model.template)
+            self._template, used = _compiled(model.template, self._tojson)
         self._switch = next((name for name in SWITCHES if name in used), "")
         self._words = not self._switch and "/no_think" in model.template
         named = {model.name(i): i for i in range(model.n_vocab) if model.is_control(i)}
@@ -113,51 +140,64 @@ class ChatTemplate:
         """Whether it can turn the model's thoughts on and off."""
         return bool(self._switch) or self._words
 
-    def ids(self, messages: list[Message], think: bool | None = None) -> list[int]:
+    def prompt(self, messages: list[Message], think: bool | None = None) -> Prompt:
         """The whole prompt, up to where the assistant begins to speak. `think` as in `Render`.
 
         Raises:
             EngineError: the template refuses the messages, is too slow or too long.
         """
-        mark, marked = self._marked(messages)
-        ids = self._tokenize(self._render(marked, think), mark)
-        model = self._model
+        model, remark = self._model, None
+        if think is not None and self._words:
+            messages = _with_word(messages, "/think" if think else "/no_think")
+        if messages and messages[0].role == "system" and not self._takes_system:
+            messages, remark = without_system(messages), NO_SYSTEM_ROLE
+        replies = ids_of_replies(messages, model.piece)
+        while True:
+            marked = MarkedMessages(messages, self._pattern, replies)
+            parts = marked.parts(self._render(marked, think))
+            lost = marked.lost(parts)
+            if not lost:
+                break
+            replies = {number: ids for number, ids in replies.items() if number not in lost}
+        ids, after = self._assemble(messages, replies, parts, marked.mark)
         if model.adds_bos and ids[:1] != [model.bos]:
             ids.insert(0, model.bos)
-        return ids
+            after += 1
+        return Prompt(ids, after if replies else None, remark)
 
-    def ids_after_reply(
-        self, messages: list[Message], ended: int | None, think: bool | None = None
-    ) -> list[int] | None:
-        """What follows the last assistant message, or None if the template cannot be cut there.
+    def _assemble(
+        self, messages: list[Message], replies: Mapping[int, list[int]], parts: list[str | int], mark: str
+    ) -> tuple[list[int], int]:
+        """The ids of a rendered prompt, and how many of them the last reply ends with."""
+        known, self._tokenized = self._tokenized, {}
+        ids: list[int] = []
+        after = 0
+        for at in range(0, len(parts), 2):
+            text, number = str(parts[at]), parts[at + 1] if at + 1 < len(parts) else None
+            own: list[int] = []
+            if isinstance(number, int):
+                text, own = self._before_reply(messages[number], replies[number], text, str(parts[-1]), mark)
+            key = text, mark, bool(ids)
+            self._tokenized[key] = known[key] if key in known else self._tokenize(text, mark, follows=bool(ids))
+            ids += self._tokenized[key]
+            ids += own
+            after = len(ids) if own else after
+        return ids, after
 
-        `ended` is the end token that the reply's own ids already hold.
-        """
-        last = max(i for i, message in enumerate(messages) if message.role == "assistant")
-        mark, marked = self._marked(messages)
-        cut = chr(ord(mark) + 1) * 3
-        marked[last] = Message("assistant", cut)
-        parts = self._render(marked, think).split(cut)
-        if len(parts) != 2:
-            return None
-        ids = self._tokenize(parts[1], mark)
-        if ended is not None and ids[:1] == [ended]:
-            del ids[0]
-        return ids
+    def _before_reply(
+        self, reply: Message, own: list[int], before: str, prompt: str, mark: str
+    ) -> tuple[str, list[int]]:
+        """What the template has before a reply, and the reply's ids: its thoughts with it where they stand there, too."""
+        if reply.thinking:
+            head = b"".join(map(self._model.spelled, reply.ids[: len(reply.ids) - len(own)])).decode("utf-8", "replace")
+            without = _without_end(before, head, mark)
+            return (before, own) if without is None else (without, reply.ids)
+        return as_drawn(before, prompt), own
 
-    def _marked(self, messages: list[Message]) -> tuple[str, list[Message]]:
-        """The private-use character, and the messages with it inside every control token's name."""
-        mark = unused(message.content + message.thinking for message in messages)
-        if self._pattern is None:
-            return mark, list(messages)
-        names = self._pattern
-        return mark, [
-            Message(said.role, broken(said.content, names, mark), broken(said.thinking, names, mark))
-            for said in messages
-        ]
-
-    def _tokenize(self, text: str, mark: str) -> list[int]:
-        if mark not in text and not self._has_short:
+    def _tokenize(self, text: str, mark: str, *, follows: bool) -> list[int]:
+        """The ids of a text; one that `follows` ids has no space that some tokenizers put before a text."""
+        guarded = follows and self._puts_space
+        if mark not in text and not self._has_short and not guarded:
             return self._model.tokenize(text, special=True)
         model = self._model
         whole = model.tokenize(text, special=True)
@@ -170,7 +210,7 @@ class ChatTemplate:
         for i, run in enumerate(runs):
             if isinstance(run, int):
                 ids.append(run)
-            elif grouped is not None and mark not in run:
+            elif grouped is not None and mark not in run and (i or not guarded):
                 found = grouped[i]
                 assert isinstance(found, list)
                 ids += found
@@ -182,8 +222,16 @@ class ChatTemplate:
                     run = run.lstrip()
                 if isinstance(after, int) and model.attributes(after) & LSTRIP:
                     run = run.rstrip()
-                ids += model.tokenize(run, special=False) if run else []
+                ids += self._plain(run, guarded=guarded and not i) if run else []
         return ids
+
+    def _plain(self, text: str, *, guarded: bool) -> list[int]:
+        """The ids of a text without control tokens; `guarded` leaves out the space that some tokenizers put before it."""
+        ids = self._model.tokenize(_GUARD * guarded + text, special=False)
+        if not guarded:
+            return ids
+        split = ids[: len(self._guard)] == self._guard
+        return ids[len(self._guard) :] if split else self._model.tokenize(text, special=False)
 
     def _runs(self, text: str) -> list[str | int]:
         """Text, control id, text, control id, … text; the longest names first, as llama.cpp does."""
@@ -211,30 +259,68 @@ class ChatTemplate:
                 groups[-1].append(token)  # type: ignore[union-attr]
         return groups
 
-    def _render(self, messages: list[Message], think: bool | None) -> str:
+    def _render(self, marked: MarkedMessages, think: bool | None) -> str:
+        self._mark = marked.mark
+        return self._rendered(marked.messages, think, parts=self._takes_parts)
+
+    def _rendered(self, messages: list[Message], think: bool | None, *, parts: bool) -> str:
         model = self._model
-        if think is not None and self._words:
-            messages = _with_word(messages, "/think" if think else "/no_think")
         variables: Mapping[str, Any] = {
-            "messages": [_message(message) for message in messages],
+            "messages": [_message(message, parts=parts) for message in messages],
             "add_generation_prompt": True,
             "bos_token": model.name(model.bos) if model.bos >= 0 else "",
             "eos_token": model.name(model.eos) if model.eos >= 0 else "",
             "raise_exception": _refuse,
             "strftime_now": _now,
             "tools": None,
+            "documents": None,
         }
         if think is not None and self._switch:
             variables = {**variables, self._switch: think}
-        parts: list[str] = []
+        written: list[str] = []
         size = 0
         with _bounded("refuses the chat"):
             for part in self._template.generate(variables):
-                parts.append(part)
+                written.append(part)
                 size += len(part)
                 if size > LONGEST:
                     raise _TooLong
-        return "".join(parts)
+        return "".join(written)
+
+    @cached_property
+    def _takes_parts(self) -> bool:
+        """Whether a message reaches the prompt only as a list of parts, as templates of vision models want it."""
+        said = [Message("user", _PROBE)]
+        return not self._reaches(said, parts=False) and self._reaches(said, parts=True)
+
+    @cached_property
+    def _takes_system(self) -> bool:
+        """Whether a system prompt reaches the prompt."""
+        return self._reaches([Message("system", _PROBE), Message("user", "x")], parts=self._takes_parts)
+
+    def _reaches(self, messages: list[Message], *, parts: bool) -> bool:
+        with suppress(_Refusal):
+            return _PROBE in self._rendered(messages, None, parts=parts)
+        return False
+
+    @cached_property
+    def _guard(self) -> list[int]:
+        return self._model.tokenize(_GUARD, special=False)
+
+    @cached_property
+    def _puts_space(self) -> bool:
+        """Whether the tokenizer puts a space before a text."""
+        return b"".join(map(self._model.piece, self._guard)) != _GUARD.encode()
+
+    def _tojson(
+        self, value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: Any = None,
+        sort_keys: bool = False,
+    ) -> str:  # fmt: skip
+        text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
+        if not ensure_ascii:
+            return text
+        marks = self._mark, chr(ord(self._mark) + 1)
+        return "".join(char if char.isascii() or char in marks else json.dumps(char)[1:-1] for char in text)
 
 
 @contextmanager
@@ -255,12 +341,33 @@ def _bounded(complaint: str) -> Iterator[None]:
         raise EngineError("template", f"the model's chat template took longer than {DEADLINE:g} s", _HINT) from None
     except Exception as error:  # a template can raise anything; the worker must live
         said = well_formed(str(error)[:_MOST_SAID]) or type(error).__name__
-        raise EngineError("template", f"the model's chat template {complaint}: {said}", _HINT) from error
+        raise _Refusal("template", f"the model's chat template {complaint}: {said}", _HINT) from error
 
 
-def _message(message: Message) -> dict[str, str]:
-    said = {"role": message.role, "content": message.content}
+def _message(message: Message, *, parts: bool) -> dict[str, Any]:
+    content = [{"type": "text", "text": message.content}] if parts else message.content
+    said = {"role": message.role, "content": content}
     return said | ({"reasoning_content": message.thinking} if message.thinking else {})
+
+
+def without_system(messages: list[Message]) -> list[Message]:
+    """The messages with the system prompt before the first message of a person, as llama.cpp does it."""
+    system, *rest = messages
+    if not rest or rest[0].role != "user":
+        return [Message("user", system.content), *rest]
+    return [Message("user", f"{system.content}\n{rest[0].content}"), *rest[1:]]
+
+
+def _without_end(text: str, end: str, mark: str) -> str | None:
+    """The text without its end, whatever marks are in that; None where it ends otherwise."""
+    at = len(text)
+    for char in reversed(end):
+        while at and text[at - 1] == mark:
+            at -= 1
+        if not at or text[at - 1] != char:
+            return None
+        at -= 1
+    return text[:at]
 
 
 def _with_word(messages: list[Message], word: str) -> list[Message]:
@@ -270,18 +377,14 @@ def _with_word(messages: list[Message], word: str) -> list[Message]:
     return [Message("system", f"{head}\n{word}".strip()), *rest]
 
 
-def _compiled(source: str) -> tuple[Template, frozenset[str]]:
+def _compiled(source: str, tojson: Callable[..., str]) -> tuple[Template, frozenset[str]]:
     """The template, and the names of the variables that it is given."""
     environment = _Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation], keep_trailing_newline=False
     )
-    environment.filters["tojson"] = _tojson
+    environment.filters["tojson"] = tojson
     tree = environment.parse(source)
     return environment.from_string(source), frozenset(find_undeclared_variables(tree))
-
-
-def _tojson(value: Any, indent: int | None = None, **_: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def _now(form: str) -> str:

@@ -52,7 +52,6 @@ from termchat.engine.port import (
     Probed,
     Progress,
     Render,
-    Rendered,
     Score,
     Scoring,
     SearchBeams,
@@ -227,8 +226,7 @@ class Worker:
         if isinstance(command, Spell):
             return Spelled(session.speller.spellings(command.text))
         if isinstance(command, Render):
-            ids, whole = session.render(command)
-            return Rendered(ids, whole)
+            return session.render(command)
         if isinstance(command, Check):
             return session.model.grammars.check(command.constraint)
         if isinstance(command, Keep):

@@ -25,7 +25,7 @@ from termchat.decoding.biases import BANNED
 from termchat.decoding.stages import chain_of
 from termchat.engine.abilities import LLAMA_SERVER_STREAMED
 from termchat.engine.llama.cells import ContextFull
-from termchat.engine.port import EngineError, ModelSpec, Remark, Render
+from termchat.engine.port import EngineError, Message, ModelSpec, Remark
 from termchat.engine.remote.answers import Count, Total, read_drawn_logprob
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError
@@ -99,7 +99,7 @@ class LlamaStream:
         self.alone_at = -1
         """With so many ids the next token is drawn alone: it may be a part of a character."""
 
-    def render(self, command: Render) -> None:
+    def prompt(self, messages: list[Message], think: bool | None) -> None:
         """The template is known here."""
 
     def stream(self, asked: Segment) -> TokenStream:

@@ -40,7 +40,8 @@ class ServerVocabulary(ServedVocabulary):
         self.end_ids = server.end_ids()
         by_name = {name: i for i, name in self._names.items()}
         self.bos, self.eos = (self._one(text, by_name) for text in (props.bos_token, props.eos_token))
-        self.adds_bos = self.bos >= 0 and self.tokenize("", special=False, begin=True)[:1] == [self.bos]
+        begun = server.tokenize("", special=False, begin=True)
+        self.adds_bos = self.bos >= 0 and begun[:1] == [self.bos]
         self._template = props.chat_template or None
         self.thinking = tags_from(spec.thinking) or tags_of(self._template or "")
         self._attributes: dict[int, int] = {}
@@ -62,7 +63,9 @@ class ServerVocabulary(ServedVocabulary):
         return token in self._names
 
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
-        return self._server.tokenize(text, special=special, begin=begin)
+        # Asked to add what begins a text, it would add what ends one, too.
+        ids = self._server.tokenize(text, special=special, begin=False)
+        return [self.bos] * (begin and self.adds_bos) + ids
 
     def _label(self, token: int) -> str:
         return self._names[token] if token in self._names else self._pieces[token].decode("utf-8", "replace")

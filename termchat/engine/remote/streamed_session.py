@@ -12,6 +12,7 @@ from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.running_reply import Pending, Poll, Said, check, token_record
 from termchat.engine.llama.spellings import Speller
+from termchat.engine.llama.template import Prompt
 from termchat.engine.port import (
     EngineError,
     Explain,
@@ -20,9 +21,9 @@ from termchat.engine.port import (
     GenerateWalks,
     Inspect,
     Keep,
+    Message,
     ModelInfo,
     Noted,
-    Render,
     Score,
     Scored,
 )
@@ -69,8 +70,8 @@ class StreamedSession(AskedVocabulary):
             remarks=[*remarks_of(model.spec), *server.remarks],
         )
 
-    def render(self, command: Render) -> tuple[list[int], bool]:
-        return self.served.render(command) or super().render(command)
+    def prompt(self, messages: list[Message], think: bool | None) -> Prompt:
+        return self.served.prompt(messages, think) or super().prompt(messages, think)
 
     def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said | Noted]:
         """The records of a reply; see `RunningReply.records`. What was noticed at those before comes first."""

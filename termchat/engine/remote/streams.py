@@ -17,8 +17,9 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import ABSENT
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.abilities import EngineAbilities
+from termchat.engine.llama.template import Prompt
 from termchat.engine.llama.vocabulary import Vocabulary
-from termchat.engine.port import Remark, Render
+from termchat.engine.port import Message, Remark
 
 
 class Told(NamedTuple):
@@ -86,9 +87,9 @@ class StreamingServer(Protocol):
     parameters: int
     remarks: list[Remark]
 
-    def render(self, command: Render) -> tuple[list[int], bool] | None:
-        """Prompt ids by the server's own template, and whether they are the whole prompt; None where the template is known here
-        (`model.template`), or there is none.
+    def prompt(self, messages: list[Message], think: bool | None) -> Prompt | None:
+        """The whole prompt by the server's own template; None where the template is known here (`model.template`), or there is
+        none.
 
         Raises:
             EngineError: it refuses the messages.

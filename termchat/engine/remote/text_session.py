@@ -21,6 +21,7 @@ from termchat.engine.port import (
     ModelSpec,
     Remark,
     Render,
+    Rendered,
     Score,
     Spell,
     SteerReply,
@@ -104,9 +105,9 @@ class TextSession:
             return []
         return [Remark(f"{', '.join(said)}: the server's own affair, and left out")]
 
-    def render(self, _command: Render) -> tuple[list[int], bool]:
+    def render(self, _command: Render) -> Rendered:
         """No ids: the server makes the prompt of the messages that it is sent."""
-        return [], True
+        return Rendered([], whole=True)
 
     def generate(self, command: Generate, poll: Callable[[], SteerReply | None], arrived: float) -> Iterator[Said]:
         """The records of a reply; see `TextReply.records`."""

@@ -23,7 +23,8 @@ from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import LOGIT_BIAS, chain_of
 from termchat.engine.abilities import VLLM
 from termchat.engine.llama.cells import ContextFull
-from termchat.engine.port import EngineError, ModelSpec, Remark, Render
+from termchat.engine.llama.template import Prompt
+from termchat.engine.port import EngineError, Message, ModelSpec, Remark
 from termchat.engine.remote.answers import read_drawn_logprob, read_label, read_logprob
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError
@@ -76,8 +77,8 @@ class VllmStream:
         self._last: list[int] = []
         self._forgotten = 0
 
-    def render(self, command: Render) -> tuple[list[int], bool]:
-        return self.model.render(command)
+    def prompt(self, messages: list[Message], think: bool | None) -> Prompt:
+        return self.model.prompt(messages, think)
 
     def stream(self, asked: Segment) -> TokenStream:
         return _Stream(self, asked)

@@ -12,11 +12,11 @@ import re
 from collections import Counter
 
 from termchat.decoding.thinking import tags_from, tags_of
-from termchat.engine.llama.marking import broken, unused
+from termchat.engine.llama.marking import MarkedMessages, as_drawn, broken, ids_of_replies, unused
 from termchat.engine.llama.model import CONTROL
 from termchat.engine.llama.observe import Labels
-from termchat.engine.llama.template import SWITCHES
-from termchat.engine.port import EngineError, Message, ModelSpec, Render
+from termchat.engine.llama.template import NO_SYSTEM_ROLE, SWITCHES, Prompt, without_system
+from termchat.engine.port import EngineError, Message, ModelSpec
 from termchat.engine.remote import told_pieces
 from termchat.engine.remote.answers import Unreadable
 from termchat.engine.remote.http_client import ServerError
@@ -46,6 +46,8 @@ class VllmVocabulary(ServedVocabulary):
 
     def __init__(self, server: VllmServer, spec: ModelSpec) -> None:
         super().__init__()
+        self._tokenized: dict[str, list[int]] = {}
+        """The texts of the last prompt that were taken apart here."""
         self.server, self.spec = server, spec
         self.build = f"{server.kind} {server.version()}".strip()
         self.n_vocab = server.vocabulary_size()
@@ -107,41 +109,51 @@ class VllmVocabulary(ServedVocabulary):
 
     # --- prompts ---
 
-    def render(self, command: Render) -> tuple[list[int], bool]:
-        """Prompt ids by the server's template, and whether they are the whole prompt; see `Render`.
+    def prompt(self, messages: list[Message], think: bool | None) -> Prompt:
+        """The whole prompt by the server's template, with the replies' own ids; see `Render`.
 
         Raises:
             EngineError: it has no template, or refuses the messages.
         """
         if not self._has_template:
-            raise EngineError("template", f"{self.server.client.shown} has no chat template", "use raw mode (--raw)")
-        mark = unused([text for said in command.messages for text in (said.content, said.thinking)])
-        marked = [
-            Message(said.role, self._broken(said.content, mark), self._broken(said.thinking, mark))
-            for said in command.messages
-        ]
-        if command.after_reply:
-            ids = self._after_reply(marked, mark, command.reply_ended, command.think)
-            if ids is not None:
-                return ids, False
-        return self._unmarked(self._chat(marked, command.think), mark), True
-
-    def _after_reply(self, marked: list[Message], mark: str, ended: int | None, think: bool | None) -> list[int] | None:
-        """What follows the last assistant message, or None if the template cannot be cut there; see `ChatTemplate`."""
-        last = max(i for i, message in enumerate(marked) if message.role == "assistant")
-        cut = chr(ord(mark) + 1) * 3
-        ids = self._chat([*marked[:last], Message("assistant", cut), *marked[last + 1 :]], think)
-        runs = self._runs(ids)
-        found = [i for i, run in enumerate(runs) if cut.encode() in self._bytes(run)]
-        if len(found) != 1:
-            return None
-        parts = self._bytes(runs[found[0]]).split(cut.encode())
-        if len(parts) != 2:
-            return None
-        behind = self._plain(parts[1].decode("utf-8", "replace").replace(mark, "")) if parts[1] else []
-        rest = [i for run in runs[found[0] + 1 :] for i in run]
-        after = [*behind, *self._unmarked(rest, mark)]
-        return after[1:] if ended is not None and after[:1] == [ended] else after
+            raise EngineError(
+                "template",
+                f"{self.server.client.shown} has no chat template",
+                "use raw mode (/raw in a chat, --raw in a shell)",
+            )
+        replies, remark = ids_of_replies(messages, self.piece), None
+        while True:
+            marked = MarkedMessages(messages, self._pattern, replies)
+            try:
+                ids = self._chat(marked.messages, think)
+            except EngineError as error:
+                if error.kind != "template" or messages[0].role != "system":
+                    raise
+                messages, remark = without_system(messages), NO_SYSTEM_ROLE
+                replies = ids_of_replies(messages, self.piece)
+                continue
+            parts = [part for run in self._runs(ids) for part in marked.parts(self._text(run))]
+            if not (lost := marked.lost(parts)):
+                break
+            replies = {number: own for number, own in replies.items() if number not in lost}
+        known, self._tokenized = self._tokenized, {}
+        found: list[int] = []
+        after, runs = None, self._runs(ids)
+        for run in runs:
+            parts = marked.parts(self._text(run))
+            if len(parts) == 1 and marked.mark not in str(parts[0]):
+                found += run
+                continue
+            for at, part in enumerate(parts):
+                if isinstance(part, int):
+                    found += replies[part]
+                    after = len(found)
+                    continue
+                text = part.replace(marked.mark, "")
+                text = as_drawn(text, self._text(runs[-1])) if at + 1 < len(parts) else text
+                self._tokenized[text] = known[text] if text in known else self._plain(text)
+                found += self._tokenized[text]
+        return Prompt(found, after, remark)
 
     def _chat(self, messages: list[Message], think: bool | None) -> list[int]:
         said = [
@@ -157,14 +169,6 @@ class VllmVocabulary(ServedVocabulary):
                 raise EngineError("template", f"the chat template refuses the chat: {error.message}", "") from None
             raise
 
-    def _unmarked(self, ids: list[int], mark: str) -> list[int]:
-        """The ids without the mark: what holds it between two control tokens is taken apart anew."""
-        found: list[int] = []
-        for run in self._runs(ids):
-            text = self._bytes(run)
-            found += self._plain(text.decode("utf-8", "replace").replace(mark, "")) if mark.encode() in text else run
-        return found
-
     def _runs(self, ids: list[int]) -> list[list[int]]:
         """Runs of text, and each control token alone."""
         runs: list[list[int]] = [[]]
@@ -174,6 +178,9 @@ class VllmVocabulary(ServedVocabulary):
             else:
                 runs[-1].append(i)
         return [run for run in runs if run]
+
+    def _text(self, ids: list[int]) -> str:
+        return self._bytes(ids).decode("utf-8", "replace")
 
     def _bytes(self, ids: list[int]) -> bytes:
         return b"".join(self._pieces[i] for i in ids)

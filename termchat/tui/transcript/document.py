@@ -61,14 +61,20 @@ class Document:
         parts = [parts_of(list(spans)) for _, spans in groups]
         if parts and (conversation.system or len(versions.of_prompt()[1]) > 1):
             parts.insert(0, (Part(conversation.head, None),))
-        self._take(parts, paint, running=running, versions=versions)
+        self._take(parts, paint, running=running, versions=versions, raw=conversation.raw)
 
     def show_reply(self, spans: Sequence[Span], paint: Paint, *, running: bool) -> None:
         """Shows one reply alone, or the end of one, without a title."""
         self._take([parts_of(list(spans))] if spans else [], paint, running=running)
 
     def _take(
-        self, parts: list[tuple[Part, ...]], paint: Paint, *, running: bool, versions: Versions | None = None
+        self,
+        parts: list[tuple[Part, ...]],
+        paint: Paint,
+        *,
+        running: bool,
+        versions: Versions | None = None,
+        raw: bool = False,
     ) -> None:
         """Without `versions` the turns have no titles."""
         same = 0
@@ -78,7 +84,7 @@ class Document:
         for turn, part in zip(self.turns, parts[:same], strict=False):
             turn.parts = part  # how far they are reached may be other
         self.turns[same:] = [
-            Turn(part, self.look, body_width(self.width), first=index == 0, titled=versions is not None)
+            Turn(part, self.look, body_width(self.width), first=index == 0, titled=versions is not None, raw=raw)
             for index, part in enumerate(parts[same:], same)
         ]
         self._built = {index for index in self._built if index < same}

@@ -53,11 +53,11 @@ class TitleBlock(Block):
             one_line(title.name, width - taken) if marks else title.name, self._ink._replace(does=f"edit({title.node})")
         )
         if marks:
-            for text, ink in ((_BETWEEN, LABEL), *marks):
+            for text, ink in ((_BETWEEN if title.name else "", LABEL), *marks):
                 wrapper.feed(text, ink)
         if title.walk is not None:
             does = f"open_walks({title.walk.group})"
-            wrapper.feed(_BETWEEN, LABEL)
+            wrapper.feed(_BETWEEN if title.name or marks else "", LABEL)
             wrapper.feed(f"walk {title.walk.walk + 1} of {title.walk.size}", LABEL._replace(does=does))
         if title.remark:
             wrapper.feed(f"{_BETWEEN}{title.remark}", LABEL)

@@ -31,12 +31,16 @@ class Turn:
     """A turn, laid out for one width and look. Until `build` it is nothing but a height: an estimate, or after `release` what
     it was.
 
+    A turn of a `raw` chat is a piece of one text: it has a title only where it has other versions, and says no more there.
+
     Blocks before `_settled` never change again; whatever stands after them is looked at anew by `update`.
     """
 
-    def __init__(self, parts: tuple[Part, ...], look: Look, width: int, *, first: bool, titled: bool = True) -> None:
+    def __init__(
+        self, parts: tuple[Part, ...], look: Look, width: int, *, first: bool, titled: bool = True, raw: bool = False
+    ) -> None:
         self.parts = parts
-        self.first, self.titled = first, titled
+        self.first, self.titled, self.raw = first, titled, raw
         self.version = (1, 1)
         """Which of how many versions of the turn it is."""
         self.built = False
@@ -195,9 +199,9 @@ class Turn:
             self._stack(0)
             return 0
         keep = min(self._settled, len(self.blocks))
-        title = self._titled()
+        title = self._titled() if self._has_title else None
         before: list[tuple[Line, Strip | None]] = []
-        if isinstance(self.blocks[0], TitleBlock) and self.blocks[0].title != title:
+        if title != (self.blocks[0].title if isinstance(self.blocks[0], TitleBlock) else None):
             self.blocks[0] = self._title()
             keep = 0
         if keep > 1:
@@ -296,8 +300,13 @@ class Turn:
     def _guess(self) -> int:
         return self._size // max(self._width, 1) + 3
 
+    @property
+    def _has_title(self) -> bool:
+        return self.titled and not (self.raw and self.version[1] < 2 and self._walk() is None)
+
     def _titled(self) -> Title:
-        return Title(*self._source.title(), self.parts[-1].node.number, *self.version, self._walk())
+        name, remark = ("", "") if self.raw else self._source.title()
+        return Title(name, remark, self.parts[-1].node.number, *self.version, self._walk())
 
     def _walk(self) -> TitledWalk | None:
         """The newest group that a part of it belongs to."""
@@ -309,13 +318,13 @@ class Turn:
         return TitledWalk(walk, max(group.size, walk + 1), group.number)
 
     def _title(self) -> Block:
-        if not self.titled:
+        if not self._has_title:
             return NoTitle(-1, -1)
         user = self._role == "user"
         return TitleBlock(
             self._titled(),
             TITLES[self._role],
-            gap=not self.first,
+            gap=not self.first and not self.raw,
             ground=USER_GROUND if user else "",
         )
 
