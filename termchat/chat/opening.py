@@ -168,10 +168,12 @@ def _read(
     """
     from termchat.models import catalogue
     from termchat.models.gguf.header import check_parts, read_header
+    from termchat.models.gguf.vocabulary_texts import check_vocabulary
 
     name, path = catalogue.resolve(wanted, known, config.model_folders)
     header = read_header(path)
     check_parts(path)
+    check_vocabulary(path)
     identity = header.identity()
     advice = recommended(wanted or catalogue.DEFAULT, header, known) if config.recommendations else {}
     config = run_of(config.with_recommended(advice, known.problems), identity, picked).config
