@@ -236,6 +236,7 @@ def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Prin
         which = f"reply {number + 1}" if asked.replies > 1 else "the reply"
         node = chat.conversation.reply()[-1].node
         code = _complain_of(node, which) or code
+        _tell_not_drafted(chat, [node])
         if node.finished is not None and node.finished.reason == "context":
             code = _complain_of_context(f"{which} was", node, chat.larger_context)
     return code
@@ -259,6 +260,7 @@ def _at_once(chat: Chat, asked: Question, prompt: str, printer: Printer, signals
     printer.ranked(group.nodes, ranking)
     nodes = sorted(group.nodes.items())
     codes = [_complain_of(node, f"walk {walk + 1}") for walk, node in nodes]
+    _tell_not_drafted(chat, [node for _, node in nodes])
     full = [walk for walk, node in nodes if node.finished is not None and node.finished.reason == "context"]
     if full:
         cut = "the search was" if plan.beams else f"{walks_named(full)} {'was' if len(full) == 1 else 'were'}"
@@ -281,6 +283,15 @@ def _complain_of(node: Node, which: str) -> int:
         complain(f"{which} does not match the constraint, which was dropped: {dropped}")
         code = FAILED
     return code
+
+
+def _tell_not_drafted(chat: Chat, nodes: list[Node]) -> None:
+    """Say why nothing was drafted for any of these replies, if a flag asked for drafts."""
+    reasons = [node.finished.not_drafted if node.finished is not None else "" for node in nodes]
+    if all(reasons) and chat.origin["draft"] == FLAG:
+        complain(
+            f"nothing was drafted: {reasons[0]}", "" if chat.tuning.draft_always else "--draft-always on drafts anyway"
+        )
 
 
 def _complain_of_context(cut: str, node: Node, larger: str, remedy: str = "") -> int:

@@ -424,6 +424,7 @@ class RunningReply:
             drafted=drafts.drafted if drafts.rounds else None,
             accepted=self.accepted if drafts.rounds else None,
             rounds=drafts.rounds or None,
+            not_drafted=drafts.nothing,
         )
 
 
