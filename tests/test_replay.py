@@ -91,6 +91,15 @@ def test_a_fast_prefill_is_made_again_as_it_was(home: Path, tmp_path: Path) -> N
     assert "cause: micro-batch: recorded 512, now 32" in report
 
 
+def test_a_run_without_candidates_records_the_drawn_tokens_and_is_made_again(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "drawn.jsonl"
+    path.write_text(said(termchat(home, "run", "Hi", *RUN, "--max-tokens", "12", "--json", "--candidates", "0"), 0))
+    tokens = [line for line in map(json.loads, path.read_text().splitlines()) if line["record"] == "token"]
+    assert [[one["id"] for one in token["candidates"]] for token in tokens] == [[token["id"]] for token in tokens]
+    assert any(token["rank"] for token in tokens)
+    assert said(termchat(home, "replay", path), 0).startswith("identical, ")
+
+
 @pytest.fixture(scope="module")
 def engine(model_path: Path) -> Iterator[LocalEngine]:
     """The model on one thread, to make replies with."""

@@ -451,7 +451,7 @@ def to_dict(value: Any) -> Any:
     return value
 
 
-def to_json(record: Record, **more: int) -> str:
+def to_json(record: Record, **more: Any) -> str:
     """One line of JSON, without the newline; everything outside ASCII is escaped. `more` are fields beside the record's own."""
     return json.dumps(to_dict(record) | more, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
