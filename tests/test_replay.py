@@ -445,6 +445,22 @@ def test_a_reply_is_identical_however_it_ended(played: Callable[..., tuple[int, 
     assert (code, told.splitlines()[-1]) == (0, "identical, 4 tokens")
 
 
+@pytest.mark.parametrize("ended", ["user", "context", "time"])
+def test_a_reply_that_was_cut_off_before_it_matched_its_constraint_is_identical(
+    played: Callable[..., tuple[int, str]], ended: str
+) -> None:
+    def constrained(records: list[Record]) -> list[Record]:
+        *others, end = records
+        assert isinstance(end, Finished)
+        detail = f"{end.detail}; grammar: incomplete" if end.detail else "grammar: incomplete"
+        return [*others, msgspec.structs.replace(end, detail=detail)]
+
+    lines = list(map(to_json, constrained(told_stream(ended))))
+    assert played(lines, constrained(played_stream(ended))) == (0, "identical, 4 tokens")
+    code, told = played(lines, played_stream(ended))
+    assert (code, "finished.detail: " in told) == (1, True)
+
+
 @pytest.mark.parametrize("ended", ENDED)
 def test_any_computed_field_that_was_altered_is_found_and_named(
     played: Callable[..., tuple[int, str]], ended: str

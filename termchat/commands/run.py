@@ -296,7 +296,7 @@ def _tell_not_drafted(chat: Chat, nodes: list[Node]) -> None:
 
 def _complain_of_context(cut: str, node: Node, larger: str, remedy: str = "") -> int:
     """Says that replies were cut off, of which `node` is one; the exit code that stands for it. `larger` gives more context."""
-    detail = node.finished.detail if node.finished is not None else ""
+    detail = node.finished.why if node.finished is not None else ""
     used, _, why = detail.partition(": ")
     complain(
         f"{cut} cut off: the context is full ({used} tokens{why and f', {why}'})",

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, overload
 import msgspec
 
 from termchat.decoding.conditions import Condition
-from termchat.decoding.constraint import Constraint
+from termchat.decoding.constraint import INCOMPLETE, Constraint
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.group import Group
 from termchat.decoding.samplers import SamplerSettings
@@ -319,6 +319,11 @@ class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     accepted: int | None = None
     rounds: int | None = None
     not_drafted: str = ""
+
+    @property
+    def why(self) -> str:
+        """The detail without the remark that the constraint is not complete."""
+        return self.detail.removesuffix(INCOMPLETE).removesuffix("; ")
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
