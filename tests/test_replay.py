@@ -338,6 +338,20 @@ def test_a_file_with_another_identity_is_named_and_replayed_all_the_same(
     assert last == "identical, 50 tokens"
 
 
+def test_a_model_that_was_given_by_its_path_is_found_by_its_identity(tmp_path: Path, small_model_path: Path) -> None:
+    home, file, path = tmp_path / "home", tmp_path / "elsewhere" / "mine.gguf", tmp_path / "mine.jsonl"
+    file.parent.mkdir()
+    file.write_bytes(small_model_path.read_bytes())
+    args = ("run", "Hi", *RUN, "--max-tokens", "4", "--model", file, "--json")
+    path.write_text(said(termchat(home, *args), 0))
+    file = file.rename(file.with_name("renamed.gguf"))
+    assert said(termchat(home, "replay", path), 0).startswith("identical, ")
+    file.unlink()
+    gone = termchat(home, "replay", path)
+    assert (gone.returncode, gone.stdout) == (1, "")
+    assert "'mine' is neither in the catalogue nor on this disk\n  pass its file with --model" in gone.stderr
+
+
 def test_another_kv_type_is_named_as_the_cause(home: Path, short: Path) -> None:
     report = said(termchat(home, "replay", short, "--kv-type", "q8_0"), 1)
     assert "cause: KV type: recorded f16, now q8_0" in report
@@ -502,7 +516,7 @@ def test_foreign_text_of_a_transcript_steers_no_terminal(home: Path, short: Path
     path = altered(short, tmp_path / "hostile.jsonl", alter)
     unnamed = termchat(home, "replay", path)
     assert unnamed.returncode == 1
-    assert "is not in the catalogue" in unnamed.stderr
+    assert "is neither in the catalogue nor on this disk" in unnamed.stderr
     assert "--model" in unnamed.stderr
     named = termchat(home, "replay", path, "--model", "smollm2", "--kv-type", "q8_0")
     assert named.returncode == 1

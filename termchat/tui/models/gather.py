@@ -11,6 +11,7 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.chat.loading import Choice
+from termchat.config.origins import FLAG
 from termchat.config.per_model import Picked, RunSettings, keep_picked, run_of
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.address import EngineAddress
@@ -197,11 +198,18 @@ class Models:
 
         known = catalogue.load()
         yield _Around(known, memory.available())
-        for one in listing.gather(self.config.model_folders, known):
+        for one in listing.gather(self._folders(), known):
             if isinstance(one, listing.ModelRow):
                 yield _Listed(one, os.path.realpath(one.path) if one.path is not None else "")
             else:
                 yield one
+
+    def _folders(self) -> tuple[str, ...]:
+        """Return the folders to search, as the config file has them by now; those of a flag stay."""
+        from termchat.config import settings
+
+        given = self.config.origin["model_folders"] == FLAG
+        return self.config.model_folders if given else settings.load().model_folders
 
     def _take_found(self) -> bool:
         looking = self._looking
