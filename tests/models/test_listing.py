@@ -102,7 +102,7 @@ def test_a_download_that_was_cut_off_is_not_listed_and_drafts_for_nobody(tmp_pat
     assert {draft for row in with_drafts(found.rows) for draft in row.draft_models} == {str(whole)}
 
 
-def test_what_was_opened_by_its_path_is_listed_with_what_is_beside_it(home: Path, tmp_path: Path) -> None:
+def test_what_was_opened_by_its_path_is_listed_with_what_is_beside_it(tmp_path: Path) -> None:
     opened, beside = named("opened", tmp_path / "m"), named("beside", tmp_path / "m")
     named("deeper", tmp_path / "m" / "inner")
     remember(opened)

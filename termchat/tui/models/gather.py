@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import time
@@ -144,6 +143,7 @@ class Models:
         """Engines that do not answer, and since when that is known, in seconds since the epoch."""
         self._asking: dict[str, BackgroundTask[list[ModelRow]]] = {}
         self._looking: BackgroundTask[_Around | _Listed | Skipped] | None = None
+        self._looked_for: str | None = None
         self._seen: set[str] = set()
         self._left_out: list[Skipped] = []
         self._reading: BackgroundTask[_Read | _Paired] | None = None
@@ -160,12 +160,19 @@ class Models:
 
     # --- the list ----------------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Looks through the catalogue and the disk in a thread; what is known stays until it is found to be gone."""
+    def look(self, then: Callable[[], object] = lambda: None) -> None:
+        """Looks through the catalogue and the disk in a thread, and calls `then` in it at the end; what is known stays until it
+        is found to be gone."""
         if self._looking is None:
             self._seen, self._left_out = set(), []
-            self._looking = BackgroundTask(self._look)
+            self._looking = BackgroundTask(self._look, then)
             self._ask_engines()
+
+    def look_for(self, path: str, then: Callable[[], object]) -> None:
+        """Looks unless the model in this file, "" for none, is known, or was looked for last."""
+        if self._looked_for != path and (not self.rows or (path and not self.in_file(path))):
+            self._looked_for = path
+            self.look(then)
 
     @property
     def looking(self) -> bool:
@@ -304,16 +311,18 @@ class Models:
             return self.available
         return self.available + facts.memory.kv + facts.memory.compute
 
-    def read(self, rows: Sequence[ModelRow], loaded: ModelRow | None = None) -> None:
+    def read(
+        self, rows: Sequence[ModelRow], loaded: ModelRow | None = None, then: Callable[[], object] = lambda: None
+    ) -> None:
         """In order, in a thread, and then whether they can draft for the `loaded` one; replaces those that were still to be
-        read."""
+        read. `then` is called in the thread at the end."""
         here = [row for row in rows if row.path is not None]
         unread = [row for row in here if self.facts(row) is None]
         unpaired = [] if loaded is None else [row for row in here if self.why_not_draft(row, loaded) is None]
         if self._reading is not None:
             self._reading.stop()
         work = bool(unread or unpaired)
-        self._reading = BackgroundTask(lambda: self._read(unread, unpaired, loaded)) if work else None
+        self._reading = BackgroundTask(lambda: self._read(unread, unpaired, loaded), then) if work else None
 
     def _read(
         self, unread: Sequence[ModelRow], unpaired: Sequence[ModelRow], loaded: ModelRow | None
@@ -425,17 +434,15 @@ def _key(row: ModelRow) -> tuple[str, int | None]:
 
 
 def _paired(rows: Iterable[ModelRow], loaded: ModelRow) -> Iterator[_Paired]:
-    """Nothing where the file of the loaded model is not on this machine, or cannot be read any more."""
     from termchat.models.draft_pairs import draft_facts, why_not_draft
 
-    with suppress(ModelError):
-        wanted = draft_facts(_file_in(loaded), loaded.size or 0)
-        for row in rows:
-            try:
-                why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
-            except ModelError as problem:
-                why_not = problem.message
-            yield _Paired(row, loaded, why_not)
+    for row in rows:
+        try:
+            wanted = draft_facts(_file_in(loaded), loaded.size or 0)
+            why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
+        except ModelError as problem:
+            why_not = problem.message
+        yield _Paired(row, loaded, why_not)
 
 
 def _file_in(row: ModelRow) -> Path:
