@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import time
@@ -315,27 +316,36 @@ class Models:
         self, rows: Sequence[ModelRow], loaded: ModelRow | None = None, then: Callable[[], object] = lambda: None
     ) -> None:
         """In order, in a thread, and then whether they can draft for the `loaded` one; replaces those that were still to be
-        read. `then` is called in the thread at the end."""
+        read. `then` is called in the thread at the end, unless it found nothing."""
         here = [row for row in rows if row.path is not None]
         unread = [row for row in here if self.facts(row) is None]
         unpaired = [] if loaded is None else [row for row in here if self.why_not_draft(row, loaded) is None]
         if self._reading is not None:
             self._reading.stop()
         work = bool(unread or unpaired)
-        self._reading = BackgroundTask(lambda: self._read(unread, unpaired, loaded), then) if work else None
+        self._reading = BackgroundTask(lambda: self._read(unread, unpaired, loaded, then)) if work else None
 
     def _read(
-        self, unread: Sequence[ModelRow], unpaired: Sequence[ModelRow], loaded: ModelRow | None
+        self,
+        unread: Sequence[ModelRow],
+        unpaired: Sequence[ModelRow],
+        loaded: ModelRow | None,
+        then: Callable[[], object],
     ) -> Iterator[_Read | _Paired]:
+        found = False
         for row in unread:
+            found = True
             try:
                 yield _Read(
                     row, read_facts(row, _file_in(row), self.config, self._picked.get(row.wanted), self.catalogue)
                 )
             except ModelError as problem:
                 yield _Read(row, problem)
-        if loaded is not None:
-            yield from _paired(unpaired, loaded)
+        for pair in _paired(unpaired, loaded) if loaded is not None else ():
+            found = True
+            yield pair
+        if found:
+            then()
 
     def _take_read(self) -> bool:
         reading = self._reading
@@ -434,15 +444,17 @@ def _key(row: ModelRow) -> tuple[str, int | None]:
 
 
 def _paired(rows: Iterable[ModelRow], loaded: ModelRow) -> Iterator[_Paired]:
+    """Nothing where the file of the loaded model is not on this machine, or cannot be read any more."""
     from termchat.models.draft_pairs import draft_facts, why_not_draft
 
-    for row in rows:
-        try:
-            wanted = draft_facts(_file_in(loaded), loaded.size or 0)
-            why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
-        except ModelError as problem:
-            why_not = problem.message
-        yield _Paired(row, loaded, why_not)
+    with suppress(ModelError):
+        wanted = draft_facts(_file_in(loaded), loaded.size or 0)
+        for row in rows:
+            try:
+                why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
+            except ModelError as problem:
+                why_not = problem.message
+            yield _Paired(row, loaded, why_not)
 
 
 def _file_in(row: ModelRow) -> Path:
