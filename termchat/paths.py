@@ -53,6 +53,11 @@ def tuned_file() -> Path:
     return platformdirs.user_state_path(_NAME, appauthor=False) / "tuned.json"
 
 
+def opened_models_file() -> Path:
+    """Models that were opened by their paths."""
+    return platformdirs.user_state_path(_NAME, appauthor=False) / "opened-models.json"
+
+
 def themes_folder() -> Path:
     """Your own themes."""
     return platformdirs.user_config_path(_NAME, appauthor=False) / "themes"

@@ -91,6 +91,15 @@ def test_a_fast_prefill_is_made_again_as_it_was(home: Path, tmp_path: Path) -> N
     assert "cause: micro-batch: recorded 512, now 32" in report
 
 
+def test_a_run_without_candidates_records_the_drawn_tokens_and_is_made_again(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "drawn.jsonl"
+    path.write_text(said(termchat(home, "run", "Hi", *RUN, "--max-tokens", "12", "--json", "--candidates", "0"), 0))
+    tokens = [line for line in map(json.loads, path.read_text().splitlines()) if line["record"] == "token"]
+    assert [[one["id"] for one in token["candidates"]] for token in tokens] == [[token["id"]] for token in tokens]
+    assert any(token["rank"] for token in tokens)
+    assert said(termchat(home, "replay", path), 0).startswith("identical, ")
+
+
 @pytest.fixture(scope="module")
 def engine(model_path: Path) -> Iterator[LocalEngine]:
     """The model on one thread, to make replies with."""
@@ -329,6 +338,20 @@ def test_a_file_with_another_identity_is_named_and_replayed_all_the_same(
     assert last == "identical, 50 tokens"
 
 
+def test_a_model_that_was_given_by_its_path_is_found_by_its_identity(tmp_path: Path, small_model_path: Path) -> None:
+    home, file, path = tmp_path / "home", tmp_path / "elsewhere" / "mine.gguf", tmp_path / "mine.jsonl"
+    file.parent.mkdir()
+    file.write_bytes(small_model_path.read_bytes())
+    args = ("run", "Hi", *RUN, "--max-tokens", "4", "--model", file, "--json")
+    path.write_text(said(termchat(home, *args), 0))
+    file = file.rename(file.with_name("renamed.gguf"))
+    assert said(termchat(home, "replay", path), 0).startswith("identical, ")
+    file.unlink()
+    gone = termchat(home, "replay", path)
+    assert (gone.returncode, gone.stdout) == (1, "")
+    assert "'mine' is neither in the catalogue nor on this disk\n  pass its file with --model" in gone.stderr
+
+
 def test_another_kv_type_is_named_as_the_cause(home: Path, short: Path) -> None:
     report = said(termchat(home, "replay", short, "--kv-type", "q8_0"), 1)
     assert "cause: KV type: recorded f16, now q8_0" in report
@@ -436,6 +459,22 @@ def test_a_reply_is_identical_however_it_ended(played: Callable[..., tuple[int, 
     assert (code, told.splitlines()[-1]) == (0, "identical, 4 tokens")
 
 
+@pytest.mark.parametrize("ended", ["user", "context", "time"])
+def test_a_reply_that_was_cut_off_before_it_matched_its_constraint_is_identical(
+    played: Callable[..., tuple[int, str]], ended: str
+) -> None:
+    def constrained(records: list[Record]) -> list[Record]:
+        *others, end = records
+        assert isinstance(end, Finished)
+        detail = f"{end.detail}; grammar: incomplete" if end.detail else "grammar: incomplete"
+        return [*others, msgspec.structs.replace(end, detail=detail)]
+
+    lines = list(map(to_json, constrained(told_stream(ended))))
+    assert played(lines, constrained(played_stream(ended))) == (0, "identical, 4 tokens")
+    code, told = played(lines, played_stream(ended))
+    assert (code, "finished.detail: " in told) == (1, True)
+
+
 @pytest.mark.parametrize("ended", ENDED)
 def test_any_computed_field_that_was_altered_is_found_and_named(
     played: Callable[..., tuple[int, str]], ended: str
@@ -477,7 +516,7 @@ def test_foreign_text_of_a_transcript_steers_no_terminal(home: Path, short: Path
     path = altered(short, tmp_path / "hostile.jsonl", alter)
     unnamed = termchat(home, "replay", path)
     assert unnamed.returncode == 1
-    assert "is not in the catalogue" in unnamed.stderr
+    assert "is neither in the catalogue nor on this disk" in unnamed.stderr
     assert "--model" in unnamed.stderr
     named = termchat(home, "replay", path, "--model", "smollm2", "--kv-type", "q8_0")
     assert named.returncode == 1

@@ -124,7 +124,7 @@ def test_control_tokens_in_a_prompt_are_text(environment: dict[str, str]) -> Non
         (["hi", "--model", "/nowhere/x.gguf"], 1, "/nowhere/x.gguf"),
         (["hi", "--model", __file__], 1, "GGUF"),
         (["word " * 400, "--context", "256"], 1, "256"),
-        (["hi", "--candidates", "0"], 2, "1<=x<=1000"),
+        (["hi", "--candidates", "1001"], 2, "0<=x<=1000"),
         (
             ["hi", "--rule", "after 3 weeks"],
             2,

@@ -92,6 +92,28 @@ def test_a_reply_is_drafted_by_the_model_that_a_flag_names_or_a_file_sets(model_
     assert next(record for record in by_file if record["record"] == "settings")["draft"]["by"] == "model"
 
 
+def test_a_draft_model_that_does_not_pay_is_told_unless_it_always_drafts(model_path: Path, tmp_path: Path) -> None:
+    large = without_blocks(model_path, tmp_path / "large.gguf", 14)  # it costs nearly as much as the model
+    drafts = ("--draft", large, "--max-tokens", "8", "--threads", "1", "--seed", "1", "--json")
+    told = termchat(tmp_path, "run", "hi", *drafts)
+    end = lines(told.stdout)[-1]
+    jsonschema.validate(end, SCHEMA)
+    assert end["not_drafted"].startswith("no draft pays here")
+    assert told.stderr.startswith(f"termchat: nothing was drafted: {end['not_drafted']}\n  --draft-always on ")
+
+    always = termchat(tmp_path, "run", "hi", *drafts, "--draft-always", "on")
+    for record in lines(always.stdout):
+        jsonschema.validate(record, SCHEMA)
+    settings, *_, end = (record for record in lines(always.stdout) if record["record"] in ("settings", "finished"))
+    assert settings["draft"] == {"by": "model", "most": 15, "always": True}
+    assert (end["drafted"] > 0, "not_drafted" in end, always.stderr) == (True, False, "")
+    without = [record["id"] for record in lines(told.stdout) if record["record"] == "token"]
+    assert [record["id"] for record in lines(always.stdout) if record["record"] == "token"] == without
+
+    words = termchat(tmp_path, "run", "hi", "--draft", "ngram", *drafts[2:], "--draft-always", "on")
+    assert "nothing was drafted: no text repeats" in words.stderr
+
+
 def test_a_draft_model_of_another_vocabulary_is_named(small_model_path: Path, tmp_path: Path) -> None:
     other = with_vocabulary(small_model_path, tmp_path / "other.gguf", renamed={4200: "zzz"})
     refused = termchat(tmp_path, "run", "hi", *RUN, "--draft", other)

@@ -106,6 +106,17 @@ def test_the_heading_of_a_cell_says_its_values(answered: Answered) -> None:
     assert heads[2].startswith("==> walk 3 of 4, temp 0.5 · top_k off · run 1, ")
 
 
+def test_the_records_of_a_cell_carry_its_values(answered: Answered) -> None:
+    plan = walk_plan.grid([GridKnob("temperature", (0, 0.5)), GridKnob("top_k", (5,))], runs=2)
+    assert answered(plan, played(plan, ["a", "b", "c", "d"]), as_json=True) == 0
+    for line in answered.lines:
+        VALIDATOR.validate(line)
+    cells = {line["walk"]: line["cell"] for line in answered.lines if line["record"] == "token"}
+    cold, warm = {"temperature": 0.0, "top_k": 5}, {"temperature": 0.5, "top_k": 5}
+    assert cells == {0: cold, 1: cold, 2: warm, 3: warm}
+    assert all("cell" in line for line in answered.lines if "walk" in line)
+
+
 def test_the_records_come_as_they_are_made_and_a_ranking_after_the_last(answered: Answered) -> None:
     plan = walk_plan.walks(3)
     assert answered(plan, played(plan, THREE, logprobs=(-2.0, -0.5, -1.0)), as_json=True) == 0
@@ -275,7 +286,18 @@ def stream(home: Path, *args: str) -> list[dict[str, Any]]:
 
 def told(records: list[dict[str, Any]], walk: int | None = None) -> list[dict[str, Any]]:
     """What the records of one reply say, but for times, and that there are others."""
-    other = {"walk", "group", "ms", "decode_us", "sample_us", "ttft_ms", "prefill_ms", "decode_ms", "tokens_per_second"}
+    other = {
+        "walk",
+        "group",
+        "cell",
+        "ms",
+        "decode_us",
+        "sample_us",
+        "ttft_ms",
+        "prefill_ms",
+        "decode_ms",
+        "tokens_per_second",
+    }
     mine = [record for record in records if record.get("walk") == walk and record["record"] != "ranking"]
     return [{name: value for name, value in record.items() if name not in other} for record in mine]
 

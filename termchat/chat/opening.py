@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -167,11 +168,16 @@ def _read(
         ModelError: see `choose`.
     """
     from termchat.models import catalogue
+    from termchat.models.disk.opened import remember
     from termchat.models.gguf.header import check_parts, read_header
+    from termchat.models.gguf.vocabulary_texts import check_vocabulary
 
     name, path = catalogue.resolve(wanted, known, config.model_folders)
     header = read_header(path)
     check_parts(path)
+    check_vocabulary(path)
+    if wanted is not None and wanted not in known.entries and os.path.exists(os.path.expanduser(wanted)):
+        remember(path)  # it was asked for by its path
     identity = header.identity()
     advice = recommended(wanted or catalogue.DEFAULT, header, known) if config.recommendations else {}
     config = run_of(config.with_recommended(advice, known.problems), identity, picked).config

@@ -189,7 +189,8 @@ class StoreRecorder(Recorder):
     def loaded(self, conversation: Conversation, model: ModelInfo) -> None:
         identity = ModelIdentity(model.name, model.path, model.sha256, model.architecture, model.quantization)
         self._model = ModelRef(model.name, model.path, identity, model.engine)
-        self._update(model=self._model)
+        if not self.info.id:  # a chat keeps the model that wrote its last reply until another one writes
+            self.info = msgspec.structs.replace(self.info, model=self._model)
 
     def tuned(self, conversation: Conversation, tuning: Tuning) -> None:
         self._update(tuning=tuning)
@@ -205,8 +206,8 @@ class StoreRecorder(Recorder):
             if conversation not in self._lessons:
                 self.store.keep_unsent("", "", ())
             self.info = msgspec.structs.replace(self.info, id=session, created=time())
-        if self._model is not None and self._ids[conversation] == self.info.id:
-            self._update(model=self._model)  # a chat that was opened is with its own model until another one answers
+        if node.role == "assistant" and self._model is not None and self._ids[conversation] == self.info.id:
+            self._update(model=self._model)
         self.store.add_node(self._ids[conversation], node)
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:

@@ -59,10 +59,10 @@ _MEASURED = (
 @click.option("--json", "as_json", is_flag=True, help="print the record stream, one JSON object per line")
 @click.option(
     "--candidates",
-    type=click.IntRange(1, 1000),
+    type=click.IntRange(0, 1000),
     default=20,
     show_default=True,
-    help="candidates to record per step",
+    help="candidates to record per step; 0 records the drawn token alone",
 )
 @walk_flags
 @constraint_flags

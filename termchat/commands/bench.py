@@ -49,8 +49,15 @@ GAIN = 1.03
 """How many times as fast as the default a value must be: less is noise on most machines, and not felt."""
 EXACT, FAST = 63, 512
 BATCHES = (32, EXACT, FAST)
-_REPLY = 24
-_ROUNDS = (3, 9)
+_REPLY, _SHORT_REPLY = 24, 8
+"""Tokens of a reply, and of one where there is little time."""
+_ROUNDS, _MOST_ROUNDS = 3, 9
+"""Rounds that are meant to fit, and the most."""
+_FIRST = 16
+"""Tokens of a prompt that is not measured: the first one of a model that was just loaded takes longer."""
+_THREADS_SHARE = 0.45
+_LONGEST_BATCHES = 6.0
+"""Seconds in which batches are measured at most."""
 _CONTEXT = 2048
 _SHORTEST = 2 * EXACT + 1
 _PLACES, _COMPARED = (192, 320), 32
@@ -82,6 +89,8 @@ class Bench:
         self._runs = 0
 
     def load(self, spec: ModelSpec) -> ModelInfo:
+        """Loads the model so; `loading` is how many seconds that took."""
+        begun = monotonic()
         for event in self._events(self._engine.send(Load(spec))):
             if isinstance(event, Loaded):
                 self.model = event.info
@@ -90,6 +99,7 @@ class Bench:
             if isinstance(event, Tokenized):
                 self._ids = event.ids
                 break
+        self.loading = monotonic() - begun
         return self.model
 
     def run(self, threads: int, prompt: int, reply: int) -> BenchRun:
@@ -175,9 +185,9 @@ class Series(msgspec.Struct, frozen=True):
         return low, high
 
     def beats(self, other: Series) -> bool:
-        """It is faster by more than noise: by the median ratio of the rounds, and in three rounds of four."""
+        """It is faster by more than noise: by the median ratio of the rounds, and in three rounds of four; one round is none."""
         ratios = [mine / theirs for mine, theirs in zip(self.rates, other.rates, strict=True)]
-        return median(ratios) >= GAIN and Series(0, ratios).spread[0] > 1.0
+        return len(ratios) > 1 and median(ratios) >= GAIN and Series(0, ratios).spread[0] > 1.0
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -229,6 +239,7 @@ class TuneReport(msgspec.Struct, frozen=True):
     """All measurements. The rates are those of the chosen values; `differences` as in `per_model.Tuned`.
 
     `bf16` is None if the model does not run with f16, or has too small a context; `speculation` if it cannot take back tokens.
+    All but the threads are left out where there was no time.
     """
 
     model: str
@@ -271,7 +282,8 @@ def choose(setting: str, default: int, series: list[Series], most: int = 1 << 30
 
 
 def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str], None]) -> TuneReport:
-    """Measures for about `seconds`, in rounds in which every value has its turn; `tell` receives a line for each round.
+    """Measures for about `seconds`, in rounds in which every value has its turn; `tell` receives a line for each round. What
+    does not fit into that time is left out.
 
     Raises:
         EngineError: the model cannot be loaded, or the engine fails.
@@ -282,65 +294,104 @@ def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str
     spec = msgspec.structs.replace(
         spec, context=context, threads=threads, threads_batch=threads, prefill_batch=EXACT, fast_prefill=False
     )
+    clock = _Clock(seconds, tell)
     bench = Bench(engine, spec)
     tell(f"{bench.model.name} on {bench.model.device}; {per_model.machine()}")
     warm = bench.run(cores, _SHORTEST, 4)
-    prompt = _prompt(warm.prefill, context)
+    each = clock.share(_THREADS_SHARE) / (_ROUNDS * len(counts)) / 2
+    prompt, reply = _prompt(warm.prefill, context, each), max(min(int(each * warm.decode), _REPLY), _SHORT_REPLY)
 
     drawn = {count: Series(count, []) for count in counts}
     read = {count: Series(count, []) for count in counts}
 
     def threads_round(number: int) -> str:
         for count in _turned(counts, number):
-            run = bench.run(count, prompt, _REPLY)
+            run = bench.run(count, prompt, reply)
             drawn[count].rates.append(run.decode)
             read[count].rates.append(run.prefill)
         return ", ".join(f"{count}: {drawn[count].rates[-1]:.1f} / {read[count].rates[-1]:.0f}" for count in counts)
 
     tell("threads: decode / prompt, tokens per second")
-    _rounds(threads_round, seconds / 2, tell)
+    clock.rounds(threads_round, _THREADS_SHARE)
     decoding = choose("threads", cores, list(drawn.values()))
     reading = choose("threads_batch", cores, list(read.values()))
+    decode, prefill = decoding.of(decoding.chosen).median, reading.of(reading.chosen).median
+
+    def cost(prompt: int, reply: int) -> float:
+        """Seconds that it takes to load the model and to run that once."""
+        return bench.loading + prompt / prefill + reply / decode
 
     batches = {size: Series(size, []) for size in BATCHES}
 
     def batch_round(number: int) -> str:
         for size in _turned(list(BATCHES), number):
             bench.load(msgspec.structs.replace(spec, prefill_batch=size))
-            bench.run(reading.chosen, _SHORTEST, 2)
+            bench.run(reading.chosen, _FIRST, 2)
             batches[size].rates.append(bench.run(reading.chosen, prompt, 2).prefill)
         return ", ".join(f"{size}: {series.rates[-1]:.0f}" for size, series in batches.items())
 
-    tell("prompt batch: prompt, tokens per second")
-    _rounds(batch_round, seconds / 4, tell)
-    batch = choose("prefill_batch", EXACT, list(batches.values()), EXACT)
+    results = [decoding, reading]
+    if clock.begin("prompt batch: prompt, tokens per second", len(BATCHES) * cost(_FIRST + prompt, 4)):
+        clock.rounds(batch_round, 1 / 2)
+        batch = choose("prefill_batch", EXACT, list(batches.values()), EXACT)
+        results.append(batch)
+        prefill = batch.of(batch.chosen).median
     chosen = msgspec.structs.replace(spec, threads=decoding.chosen, threads_batch=reading.chosen)
-    speculation = _speculation(bench, chosen, seconds / 10, tell)
-    price = _price(bench, spec, decoding.chosen, seconds / 4, tell)
+    speculation = _speculation(bench, chosen, clock, cost(_SHORTEST, 2 * sum(_ROWS)))
+    differences = _differences(bench, spec, clock, cost(sum(_PLACES), 4 * _COMPARED))
+    price = _price(bench, spec, decoding.chosen, clock, 2 * cost(_LATE, _REPLY))
     return TuneReport(
         model=bench.model.name,
         machine=per_model.machine(),
         device=bench.model.device,
-        results=[decoding, reading, batch],
-        decode=decoding.of(decoding.chosen).median,
-        prefill=batch.of(batch.chosen).median,
-        differences=_differences(bench, spec),
+        results=results,
+        decode=decode,
+        prefill=prefill,
+        differences=differences,
         bf16=price,
         speculation=speculation,
     )
 
 
-def _speculation(bench: Bench, spec: ModelSpec, seconds: float, tell: Callable[[str], None]) -> VerifyCosts | None:
-    if not bench.load(spec).can_rewind:
+class _Clock:
+    """The `seconds` that measuring may take, from now on. What does not fit into the rest of them is left out, and told."""
+
+    def __init__(self, seconds: float, tell: Callable[[str], None]) -> None:
+        self._end, self.tell = monotonic() + seconds, tell
+
+    def share(self, of_rest: float) -> float:
+        """Seconds that a share of the rest is."""
+        return max(self._end - monotonic(), 0.0) * of_rest
+
+    def begin(self, what: str, seconds: float) -> bool:
+        """Tells what is measured next, and takes so many seconds at least; False if there is no time left for it."""
+        left = self.share(1)
+        fits = seconds <= left
+        self.tell(what if fits else f"{what}: left out, it takes {seconds:.0f} s and {left:.0f} s are left (--seconds)")
+        return fits
+
+    def rounds(self, one: Callable[[int], str], of_rest: float) -> None:
+        """Makes rounds in a share of the rest; one at least."""
+        begun, seconds = monotonic(), self.share(of_rest)
+        for number in range(_MOST_ROUNDS):
+            self.tell(f"  round {number + 1}  {one(number)}")
+            if (monotonic() - begun) * (number + 2) / (number + 1) > seconds:
+                break
+
+
+def _speculation(bench: Bench, spec: ModelSpec, clock: _Clock, seconds: float) -> VerifyCosts | None:
+    if not bench.model.can_rewind or not clock.begin("batches of drafted tokens: cost in tokens", seconds):
         return None
-    tell("batches of drafted tokens: cost in tokens")
-    found = VerifyCosts.of(bench.batches(_ROWS, seconds))
-    tell(f"  {', '.join(f'{rows}: {cost:.2f}' for rows, cost in found.batches.items())}")
+    bench.load(spec)
+    found = VerifyCosts.of(bench.batches(_ROWS, min(clock.share(1 / 4), _LONGEST_BATCHES)))
+    clock.tell(f"  {', '.join(f'{rows}: {cost:.2f}' for rows, cost in found.batches.items())}")
     return found
 
 
-def _price(bench: Bench, spec: ModelSpec, threads: int, seconds: float, tell: Callable[[str], None]) -> KvPrice | None:
+def _price(bench: Bench, spec: ModelSpec, threads: int, clock: _Clock, seconds: float) -> KvPrice | None:
     if spec.kv_type != "f16" or bench.model.context < _LATE + _REPLY:
+        return None
+    if not clock.begin("KV type: decode / prompt, tokens per second", seconds):
         return None
     decode, prefill = Series(0, []), Series(0, [])
 
@@ -353,24 +404,27 @@ def _price(bench: Bench, spec: ModelSpec, threads: int, seconds: float, tell: Ca
         prefill.rates.append(runs["bf16"].prefill / runs["f16"].prefill)
         return ", ".join(f"{kv_type}: {run.decode:.1f} / {run.prefill:.0f}" for kv_type, run in sorted(runs.items()))
 
-    tell("KV type: decode / prompt, tokens per second")
-    _rounds(kv_round, seconds, tell)
+    clock.rounds(kv_round, 1)
     return KvPrice(_LATE, decode.median, prefill.median)
 
 
-def _differences(bench: Bench, spec: ModelSpec) -> dict[int, float]:
-    model = bench.load(spec)
-    if not model.can_rewind:
+def _differences(bench: Bench, spec: ModelSpec, clock: _Clock, seconds: float) -> dict[int, float]:
+    places = [at for at in _PLACES if at + _COMPARED < bench.model.context]
+    if not bench.model.can_rewind or not places:
         return {}
-    return {at: bench.compare(at, _COMPARED) for at in _PLACES if at + _COMPARED < model.context}
+    if not clock.begin("batches compared with single tokens", seconds):
+        return {}
+    bench.load(spec)
+    return {at: bench.compare(at, _COMPARED) for at in places}
 
 
 def keep(report: TuneReport, spec: ModelSpec) -> str:
-    """Saves the settings for later chats; returns the path of the file.
+    """Saves the settings for later chats, and what was measured before where it was left out now; returns the path of the file.
 
     Raises:
         OSError: it cannot be written.
     """
+    before, costs = per_model.find(spec.sha256), report.speculation
     found = per_model.Tuned(
         spec.sha256,
         report.model,
@@ -379,16 +433,17 @@ def keep(report: TuneReport, spec: ModelSpec) -> str:
         report.decode,
         report.prefill,
         time(),
-        report.differences,
-        report.speculation.batches if report.speculation is not None else {},
-        report.speculation.threads if report.speculation is not None else 0,
+        report.differences or (before.differences if before is not None else {}),
+        costs.batches if costs is not None else before.batches if before is not None else {},
+        costs.threads if costs is not None else before.batch_threads if before is not None else 0,
     )
     return str(per_model.keep_measured(found))
 
 
-def _prompt(rate: float, context: int) -> int:
-    """The length of a prompt that takes about a second: whole exact batches, and the last token."""
-    batches = min(max(int(rate) // EXACT, 2), 2 * FAST // EXACT, (context - _REPLY) // EXACT - 1)
+def _prompt(rate: float, context: int, seconds: float) -> int:
+    """The length of a prompt that takes at most about a second, or so many: whole exact batches, and the last token."""
+    wanted = int(rate * min(seconds, 1.0)) // EXACT
+    batches = min(max(wanted, 2), 2 * FAST // EXACT, (context - _REPLY) // EXACT - 1)
     return batches * EXACT + 1
 
 
@@ -396,11 +451,3 @@ def _turned(values: list[int], number: int) -> list[int]:
     """Each round starts with another value, so that none is always the first."""
     at = number % len(values)
     return values[at:] + values[:at]
-
-
-def _rounds(one: Callable[[int], str], seconds: float, tell: Callable[[str], None]) -> None:
-    begun = monotonic()
-    for number in range(_ROUNDS[1]):
-        tell(f"  round {number + 1}  {one(number)}")
-        if number + 1 >= _ROUNDS[0] and (monotonic() - begun) * (number + 2) / (number + 1) > seconds:
-            break

@@ -14,6 +14,7 @@ import msgspec
 
 from termchat.conversation.tree import Node
 from termchat.decoding.conditions import After, Condition, Length, describe
+from termchat.decoding.constraint import INCOMPLETE
 from termchat.decoding.records import Finished, Prefill, SettingsRecord, Start, Token, to_dict
 from termchat.engine.port import Event
 from termchat.text import sanitize, show_piece
@@ -122,14 +123,16 @@ class ReplyComparison:
     def _cut_off(self, was: Finished, now: Finished, last: Token, last_now: Token) -> Finished:
         """The end as it is on record if it can be true: the reply ends now for having so many tokens, and lets its text out."""
         now = msgspec.structs.replace(now, held=(last_now.text + now.held).removeprefix(last.text))
-        if now.reason != "user" and now.detail != describe(self._limit):
+        if now.reason != "user" and now.why != describe(self._limit):
             return now
         length = last.position + 1
         shared = (
             self._node.walk is not None
         )  # others took cells, too: its length does not say when the context was full
-        full = shared or re.fullmatch(rf"{length} of \d+|(\d+) of \1", was.detail)
-        detail = "" if was.reason == "user" else was.detail if full or was.reason == "rule" else f"{length} of {length}"
+        full = shared or re.fullmatch(rf"{length} of \d+|(\d+) of \1", was.why)
+        detail = "" if was.reason == "user" else was.why if full or was.reason == "rule" else f"{length} of {length}"
+        if now.detail != now.why:
+            detail = f"{detail}; {INCOMPLETE}" if detail else INCOMPLETE
         return msgspec.structs.replace(now, reason=was.reason, detail=detail)
 
 
@@ -151,7 +154,7 @@ def is_cut_off(node: Node) -> bool:
     end = node.finished
     if end is None or end.reason != "rule":
         return end is not None and end.reason in ("user", "context")
-    return any(is_timed(c) and describe(c) == end.detail for c in node.settings[-1].conditions)
+    return any(is_timed(c) and describe(c) == end.why for c in node.settings[-1].conditions)
 
 
 def is_drafted_inexactly(node: Node) -> bool:

@@ -50,6 +50,7 @@ from termchat.engine.port import (
     threads_of_batches,
 )
 from termchat.models import catalogue
+from termchat.models.disk.discovery import identified
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
 
@@ -118,7 +119,7 @@ class _Replay:
         nodes = sorted(transcript.conversation.nodes.items())
         self._replies = [node for _, node in nodes if node.start is not None and len(node.tokens)]
         self._spec: ModelSpec | None = None
-        self._found: dict[str | None, ModelSpec] = {}
+        self._found: dict[tuple[str | None, str], ModelSpec] = {}
         self._told: set[str] = set()
         self._cells: list[int] = []
         self._made: list[Node] = []
@@ -235,21 +236,25 @@ class _Replay:
         """The model as it was recorded; flags override the record."""
         given = {name for name, origin in self._config.origin.items() if origin == FLAG}
         name: str | None = start.model.name
+        key = name, start.model.sha256
         address = self._config.address
         if "model" in given and not address.url:
             name = self._config.model
         elif address.url:
             name = address.model or (name if address.scheme == "ssh" else "")  # "": what the server has
-        elif name not in catalogue.load().entries:
-            raise ReplayError(
-                f"the transcript's model {name!r} is not in the catalogue",
-                f"pass its file with --model, for example {start.model.path}",
-            )
-        if name not in self._found:
+        elif name not in catalogue.load().entries and key not in self._found:
+            file = identified(start.model.sha256, self._config.model_folders)
+            if file is None:
+                raise ReplayError(
+                    f"the transcript's model {name!r} is neither in the catalogue nor on this disk",
+                    f"pass its file with --model, for example {start.model.path}",
+                )
+            self._found[key] = choose(self._config, str(file)).spec
+        if key not in self._found:
             there = msgspec.structs.replace(address, model=name or "")
             choice = elsewhere(self._config, there) if address.url else choose(self._config, name)
-            self._found[name] = choice.spec
-        spec = self._found[name]
+            self._found[key] = choice.spec
+        spec = self._found[key]
         if self._on_server:  # how it runs is the server's own affair
             return spec
         recorded: dict[str, Any] = {

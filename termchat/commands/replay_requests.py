@@ -129,7 +129,7 @@ def _begun(prompt: Prompt, replies: Sequence[Replayed]) -> dict[str, Any]:
         "rebuild_exactly": bool(prompt.shapes),
         "done": first.first.step,
         "raw": first.node.start is not None and first.node.start.raw,
-        "candidates": min(max(wanted_candidates(counts), 1), _CANDIDATES),
+        "candidates": min(max(wanted_candidates(counts), 0), _CANDIDATES),
         "constraint_begun": first.settings.constraint_begun,
     }
 

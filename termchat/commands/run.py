@@ -237,6 +237,7 @@ def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Prin
         which = f"reply {number + 1}" if asked.replies > 1 else "the reply"
         node = chat.conversation.reply()[-1].node
         code = _complain_of(chat.conversation, node, which) or code
+        _tell_not_drafted(chat, [node])
         if node.finished is not None and node.finished.reason == "context":
             code = _complain_of_context(f"{which} was", node, chat.larger_context)
     return code
@@ -260,6 +261,7 @@ def _at_once(chat: Chat, asked: Question, prompt: str, printer: Printer, signals
     printer.ranked(group.nodes, ranking)
     nodes = sorted(group.nodes.items())
     codes = [_complain_of(chat.conversation, node, f"walk {walk + 1}") for walk, node in nodes]
+    _tell_not_drafted(chat, [node for _, node in nodes])
     full = [walk for walk, node in nodes if node.finished is not None and node.finished.reason == "context"]
     if full:
         cut = "the search was" if plan.beams else f"{walks_named(full)} {'was' if len(full) == 1 else 'were'}"
@@ -295,7 +297,7 @@ def _complain_of_mismatch(conversation: Conversation, node: Node, which: str) ->
     verdict = verdict_on(standing.constraint, standing.data) if standing is not None else thinks
     if verdict.kind not in ("incomplete", "invalid"):
         return 0
-    by = f" at {end.detail.partition(';')[0]}" if end.reason == "length" else ""
+    by = f" at {end.why}" if end.reason == "length" else ""
     complain(
         f"{which} ended{by} before it matched the constraint: {verdict.detail}",
         "Raise --max-tokens." if end.reason == "length" else "",
@@ -303,9 +305,18 @@ def _complain_of_mismatch(conversation: Conversation, node: Node, which: str) ->
     return CUT_OFF
 
 
+def _tell_not_drafted(chat: Chat, nodes: list[Node]) -> None:
+    """Say why nothing was drafted for any of these replies, if a flag asked for drafts."""
+    reasons = [node.finished.not_drafted if node.finished is not None else "" for node in nodes]
+    if all(reasons) and chat.origin["draft"] == FLAG:
+        complain(
+            f"nothing was drafted: {reasons[0]}", "" if chat.tuning.draft_always else "--draft-always on drafts anyway"
+        )
+
+
 def _complain_of_context(cut: str, node: Node, larger: str, remedy: str = "") -> int:
     """Says that replies were cut off, of which `node` is one; the exit code that stands for it. `larger` gives more context."""
-    detail = node.finished.detail if node.finished is not None else ""
+    detail = node.finished.why if node.finished is not None else ""
     used, _, why = detail.partition(": ")
     complain(
         f"{cut} cut off: the context is full ({used} tokens{why and f', {why}'})",

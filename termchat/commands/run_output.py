@@ -7,6 +7,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -34,13 +35,21 @@ class Printer(Recorder):
 
 
 class JsonPrinter(Printer):
-    """Writes every record as a line of JSON; of several replies one after the other with their number."""
+    """Writes every record as a line of JSON: of several replies one after the other with their number, of a grid with the
+    values of its cell."""
 
     _newest: Record | None = None
 
+    def __init__(self, of: int = 1, plan: WalkPlan | None = None) -> None:
+        super().__init__(of)
+        self._cells = plan.changes if plan is not None and plan.kind == "grid" else ()
+
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
         self._newest = record
-        sys.stdout.write(to_json(record, **{"reply": self.number} if self.of > 1 else {}) + "\n")
+        more: dict[str, Any] = {"reply": self.number} if self.of > 1 else {}
+        if self._cells and not isinstance(record, (Beams, Ranking)) and record.walk is not None:
+            more["cell"] = self._cells[record.walk]
+        sys.stdout.write(to_json(record, **more) + "\n")
         sys.stdout.flush()
 
     def failed(self, failure: Failed) -> None:
@@ -151,7 +160,7 @@ class WinnerPrinter(TextPrinter):
 
 def printer_of(plan: WalkPlan | None, replies: int, *, as_json: bool) -> Printer:
     if as_json:
-        return JsonPrinter(replies)
+        return JsonPrinter(replies, plan)
     if plan is None:
         return TextPrinter(replies)
     return WalksPrinter(plan) if plan.kind in ("walks", "grid") else WinnerPrinter(plan)

@@ -27,7 +27,8 @@ from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
 
 FAR = 0.2
-"""Total variation above which the weights must differ: exact and inexact ways of computing were at most 0.13 apart."""
+"""Total variation above which the weights must differ where all was computed in one exact way: inexact ways were at most 0.13
+apart."""
 
 Evidence = Literal["shown", "recorded", "excluded"]
 """`shown`: the token follows from it alone, by computing the step again or by what is on record. `recorded`: it differs and can
@@ -373,11 +374,14 @@ def _shift(
     moved = [abs(logits[0][i] - logits[1][i]) for i in common]
     fewest = min(len(token.candidates) for token in (one.token, other.token))
     same = common and not any(moved) and one.token.candidates[0].id == other.token.candidates[0].id
+    distance = total_variation(one.token, other.token)
+    if not common and not distance:  # lists too short to tell
+        return None
     if same and len(common) >= fewest - 1:  # a drawn token beyond the highest may be in one alone
         return None
     numbers = zip(left.numbers(), right.numbers(), strict=False)
     since = next((at for at, (a, b) in enumerate(numbers) if at < index and a != b), index)
-    return LogitShift(max(moved, default=None), total_variation(one.token, other.token), since)
+    return LogitShift(max(moved, default=None), distance, since)
 
 
 def _told_logit(candidate: Candidate, *, alike: bool) -> float | None:
@@ -388,11 +392,26 @@ def _told_logit(candidate: Candidate, *, alike: bool) -> float | None:
 
 
 def total_variation(one: Token, other: Token) -> float:
-    """How far apart the model's own distributions are, 0 to 1, measured over the recorded candidates."""
+    """How far apart the model's own distributions are at least, 0 to 1, by the recorded candidates."""
     before, now = (
         {c.id: math.exp(c.logprob) for c in token.candidates if not math.isnan(c.logprob)} for token in (one, other)
     )
-    return sum(abs(before.get(i, 0.0) - now.get(i, 0.0)) for i in before.keys() | now.keys()) / 2
+    common = sum(abs(before[i] - now[i]) for i in before.keys() & now.keys())
+    before_alone = sum(max(before[i] - _most_unlisted(other, now), 0.0) for i in before.keys() - now.keys())
+    now_alone = sum(max(now[i] - _most_unlisted(one, before), 0.0) for i in now.keys() - before.keys())
+    return (common + before_alone + now_alone) / 2
+
+
+def _most_unlisted(token: Token, listed: Mapping[int, float]) -> float:
+    """The highest probability that a token off the record can have. The drawn one may be listed below it."""
+    highest = [p for i, p in listed.items() if i != token.id or token.rank < len(listed) - 1]
+    return min(max(1 - sum(listed.values()), 0.0), min(highest, default=1.0))
+
+
+def is_comparable(one: RecordedStep, other: RecordedStep) -> bool:
+    """Whether the records tell if the logits of two steps are the same."""
+    listed = [{c.id for c in step.token.candidates} if step.token is not None else set() for step in (one, other)]
+    return bool(listed[0] & listed[1])
 
 
 def lead(token: Token, winner: int, other: int) -> float | None:
@@ -423,7 +442,7 @@ def _weighed(one: RecordedStep, other: RecordedStep, factors: Sequence[Cause], s
     """The causes with their evidence, as far as steps can be drawn again."""
     drawn = [_exchanged(one, other, cause) for cause in factors if cause.kind in _EXCHANGES]
     origins = [cause for cause in factors if cause.kind not in _EXCHANGES]
-    known = one.token is not None and other.token is not None
+    known = shift is not None or is_comparable(one, other)
     logits = [] if shift is None else [_exchanged(one, other, None)]
     weighed = _certain([*drawn, *logits]) if known else drawn
     found = weighed[: len(drawn)]
@@ -474,12 +493,13 @@ def _of_logits(
         found.append(msgspec.structs.replace(cause, evidence=mine, detail=told, since=_beginning(cause, shift)))
     if strong or evidence == "excluded":
         return found
-    if shift.distance > FAR:
+    exact = all(step.start is not None and step.start.exact for step in (one, other))
+    if shift.distance > FAR and not origins and exact:
         away = f"the model's own distributions are far apart ({shift.distance:.3f} in total variation)"
         found.append(Cause(kind="weights", name="different weights", evidence=evidence, since=shift.since, detail=away))
-    elif one.id != other.id and all(step.start is None or step.start.dice for step in (one, other)):
+    elif shift.distance <= FAR and one.id != other.id and all(step.start is None or step.start.dice for step in (one, other)):
         found.append(_near_tie(one, other, shift, evidence))
-    if not origins and shift.distance <= FAR:
+    if not found or (not origins and shift.distance <= FAR):
         name = "no recorded setting differs"
         away = (
             "probably another machine or llama.cpp build, or different weights behind the same header (the model's own "

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from termchat.conversation.causes import Cause, Evidence, WhyDifferent, is_greedy, lead
+from termchat.conversation.causes import Cause, Evidence, WhyDifferent, is_comparable, is_greedy, lead
 from termchat.conversation.recorded_reply import RecordedStep
 from termchat.decoding.records import Candidate, Token, is_taken, to_dict
 from termchat.decoding.stages import TEMPERATURE
@@ -47,7 +47,7 @@ def cause_lines(why: WhyDifferent, names: Names) -> Iterator[str]:
             f"the model's logits differ by up to {shift.largest:.3g} here, first at token {shift.since} "
             f"(total variation {shift.distance:.2g})"
         )
-    elif shift is None and why.left.token is not None and why.right.token is not None:
+    elif shift is None and is_comparable(why.left, why.right):
         yield "the model's logits are the same here"
 
 

@@ -13,7 +13,7 @@ from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import KNOBS
 
 _MODEL, _FILE = "model", "model file"
-_NO_FACTS = ("draft", "draft_max")
+_NO_FACTS = ("draft", "draft_max", "draft_always")
 """Knobs that say how fast a reply is made, and not what it says."""
 
 

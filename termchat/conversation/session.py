@@ -14,8 +14,9 @@ from termchat.decoding.samplers import Tuning
 
 
 class ModelRef(msgspec.Struct, frozen=True):
-    """The model a chat was last with: its name, the full path of its file, and what it was found to be once loaded; on another
-    machine the name of the `engine` there, or its URL, and what that engine calls the model."""
+    """The model that wrote a chat's last reply, or that was loaded when the chat began: its name, the full path of its file,
+    and what it was found to be once loaded; on another machine the name of the `engine` there, or its URL, and what that engine
+    calls the model."""
 
     name: str = ""
     path: str = ""

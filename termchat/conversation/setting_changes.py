@@ -28,7 +28,7 @@ def values(settings: SettingsRecord) -> dict[str, Value]:
     samplers = {name: getattr(settings.samplers, name) for name in SamplerSettings.__struct_fields__}
     budgets = (condition.tokens for condition in settings.conditions if isinstance(condition, ThinkingBudget))
     draft = settings.draft or DraftSettings("off")
-    drafts: dict[str, Value] = {"draft": draft.by, "draft_max": draft.most}
+    drafts: dict[str, Value] = {"draft": draft.by, "draft_max": draft.most, "draft_always": int(draft.always)}
     return samplers | {"stop": stops, "max_tokens": next(limits, 0), "think": next(budgets, THINK_AUTO)} | drafts
 
 

@@ -22,6 +22,8 @@ _LONGEST_SHOWN = 40
 
 GRAMMAR = "grammar"
 """The stage of the chain, in records."""
+INCOMPLETE = f"{GRAMMAR}: incomplete"
+"""The end of the detail of a reply that ended before it matched."""
 
 
 class Constraint(msgspec.Struct, frozen=True):

@@ -57,10 +57,12 @@ old; and as how many batches that counts which was known before."""
 
 
 class DraftSettings(msgspec.Struct, frozen=True, array_like=True):
-    """Who drafts: nobody, the context itself, the draft model, or whichever of them pays; and how many tokens at most."""
+    """Who drafts: nobody, the context itself, the draft model, or whichever of them pays; how many tokens at most; and whether
+    `always`, also where drafts do not pay."""
 
     by: By = "auto"
     most: int = MOST_DRAFTED
+    always: bool = False
 
     @property
     def on(self) -> bool:

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, overload
 import msgspec
 
 from termchat.decoding.conditions import Condition
-from termchat.decoding.constraint import Constraint
+from termchat.decoding.constraint import INCOMPLETE, Constraint
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.group import Group
 from termchat.decoding.samplers import SamplerSettings
@@ -302,7 +302,8 @@ class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     """The reply is over. `held` is text that came out with no token: for `stop` it is withheld for good; else it is what a
     stop sequence could have begun with, and belongs to the reply. It ends with U+FFFD if the last bytes are only a part of a
     character, which the next token completes if the reply is continued. So many tokens were `drafted` in so many `rounds`, and
-    `accepted` of them taken; None where nothing was drafted.
+    `accepted` of them taken; None where nothing was drafted. `not_drafted` says why nothing was although drafts were on at the
+    end; else "".
     """
 
     reason: Reason
@@ -317,6 +318,12 @@ class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     drafted: int | None = None
     accepted: int | None = None
     rounds: int | None = None
+    not_drafted: str = ""
+
+    @property
+    def why(self) -> str:
+        """The detail without the remark that the constraint is not complete."""
+        return self.detail.removesuffix(INCOMPLETE).removesuffix("; ")
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
@@ -388,10 +395,11 @@ _LEFT_OUT: dict[Any, tuple[str, ...]] = {
     Ranked: ("answer", "votes"),
     SettingsRecord: ("walk", "draft", "drafting"),
     Token: ("walk", "draft"),
-    Finished: ("walk", "drafted", "accepted", "rounds"),
+    DraftSettings: ("always",),
+    Finished: ("walk", "drafted", "accepted", "rounds", "not_drafted"),
 } | dict.fromkeys((Prefill, Failed), ("walk",))
 """Fields that JSON has only where they are something."""
-_NOTHING = {"drafting": ""}
+_NOTHING = {"drafting": "", "not_drafted": "", "always": False}
 """What it is to be nothing, for a field that is never None."""
 UNTOLD: dict[type, dict[str, Any]] = {
     Token: dict.fromkeys(("position", "id", "rank"), UNKNOWN)
@@ -448,7 +456,7 @@ def to_dict(value: Any) -> Any:
     return value
 
 
-def to_json(record: Record, **more: int) -> str:
+def to_json(record: Record, **more: Any) -> str:
     """One line of JSON, without the newline; everything outside ASCII is escaped. `more` are fields beside the record's own."""
     return json.dumps(to_dict(record) | more, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 

@@ -47,6 +47,8 @@ def redrawn(
     listed = [candidate for candidate in token.candidates if candidate.id not in refused]
     if not listed or any(math.isnan(one.logit) for one in listed) or _may_rise(listed, past, samplers, bias):
         return None
+    if len(token.candidates) == 1 and token.rank > 0:  # the drawn token alone: nothing is known of those above it
+        return None
     floor, count = _rest(token)
     known = {candidate.id for candidate in listed}
     rows = [_row(listed, floor, number) for number in (0, count)]

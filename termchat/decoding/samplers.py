@@ -535,6 +535,13 @@ class Tuning(SamplerSettings, frozen=True):
             help="speculation: the most tokens that are guessed at once",
         ),
     ] = MOST_DRAFTED  # fmt: skip
+    draft_always: Annotated[
+        int,
+        Knob(
+            kind="switch", key="I", label="always", high=1, step=1, coarse=1, bar=1, off=0, needs="draft",
+            help="speculation: draft even when it does not pay",
+        ),
+    ] = 0  # fmt: skip
     seed: Annotated[
         int | None,
         Knob(
@@ -555,8 +562,8 @@ class Tuning(SamplerSettings, frozen=True):
 
     @property
     def drafts(self) -> DraftSettings | None:
-        """Who drafts tokens, and how many; None for nobody."""
-        return DraftSettings(self.draft, self.draft_max) if self.draft != "off" else None
+        """Who drafts tokens, how many, and whether always; None for nobody."""
+        return DraftSettings(self.draft, self.draft_max, bool(self.draft_always)) if self.draft != "off" else None
 
     @property
     def thinks(self) -> bool | None:

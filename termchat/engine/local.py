@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import socket
@@ -104,6 +105,8 @@ _PIPE_SIZE = 1 << 20
 _LONGEST_LOG = 1 << 20
 _STUCK = "Timeout ("
 """The start of the log's last line where a chat template that never finished ended the worker (`llama.sandbox.last_resort`)."""
+_DYING_WORDS = rf"\.\w+:\d+: |^\s*what\(\): |^[\w.]*(?:Error|Exception)\b|^{re.escape(_STUCK)}"
+"""An abort of llama.cpp, which names a line of its source, an exception of C++ or of Python, a template that never finished."""
 _RPC_SIGN = "RPC server"
 _RPC_HINT = "start it again, then restart the engine to continue from the last token"
 _MOMENT = 0.2
@@ -296,7 +299,7 @@ class LocalEngine:
                 how = f"by {signal.Signals(-code).name}"
             except ValueError:
                 how = f"by signal {-code}"
-        said = self._last_line()
+        said = self._last_reason() if code >= 0 or code == -signal.SIGABRT else ""
         if said.startswith(_STUCK):
             return Failed(
                 "engine", "the engine was stopped because the model's chat template never finished", _OTHERWISE
@@ -311,13 +314,12 @@ class LocalEngine:
         among = silent or list(self._rpc)
         return f"the rpc server {among[0]}" if len(among) == 1 else f"one of the rpc servers {', '.join(among)}"
 
-    _signs: tuple[str, ...] = ("GGML_ASSERT", "rror", "failed", _STUCK)
-    """Of a line that tells of a failure."""
-
-    def _last_line(self) -> str:
-        """The last line of the log that tells of a failure."""
-        telling = [line for line in self._tail() if any(sign in line for sign in self._signs)]
-        return telling[-1].strip()[:300] if telling else ""
+    def _last_reason(self, *more: str) -> str:
+        """Return the last line of the log that a process writes when it dies, or that one of `more` patterns matches; what it
+        logged while it worked is no reason."""
+        pattern = re.compile("|".join((_DYING_WORDS, *more)))
+        reasons = [line for line in self._tail() if pattern.search(line)]
+        return reasons[-1].strip()[:300] if reasons else ""
 
     def _tail(self) -> list[str]:
         """The last lines of the log, as far as they are of this process."""

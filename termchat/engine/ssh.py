@@ -31,6 +31,8 @@ _OPTIONS = ("BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=15", "Ser
 """Nobody can answer a question that ssh asks; a line that is silent for 45 s is cut."""
 _UNREACHED, _NOT_FOUND = 255, (126, 127)
 """Exit codes: ssh's own failures, and a shell's that has no such command."""
+_CUT = "rror|failed|Broken pipe|losed by|reset by|imeout|not responding|disconnect|Killed"
+"""Words of ssh about a line that was cut."""
 _MISSED = 6
 """So many signs of life in a row may be missing, or late on a busy machine."""
 _HELLO_WITHIN = 60.0
@@ -182,7 +184,8 @@ class SshEngine(LocalEngine):
 
     def _failure(self, code: int) -> Failed:
         name = self._address.shown
-        said = one_line(self._last_line(), _LONGEST) if self._before is None else self._last_said()
+        cut = (_CUT,) if code == _UNREACHED else ("Killed",)
+        said = one_line(self._last_reason(*cut), _LONGEST) if self._before is None else self._last_said()
         because = f": {said}" if said else ""
         if self._before is None:
             what = (
@@ -207,17 +210,6 @@ class SshEngine(LocalEngine):
         if code in _NOT_FOUND or not said:
             hint = "install termchat there, or set remote_command to its path, as in /opt/termchat/bin/termchat worker"
         return EngineError("engine", f"{self._address.shown} {what}" + (f": {said}" if said else ""), hint)
-
-    _signs = (
-        *LocalEngine._signs,
-        "Broken pipe",
-        "losed by",
-        "reset by",
-        "imeout",
-        "not responding",
-        "disconnect",
-        "Killed",
-    )
 
     def _last_said(self) -> str:
         """The last line on stderr, of ssh or, before that said hello, of the shell there."""

@@ -16,6 +16,7 @@ from termchat.models.draft_pairs import DraftFacts, draft_facts, drafts_for
 from termchat.models.entry import Entry
 from termchat.models.errors import ModelError, NotHere
 from termchat.models.gguf.brief import quantization_in, read_brief
+from termchat.models.gguf.header import check_parts, read_header
 
 State = Literal["ready", "not downloaded", "not installed", "broken"]
 
@@ -127,14 +128,15 @@ def gather(
             away[name] = entry
         yield row
     for one in discover(folders):
-        if isinstance(one, Skipped):
-            yield one
+        checked = one if isinstance(one, Skipped) else _not_whole(one) or one
+        if isinstance(checked, Skipped):
+            yield checked
             continue
-        copies = [name for name, entry in away.items() if one.is_copy_of(entry)]
+        copies = [name for name, entry in away.items() if checked.is_copy_of(entry)]
         if copies:
-            yield _ready(copies[0], away.pop(copies[0]), one.path, one.place)
-        elif _real(one.path) not in here:
-            yield _on_disk(one)
+            yield _ready(copies[0], away.pop(copies[0]), checked.path, checked.place)
+        elif _real(checked.path) not in here:
+            yield _on_disk(checked)
 
 
 def _catalogued(name: str, entry: Entry) -> ModelRow:
@@ -150,6 +152,7 @@ def _ready(name: str, entry: Entry, path: Path, source: str) -> ModelRow:
     """The row of an entry whose file is on this machine, if it can be read."""
     try:
         brief = read_brief(path)
+        _check_whole(path)
     except ModelError as error:
         return _row(name, entry, "broken", problem=error)
     return msgspec.structs.replace(
@@ -182,6 +185,26 @@ def _row(name: str, entry: Entry, state: State, problem: ModelError | None = Non
         catalogued=True,
         problem=f"{problem.message}. {problem.hint}".strip() if problem else "",
     )
+
+
+def _check_whole(path: Path) -> None:
+    """Refuse a model whose files lack something, as those of a download that was cut off. Takes milliseconds: the vocabulary
+    stands before what says how long a file has to be.
+
+    Raises:
+        ModelError: says what is missing.
+    """
+    read_header(path)
+    check_parts(path)
+
+
+def _not_whole(found: FoundModel) -> Skipped | None:
+    try:
+        _check_whole(found.path)
+    except ModelError as error:
+        reason = error.message.removeprefix(str(found.path)).removeprefix(found.path.name).lstrip(": ")
+        return Skipped(path=found.path, reason=reason, place=found.place)
+    return None
 
 
 def _on_disk(found: FoundModel) -> ModelRow:

@@ -236,6 +236,19 @@ def test_without_that_model_it_goes_on_with_the_one_there_is_and_says_so(
     assert store.load(it.session).info.model.name == "tiny"
 
 
+def test_a_chat_is_listed_with_the_model_that_wrote_it_whatever_is_loaded_since(store: Store, config: Settings) -> None:
+    it = Kept(store, config)
+    it.replied("hello", " a")
+    session = it.session
+    other = msgspec.structs.replace(fake_engine.INFO, name="Other", path="/other.gguf", sha256="0" * 64)
+    it.chat.recorder.loaded(it.chat.conversation, other)
+    assert store.flush()
+    assert [(one.id, one.model) for one in store.sessions(9)] == [(session, "tiny")]
+    it.replied("and you?", " b")
+    assert store.flush()
+    assert [one.model for one in store.sessions(9)] == ["Other"]
+
+
 def test_a_damaged_model_is_told_and_the_chat_opens_all_the_same(
     store: Store, config: Settings, tmp_path: Path
 ) -> None:

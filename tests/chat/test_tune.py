@@ -10,13 +10,15 @@ import pytest
 
 from termchat.chat.opening import choose, find_model
 from termchat.commands import bench, tune
-from termchat.commands.bench import KvPrice, Result, Series, TuneReport
+from termchat.commands.bench import BenchRun, KvPrice, Result, Series, TuneReport
 from termchat.config import per_model
 from termchat.config.settings import load
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.threads import default_threads
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import BatchesMeasured, EngineError, ModelSpec
+from termchat.engine.port import BatchesMeasured, EngineError, ModelInfo, ModelSpec
+from tests.tui import fake_engine
+from tests.tui.fake_engine import FakeEngine
 
 STEADY = Series(4, [100.0, 101.0, 99.0, 100.0])
 
@@ -177,8 +179,9 @@ def test_numbers_that_an_option_refuses_are_left_out(tmp_path: Path) -> None:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "_ROUNDS", (1, 1))
-    monkeypatch.setattr(bench, "_prompt", lambda _rate, _context: bench._SHORTEST)
+    monkeypatch.setattr(bench, "_MOST_ROUNDS", 1)
+    monkeypatch.setattr(bench, "_LONGEST_BATCHES", 0.3)
+    monkeypatch.setattr(bench, "_prompt", lambda *_: bench._SHORTEST)
     monkeypatch.setattr(bench, "all_threads", lambda: 2)
     monkeypatch.setattr(bench, "default_threads", lambda: 1)
 
@@ -188,7 +191,7 @@ def test_a_real_model_is_measured_with_every_thread_count(
     state: Path, small_model_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = load({"model": str(small_model_path)}, {}, state / "none.toml")
-    assert tune.tune(config, seconds=1, dry_run=False, as_json=True) == 0
+    assert tune.tune(config, seconds=3600, dry_run=False, as_json=True) == 0
     out, err = capsys.readouterr()
     report = json.loads(out)
     results = {result["setting"]: result for result in report["results"]}
@@ -213,6 +216,57 @@ def test_a_real_model_is_measured_with_every_thread_count(
     assert found.batch_threads == speculation["threads"] in (1, 2)
     assert 0 < speculation["break_even"] <= 1
     assert speculation["ceiling"] == pytest.approx(max(rows / cost for rows, cost in found.batches.items()))
+
+
+@pytest.mark.parametrize(
+    ("prompt_rate", "rate", "left_out"),
+    [(2000, 100, 0), (40, 8, 2), (10, 2, 4)],
+)
+def test_a_slow_model_is_measured_in_the_time_that_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, prompt_rate: float, rate: float, left_out: int
+) -> None:
+    now = 0.0
+
+    def spend(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    class Slow:
+        """A model of these rates that takes two seconds to load, on a clock of its own."""
+
+        model = msgspec.structs.replace(fake_engine.INFO, context=2048, can_rewind=True)
+        loading = 2.0
+
+        def __init__(self, *_: object) -> None:
+            self.load()
+
+        def load(self, *_: object) -> ModelInfo:
+            spend(self.loading)
+            return self.model
+
+        def run(self, threads: int, prompt: int, reply: int) -> BenchRun:
+            spend(prompt / prompt_rate + reply / rate)
+            return BenchRun(prompt_rate, rate)
+
+        def compare(self, at: int, count: int) -> float:
+            self.run(1, at + count, count)
+            return 0.0
+
+        def batches(self, rows: tuple[int, ...], seconds: float) -> BatchesMeasured:
+            spend(seconds)
+            return BatchesMeasured({1: 10.0} | dict.fromkeys(rows, 20.0), 1)
+
+    monkeypatch.setattr(bench, "Bench", Slow)
+    monkeypatch.setattr(bench, "monotonic", lambda: now)
+    monkeypatch.setattr(bench, "all_threads", lambda: 2)
+    monkeypatch.setattr(bench, "default_threads", lambda: 2)
+    told: list[str] = []
+    report = bench.measure(FakeEngine(), ModelSpec("/m.gguf", "m"), 60, told.append)
+    assert now < 70
+    assert sum("left out" in line for line in told) == left_out
+    assert report.decode == rate
+    assert (report.bf16 is None) == (left_out > 0)
+    assert "\n".join(tune.lines(report))
 
 
 def test_a_dry_run_keeps_nothing(monkeypatch: pytest.MonkeyPatch, state: Path, model_path: Path) -> None:

@@ -307,6 +307,21 @@ def test_the_logits_without_a_cause_on_record() -> None:
     assert "far apart" in far.causes[0].detail
 
 
+def test_another_way_of_computing_is_no_other_model_however_far_apart_the_numbers_are() -> None:
+    far = found(reply(), reply(weights=2, kv_type="q4_0"))
+    assert [each.name for each in far.causes] == ["KV type"]
+
+
+def test_of_lists_too_short_to_tell_nothing_is_said_of_the_logits() -> None:
+    """Two runs of one file, of which the drawn tokens alone are on record."""
+    one, other = reply(length=150), reply(length=150, seed=6)
+    for made in (one, other):
+        made._token = lambda node, at, all_=made._token: shortened(all_(node, at), 0)
+    why = found(one, other)
+    assert [(each.name, each.evidence) for each in why.causes] == [("seed", "recorded")]
+    assert not [line for line in cause_lines(why, NAMES) if "logits" in line]
+
+
 def test_a_record_that_does_not_make_its_token_was_edited() -> None:
     right = reply()
     token = right.step(6).token
@@ -367,7 +382,19 @@ def test_the_lead_and_the_distance_are_those_of_the_definitions() -> None:
     assert lead(token, one.id, 9999) is None
     assert total_variation(token, token) == 0
     gone = msgspec.structs.replace(token, candidates=[])
-    assert total_variation(token, gone) == pytest.approx(sum(np.exp(c.logprob) for c in token.candidates) / 2)
+    assert total_variation(token, gone) == 0  # anything may be off the record
+
+    moved = reply(drift=(0, 2.0)).step(0).token
+    assert moved is not None
+    told = [total_variation(shortened(token, count), shortened(moved, count)) for count in (20, 5, 2, 1, 0)]
+    assert told == sorted(told, reverse=True)
+    assert told[0] > 0
+
+
+def shortened(token: Token, count: int) -> Token:
+    """The same with so many candidates, and the drawn one."""
+    kept = [c for at, c in enumerate(token.candidates) if at < count or c.id == token.id]
+    return msgspec.structs.replace(token, candidates=kept)
 
 
 def untold(made: RecordedReply) -> RecordedReply:

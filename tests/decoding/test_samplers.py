@@ -23,7 +23,7 @@ def test_names_and_defaults_are_llama_cpps() -> None:
         "min_p": 0.05, "xtc_probability": 0.0, "xtc_threshold": 0.1, "p_less": 0, "top_h": 0.0, "min_k": 0.0,
         "temperature": 0.8, "dynatemp_range": 0.0, "dynatemp_exponent": 1.0, "mirostat": 0, "mirostat_tau": 5.0,
         "mirostat_eta": 0.1, "adaptive_target": -1.0, "adaptive_decay": 0.9, "stop": (), "max_tokens": 0,
-        "think": -1, "step_by_step": 0, "draft": "off", "draft_max": 15, "seed": None,
+        "think": -1, "step_by_step": 0, "draft": "off", "draft_max": 15, "draft_always": 0, "seed": None,
     }  # fmt: skip
     assert [name for name in ORDER if name not in ("p_less", "top_h", "min_k")] == [
         "penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "temperature",

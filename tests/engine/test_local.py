@@ -102,6 +102,28 @@ def test_what_was_answered_waits_no_more(driver: Driver) -> None:
     assert killed(driver.engine)[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("printed", "how", "reason"),
+    [
+        ("load: failed to mlock, an error of no importance", "os.kill(os.getpid(), 9)", "by SIGKILL"),
+        ("load: failed to mlock, an error of no importance", "os.abort()", "by SIGABRT"),
+        (
+            "/x/llama-vocab.cpp:25: GGML_ASSERT(a == b) failed",
+            "os.abort()",
+            "llama-vocab.cpp:25: GGML_ASSERT(a == b) failed",
+        ),
+        ("  what():  unordered_map::at\nload: 1 failed", "os.abort()", "what():  unordered_map::at"),
+        ("load: an error", "raise ZeroDivisionError('by zero')", "with exit code 1: ZeroDivisionError: by zero"),
+    ],
+)
+def test_the_reason_of_a_death_is_what_the_process_died_of(tmp_path: Path, printed: str, how: str, reason: str) -> None:
+    program = f"import os, sys; print({printed!r}, file=sys.stderr, flush=True); {how}"
+    engine = LocalEngine(tmp_path / "log", command=[sys.executable, "-c", program])
+    (failed,) = answers(engine, Tokenize("a"))
+    assert isinstance(failed, Failed)
+    assert failed.message.endswith(reason)
+
+
 @pytest.mark.parametrize("place", ["/proc/none/termchat.log", "/dev/null/termchat.log"])
 def test_without_a_place_for_the_log_it_goes_on(place: str) -> None:
     engine = LocalEngine(Path(place))

@@ -266,3 +266,9 @@ def test_a_word_is_told_in_its_spellings_with_what_a_ban_of_a_first_piece_hits(s
         assert len(model.tokenize(f" {word}", special=False)) > 1
     assert len(shared.examples) == 4 < shared.begins
     assert session.speller.spellings(" ") == []
+
+
+def test_a_file_that_bans_every_token_is_refused(small_model_path: Path, tmp_path: Path) -> None:
+    path = truncated(small_model_path, tmp_path / "silent.gguf", suppressed=range(SMALL - 1))
+    with pytest.raises(EngineError, match=r"silent.gguf bans all of its 49,152 tokens"):
+        Session(ModelSpec(str(path), "silent"), lambda _: None)

@@ -15,6 +15,9 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(folder))
     texts = [text for place in PLACES for several in place.folders.values() for text in several]
-    for name in {text[1:].split("/")[0] for text in texts if text.startswith("$")} | {"XDG_CONFIG_HOME"}:
+    for name in {text[1:].split("/")[0] for text in texts if text.startswith("$")} | {
+        "XDG_CONFIG_HOME",
+        "XDG_STATE_HOME",
+    }:
         monkeypatch.delenv(name, raising=False)
     return folder

@@ -8,6 +8,7 @@ import os
 import struct
 import time
 import tracemalloc
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from termchat.models.gguf.brief import read_brief
 from termchat.models.gguf.header import check_parts, read_header
 from termchat.models.gguf.quantization import FILE_TYPES
 from termchat.models.gguf.reader import HeaderError
+from termchat.models.gguf.vocabulary_texts import check_vocabulary
 from tests.models.gguf_files import (
     ARCHITECTURES,
     ARRAY,
@@ -359,6 +361,23 @@ def test_edits_of_the_real_header_that_abort_llama_cpp_are_refused(
 def test_files_that_llama_cpp_would_refuse_or_abort_on(write, changes, words: str) -> None:
     with pytest.raises(HeaderError, match=words):
         read_header(write(model(changes)))
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "tokens", "words"),
+    [
+        ("gpt2", ["a", "b", "", "b", ""], "tokens 1 and 3 have the same text, 'b'"),
+        ("gpt2", ["a", "b", "", ""], ""),
+        ("llama", ["<s>", "▁a", "b"], "no token for the byte 0x00, which its tokenizer"),
+        ("llama", ["<s>", *(f"<0x{byte:02X}>" for byte in range(256) if byte != 10)], "byte 0x0A"),
+        ("llama", ["<s>", *(f"<0x{byte:02X}>" for byte in range(256) if byte != 10), "\n"], ""),
+    ],
+)
+def test_vocabularies_that_llama_cpp_would_abort_on(write, tokenizer: str, tokens: list[str], words: str) -> None:
+    changes = {"tokenizer.ggml.model": (TEXT, tokenizer), "tokenizer.ggml.tokens": (ARRAY, (TEXT, tokens))}
+    path = write(model(changes))
+    with pytest.raises(HeaderError, match=words) if words else nullcontext():
+        check_vocabulary(path)
 
 
 def test_a_vocabulary_is_no_model(write) -> None:

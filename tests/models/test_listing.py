@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from termchat.models.catalogue import Catalogue
-from termchat.models.disk.discovery import Skipped
+from termchat.models.disk.discovery import Skipped, identified
+from termchat.models.disk.opened import remember
 from termchat.models.entry import Entry
+from termchat.models.gguf.header import read_header
 from termchat.models.listing import ModelRow, gather, listing, with_drafts
 from tests.fewer_blocks import with_vocabulary, without_blocks
 from tests.models.gguf_files import TEXT, model, named
@@ -88,6 +90,29 @@ def test_what_cannot_be_used_says_why(home: Path) -> None:
     assert "a projector" in found["projector"].problem
     assert "pip install no_such_package" in found["absent"].problem
     assert "No such file" in found["gone"].problem
+
+
+def test_a_download_that_was_cut_off_is_not_listed_and_drafts_for_nobody(tmp_path: Path, model_path: Path) -> None:
+    whole = without_blocks(model_path, tmp_path / "whole.gguf", 14)
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(whole.read_bytes()[:5_000_000])
+    found = listing([tmp_path])
+    assert [row.name for row in found.rows if not row.catalogued] == ["whole"]
+    assert [(one.path, "bytes are missing" in one.reason) for one in found.skipped] == [(cut, True)]
+    assert {draft for row in with_drafts(found.rows) for draft in row.draft_models} == {str(whole)}
+
+
+def test_what_was_opened_by_its_path_is_listed_with_what_is_beside_it(tmp_path: Path) -> None:
+    opened, beside = named("opened", tmp_path / "m"), named("beside", tmp_path / "m")
+    named("deeper", tmp_path / "m" / "inner")
+    remember(opened)
+    rows = {row.name: row for row in listing().rows if not row.catalogued}
+    assert {name: row.path for name, row in rows.items()} == {"opened": opened, "beside": beside}
+    assert identified(read_header(beside).identity()) == beside
+    opened.unlink()
+    beside.unlink()
+    opened.parent.joinpath("inner", "deeper.gguf").unlink()
+    assert not [row for row in listing().rows if not row.catalogued]
 
 
 def test_a_size_that_is_only_about_known_is_marked() -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from termchat.decoding.drafting import DraftSettings
 from termchat.engine.port import Adjust, LoadDraft
+from tests.models.gguf_files import ARRAY, TEXT, named
 from tests.pull.file_server import gguf
 from tests.tui.drafted import say_plain
-from tests.tui.models_dialog import shop
+from tests.tui.models_dialog import family, shop
 from tests.tui.running_app import command, desktop
 
 
@@ -77,3 +78,21 @@ async def test_what_names_no_model_is_said_and_changes_nothing(home: Path) -> No
         await desk.shows("ngrm")
         assert desk.chat.tuning.draft == "off"
         assert not desk.engine.asked(LoadDraft)
+
+
+async def test_it_offers_what_can_draft_for_a_model_that_was_opened_by_its_path(home: Path) -> None:
+    family(home / "apart")
+    named("Foreign", home / "searched", **{"tokenizer.ggml.tokens": (ARRAY, (TEXT, ["a", "b", "x", "longer"]))})
+    large = home / "apart" / "Large.gguf"
+    async with shop(home / "searched", opened=False) as desk:
+        await command(desk, f"/model {large}")
+        await desk.until(lambda: any(spec.path == str(large) for spec in desk.loads))
+        await desk.until(lambda: desk.chat.phase == "idle")
+        desk.composer.insert("/draft ")
+
+        def offered() -> list[str]:
+            completion = desk.composer.popup.completion
+            return [offer.text for offer in completion.offers] if completion is not None else []
+
+        await desk.until(lambda: len(offered()) > 4)
+        assert sorted(offered()[4:]) == [str(home / "apart" / f"{name}.gguf") for name in ("Least", "Small")]

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from termchat.chat.service import Chat
+from termchat.config.file import put
 from termchat.config.settings import load
 from termchat.engine.port import LoadDraft
 from termchat.models import listing, memory
@@ -615,3 +616,28 @@ async def test_the_model_that_was_asked_for_is_highlighted_where_it_is_missing(h
     async with desktop(spec=None, missing="smollm3 is not downloaded yet.", models=models) as made:
         desk = Shop(made.app, made.engine, made.pilot)
         await desk.shows("SmolLM3 3B: can think before it")
+
+
+async def test_a_path_is_opened_and_stays_in_the_list(home: Path) -> None:
+    apart = named("apart", home / "some where")
+    async with shop(home / "none") as desk:
+        await desk.find(str(apart))
+        await desk.until(lambda: desk.line("apart"))
+        await desk.type("", "enter")
+        await desk.until(lambda: any(spec.path == str(apart) for spec in desk.loads))
+        await desk.until(lambda: desk.chat.phase == "idle")
+        await desk.type("", "f3")
+        await desk.until(lambda: not desk.app._models.looking)
+        await desk.find(str(apart.with_name("gone.gguf")))
+        await desk.type("", "enter")
+        await desk.shows("file not found", "contains apart.gguf")
+    async with shop(home / "none") as desk:
+        assert desk.line("apart")
+
+
+async def test_a_folder_that_is_configured_while_the_app_runs_is_searched(home: Path) -> None:
+    named("newcomer", home / "new")
+    async with desktop(models=Models(load({}, {}))) as desk:
+        put("model_folders", (str(home / "new"),))
+        await desk.type("", "f3")
+        await desk.shows("newcomer")

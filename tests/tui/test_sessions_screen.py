@@ -456,9 +456,9 @@ async def test_a_new_chat_from_the_list(store: Store) -> None:
 async def test_the_model_it_was_with_is_loaded(store: Store, tmp_path: Path) -> None:
     path = named("Other-Q8_0", tmp_path / "m")
     async with library(store, opened=False, chat=kept(store)) as desk:
-        await replied(desk, "about a fox", "Once")
         info = msgspec.structs.replace(desk.chat.model, name="Other", path=str(path), sha256="0" * 64)  # type: ignore[type-var]
         desk.chat.recorder.loaded(desk.chat.conversation, info)
+        await replied(desk, "about a fox", "Once")
         await desk.type("", "ctrl+n")
         await go(desk, "fox")
         await desk.until(lambda: len(desk.engine.asked(Load)) == 2)

@@ -276,3 +276,15 @@ def test_completion_is_for_the_first_line_alone() -> None:
     found = slash.complete("/ne", 3, first=True)
     assert found is not None
     assert (found.start, found.offers[0].text) == (0, "/new")
+
+
+async def test_a_command_that_takes_a_path_completes_it(tmp_path: Path) -> None:
+    (tmp_path / "my models").mkdir()
+    (tmp_path / "my models" / "tiny.gguf").write_text("")
+    async with desktop() as desk:
+        for command_, begun in (("/model", f"{tmp_path}/my"), ("/schema", f"{tmp_path}/my models/t")):
+            desk.composer.insert(f"{command_} {begun}")
+            await desk.until(lambda: desk.composer.popup.completion is not None)
+            await desk.type("", "tab")
+            assert desk.composer.text.startswith(f"{command_} {tmp_path}/my models/")
+            await desk.type("", "ctrl+u")

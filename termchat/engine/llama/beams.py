@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from termchat.decoding.beam_search import BeamStep, Continuation, Scored, Search, choose, enough, problem
 from termchat.decoding.conditions import Length, Stop
-from termchat.decoding.constraint import GRAMMAR, NOT_YET
+from termchat.decoding.constraint import GRAMMAR, INCOMPLETE, NOT_YET
 from termchat.decoding.records import Beam, Beams, Finished, Prefill, Reason, Record, Shape, Token
 from termchat.decoding.thinking import Phase
 from termchat.engine.llama import loop
@@ -422,7 +422,7 @@ class BeamSearch:
     def _broken_off(self, beam: _Running, ending: Ending) -> _Ended:
         reason, detail = ending
         if beam.grammar is not None and not beam.grammar.accepting:
-            detail = f"{detail}; {GRAMMAR}: incomplete" if detail else f"{GRAMMAR}: incomplete"
+            detail = f"{detail}; {INCOMPLETE}" if detail else INCOMPLETE
         return _Ended(beam.last, (reason, detail), beam.sequence if beam.sequence != MAIN else None)
 
     # --- what it tells -----------------------------------------------------------------------------------------------

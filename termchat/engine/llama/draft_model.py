@@ -201,6 +201,7 @@ class ByModel:
 
     def __init__(self, model: DraftModel, reply: Drawing, seed: int, begin: int, target: Cache, length: int) -> None:
         self.model, self.by = model, model.name
+        self.always = False
         self._reply, self._seed, self._begin, self._target = reply, seed, begin, target
         self._chain: Chain | None = None
         ends = [i for i in model.target.end_ids if i < model.n_vocab]
@@ -261,12 +262,13 @@ class ByModel:
 
     def expects(self, most: int, times: BatchTimes) -> float:
         model, each = self.model, self.model.each
-        if max(gain([_SURE] * MOST_DRAFTED, times.of, each)) > _WORTH:
+        if self.always or max(gain([_SURE] * MOST_DRAFTED, times.of, each)) > _WORTH:
             self._never = ""
         elif not self._never:
             self._never = f"no draft pays here: a drafted token costs {each:.0%} of a decoded one".replace("%", " %")
-        self._rested = self._rested or model.judge.rests
-        if self._never or most <= 0 or model.judge.rests:
+        rests = model.judge.rests and not self.always
+        self._rested = self._rested or rests
+        if self._never or most <= 0 or rests:
             return 0.0
         return max(gain([model.leads.mean] * most, times.of, each))
 
@@ -297,7 +299,9 @@ class ByModel:
             begun = now
             made.append((drawn.id, lead(drawn.id, drawn.candidates)))
             rates.append(model.leads.rate(made[-1][1]))
-            if drawn.id in self._ends or not goes_on(rates, model.leads.mean, most, times.of, model.each):
+            if drawn.id in self._ends or len(made) == most:
+                break
+            if not self.always and not goes_on(rates, model.leads.mean, most, times.of, model.each):
                 break
             chain.take(drawn, forced=False)
             if constraint is not None:
@@ -305,7 +309,7 @@ class ByModel:
             path.append(drawn.id)
             cache.read(path, Shape(1))
         self._drafted, self._at = made, len(ids)
-        return [token for token, _ in made[: how_many(rates, times.of)]]
+        return [token for token, _ in made[: most if self.always else how_many(rates, times.of)]]
 
     def _drawn(self, chain: Chain, constraint: Follower | None, length: int) -> Drawn | None:
         """What it takes behind so many ids; None where it can take nothing that the constraint allows."""

@@ -25,6 +25,8 @@ class Drafter(Protocol):
 
     by: str
     """Its name in records."""
+    always: bool
+    """Whether it drafts where that does not pay, too."""
 
     @property
     def why(self) -> str:

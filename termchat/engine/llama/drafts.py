@@ -56,6 +56,7 @@ class ByNgrams:
     """Drafts what followed the same ids before, as many as pay."""
 
     by = "ngram"
+    always = False
 
     def __init__(self, learned: Learned, ids: list[int]) -> None:
         self._judge = learned.judge
@@ -63,7 +64,7 @@ class ByNgrams:
 
     @property
     def why(self) -> str:
-        return self._judge.why
+        return "" if self.always else self._judge.why
 
     def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
         ngrams, judge = self._ngrams, self._judge
@@ -84,12 +85,12 @@ class ByNgrams:
 
     def expects(self, most: int, times: BatchTimes) -> float:
         ngrams = self._ngrams
-        if self._judge.rests or not ngrams.count(most, times.of):
+        if not self.always and (self._judge.rests or not ngrams.count(most, times.of)):
             return 0.0
-        return max(gain(ngrams.rates(most), times.of))
+        return max(gain(ngrams.rates(most), times.of), default=0.0)
 
     def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
-        return self._ngrams.draft(most, times.of)
+        return self._ngrams.lookup.draft(most) if self.always else self._ngrams.draft(most, times.of)
 
 
 class NoDrafts:
@@ -98,6 +99,13 @@ class NoDrafts:
     settings: DraftSettings | None = None
     why = ""
     drafted = rounds = 0
+
+    @property
+    def nothing(self) -> str:
+        """Why a reply that is over had nothing drafted; "" if it had, or if drafts are off."""
+        if self.settings is None or self.rounds:
+            return ""
+        return self.why or ("no text repeats" if self.settings.always else "no guess was likely enough to pay")
 
     def follow(self, reply: Drawing) -> None:
         """Drafts for this reply."""
@@ -204,6 +212,8 @@ class Drafts(NoDrafts):
             if self._by_model is None:
                 self._by_model = ByModel(model, self._reply, self._seed, self._begin, self._cache, len(ids))
             found.append(self._by_model)
+        for drafter in found:
+            drafter.always = self.settings is not None and self.settings.always
         return found
 
     def _why_not(self) -> str:
@@ -215,10 +225,10 @@ class Drafts(NoDrafts):
             return "this model cannot take back what was drafted"
         whys: dict[str, str] = {}
         if settings.by != "model":
-            whys["ngram"] = self._failed.get("ngram") or self._learned.judge.why
+            whys["ngram"] = self._failed.get("ngram") or ("" if settings.always else self._learned.judge.why)
         if model is not None and settings.by != "ngram":
             judged = self._by_model.why if self._by_model is not None else model.judge.why
-            whys[model.name] = self._failed.get("model") or judged
+            whys[model.name] = self._failed.get("model") or ("" if settings.always else judged)
         if not whys:
             return "no draft model is loaded"
         if not all(whys.values()):

@@ -88,6 +88,14 @@ class Model(Vocabulary):
         self.eos = int(LIB.llama_vocab_eos(self.vocab))
         self.adds_bos = bool(LIB.llama_vocab_get_add_bos(self.vocab))
         self.suppressed = self._suppressed()
+        if len(self.suppressed) == self.n_vocab > 0:
+            name = os.path.basename(spec.path)
+            LIB.llama_model_free(self.pointer)
+            raise EngineError(
+                "model",
+                f"{name} bans all of its {self.n_vocab:,} tokens (suppress_tokens)",
+                "choose another file with --model",
+            )
         self._buffer = ctypes.create_string_buffer(256)
         self._pieces: dict[int, bytes] = {}
         self._grammars: Grammars | None = None

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import termchat
 from termchat.decoding import dice
-from termchat.decoding.constraint import GRAMMAR
+from termchat.decoding.constraint import GRAMMAR, INCOMPLETE
 from termchat.decoding.group import Group
 from termchat.decoding.records import (
     FORMAT,
@@ -273,7 +273,7 @@ class RunningReply:
         assert ending is not None
         reason, detail = ending
         if reason not in ("end", "stop") and steering.incomplete:
-            detail = f"{detail}; {GRAMMAR}: incomplete" if detail else f"{GRAMMAR}: incomplete"
+            detail = f"{detail}; {INCOMPLETE}" if detail else INCOMPLETE
         yield self._finished(reason, detail)
 
     def _now(self) -> float:
@@ -426,6 +426,7 @@ class RunningReply:
             drafted=drafts.drafted if drafts.rounds else None,
             accepted=self.accepted if drafts.rounds else None,
             rounds=drafts.rounds or None,
+            not_drafted=drafts.nothing,
         )
 
 

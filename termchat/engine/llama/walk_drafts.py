@@ -53,6 +53,7 @@ class WalkDrafts(NoDrafts):
             return []
         begun = perf_counter()
         self._ngrams = self._ngrams or ByNgrams(self._learned, ids)
+        self._ngrams.always = settings.always
         if last is not None:
             self._ngrams.learn(ids, last._replace(accepted=accepted), settings.most, times)
         forced = self._reply is not None and self._reply.forced is not None

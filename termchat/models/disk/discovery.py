@@ -6,17 +6,20 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from termchat import regular_files
+from termchat.models.disk.opened import opened_paths
 from termchat.models.disk.program_folders import Root, roots
 from termchat.models.disk.walk import CandidateFile, RefusedFile, candidate, walk
 from termchat.models.entry import PART, SUFFIX, Entry, expanded
 from termchat.models.errors import ModelError
 from termchat.models.gguf.brief import Brief, read_brief
+from termchat.models.gguf.header import read_header
 
 MODEL_LAYER = "application/vnd.ollama.image.model"
 MAX_MANIFEST = 1 << 20
@@ -25,6 +28,7 @@ _HOME = ("registry.ollama.ai", "library")
 
 
 OWN_FOLDERS = "folders in the config"
+OPENED = "opened by path"
 PIECES, PIECE = 8, 1 << 16
 """How many pieces of how many bytes are compared of two files that seem to be copies."""
 _REPOSITORY = "models--"
@@ -114,7 +118,8 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def discover(extra_folders: Iterable[str | Path] = ()) -> Iterator[FoundModel | Skipped]:
-    """Models of all places on this machine and of these folders, as they are found; each model once."""
+    """Models of all places on this machine, of these folders, and beside those that were opened by their paths, as they are
+    found; each model once."""
     known = _Known()
     for root in roots():
         yield from _look(root, known)
@@ -125,10 +130,24 @@ def discover(extra_folders: Iterable[str | Path] = ()) -> Iterator[FoundModel | 
             yield Skipped(path=Path(folder), reason=error.message.removeprefix(f"{folder} "), place=OWN_FOLDERS)
         else:
             yield from _look(Root(OWN_FOLDERS, path), known)
+    for folder in dict.fromkeys(path.parent for path in opened_paths()):
+        if os.path.isdir(folder):
+            for one in walk(folder, inner=False):
+                path = one.path if isinstance(one, RefusedFile) else one.files[0]
+                yield from _judged(one, name_of(path), OPENED, known)
 
 
 def models(extra_folders: Iterable[str | Path] = ()) -> Iterator[FoundModel]:
     return (one for one in discover(extra_folders) if isinstance(one, FoundModel))
+
+
+def identified(sha256: str, extra_folders: Iterable[str | Path] = ()) -> Path | None:
+    """Return the file of the model on this disk with this identity (`Header.identity`). Reads the header of each model."""
+    for one in models(extra_folders):
+        with suppress(ModelError):
+            if read_header(one.path).identity() == sha256:
+                return one.path
+    return None
 
 
 def names(extra_folders: Iterable[str | Path] = ()) -> Iterator[tuple[str, Path]]:

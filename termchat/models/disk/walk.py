@@ -41,8 +41,8 @@ class RefusedFile(NamedTuple):
     reason: str
 
 
-def walk(root: Path) -> Iterator[CandidateFile | RefusedFile]:
-    """The candidates under a folder, in the order of names."""
+def walk(root: Path, *, inner: bool = True) -> Iterator[CandidateFile | RefusedFile]:
+    """The candidates in a folder, and in its `inner` ones, in the order of names."""
     entered: set[tuple[int, int]] = set()
     waiting = [(root, 0)]
     left = MAX_ENTRIES
@@ -64,11 +64,13 @@ def walk(root: Path) -> Iterator[CandidateFile | RefusedFile]:
             yield RefusedFile(folder, f"too many files under {root}: stopped after {MAX_ENTRIES}")
             return
         yield from _files(folder, [name for name, is_folder in names if not is_folder])
-        inner = [folder / name for name, is_folder in names if is_folder and not name.startswith(_NO_MODELS)]
-        if inner and depth >= MAX_DEPTH:
+        folders = [folder / name for name, is_folder in names if is_folder and not name.startswith(_NO_MODELS)]
+        if not inner:
+            return
+        if folders and depth >= MAX_DEPTH:
             yield RefusedFile(folder, f"is {depth} folders deep; its subfolders were not searched")
             continue
-        waiting.extend((path, depth + 1) for path in reversed(inner))
+        waiting.extend((path, depth + 1) for path in reversed(folders))
 
 
 def candidate(files: tuple[Path, ...]) -> CandidateFile | RefusedFile:

@@ -8,7 +8,7 @@
 - `brief`: the beginning, up to the vocabulary, in under a millisecond: for lists.
 - `header`: all of it, with the size that the tensors need: before a model is loaded, for estimates of its memory, and for its
   identity. `check_parts` does so for the other files of a model in several.
-- `vocabulary_texts`: what the ids of a model mean, and where two models differ in it.
+- `vocabulary_texts`: what the ids of a model mean, where two models differ in it, and which vocabularies make llama.cpp abort.
 - `quantization`: the tables of types.
 
 `disk`, `listing`, `manage`, `chat.opening` and the models dialog call `read_brief` and `read_header`; what they refuse is a

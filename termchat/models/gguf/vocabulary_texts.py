@@ -17,12 +17,14 @@ import msgspec
 from termchat import regular_files
 from termchat.models.errors import ModelError
 from termchat.models.gguf.metadata import Metadata
-from termchat.models.gguf.reader import MAX_NAME, Array, HeaderError, opened, read_beginning
+from termchat.models.gguf.reader import AGAIN, MAX_NAME, Array, HeaderError, opened, read_beginning
 
 _TOKENS, _TOKENIZER = "tokenizer.ggml.tokens", "tokenizer.ggml.model"
 _HEAD = struct.Struct("<IQ")
 """Before the texts of an array: their type and their number."""
 _TEXT = 8
+_WITH_BYTES = "llama"
+"""The tokenizer (SentencePiece's) that spells what it does not know byte by byte, and aborts where a byte has no token."""
 _SHOWN = 40
 """Characters that are shown of a token."""
 
@@ -64,6 +66,40 @@ def read_texts(path: Path) -> VocabularyTexts:
         HeaderError: the file is no GGUF model, or has no vocabulary.
         ModelError: it cannot be opened.
     """
+    found = _find_texts(path)
+    if found is None:
+        raise HeaderError(f"{path.name} has no vocabulary", "Choose a different model.")
+    return found
+
+
+def check_vocabulary(path: Path) -> None:
+    """Refuse a vocabulary with which llama.cpp aborts, when it loads the file or when it reads a text. Raises as `read_texts`.
+
+    An empty text is none for llama.cpp, which gives the token a name of its own.
+    """
+    found = _find_texts(path)
+    if found is None:
+        return
+    texts = _texts_in(_bytes(path, found.begin, found.end))
+    known = set(texts)
+    if len(known) + max(texts.count(b"") - 1, 0) < len(texts):
+        first = {text: token for token, text in reversed(list(enumerate(texts)))}
+        token, text = next((token, text) for token, text in enumerate(texts) if text and first[text] < token)
+        raise HeaderError(
+            f"{path.name}: tokens {first[text]} and {token} have the same text, {found.shown(text)}; the file is damaged",
+            AGAIN,
+        )
+    if found.tokenizer == _WITH_BYTES:
+        byte = next((byte for byte in range(256) if not {b"<0x%02X>" % byte, bytes([byte])} & known), None)
+        if byte is not None:
+            raise HeaderError(
+                f"{path.name}: no token for the byte 0x{byte:02X}, which its tokenizer ({_WITH_BYTES}) needs",
+                "Choose a different model.",
+            )
+
+
+def _find_texts(path: Path) -> VocabularyTexts | None:
+    """Find the texts of a model's file. Raises as `read_texts` does, unless there are none."""
     with opened(path) as reader:
         *_, pairs = read_beginning(reader)
         metadata = Metadata(reader)
@@ -79,7 +115,7 @@ def read_texts(path: Path) -> VocabularyTexts:
         tokens = metadata.values.get(_TOKENS)
         tokenizer = metadata.text(_TOKENIZER)[:MAX_NAME]
     if not isinstance(tokens, Array) or _bytes(path, begin, begin + _HEAD.size) != _HEAD.pack(_TEXT, tokens.length):
-        raise HeaderError(f"{path.name} has no vocabulary", "Choose a different model.")
+        return None
     begin += _HEAD.size
     return VocabularyTexts(
         path, begin, end, tokens.length, tokenizer, hashlib.sha256(_bytes(path, begin, end)).hexdigest()
@@ -132,6 +168,15 @@ def _common(one: bytes, other: bytes) -> int:
         else:
             most = middle - 1
     return same
+
+
+def _texts_in(data: bytes) -> list[bytes]:
+    """All texts of an array, in order."""
+    texts, at = [], 0
+    while at < len(data):
+        texts.append(_text_at(data, at))
+        at += 8 + len(texts[-1])
+    return texts
 
 
 def _length(data: bytes, at: int) -> int:

@@ -162,12 +162,16 @@ class Paths:
             return None
         typed = found[1] if found[1] is not None else found[2]
         start = column - len(typed) - (2 if found[1] is not None else 1)
+        return Completion(start, tuple(map(_mention, self.paths(typed))))
+
+    def paths(self, typed: str) -> list[Offer]:
+        """The files and folders whose paths start as typed, as far as their folder is read."""
         name = typed.rpartition("/")[2]
         above = typed[: len(typed) - len(name)]
         if typed == "~":
-            return Completion(start, (Offer("@~/", "home folder"),))
+            return [Offer("~/", "home folder")]
         folder = self._folder(os.path.expanduser(above) or ".")
-        return Completion(start, tuple(_offers(folder, above, name))) if folder is not None else None
+        return list(_offers(folder, above, name)) if folder is not None else []
 
     def _folder(self, path: str) -> _Folder | None:
         """The entries of a folder as far as they are known; starts reading it if they are old."""
@@ -191,9 +195,15 @@ def _offers(folder: _Folder, above: str, name: str) -> Iterator[Offer]:
         if not entry.folded.startswith(folded):
             return
         path = above + entry.name + ("/" if entry.is_folder else "")
-        if any(char.isspace() for char in path):
-            path = f'"{path}' + ("" if entry.is_folder else '"')
-        yield Offer(f"@{path}", "folder" if entry.is_folder else "")
+        yield Offer(path, "folder" if entry.is_folder else "")
+
+
+def _mention(offer: Offer) -> Offer:
+    """The same behind an @, in quotes if need be."""
+    path = offer.text
+    if any(char.isspace() for char in path):
+        path = f'"{path}' + ("" if path.endswith("/") else '"')
+    return offer._replace(text=f"@{path}")
 
 
 def _read_folder(path: str) -> Iterator[_Folder]:

@@ -11,6 +11,7 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.chat.loading import Choice
+from termchat.config.origins import FLAG
 from termchat.config.per_model import Picked, RunSettings, keep_picked, run_of
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.address import EngineAddress
@@ -143,6 +144,7 @@ class Models:
         """Engines that do not answer, and since when that is known, in seconds since the epoch."""
         self._asking: dict[str, BackgroundTask[list[ModelRow]]] = {}
         self._looking: BackgroundTask[_Around | _Listed | Skipped] | None = None
+        self._looked_for: str | None = None
         self._seen: set[str] = set()
         self._left_out: list[Skipped] = []
         self._reading: BackgroundTask[_Read | _Paired] | None = None
@@ -159,12 +161,19 @@ class Models:
 
     # --- the list ----------------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Looks through the catalogue and the disk in a thread; what is known stays until it is found to be gone."""
+    def look(self, then: Callable[[], object] = lambda: None) -> None:
+        """Looks through the catalogue and the disk in a thread, and calls `then` in it at the end; what is known stays until it
+        is found to be gone."""
         if self._looking is None:
             self._seen, self._left_out = set(), []
-            self._looking = BackgroundTask(self._look)
+            self._looking = BackgroundTask(self._look, then)
             self._ask_engines()
+
+    def look_for(self, path: str, then: Callable[[], object]) -> None:
+        """Looks unless the model in this file, "" for none, is known, or was looked for last."""
+        if self._looked_for != path and (not self.rows or (path and not self.in_file(path))):
+            self._looked_for = path
+            self.look(then)
 
     @property
     def looking(self) -> bool:
@@ -197,11 +206,18 @@ class Models:
 
         known = catalogue.load()
         yield _Around(known, memory.available())
-        for one in listing.gather(self.config.model_folders, known):
+        for one in listing.gather(self._folders(), known):
             if isinstance(one, listing.ModelRow):
                 yield _Listed(one, os.path.realpath(one.path) if one.path is not None else "")
             else:
                 yield one
+
+    def _folders(self) -> tuple[str, ...]:
+        """Return the folders to search, as the config file has them by now; those of a flag stay."""
+        from termchat.config import settings
+
+        given = self.config.origin["model_folders"] == FLAG
+        return self.config.model_folders if given else settings.load().model_folders
 
     def _take_found(self) -> bool:
         looking = self._looking
@@ -296,29 +312,40 @@ class Models:
             return self.available
         return self.available + facts.memory.kv + facts.memory.compute
 
-    def read(self, rows: Sequence[ModelRow], loaded: ModelRow | None = None) -> None:
+    def read(
+        self, rows: Sequence[ModelRow], loaded: ModelRow | None = None, then: Callable[[], object] = lambda: None
+    ) -> None:
         """In order, in a thread, and then whether they can draft for the `loaded` one; replaces those that were still to be
-        read."""
+        read. `then` is called in the thread at the end, unless it found nothing."""
         here = [row for row in rows if row.path is not None]
         unread = [row for row in here if self.facts(row) is None]
         unpaired = [] if loaded is None else [row for row in here if self.why_not_draft(row, loaded) is None]
         if self._reading is not None:
             self._reading.stop()
         work = bool(unread or unpaired)
-        self._reading = BackgroundTask(lambda: self._read(unread, unpaired, loaded)) if work else None
+        self._reading = BackgroundTask(lambda: self._read(unread, unpaired, loaded, then)) if work else None
 
     def _read(
-        self, unread: Sequence[ModelRow], unpaired: Sequence[ModelRow], loaded: ModelRow | None
+        self,
+        unread: Sequence[ModelRow],
+        unpaired: Sequence[ModelRow],
+        loaded: ModelRow | None,
+        then: Callable[[], object],
     ) -> Iterator[_Read | _Paired]:
+        found = False
         for row in unread:
+            found = True
             try:
                 yield _Read(
                     row, read_facts(row, _file_in(row), self.config, self._picked.get(row.wanted), self.catalogue)
                 )
             except ModelError as problem:
                 yield _Read(row, problem)
-        if loaded is not None:
-            yield from _paired(unpaired, loaded)
+        for pair in _paired(unpaired, loaded) if loaded is not None else ():
+            found = True
+            yield pair
+        if found:
+            then()
 
     def _take_read(self) -> bool:
         reading = self._reading

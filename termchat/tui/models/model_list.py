@@ -33,6 +33,8 @@ if TYPE_CHECKING:  # pydantic takes time, and is not needed to import this
 
 _ANYWHERE = re.compile(r"https?://\S+|hf\.co/\S+|[\w.-]+/[\w.-]+\S*")
 """A filter that may name a model to download."""
+_PATH = ("/", "~", "./", "../")
+"""How a filter begins that is a path."""
 
 
 class ModelList:
@@ -215,7 +217,9 @@ class ModelList:
     def _show(self) -> None:
         words = self._filter.lower().split()
         self.shown = [row for row, text in self._ordered if matches(text, words)]
-        if not self.shown and _ANYWHERE.fullmatch(self._filter):
+        if not self.shown and self._filter.startswith(_PATH):
+            self.shown = [_in_file(self._filter)]
+        elif not self.shown and _ANYWHERE.fullmatch(self._filter):
             self.shown = [_anywhere(self._filter)]
         found = (at for at, row in enumerate(self.shown) if row.wanted == self._selected)
         self.at = next(found, 0)
@@ -265,6 +269,18 @@ def _able(row: ModelRow, loaded: ModelRow) -> str:
 def wanted_as(spec: ModelSpec, models: Models) -> str:
     """What the model of a spec is asked for with; "" while no row has it."""
     return spec.engine.asked_as(spec.path) if spec.engine.url else models.in_file(file_of(spec))
+
+
+def _in_file(text: str) -> ModelRow:
+    """A row for the model in a file that is in no list, or with what is wrong with its path."""
+    from termchat.models.catalogue import Catalogue, resolve
+
+    try:
+        name, path = resolve(text, Catalogue({}))
+        return ModelRow(wanted=text, name=name, state="ready", source="file", path=path, size=path.stat().st_size)
+    except (ModelError, OSError) as error:
+        problem = f"{error.message}. {error.hint}" if isinstance(error, ModelError) else str(error)
+        return ModelRow(wanted=text, name=text, state="broken", source="file", problem=problem.strip())
 
 
 def _anywhere(text: str) -> ModelRow:

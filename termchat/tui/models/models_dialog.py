@@ -120,7 +120,7 @@ class ModelsDialog(DetailedListing[Choice]):
     def inputs(self) -> Iterable[Widget]:
         if self._welcome is not None:
             yield self._welcome
-        filter_ = Field(placeholder="type to filter, or owner/repo to download from Hugging Face")
+        filter_ = Field(placeholder="type a filter, a path, or owner/repo to download from Hugging Face")
         filter_.cursor_blink = False
         yield filter_
 

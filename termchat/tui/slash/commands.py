@@ -27,6 +27,7 @@ from termchat.engine.abilities import Feature
 from termchat.engine.address import SIGN
 from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.composer.completion import Offer
+from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import by_example, choices, file_or_text, grammar
 from termchat.tui.dialogs.base import ReadListing
 from termchat.tui.draw.ink import BLANK, Line
@@ -55,6 +56,7 @@ _DRAFTERS = {
     "model": "ask the draft model",
     "auto": "whichever of them pays",
 }
+_TAKE_PATHS = ("model", "draft", "schema", "example", "grammar", "save")
 _SAVE = re.compile(r"save(?:\s+(.*))?")
 
 Run = Callable[[Features, str], None]
@@ -73,6 +75,11 @@ class Command(NamedTuple):
     offers: Offers = lambda _: ()
     free: bool = False
     words: Words = lambda _: ()
+
+    @property
+    def takes_path(self) -> bool:
+        """Whether its argument may be a path."""
+        return self.name in _TAKE_PATHS
 
     @property
     def told(self) -> str:
@@ -274,15 +281,14 @@ def _draft(features: Features, text: str) -> None:
 
 
 def _drafters(features: Features) -> Iterable[Offer]:
-    """The words of the knob, then the models on this machine, but for those that are known not to draft for the loaded one."""
+    """The words of the knob, then the models on this machine that can draft for the loaded one."""
     yield from (Offer(word, told) for word, told in _DRAFTERS.items())
     models, spec = features.models, features.parts.chat.spec
     rows = _ready(features)
     here = models.in_file(spec.path) if spec is not None else ""
     if (loaded := models.rows.get(here)) is not None:
-        models.read(rows, loaded)
-        rows = [row for row in rows if row is not loaded and not models.why_not_draft(row, loaded)]
-    yield from map(_model_offer, rows)
+        models.read(rows, loaded, _learnt(features))
+        yield from (_model_offer(row) for row in rows if models.why_not_draft(row, loaded) == "")
 
 
 def _title(features: Features, text: str) -> None:
@@ -397,12 +403,17 @@ def _models(features: Features) -> Iterable[Offer]:
 
 
 def _ready(features: Features) -> list[ModelRow]:
-    """The models on this machine; the first call looks for them."""
-    models = features.models
-    if not models.rows:
-        models.look()
+    """The models on this machine; looks for them first, and once more where the loaded one is not among them."""
+    models, spec = features.models, features.parts.chat.spec
     models.take()
+    models.look_for(spec.path if spec is not None else "", _learnt(features))
     return [row for row in models.rows.values() if row.state == "ready"]
+
+
+def _learnt(features: Features) -> Callable[[], object]:
+    """Has the composer ask again for what completes the draft; called in a thread."""
+    composer = features.parts.composer
+    return lambda: composer.post_message(Composer.Learnt())
 
 
 def _model_offer(row: ModelRow) -> Offer:

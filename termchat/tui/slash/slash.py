@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from termchat.tui.composer.composer import Composer
 from termchat.tui.slash.parsing import CommandRefused, message_of, parted
 
 if TYPE_CHECKING:
+    from termchat.tui.composer.mentions import Paths
     from termchat.tui.screen.features import Features
     from termchat.tui.slash.commands import Command  # the table is made when the first slash is typed
 
@@ -21,6 +22,8 @@ _MOST = 80
 """Offers at once: more than anyone reads."""
 _READ = 100
 """Characters of a name or an argument that are looked at for a message: any text may stand behind a slash."""
+_PATH = ("/", "~", "./", "../")
+"""How a path begins, where a name or a text may stand, too."""
 _HOW = "/help lists all commands; start a message with // to send a slash"
 
 
@@ -72,7 +75,16 @@ class Slash:
             begun = [offer for offer in command.words(before) if offer.text.startswith(word) and offer.text != word]
             if begun:
                 return Completion(column - len(word), tuple(begun))
-        return _fitting(start, line[start:column], command.offers(self._features), free=command.free)
+        typed = line[start:column]
+        if command.takes_path and typed.startswith(_PATH):
+            paths = [offer for source in self._paths() for offer in source.paths(typed) if offer.text != typed]
+            return Completion(start, tuple(paths)) if paths else None
+        return _fitting(start, typed, command.offers(self._features), free=command.free)
+
+    def _paths(self) -> Iterator[Paths]:
+        from termchat.tui.composer.mentions import Paths
+
+        return (source for source in self._features.parts.composer.sources if isinstance(source, Paths))
 
     @property
     def _known(self) -> dict[str, Command]:
