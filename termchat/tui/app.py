@@ -38,7 +38,7 @@ from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.sessions.chat_switching import Save
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
-from termchat.tui.terminal.input_stream import BackgroundIs, Burst
+from termchat.tui.terminal.input_stream import BackgroundIs
 from termchat.tui.terminal.screens import ClosedOnce, LeavingApp
 from termchat.tui.terminal.typeahead import TypeAhead
 from termchat.tui.themes.library import ThemeChooser, ThemeLibrary
@@ -257,12 +257,6 @@ class TermchatApp(LeavingApp):
         if self._ended:
             return None
         chat, taker = self._chat_screen, self.focused or self.screen
-        writes = isinstance(taker, (Input, TextArea))
-        if isinstance(event, Burst) and not writes:  # keys that were typed ahead; a paste has no place there
-            self._typed.waiting.extendleft(reversed(event.keys))
-            return None
-        if isinstance(event, Burst):
-            event = events.Paste(event.text)
         chat.noticed(event)
         if isinstance(event, events.Key) and event.key in chat.interrupts and self.screen is not chat:
             self.screen.dismiss(None)
@@ -271,7 +265,7 @@ class TermchatApp(LeavingApp):
         if isinstance(event, events.Paste) and isinstance(taker, Input) and not isinstance(taker, Field):
             event = events.Paste(sanitize(event.text))  # the palette's, which draws what it holds
         await super().on_event(event)
-        written = isinstance(event, events.Key) and event.is_printable and writes
+        written = isinstance(event, events.Key) and event.is_printable and isinstance(taker, (Input, TextArea))
         self._written |= written or isinstance(event, events.Paste)
         return None if written else taker
 

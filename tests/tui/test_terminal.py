@@ -21,7 +21,7 @@ from textual.app import App
 from textual.message import Message
 
 from termchat.tui.terminal.driver import Terminal
-from termchat.tui.terminal.input_stream import ESC, Answers, Burst, InputStream, Pastes
+from termchat.tui.terminal.input_stream import ESC, Answers, InputStream, Pastes
 
 START, END = "\x1b[200~", "\x1b[201~"
 LOG = "".join(f"\x1b[3{n % 8}mline {n}\x1b[0m\ttext\x1b]0;title\x07 \x1b[2J\r" for n in range(3000))
@@ -264,10 +264,10 @@ def test_lines_that_come_faster_than_a_person_types_are_one_paste_however_they_a
     text = "First line\r\nsecond\rthird\n\tand é\r"
     for cut in range(2, len(text)):
         (paste,) = read_at_once(text[:cut], text[cut:])
-        assert isinstance(paste, Burst), cut
+        assert isinstance(paste, events.Paste), cut
         assert paste.text == text.replace("\r\n", "\n").replace("\r", "\n"), cut
     (paste,) = read_at_once("word " * 30)
-    assert isinstance(paste, Burst)
+    assert isinstance(paste, events.Paste)
 
 
 def test_what_a_person_types_ahead_is_keys() -> None:

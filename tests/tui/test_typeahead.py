@@ -14,7 +14,6 @@ from textual.keys import _character_to_key
 from textual.widgets import Input
 
 from termchat.tui.screen.dialog_table import DIALOGS
-from termchat.tui.terminal.input_stream import Burst
 from termchat.tui.terminal.typeahead import TypeAhead
 from tests.tui.running_app import FRAME, PATIENCE, Desktop, desktop
 
@@ -99,23 +98,6 @@ async def test_what_the_widgets_are_still_told_while_they_go_is_no_failure() -> 
         desk.app.screen.call_next(lambda: desk.app.query_one("#nowhere", Input))
         await ended(desk)
     assert desk.app.return_code == 0
-
-
-async def test_text_that_comes_all_at_once_is_a_paste_where_text_is_written_and_keys_elsewhere() -> None:
-    async with desktop() as desk:
-        await desk.sent("Hello", "So", " it", " is")
-        desk.engine.end()
-        await desk.settle()
-        for text in ("One line\nand another", "k\nl\n"):
-            desk.app.post_message(Burst(text, ()))
-            await desk.settle()
-        assert desk.composer.text == "One line\nand anotherk\nl\n"
-        assert len(desk.engine.generated) == 1
-        await desk.type("", "ctrl+g")
-        before = desk.app.screen.tokens.mode.place  # type: ignore[attr-defined]
-        desk.app.post_message(Burst("h", (events.Key("h", "h"),)))
-        await desk.settle()
-        assert desk.app.screen.tokens.mode.place != before  # type: ignore[attr-defined]
 
 
 async def test_a_paste_comes_where_it_was_pasted() -> None:

@@ -58,17 +58,6 @@ class BackgroundIs(Message):
         self.dark = dark
 
 
-class Burst(events.Paste):
-    """Text that came faster than a person types, without the marks of a paste.
-
-    `keys` are the keys that it is where nothing takes text; none if it is longer than what somebody types ahead.
-    """
-
-    def __init__(self, text: str, keys: Iterable[events.Key]) -> None:
-        super().__init__(text)
-        self.keys = tuple(keys)
-
-
 class InputStream:
     """Turns what is read into events, in order.
 
@@ -127,11 +116,10 @@ class InputStream:
 
     def _written(self, parts: Iterable[tuple[str, bool]]) -> Iterator[Message]:
         for text, is_paste in parts:
-            if not is_paste:
+            if is_paste:
+                yield events.Paste(_unix(text))
+            else:
                 yield from self._parser.feed(text)
-                continue
-            keys = self._parser.feed(text) if len(text) < MANY else ()
-            yield Burst(_unix(text), (key for key in keys if isinstance(key, events.Key)))
 
     def _sequence(self, sequence: str) -> list[Message]:
         """The events of one sequence. None if Textual does not know it, or fails at its numbers: it would type it, or end."""
