@@ -125,6 +125,29 @@ def _characters(line: str) -> Iterator[str]:
     yield line[begin:]
 
 
+def character_around(text: str, at: int) -> tuple[int, int]:
+    """Where the character begins and ends in which a place lies; the place itself, twice, where it lies between two. A
+    character is what a reader takes for one: a grapheme cluster (Unicode Standard Annex 29)."""
+    if not 0 < at < len(text) or text[at - 1 : at + 1].isascii():
+        return at, at
+    from wcwidth import grapheme_boundary_before, iter_graphemes  # rarely needed
+
+    begin = grapheme_boundary_before(text, at + 1)
+    return (at, at) if begin == at else (begin, begin + len(next(iter_graphemes(text, begin))))
+
+
+def erase_last(text: str) -> str:
+    """The text without its last character, as a reader counts them."""
+    return text[: character_around(text, len(text) - 1)[0]]
+
+
+def word_letters(text: str) -> str:
+    """The text, of the same length, with a letter for each mark and joiner: they belong to the word in which they stand."""
+    if text.isascii():
+        return text
+    return "".join("x" if char in _JOINERS or unicodedata.category(char)[0] == "M" else char for char in text)
+
+
 def show_piece(text: str) -> str:
     """A token as a list shows it: ·word for a leading space, ⏎ for a line break, ⇥ for a tab, ∅ for nothing.
 

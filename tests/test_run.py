@@ -259,6 +259,22 @@ def test_signals_end_the_reply_in_good_order(environment: dict[str, str], number
     assert (records[-1]["record"], records[-1]["reason"]) == ("finished", "user")
 
 
+def test_ctrl_c_ends_a_reply_whose_engine_does_not_hear(environment: dict[str, str]) -> None:
+    process = subprocess.Popen(
+        [*TERMCHAT, "run", "--raw", "Once upon a time", "--json", "--seed", "7", "--threads", "1"],
+        env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for _ in range(5):
+        process.stdout.readline()
+    (worker,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(worker), signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert not Path(f"/proc/{worker}").exists()
+
+
 def test_a_closed_pipe_is_no_error(environment: dict[str, str]) -> None:
     command = f"{sys.executable} -m termchat run --raw 'Once upon a time' --json --threads 1 | head -n 5"
     done = subprocess.run(

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from termchat import text as door
 from termchat.text import (
     cells,
+    character_around,
     duration,
+    erase_last,
     extent,
     guess_of,
     home,
@@ -26,6 +28,7 @@ from termchat.text import (
     sanitize,
     show_piece,
     size,
+    word_letters,
 )
 
 # Written out here on its own, from Unicode's names for them, so that a slip in the module's ranges shows.
@@ -234,6 +237,9 @@ WORK: dict[str, Callable[[str], object]] = {
     "extent": lambda text: extent(text.encode()),
     "guess_of": lambda text: guess_of(text, [text + "x", "top_k", text[::-1]]),
     "home": home,
+    "character_around": lambda text: character_around(text, len(text) // 2),
+    "erase_last": erase_last,
+    "word_letters": word_letters,
     "size": lambda text: size(len(text)),
     "duration": lambda text: duration(len(text)),
     "percent": lambda text: percent(1 / (1 + len(text))),

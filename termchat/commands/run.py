@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from types import FrameType
 from typing import NamedTuple
 
@@ -48,6 +48,8 @@ Refuses = Callable[[Feature], Refused | None]
 
 _GATHER = 0.04
 """Seconds between reads while tokens stream: waking for every token would take a core when the engine needs all of them."""
+_STOPS_WITHIN = 3.0
+"""Seconds that an engine has to end a reply in good order; one that does not hear is ended itself."""
 
 
 class Question(NamedTuple):
@@ -363,18 +365,20 @@ def _chat_so_far(config: Settings, asked: Question) -> tuple[Conversation, str]:
 
 def _wait(chat: Chat, printer: Printer, signals: _Signals) -> int:
     """Until what runs has ended; returns the exit code if that was not its own end."""
-    refused = stopping = False
+    refused = False
+    stopped: float | None = None
     going = True
     while going:
         for change in chat.pump(0.05):
             if isinstance(change, Notice) and change.severity != "information":
                 complain(change.message, change.hint)
                 refused = refused or change.severity == "error"
-        if signals.caught is not None and not stopping:
-            stopping = True
-            if not chat.busy:
+        if signals.caught is not None:
+            if not chat.busy or (stopped is not None and monotonic() > stopped + _STOPS_WITHIN):
                 break
-            chat.stop()
+            if stopped is None:
+                stopped = monotonic()
+                chat.stop()
         going = chat.busy or chat.phase == "loading" or chat.forks.waits or chat.walks.running
         if chat.phase == "decoding":
             sleep(_GATHER)

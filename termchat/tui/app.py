@@ -12,7 +12,8 @@ from pathlib import Path
 
 from textual import events
 from textual.actions import ActionParseResult
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
+from textual.command import CommandPalette
 from textual.dom import DOMNode
 from textual.filter import DimFilter, LineFilter
 from textual.message_pump import MessagePump
@@ -29,7 +30,7 @@ from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import lacking, lacking_for
-from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, WALKS, name_of, way_to
+from termchat.tui.keys.tables import APP, CHAT, COMPOSER, LESSON, MODEL, TOKENS, WALKS, name_of, way_to
 from termchat.tui.lessons.learning import Learning
 from termchat.tui.models.gather import Models
 from termchat.tui.screen.notices import in_short
@@ -37,13 +38,14 @@ from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.sessions.chat_switching import Save
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
+from termchat.tui.terminal.input_stream import BackgroundIs
+from termchat.tui.terminal.screens import ClosedOnce, LeavingApp
 from termchat.tui.terminal.typeahead import TypeAhead, burst_of
 from termchat.tui.themes.library import ThemeChooser, ThemeLibrary
 from termchat.tui.themes.theme_file import AUTO, Palette
 
 if sys.platform != "win32":
     from termchat.tui.terminal.driver import Terminal, TerminalGone
-    from termchat.tui.terminal.input_stream import BackgroundIs
 
 HANGUP = 1
 """The number of SIGHUP, for terminals that vanish without one."""
@@ -58,7 +60,11 @@ def _cannot_save(_path: Path) -> Callable[[], object]:
     return refuse
 
 
-class TermchatApp(App[None]):
+class Menu(CommandPalette, ClosedOnce[None]):
+    """Textual's palette."""
+
+
+class TermchatApp(LeavingApp):
     """The whole app. Its return code is 0, or 128 and the number of the signal that ended it.
 
     Args:
@@ -118,7 +124,11 @@ class TermchatApp(App[None]):
         self.chat = chat
         keys = dict(keymap or {})
         self.asks_background = abilities.depth != "none"
-        self.alt_keys = {name for names in keys.values() for name in names.split(",") if name.startswith("alt+")}
+        defaults = {key.id: key.keys for key in (*CHAT, *MODEL, *TOKENS, *APP, *COMPOSER)}
+        names = (name.strip() for names in (defaults | keys).values() for name in names.split(","))
+        self.alt_keys = {name for name in names if name.startswith("alt+")}
+        self.unread: set[int] = set()
+        """What the terminal's thread has sent and nobody has taken in: ids of the events."""
         self._spec, self._at_end, self._ended = spec, close, False
         self._lesson = lesson
         self._typed = TypeAhead(self, self._take)
@@ -148,6 +158,7 @@ class TermchatApp(App[None]):
             history=history,
             big=big,
         )
+        self.quit_keys = self._chat_screen.quits
         remap(keys)
         self.set_keymap({id: names or NO_KEY for id, names in keys.items()})
 
@@ -225,9 +236,13 @@ class TermchatApp(App[None]):
         self.close()
 
     async def on_event(self, event: events.Event) -> None:
-        """Has keys and pastes taken in in the order in which they come; tells the chat of clicks before anybody takes them."""
+        """Has keys and pastes taken in in the order in which they come; tells the chat of clicks before anybody takes them. On
+        the way out nobody takes any."""
         if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
             await self._typed.add(event)
+            return
+        self.unread.discard(id(event))
+        if self._ended and isinstance(event, events.InputEvent):
             return
         if isinstance(event, events.MouseDown) and not event.is_forwarded:
             self._chat_screen.noticed(event)
@@ -235,6 +250,12 @@ class TermchatApp(App[None]):
 
     async def _take(self, event: events.Event) -> MessagePump | None:
         """Tells the chat of a key or a paste before anybody else takes it. Ctrl+C leads out of any dialog. See `TypeAhead`."""
+        if not self.screen.is_mounted:  # what it is made of is not there yet, and would be asked for
+            self._typed.waiting.appendleft(event)
+            return self.screen
+        self.unread.discard(id(event))
+        if self._ended:
+            return None
         chat, taker = self._chat_screen, self.focused or self.screen
         chat.noticed(event)
         if isinstance(event, events.Key) and event.key in chat.interrupts and self.screen is not chat:
@@ -302,6 +323,10 @@ class TermchatApp(App[None]):
             finally:
                 self._at_end()
 
+    def action_command_palette(self) -> None:
+        if not CommandPalette.is_open(self):
+            self.push_screen(Menu(id="--command-palette"))
+
     async def action_quit(self) -> None:
         if self.screen is not self._chat_screen and self.chat.unsaved:
             self.screen.dismiss(None)  # what it is asked is read beneath
@@ -359,7 +384,10 @@ class TermchatApp(App[None]):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """By key, click, palette or command: what the engine does not offer is refused with the reason."""
+        """By key, click, palette or command: what the engine does not offer is refused with the reason. On the way out all is
+        ignored."""
+        if self._ended:
+            return True
         typing = self._chat_screen.tokens.mode.typing is not None  # Enter is then the line's own
         if self.screen is self._chat_screen and isinstance(action, str) and not typing:
             need = lacking_for(action, (*TOKENS, *WALKS, *MODEL), self.chat.offers)

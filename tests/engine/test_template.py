@@ -97,6 +97,7 @@ HOSTILE = {
         "memory|took longer",
     ),
     "much text": ("{% for i in range(99999) %}{{ 'a' * 100000 }}{% endfor %}", "too much text|took longer"),
+    "text of its own": ("{{ 'word ' * 3000000 }}", "too much text"),
     "text that doubles": (
         "{% set n = namespace(x='ab') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}",
         "memory|took longer",

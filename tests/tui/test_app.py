@@ -550,6 +550,29 @@ async def test_the_key_line_offers_nothing_to_go_on_with_in_an_empty_chat() -> N
         assert "Ctrl+R regenerate" in desk.text
 
 
+async def test_two_clicks_beside_the_palette_at_once_close_it_once() -> None:
+    async with desktop() as desk:
+        await desk.type("", "ctrl+p")
+        where = {
+            "widget": None,
+            "x": 1,
+            "y": 39,
+            "delta_x": 0,
+            "delta_y": 0,
+            "shift": False,
+            "meta": False,
+            "ctrl": False,
+        }
+        for kind in (events.MouseDown, events.MouseUp) * 2:
+            event = kind(**where, button=1)
+            event.set_sender(desk.app)
+            desk.app.post_message(event)
+        await desk.settle()
+        assert len(desk.app.screen_stack) == 1
+        await desk.type("a message")
+        assert desk.composer.text == "a message"
+
+
 async def test_the_palette_lists_everything_and_does_it() -> None:
     async with desktop() as desk:
         commands = {command.title: command for command in desk.app.get_system_commands(desk.app.screen)}

@@ -14,6 +14,7 @@ from termchat.tui.composer.completion import Popup
 from termchat.tui.composer.history import History
 from termchat.tui.composer.labelled import Attachments
 from termchat.tui.composer.mentions import include
+from termchat.tui.draw.field import Field
 from tests.tui.running_app import PATIENCE, Desktop, desktop
 
 LONG = "".join(f"line {number}\n" for number in range(20_431))
@@ -442,3 +443,76 @@ def test_a_blank_variable_names_no_editor(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PATH", "/none")
     with pytest.raises(EditorError, match="no editor found"):
         editor_command()
+
+
+# --- characters, as a reader counts them -----------------------------------------------------------------------------
+
+FLAGS, FAMILY, MARKED = "🇩🇪🇫🇷", "👩\u200d👩\u200d👧\u200d👦", "cafe\u0301s"
+CHARACTERS = ("🇩🇪", "🇫🇷", FAMILY, "e\u0301", "क्षि", "กำ", "\u1112\u1161\u11ab", "👍🏽", "1\ufe0f\u20e3", "a")
+
+
+async def test_the_composer_moves_over_deletes_and_selects_whole_characters() -> None:
+    async with desktop() as desk:
+        box, whole = desk.composer, "".join(CHARACTERS)
+        desk.composer.put(whole)
+        ends = [sum(map(len, CHARACTERS[:count])) for count in range(len(CHARACTERS) + 1)]
+        for end in reversed(ends[:-1]):
+            await desk.type("", "left")
+            assert box.cursor_location == (0, end)
+        for end in ends[1:]:
+            await desk.type("", "right")
+            assert box.cursor_location == (0, end)
+        await desk.type("", "shift+left", "shift+left", "shift+left")
+        assert box.selected_text == "".join(CHARACTERS[-3:])
+        await desk.type("", "right")
+        for count in range(len(CHARACTERS) - 1, -1, -1):
+            await desk.type("", "backspace")
+            assert box.text == "".join(CHARACTERS[:count])
+        desk.composer.put(whole)
+        await desk.type("", "home")
+        for count in range(1, len(CHARACTERS) + 1):
+            await desk.type("", "delete")
+            assert box.text == "".join(CHARACTERS[count:])
+
+
+async def test_wherever_the_cursor_is_put_typing_splits_no_character() -> None:
+    async with desktop() as desk:
+        for column in range(len(FAMILY) + 1):
+            desk.composer.put(FAMILY)
+            desk.composer.move_cursor((0, column))
+            await desk.type("x")
+            assert desk.composer.text in ("x" + FAMILY, FAMILY + "x"), column
+
+
+async def test_a_word_with_marks_is_one_word() -> None:
+    async with desktop() as desk:
+        for word in (MARKED, "नमस्ते", "हिन्दी"):
+            desk.composer.put(f"one {word} two")
+            await desk.type("", "home", "ctrl+right", "ctrl+right")
+            assert desk.composer.cursor_location == (0, 4 + len(word)), word
+            await desk.type("", "ctrl+left")
+            assert desk.composer.cursor_location == (0, 4), word
+            await desk.type("", "alt+delete")
+            assert desk.composer.text == "one  two"
+            desk.composer.put(f"one {word}")
+            await desk.type("", "ctrl+w")
+            assert desk.composer.text == "one "
+
+
+async def test_a_line_of_input_has_whole_characters_and_words_too() -> None:
+    async with desktop() as desk:
+        await desk.sent("Hello", "So")
+        await desk.type("", "ctrl+s")
+        field = desk.app.screen.query_one(Field)
+        field.value = f"{FLAGS} {MARKED} {FAMILY}"
+        field.cursor_position = len(field.value)
+        await desk.type("", "backspace")
+        assert field.value == f"{FLAGS} {MARKED} "
+        await desk.type("", "ctrl+left")
+        assert field.cursor_position == len(FLAGS) + 1
+        await desk.type("", "left", "left")
+        assert field.cursor_position == 2
+        await desk.type("", "shift+right", "x")
+        assert field.value == f"🇩🇪x {MARKED} "
+        await desk.type("", "home", "delete", "delete", "right", "alt+backspace")
+        assert field.value == " "

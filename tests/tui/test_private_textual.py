@@ -41,6 +41,7 @@ USED = {
         _xterm_parser.BRACKETED_PASTE_END _xterm_parser.BRACKETED_PASTE_START _xterm_parser.XTermParser
     """,
     "screens": """
+        app.App._exit app.App._handle_exception
         screen.Screen._compositor screen.Screen._dirty_widgets screen.Screen._layout_required screen.Screen._on_timer_update
         screen.Screen._screen_resized screen.Screen._select_state screen.Screen._update_select screen.Screen._update_timer
     """,

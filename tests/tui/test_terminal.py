@@ -99,13 +99,13 @@ def test_the_driver_gives_up_on_the_end_of_a_paste() -> None:
     assert paste.text == "half"
 
 
-def from_driver(data: bytes, count: int, then: bytes = b"") -> list[Any]:
+def from_driver(data: bytes, count: int, then: bytes = b"", app: Any = None) -> list[Any]:
     """The events, so many at least, that the terminal's thread makes of what it reads from a pipe; `then` comes after them."""
     reading, writing = os.pipe()
     came: list[Message] = []
     terminal = object.__new__(Terminal)
-    terminal.fileno, terminal._debug, terminal._app, terminal.exit_event = reading, False, None, threading.Event()
-    terminal._told = True
+    terminal.fileno, terminal._debug, terminal._app, terminal.exit_event = reading, False, app, threading.Event()
+    terminal._told, terminal._unread = True, getattr(app, "unread", set())
     terminal.process_message = came.append  # type: ignore[method-assign]
     thread = threading.Thread(target=terminal.run_input_thread)
     thread.start()
@@ -222,6 +222,68 @@ def test_a_paste_and_an_answer_of_the_terminal_go_between_the_keys() -> None:
     assert [getattr(event, "key", type(event).__name__) for event in came] == [
         "escape", "Paste", "escape", "ctrl+t", "BackgroundIs",
     ]  # fmt: skip
+
+
+def test_alt_enter_and_shift_enter_are_those_keys_in_each_way_that_terminals_send_them() -> None:
+    assert typed((0, f"{ESC}\r"), alt=("alt+enter",)) == ["alt+enter"]
+    assert typed((0, f"{ESC}[13;3u")) == ["alt+enter"]
+    assert typed((0, f"{ESC}[27;2;13~")) == typed((0, f"{ESC}[13;2u")) == ["shift+enter"]
+    assert typed((0, ESC), (60, "\r"), alt=("alt+enter",)) == ["escape", "enter"]
+
+
+LATE = (
+    f"{ESC}[?62;1;6c", f"{ESC}[>0;276;0c", f"{ESC}[8;40;120t", f"{ESC}[0n", f"{ESC}[?0u", f"{ESC}[<0;-1;5M", f"{ESC}[M !!",
+    f"{ESC}]10;rgb:ffff/0/0\x07", f"{ESC}]52;c;YWJj{ESC}\\", f"{ESC}P1$r0m{ESC}\\", f"{ESC}P>|xterm(370){ESC}\\",
+    f"{ESC}_Gi=31;OK{ESC}\\",
+)  # fmt: skip
+"""Answers that nobody asked for, or that somebody asked for who has left."""
+
+
+@pytest.mark.parametrize("answer", LATE)
+def test_what_a_terminal_says_is_not_typed_however_it_is_cut(answer: str) -> None:
+    for cut in range(2, len(answer) + 1):
+        assert typed((0, f"a{answer[:cut]}"), (60, f"{answer[cut:]}b")) == ["a", "b"], cut
+
+
+@given(st.text("0123456789;:?<$-", max_size=14), st.sampled_from("u~RtMmyABHPSc"))
+def test_no_sequence_of_numbers_ends_the_keyboard(numbers: str, end: str) -> None:
+    stream = InputStream()
+    came = [*stream.read(f"{ESC}[{numbers}{end}", 1.0), *stream.rest(1.0), *stream.read("a", 1.0)]
+    assert isinstance(came[-1], events.Key)
+    assert came[-1].key == "a"
+
+
+def read_at_once(*texts: str) -> list[Message]:
+    """The events of texts that follow one another at once, and of the silence behind them."""
+    stream = InputStream()
+    came = [event for at, text in enumerate(texts) for event in stream.read(text, 0.0005 if at else 1.0)]
+    return [*came, *stream.rest(0.2)]
+
+
+def test_lines_that_come_faster_than_a_person_types_are_one_paste_however_they_are_cut() -> None:
+    text = "First line\r\nsecond\rthird\n\tand é\r"
+    for cut in range(2, len(text)):
+        (paste,) = read_at_once(text[:cut], text[cut:])
+        assert isinstance(paste, events.Paste), cut
+        assert paste.text == text.replace("\r\n", "\n").replace("\r", "\n"), cut
+    (paste,) = read_at_once("word " * 30)
+    assert isinstance(paste, events.Paste)
+
+
+def test_what_a_person_types_ahead_is_keys() -> None:
+    assert typed((0, "Hello\r")) == ["H", "e", "l", "l", "o", "enter"]
+    assert typed((0, "\rHi")) == ["enter", "H", "i"]
+    assert typed((0, "y\x14\rn")) == ["y", "ctrl+t", "enter", "n"]
+    assert typed(*((10, letter) for letter in "one\rtwo\r")) == ["o", "n", "e", "enter", "t", "w", "o", "enter"]
+
+
+def test_of_a_flood_of_keys_only_as_many_are_posted_as_a_person_may_be_ahead_and_the_key_that_quits() -> None:
+    class Busy:
+        unread: set[int] = set()  # noqa: RUF012 (nobody takes anything in)
+        quit_keys = frozenset({"ctrl+q"})
+
+    came = from_driver(b"\x01\x05" * 50_000, 256, then=b"x\x11x", app=Busy())
+    assert [event.key for event in came] == ["ctrl+a", "ctrl+e"] * 128 + ["ctrl+q"]
 
 
 def test_the_driver_tells_esc_from_the_key_after_it() -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,11 +22,12 @@ from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.keys.dialogs import GROUPS
+from termchat.tui.screen.dialog_table import DIALOGS
 from termchat.tui.terminal.input_stream import InputStream
 from termchat.tui.terminal.typeahead import TypeAhead, burst_of, mark_bursts
 from termchat.tui.tokens.branch_tree import ReplyPicker
 from tests.tui.made_lessons import answered, at_step, learner, strip
-from tests.tui.running_app import Desktop, command, desktop, talked
+from tests.tui.running_app import FRAME, PATIENCE, Desktop, command, desktop, talked
 from tests.tui.token_mode import looking
 from tests.tui.walks import walking
 
@@ -46,6 +48,14 @@ def pressed(desk: Desktop, key: str, character: str | None = None) -> None:
     event = events.Key(key, character if character and character.isprintable() else None)
     event.set_sender(desk.app)
     desk.app.post_message(event)
+
+
+async def ended(desk: Desktop) -> None:
+    """Waits until the app has ended."""
+    end = monotonic() + PATIENCE
+    while desk.app.is_running:
+        assert monotonic() < end
+        await asyncio.sleep(FRAME)
 
 
 async def test_what_is_edited_while_it_is_written() -> None:
@@ -69,6 +79,39 @@ async def test_keys_go_to_what_the_ones_before_them_opened() -> None:
         await at_once(desk, "/prefill\x1b\rA fox and a bear\r")
         assert desk.composer.text == ""
         assert desk.chat.prefill == "A fox and a bear"
+
+
+@pytest.mark.parametrize("name", DIALOGS)
+async def test_keys_wait_for_a_dialog_until_it_is_made(name: str) -> None:
+    """A program may open one while keys come; what the keys ask for has to be there by then."""
+    async with desktop() as desk:
+        await desk.sent("Hello", "So", " it", " is")
+        desk.engine.end()
+        await desk.settle()
+        desk.app.screen.action_dialog(name)  # type: ignore[attr-defined]
+        for key in ("left", "right", "down", "tab", "x", "f2", "backspace"):
+            pressed(desk, key)
+        await desk.settle()
+
+
+async def test_on_the_way_out_no_key_does_anything() -> None:
+    async with desktop() as desk:
+        await desk.sent("Hello", "So", " it", " is")
+        await desk.type("abc")
+        desk.app.call_later(desk.app.leave)
+        for key in ("ctrl+g", "ctrl+f", "ctrl+t", "f4", "left", "enter", "x", "ctrl+p"):
+            pressed(desk, key)
+        await ended(desk)
+    assert desk.app.return_code == 0
+    assert len(desk.engine.generated) == 1
+
+
+async def test_what_the_widgets_are_still_told_while_they_go_is_no_failure() -> None:
+    async with desktop() as desk:
+        desk.app.leave()
+        desk.app.screen.call_next(lambda: desk.app.query_one("#nowhere", Input))
+        await ended(desk)
+    assert desk.app.return_code == 0
 
 
 async def test_a_paste_comes_where_it_was_pasted() -> None:

@@ -38,7 +38,10 @@ from termchat.engine.port import EngineError, Message, Remark
 DEADLINE = 2.0
 """Seconds of processor time that a template may take to compile, and to render."""
 LONGEST = 16_000_000
-"""Characters a template may produce."""
+"""Characters a template may produce at most,"""
+_OWN, _TIMES = 1_000_000, 4
+"""and so many of its own beside what it is given, which it may repeat. More is refused before it is tokenised, which takes 50
+times the memory."""
 STUCK = 60.0
 """Seconds on the clock after which one of its operations takes the process along."""
 MEMORY = 512 << 20
@@ -279,11 +282,12 @@ class ChatTemplate:
             variables = {**variables, self._switch: think}
         written: list[str] = []
         size = 0
+        given = sum(len(message.content) + len(message.thinking) for message in messages)
         with _bounded("refuses the chat"):
             for part in self._template.generate(variables):
                 written.append(part)
                 size += len(part)
-                if size > LONGEST:
+                if size > min(LONGEST, _OWN + _TIMES * given):
                     raise _TooLong
         return "".join(written)
 

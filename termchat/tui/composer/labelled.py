@@ -11,11 +11,11 @@ from rich.text import Text
 from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
-from textual.widgets.text_area import Edit, EditResult, Location
+from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
 from termchat.chat.changes import Notice
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
-from termchat.text import sanitize, size
+from termchat.text import character_around, sanitize, size, word_letters
 from termchat.tui.keys.tables import name_of
 
 LINES = 10
@@ -30,6 +30,9 @@ _MEMORY = 8_000_000
 """Characters of attachments that are remembered; the oldest which are no longer in use go first."""
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"
 _LABEL = re.compile(f"{_OPEN}[^{_OPEN}{_CLOSE}\n]*#([0-9]+){_CLOSE}")
+_RUN, _NEXT = re.compile(r"\w+|\W+"), re.compile(r"\s*(?:\w+|\W+)?")
+"""A word or what stands between two, and the way to the end of the next one."""
+_NEXT_WORD = re.compile(r"\s*\w+")
 _DRAWN = str.maketrans({_OPEN: "[", _CLOSE: "]"})
 
 
@@ -126,8 +129,8 @@ class LabelledArea(TextArea):
 
     def __init__(self, text: str = "", *, placeholder: str = "") -> None:
         self._joined: str | None = None
-        super().__init__(text, placeholder=placeholder, show_line_numbers=False, highlight_cursor_line=False)
         self.attachments = Attachments()
+        super().__init__(text, placeholder=placeholder, show_line_numbers=False, highlight_cursor_line=False)
 
     @property
     def text(self) -> str:
@@ -204,21 +207,47 @@ class LabelledArea(TextArea):
         return self.attachments.spans(self.document.get_line(row))
 
     def _outside(self, location: Location, *, after: bool) -> Location:
-        """The place itself, or the end of the label in which it lies. What deletes a line asks for the one below it, which
-        the last does not have."""
+        """The place itself, or the end of the label or the character in which it lies. What deletes a line asks for the one
+        below it, which the last does not have."""
         row, column = location
         if row >= self.document.line_count:
             return location
-        for begin, end in self._spans(row):
-            if begin < column < end:
-                return row, end if after else begin
-        return location
+        inside = (span for span in self._spans(row) if span[0] < column < span[1])
+        begin, end = next(inside, None) or character_around(self.document.get_line(row), column)
+        return row, end if after else begin
+
+    def validate_selection(self, selection: Selection) -> Selection:
+        """Wherever the cursor is put, by key or by mouse, it is not within a label or a character."""
+        return Selection(*(self._outside(place, after=True) for place in selection))
 
     def get_cursor_left_location(self) -> Location:
         return self._outside(super().get_cursor_left_location(), after=False)
 
     def get_cursor_right_location(self) -> Location:
         return self._outside(super().get_cursor_right_location(), after=True)
+
+    def get_cursor_word_left_location(self) -> Location:
+        row, column = self.cursor_location
+        if not column:
+            return super().get_cursor_word_left_location()
+        runs = list(_RUN.finditer(word_letters(self.document.get_line(row)[:column].rstrip())))
+        return self._outside((row, runs[-1].start() if runs else 0), after=False)
+
+    def get_cursor_word_right_location(self) -> Location:
+        return self._way_right(_NEXT)
+
+    def action_delete_word_right(self) -> None:
+        start, end = self.selection
+        self.delete(start, end if start != end else self._way_right(_NEXT_WORD), maintain_selection_offset=False)
+
+    def _way_right(self, words: re.Pattern[str]) -> Location:
+        """The end of what is found behind the cursor, or of its line; behind that, the next line."""
+        row, column = self.selection.end
+        line = self.document.get_line(row)
+        if column == len(line):
+            return super().get_cursor_word_right_location()
+        found = words.search(word_letters(line), column)
+        return self._outside((row, found.end() if found else len(line)), after=True)
 
     def edit(self, edit: Edit) -> EditResult:
         # What is deleted takes labels as a whole.

@@ -9,7 +9,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Label
@@ -22,7 +21,7 @@ from termchat.tui.keys import dialogs
 from termchat.tui.keys.dialogs import DIALOG
 from termchat.tui.keys.tables import CHAT
 from termchat.tui.terminal.compositor import PlacingCompositor
-from termchat.tui.terminal.screens import use_compositor
+from termchat.tui.terminal.screens import ClosedOnce, use_compositor
 from termchat.tui.themes.theme_file import Palette
 
 Result = TypeVar("Result")
@@ -41,7 +40,7 @@ _AT_REST = 0.15
 """Seconds without a key after which what is highlighted is read: reading takes its time from whoever moves on."""
 
 
-class Dialog(ModalScreen[Result | None]):
+class Dialog(ClosedOnce[Result | None]):
     """A modal box; its result is None if it was closed."""
 
     DEFAULT_CSS = """

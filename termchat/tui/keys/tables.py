@@ -71,7 +71,7 @@ COMPOSER: tuple[Key, ...] = (
         _resting("send") | {"busy": "queue", "paused": "queue", "loading": "queue", "unloaded": "send"},
         priority=False,
     ),
-    Key("newline", "ctrl+j,shift+enter", "newline", "Insert a line break", {}, priority=False),
+    Key("newline", "ctrl+j,shift+enter,alt+enter", "newline", "Insert a line break", {}, priority=False),
     Key("undo", "ctrl+underscore", "undo", "Undo typing", {}, priority=False),
     Key("redo", "alt+y", "redo", "Redo typing", {}, priority=False),
     Key("unfold", "tab", "unfold", "Expand a pasted text that is folded into a label", {}, priority=False),

@@ -18,7 +18,7 @@ from termchat.config.options import Option, OptionError, OptionValue
 from termchat.config.origins import DEFAULT, PICKER
 from termchat.config.per_model import Picked, RunSettings
 from termchat.config.settings import Settings
-from termchat.text import one_line
+from termchat.text import erase_last, one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import Sheet
@@ -122,7 +122,7 @@ class EngineForm:
     def _erase(self) -> None:
         self.error = ""
         if self.typed is not None:
-            self.typed = self.typed[:-1] or None
+            self.typed = erase_last(self.typed) or None
 
     _DOES: dict[str, Callable[..., None]] = {  # noqa: RUF012 - a table, never changed
         "move": _move,

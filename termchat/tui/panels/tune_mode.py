@@ -14,6 +14,7 @@ from termchat.decoding.conditions import Text
 from termchat.decoding.escapes import unescape
 from termchat.decoding.samplers import KNOBS, KnobError, Tuning, Value
 from termchat.decoding.stages import LOGIT_BIAS, STAGES
+from termchat.text import erase_last
 from termchat.tui.keys.key import shown
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.chain_panel import shown_knobs
@@ -278,7 +279,7 @@ class Tune:
 
     def _erase(self) -> None:
         if self.typed is not None:
-            self.typed = self.typed[:-1] or None
+            self.typed = erase_last(self.typed) or None
 
     def _accept(self) -> None:
         if self.typed is None:

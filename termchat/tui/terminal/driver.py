@@ -13,15 +13,18 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, TextIO, cast
 
+from textual import events
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
-from termchat.tui.terminal.input_stream import InputStream
+from termchat.tui.terminal.input_stream import BROKEN_S, InputStream
 from termchat.tui.terminal.typeahead import mark_bursts
 
 _ASK_BACKGROUND = "\x1b]11;?\x1b\\"
 _MUTE = frozenset({"linux", "dumb"})
 """TERM of terminals that would print the question."""
+_AHEAD = 256
+"""Keys and other events that may wait for the app. Nobody is so far ahead: what comes then is a flood, not a person."""
 
 
 class TerminalGone(Message):
@@ -35,6 +38,7 @@ class Terminal(LinuxDriver):
         self._given_back, self._continued, self._over = True, False, False
         self._event_loop = asyncio.get_running_loop()
         super().__init__(*args, **kwargs)
+        self._unread: set[int] = getattr(self._app, "unread", set())
         if not _is_terminal(self._file) and _is_terminal(sys.__stdout__):  # 2>/dev/null, or 2>&-
             self._file = cast(Any, sys.__stdout__)
         if self._file is not None:
@@ -100,9 +104,9 @@ class Terminal(LinuxDriver):
             self.resume_application_mode()
 
     def run_input_thread(self) -> None:
-        stream = InputStream(getattr(self._app, "alt_keys", ()), debug=self._debug)
+        stream = self._new_stream()
         decode = getincrementaldecoder("utf-8")("replace").decode
-        heard = monotonic()
+        heard, flooded, quits = monotonic(), False, False
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
@@ -115,11 +119,34 @@ class Terminal(LinuxDriver):
                         self._gone()
                         return
                     silence, heard = monotonic() - heard, monotonic()
+                    flooded = (flooded and silence < BROKEN_S) or len(self._unread) >= _AHEAD
+                    quits = flooded and (quits or self._heed_quit(data))
+                    if flooded:
+                        continue
                     found = stream.read(decode(data), silence)
                 else:
                     found = stream.rest(monotonic() - heard)
                 for event in mark_bursts(found):
+                    if len(self._unread) >= _AHEAD or self.exit_event.is_set():
+                        flooded, stream = True, self._new_stream()
+                        break
+                    if isinstance(event, events.Event) and not isinstance(event, events.Resize):
+                        self._unread.add(id(event))
                     self.process_message(event)
+
+    def _new_stream(self) -> InputStream:
+        return InputStream(getattr(self._app, "alt_keys", ()), debug=self._debug)
+
+    def _heed_quit(self, data: bytes) -> bool:
+        """Posts the key that quits if this part of a flood has it, and drops the rest; whether it was there."""
+        for key in getattr(self._app, "quit_keys", ()):
+            letter = key.removeprefix("ctrl+")
+            if len(letter) == 1 < len(key) and (
+                bytes([ord(letter) & 31]) in data or b"\x1b[%d;5u" % ord(letter) in data
+            ):
+                self.process_message(events.Key(key, None))
+                return True
+        return False
 
     def _gone(self) -> None:
         if not self._told:

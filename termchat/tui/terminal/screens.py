@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from rich.cells import get_character_cell_size
+from textual.app import App
+from textual.await_complete import AwaitComplete
 from textual.geometry import Offset, Size
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.selection import SelectEnd
 from textual.widget import Widget
 
@@ -27,6 +29,24 @@ def draw_now(screen: Screen[Any]) -> None:
     """Draws the frame that is due, if one is, without the wait for the timer that Textual sets for it."""
     if frame_is_due(screen):
         screen._on_timer_update()
+
+
+class LeavingApp(App[None]):
+    """An app on whose way out nothing fails: its widgets go one by one, and what is in the queue of another asks for them."""
+
+    def _handle_exception(self, error: Exception) -> None:
+        if not self._exit:
+            super()._handle_exception(error)
+
+
+Result = TypeVar("Result")
+
+
+class ClosedOnce(ModalScreen[Result]):
+    """A dialog that two clicks at once do not close twice: the second would close what is beneath it."""
+
+    def dismiss(self, result: Result | None = None) -> AwaitComplete:
+        return super().dismiss(result) if self.is_active else AwaitComplete.nothing()
 
 
 class SelectingScreen(Screen[None]):

@@ -12,7 +12,7 @@ from textual.actions import parse
 from termchat.decoding.group import MOST_BEAMS, MOST_WALKS, GroupKind
 from termchat.decoding.samplers import KNOBS
 from termchat.decoding.walk_plan import NUMERIC, PRESETS, PlanError, shown_value
-from termchat.text import cells
+from termchat.text import cells, erase_last
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, length
 from termchat.tui.keys.dialogs import START, actions
@@ -244,7 +244,7 @@ class WalkForm:
 
     def _erase(self) -> None:
         if self.field.kind != "choice":
-            self.set(self._value[:-1])
+            self.set(erase_last(self._value))
             self._fresh = False
 
     def _reset(self) -> None:
