@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -18,6 +18,7 @@ from termchat.models.errors import ModelError, NotHere
 from termchat.models.gguf.brief import quantization_in, read_brief
 
 State = Literal["ready", "not downloaded", "not installed", "broken"]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +35,8 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str = ""
     size_label: str = ""
     quantization: str = ""
-    context: int | None = None
-    size: int | None = None
+    context: Count | None = None
+    size: Count | None = None
     about: bool = False
     """Whether the size is only about that."""
     license: str = ""

@@ -372,7 +372,7 @@ def test_the_models_there_are_listed() -> None:
         models_of(lab("run-it"))
     with pytest.raises(EngineError, match="no answer within 0 s"):
         models_of(lab("sleep 60; worker"), within=0.2)
-    with pytest.raises(EngineError, match="in another way"):
+    with pytest.raises(EngineError, match="invalid list of models from lab"):
         models_of(lab("echo '{}'; true worker"))
 
 
