@@ -155,6 +155,11 @@ class SshEngine(LocalEngine):
             if found or not self.alive or (until is not None and monotonic() >= until):
                 return found
 
+    def close(self) -> None:
+        if self.alive:
+            self._out.close()  # what still sends at full speed ends at once, and is not waited for
+        super().close()
+
     def _given_up_if_silent(self) -> list[tuple[int, Event]]:
         """Nothing was there to read: that is a silence where somebody waits for an answer, and a sign of life is due."""
         now = monotonic()

@@ -31,6 +31,7 @@ LONGEST_FRAME = 1 << 26
 """Bytes. The longest real ones have the ids and texts of a prompt: a million tokens take half of that."""
 LONGEST_HELLO = 1 << 12
 """Bytes; a real one has about 70."""
+_VERSION = re.compile(r"[0-9A-Za-z.+_-]{1,40}")
 _ZEROS = re.compile(rb"\0+")
 
 
@@ -99,9 +100,13 @@ class Hello(msgspec.Struct, frozen=True):
     """Which termchat speaks, the digest of all that it can send and receive, and the seconds between its signs of life; 0.0
     where it gives none."""
 
-    termchat: Annotated[str, msgspec.Meta(pattern=r"\A[0-9A-Za-z.+_-]{1,40}\Z")]
+    termchat: str
     protocol: Annotated[str, msgspec.Meta(max_length=40)]
     beats: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0.0
+
+    def __post_init__(self) -> None:
+        if _VERSION.fullmatch(self.termchat) is None:
+            raise ValueError("not a version of termchat")
 
 
 def hello() -> bytes:

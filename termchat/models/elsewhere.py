@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -22,7 +22,11 @@ _MOST_MODELS = 10_000
 class _Listed(msgspec.Struct):
     """What `termchat models list --json` prints on another machine."""
 
-    models: Annotated[list[dict[str, object]], msgspec.Meta(max_length=_MOST_MODELS)]
+    models: list[dict[str, object]]
+
+    def __post_init__(self) -> None:
+        if len(self.models) > _MOST_MODELS:
+            raise ValueError(f"more than {_MOST_MODELS:,} models")
 
 
 def models_of(address: EngineAddress, within: float = _WITHIN) -> list[ModelRow]:
