@@ -303,15 +303,15 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
 
 
 _FLOAT32 = 3.4e38
-_ROUNDED = 0.01
-"""How far beyond its bound rounding may take a number."""
+LIKELIEST = 0.01
+"""What the logarithm of a probability can be at most, rounding and all."""
 _BOUNDS = {
     "logit": (-math.inf, _FLOAT32),
-    "logprob": (-math.inf, _ROUNDED),
-    "probability": (0.0, 1 + _ROUNDED),
+    "logprob": (-math.inf, LIKELIEST),
+    "probability": (0.0, 1 + LIKELIEST),
     "noise": (-_FLOAT32, _FLOAT32),
-    "entropy": (-_ROUNDED, 64.0),
-    "p_end": (0.0, 1 + _ROUNDED),
+    "entropy": (-LIKELIEST, 64.0),
+    "p_end": (0.0, 1 + LIKELIEST),
 }
 """What the numbers of a token can be, and those of a candidate."""
 
@@ -323,14 +323,14 @@ def drop_impossible(token: Token) -> Token:
     """
     changed = _impossible(token)
     if any(  # of each candidate of each token: it has to be quick
-        one.logprob > _ROUNDED
+        one.logprob > LIKELIEST
         or not abs(one.logit) < _FLOAT32
         or not 0 <= one.probability <= 1
         or not abs(one.noise) < _FLOAT32
         for one in token.candidates
     ):
         changed["candidates"] = [msgspec.structs.replace(one, **_impossible(one)) for one in token.candidates]
-    if any(stage.mass is not None and not 0 < stage.mass <= 1 + _ROUNDED for stage in token.stages):
+    if any(stage.mass is not None and not 0 < stage.mass <= 1 + LIKELIEST for stage in token.stages):
         changed["stages"] = [msgspec.structs.replace(stage, mass=None, removed_mass=None) for stage in token.stages]
     if any(not math.isfinite(value) or (name == TAIL and not 0 <= value <= 1) for name, value in token.state.items()):
         changed["state"] = {}
