@@ -42,6 +42,9 @@ _NAME = 100
 """Characters of a name that are compared with known ones: no name is longer."""
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
+UNREADABLE = (ValueError, RecursionError)
+"""What a decoder raises for bytes that are not what they should be: another form or type, not UTF-8, nested too deeply."""
+
 
 @lru_cache(maxsize=8)
 def _foreign(keep: str) -> re.Pattern[str]:
@@ -163,6 +166,13 @@ def show_piece(text: str) -> str:
     elif words and unicodedata.category(words[0]) in ("Mn", "Me"):
         words = "◌" + words
     return spaces + sanitize(words.replace("\n", "⏎").replace("\t", "⇥"), keep="")
+
+
+def explain_unreadable(error: Exception) -> str:
+    """Say in a few words what is wrong with bytes for which a decoder raised one of `UNREADABLE`."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
 def extent(data: bytes) -> str:

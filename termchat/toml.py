@@ -15,6 +15,11 @@ from termchat import regular_files
 MOST = 1 << 20
 """Bytes of the largest file that is read; nobody writes more by hand."""
 
+DEEPEST = 32
+"""Tables and lists within each other, and parts of a key. Nothing of ours has more than four."""
+LONGEST_NUMBER = 1000
+"""Digits of a number; Python itself refuses 4,300."""
+
 _BOM = "\ufeff"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HIDDEN = re.compile(r"[\x7f-\x9f\u2028\u2029]")
@@ -28,6 +33,15 @@ _TOKEN = re.compile(
     r"""|"(?:\\.|[^"\\\n])*"|'[^'\n]*\'|\#[^\n]*|[\[\]{}]|\n""",
     re.DOTALL,
 )
+_SUSPICIOUS = re.compile(rf"[0-9_]{{{LONGEST_NUMBER}}}|(?:\.[^\n.]*+){{{DEEPEST}}}")
+"""A quick look: texts and comments match, too."""
+_TOO_LONG = (
+    (re.compile(rf"[0-9](?:_?[0-9]){{{LONGEST_NUMBER}}}"), f"a number has more than {LONGEST_NUMBER:,} digits"),
+    (re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{DEEPEST}}}"), f"a key has more than {DEEPEST} parts"),
+)
+"""What takes tomllib time without end, or makes it raise what is no error of TOML."""
+_INTEGERS = range(-(1 << 63), 1 << 63)
+"""Those that TOML has."""
 
 
 class TomlError(Exception):
@@ -37,6 +51,21 @@ class TomlError(Exception):
     def is_missing(self) -> bool:
         """Whether there is no such file."""
         return isinstance(self.__cause__, FileNotFoundError)
+
+
+class OutOfRange:
+    """Stands for a value that no setting can have; prints as `what`. Every check of a value refuses it."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __repr__(self) -> str:
+        return self.what
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutOfRange) and other.what == self.what
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Statement(NamedTuple):
@@ -97,15 +126,40 @@ class TomlFile:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The table that the text says, with or without a byte order mark.
+    """Parse a text, with or without a byte order mark, into a table. Whole numbers beyond 64 bits, and what lies too deep,
+    become `OutOfRange`: all other values can be compared and printed.
 
     Raises:
         ValueError: it is not TOML, with the line as far as there is one.
     """
+    text = text.removeprefix(_BOM)
+    bare = _without_texts(text) if _SUSPICIOUS.search(text) else ""
+    for pattern, problem in _TOO_LONG:
+        if (match := pattern.search(bare)) is not None:
+            line, begin = text.count("\n", 0, match.start()) + 1, text.rfind("\n", 0, match.start())
+            raise ValueError(f"{problem} (at line {line}, column {match.start() - begin})")
     try:
-        return tomllib.loads(text.removeprefix(_BOM))
+        table = tomllib.loads(text)
     except RecursionError:
         raise ValueError("brackets are nested too deeply") from None
+    return {key: _usable(value) for key, value in table.items()}
+
+
+def _without_texts(text: str) -> str:
+    """The text with its strings and comments blanked, every character in its place."""
+    return _TOKEN.sub(lambda token: re.sub(r"[^\n]", "_", token[0]) if token[0][0] in "\"'#" else token[0], text)
+
+
+def _usable(value: Any, depth: int = 1) -> Any:
+    if isinstance(value, int) and value not in _INTEGERS:
+        return OutOfRange("a number beyond 64 bits")
+    if not isinstance(value, (dict, list)):
+        return value
+    if depth == DEEPEST:
+        return OutOfRange(f"more than {DEEPEST} levels of tables and lists")
+    if isinstance(value, list):
+        return [_usable(one, depth + 1) for one in value]
+    return {key: _usable(one, depth + 1) for key, one in value.items()}
 
 
 def literal(value: object) -> str:

@@ -228,14 +228,14 @@ def export(*, session: str, form: str | None, output: str, force: bool) -> None:
         def records(number: int) -> Iterator[Record]:
             return held(nodes[number], store.records(found, number))
 
-        if output == "-":
-            out = sys.stdout.buffer
-            for line in FORMATS[form or _DEFAULT_FORMAT].writer(stored.conversation, stored.info, records):
-                out.write(line.encode("utf-8", "replace") + b"\n")
-            out.flush()
-            return
         chosen = FORMATS[form] if form else None
         try:
+            if output == "-":
+                out, lines = sys.stdout.buffer, FORMATS[form or _DEFAULT_FORMAT].writer
+                for line in lines(stored.conversation, stored.info, records):
+                    out.write(line.encode("utf-8", "replace") + b"\n")
+                out.flush()
+                return
             path = exporting.write(Path(output), stored.conversation, stored.info, records, form=chosen, replace=force)
         except TranscriptError as error:
             complain(error.message, error.hint)

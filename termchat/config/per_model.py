@@ -13,6 +13,7 @@ import msgspec
 from termchat import atomic, paths, regular_files
 from termchat.config.origins import PICKER
 from termchat.engine.llama.threads import all_threads, default_threads
+from termchat.text import UNREADABLE
 
 if TYPE_CHECKING:
     from termchat.config.options import OptionValue
@@ -144,7 +145,7 @@ def keep_pick(pick: Pick, file: Path | None = None) -> Path:
 
 
 def _read(file: Path | None) -> _File:
-    with contextlib.suppress(OSError, msgspec.DecodeError):
+    with contextlib.suppress(OSError, *UNREADABLE):
         found = msgspec.json.decode(regular_files.read(file or paths.tuned_file(), _MOST), type=_File)
         return found if found.version == VERSION else _File()
     return _File()

@@ -227,7 +227,7 @@ def _native(setting: Setting, value: object) -> object:
 def _typed(setting: Setting, text: str) -> object:
     """A value of a variable, which is text; a list of texts may be JSON."""
     if setting.kind in ("texts", "biases") and text.lstrip().startswith("["):
-        with suppress(json.JSONDecodeError):
+        with suppress(json.JSONDecodeError, RecursionError):
             listed = json.loads(text)
             if all(isinstance(item, str) for item in listed):
                 return setting.check(listed)

@@ -8,7 +8,8 @@ import math
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Literal, NamedTuple
+from operator import gt
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -18,6 +19,7 @@ from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.group import Group
 from termchat.decoding.loops import sign_of
 from termchat.decoding.records import (
+    LIKELIEST,
     TAIL,
     UNKNOWN,
     Beams,
@@ -169,6 +171,19 @@ class TokenColumns:
         columns.drafts = None if found.drafts is None else DraftColumns.unpacked(found.drafts)
         return columns
 
+    def check(self) -> None:
+        """Raise ValueError where a number cannot be, see `drop_impossible`. NaN counts for nothing unless it comes first."""
+        count, ends = len(self), self.ends
+        bounds = ((self.logprobs, -math.inf, LIKELIEST), (self.probabilities, 0, 1), (self.p_ends, 0, 1))
+        numbers = (*bounds, (self.logits, -math.inf, 3.4e38), (self.entropies, -LIKELIEST, 64))
+        if count and any(min(column) < low or max(column) > high + LIKELIEST for column, low, high in numbers):
+            raise ValueError("a number of a token is out of range")
+        places = (*self.states, *self.end_tokens, self.thought - 1)
+        if min(places, default=0) < -1 or max(places, default=0) > max(count - 1, 0):
+            raise ValueError("a token is missing")
+        if any(map(gt, ends, ends[1:])) or (ends[-1] if ends else 0) != len(self.data):
+            raise ValueError("the tokens end elsewhere")
+
     @property
     def by_hand(self) -> array[int]:
         """1 where a person chose the token."""
@@ -234,7 +249,7 @@ class Omission(msgspec.Struct, frozen=True):
     """What a prompt leaves out: so many turns of its path, the oldest. `summary` is the number of the reply, on a branch of its
     own, that stands in their place; None where nothing does."""
 
-    turns: int
+    turns: Annotated[int, msgspec.Meta(ge=0)]
     summary: int | None = None
 
     def __str__(self) -> str:

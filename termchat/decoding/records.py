@@ -18,7 +18,7 @@ import builtins
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, overload
+from typing import Annotated, Any, Literal, NamedTuple, overload
 
 import msgspec
 
@@ -37,6 +37,10 @@ ABSENT = math.nan
 UNKNOWN = -1
 TAIL = "tail"
 """Of a token's state: see `Token.unlisted`."""
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+"""A number of a token: what a column of a reply can hold. What comes from a pipe or a file and is larger is not decoded."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 Reason = Literal["end", "length", "stop", "rule", "user", "context"]
 
@@ -70,7 +74,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     termchat: str
     llama_cpp: str
     model: ModelIdentity
-    prompt_ids: list[int]
+    prompt_ids: list[Int32]
     raw: bool
     seed: int
     dice: int
@@ -94,7 +98,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
 class TokenBias(msgspec.Struct, frozen=True, array_like=True):
     """What is added to the logit of a token; None bans it. `model`: it is one that the model's file suppresses."""
 
-    id: int
+    id: Int32
     text: str
     bias: float | None
     model: bool = False
@@ -113,7 +117,7 @@ class SettingsRecord(msgspec.Struct, frozen=True, array_like=True, tag="settings
     `draft` is who drafts, None where nobody does; `drafting` says why nothing is drafted at present: "" where it is.
     """
 
-    number: int
+    number: Int32
     samplers: SamplerSettings
     conditions: tuple[Condition, ...]
     origin: dict[str, str]
@@ -164,7 +168,7 @@ class Stage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     name: str
-    survivors: int
+    survivors: Int32
     mass: float | None = None
     removed_mass: float | None = None
     forced: bool | None = None
@@ -173,7 +177,7 @@ class Stage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One of the highest raw logits of a step, and what the chain made of it; `bias` is what was added to its logit."""
 
-    id: int
+    id: Int32
     text: str
     logit: float
     logprob: float
@@ -240,7 +244,7 @@ def is_taken(candidate: Candidate, token: Token) -> bool:
 class DraftToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One token of a draft."""
 
-    id: int
+    id: Int32
     text: str
 
 
@@ -268,24 +272,24 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     candidate whose probability is absent has no `removed_by`.
     """
 
-    step: int
-    position: int
-    id: int
+    step: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+    position: Int32
+    id: Int32
     bytes: builtins.bytes
     text: str
     logit: float
     logprob: float
-    rank: int
+    rank: Int32
     probability: float
     entropy: float
     p_end: float
-    settings: int
+    settings: Int32
     forced: bool
     stages: list[Stage]
     candidates: Sequence[Candidate]
     state: dict[str, float]
-    decode_us: int
-    sample_us: int
+    decode_us: Count
+    sample_us: Count
     end: bool = False
     phase: Phase | None = "answer"
     walk: int | None = None
@@ -296,6 +300,50 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
         """The mass of the tokens that an engine elsewhere did not list: the entropy and `p_end` are then the most that they can
         be. 0.0 where all are known."""
         return self.state.get(TAIL, 0.0)
+
+
+_FLOAT32 = 3.4e38
+LIKELIEST = 0.01
+"""What the logarithm of a probability can be at most, rounding and all."""
+_BOUNDS = {
+    "logit": (-math.inf, _FLOAT32),
+    "logprob": (-math.inf, LIKELIEST),
+    "probability": (0.0, 1 + LIKELIEST),
+    "noise": (-_FLOAT32, _FLOAT32),
+    "entropy": (-LIKELIEST, 64.0),
+    "p_end": (0.0, 1 + LIKELIEST),
+}
+"""What the numbers of a token can be, and those of a candidate."""
+
+
+def drop_impossible(token: Token) -> Token:
+    """Replace numbers that no model or sampler gives, as a faulty engine may send them, by `ABSENT`.
+
+    Every token that an engine elsewhere sends, or a file holds, comes through here.
+    """
+    changed = _impossible(token)
+    if any(  # of each candidate of each token: it has to be quick
+        one.logprob > LIKELIEST
+        or not abs(one.logit) < _FLOAT32
+        or not 0 <= one.probability <= 1
+        or not abs(one.noise) < _FLOAT32
+        for one in token.candidates
+    ):
+        changed["candidates"] = [msgspec.structs.replace(one, **_impossible(one)) for one in token.candidates]
+    if any(stage.mass is not None and not 0 < stage.mass <= 1 + LIKELIEST for stage in token.stages):
+        changed["stages"] = [msgspec.structs.replace(stage, mass=None, removed_mass=None) for stage in token.stages]
+    if any(not math.isfinite(value) or (name == TAIL and not 0 <= value <= 1) for name, value in token.state.items()):
+        changed["state"] = {}
+    return msgspec.structs.replace(token, **changed) if changed else token
+
+
+def _impossible(numbers: Token | Candidate) -> dict[str, Any]:
+    """The fields that are out of their bounds, each with `ABSENT`; NaN is `ABSENT` already."""
+    changed: dict[str, Any] = {}
+    for name, (low, high) in _BOUNDS.items():
+        if (value := getattr(numbers, name, 0.0)) < low or value > high:
+            changed[name] = ABSENT
+    return changed
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
@@ -343,9 +391,9 @@ class Beam(msgspec.Struct, frozen=True, array_like=True, gc=False):
     that were dropped.
     """
 
-    walk: int
-    parent: int
-    id: int
+    walk: Int32
+    parent: Int32
+    id: Int32
     text: str
     logprob: float
     score: float

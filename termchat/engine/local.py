@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 from threading import Lock, Thread
+from time import monotonic
 from typing import IO
 
 from termchat import regular_files
@@ -31,6 +32,7 @@ from termchat.engine.port import (
     Steer,
     is_last,
 )
+from termchat.text import size
 
 _LOOK = 100
 """Milliseconds after which the thread checks whether the outbox was closed."""
@@ -102,6 +104,14 @@ WORKER = "termchat.engine.llama.worker"
 _DYING = 3.0
 """Seconds that a process may take to end once it has closed its output."""
 _PIPE_SIZE = 1 << 20
+_READ = 1 << 16
+"""Bytes of one read: at most some thousand events, however small they are."""
+_MOST_AT_ONCE, _MOST_EVENTS, _SLICE = 1 << 20, 1 << 12, 0.02
+"""Bytes, events and seconds of one `receive`, about; then it returns, whatever more there is: the screen that calls it has
+keys to look after. A thousand tokens with their candidates take as many bytes."""
+_LONGEST_ANSWER = 1 << 32
+"""Bytes between one command or answer and the next. The longest real ones are of groups: 64 replies of 8,192 tokens with 20
+candidates each take a quarter of that."""
 _LONGEST_LOG = 1 << 20
 _STUCK = "Timeout ("
 """The start of the log's last line where a chat template that never finished ended the worker (`llama.sandbox.last_resort`)."""
@@ -125,6 +135,7 @@ class LocalEngine:
         self._open: dict[int, Command] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._frames = wire.Frames(wire.EVENTS)
+        self._since_answer = 0
         self._log_start: int | None = None
         self._offers = ALL_FEATURES
         self._rpc: tuple[str, ...] = ()
@@ -156,6 +167,7 @@ class LocalEngine:
     def send(self, command: Command) -> int:
         self.start()
         self._number += 1
+        self._since_answer = 0
         if isinstance(command, Load):
             self._rpc = command.spec.rpc
         if not isinstance(command, Steer):
@@ -173,11 +185,15 @@ class LocalEngine:
         poller = select.poll()
         poller.register(self._out.fileno(), select.POLLIN | select.POLLHUP)
         wait = None if timeout is None else max(timeout, 0.0) * 1e3
+        taken, end = 0, 0.0
         while poller.poll(wait):
-            data = os.read(self._out.fileno(), _PIPE_SIZE)
+            data = os.read(self._out.fileno(), _READ)
             if not data:
                 found.append(self._died())
                 break
+            end = end if taken else monotonic() + _SLICE
+            taken += len(data)
+            self._since_answer += len(data)
             try:
                 found += self._read(data)
             except EngineError as error:
@@ -185,11 +201,14 @@ class LocalEngine:
                 break
             if found:
                 wait = 0.0
+            slow = taken >= _MOST_AT_ONCE or len(found) >= _MOST_EVENTS or monotonic() >= end
+            if slow and (found or timeout is not None):
+                break
         for number, event in found:
             if isinstance(event, Loaded):
                 self._offers = event.info.abilities.features()
-            if is_last(event):
-                self._open.pop(number, None)
+            if is_last(event) and self._open.pop(number, None) is not None:
+                self._since_answer = 0
         return found
 
     def close(self) -> None:
@@ -217,7 +236,15 @@ class LocalEngine:
         Raises:
             EngineError: they are not what a worker sends.
         """
-        return self._frames.feed(data)
+        try:
+            if self._since_answer > _LONGEST_ANSWER:
+                raise wire.FrameError(f"more than {size(_LONGEST_ANSWER)} without an end")
+            return self._frames.feed(data)
+        except wire.FrameError as error:
+            raise self._invalid(error) from error
+
+    def _invalid(self, error: wire.FrameError) -> EngineError:
+        return EngineError("engine", f"invalid message from the engine process: {error}", "restart the engine")
 
     def _launch(self) -> tuple[list[str], dict[str, str]]:
         """The command line of the process, and its environment.
@@ -256,7 +283,7 @@ class LocalEngine:
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
         self._outbox = Outbox(self._in.fileno())
-        self._frames = wire.Frames(wire.EVENTS)
+        self._frames, self._since_answer = wire.Frames(wire.EVENTS), 0
         self._offers = ALL_FEATURES
         self._open.clear()
         if sys.platform == "linux":

@@ -6,7 +6,7 @@ A command gets a number from `send`; every event that answers it carries that nu
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
@@ -17,8 +17,10 @@ from termchat.decoding.group import Group
 from termchat.decoding.records import (
     UNKNOWN,
     Beams,
+    Count,
     Failed,
     Finished,
+    Int32,
     Prefill,
     Ranking,
     SettingsRecord,
@@ -488,8 +490,8 @@ class Device(msgspec.Struct, frozen=True):
     name: str
     description: str
     kind: Literal["cpu", "gpu", "integrated gpu", "accelerator", "other"]
-    free: int
-    total: int
+    free: Count
+    total: Count
 
     @property
     def offloads(self) -> bool:
@@ -513,21 +515,21 @@ class ModelInfo(msgspec.Struct, frozen=True):
     architecture: str
     quantization: str
     description: str
-    size: int
-    parameters: int
-    vocabulary: int
-    context: int
-    context_trained: int
-    threads: int
-    threads_batch: int
-    prefill_batch: int
+    size: Count
+    parameters: Count
+    vocabulary: Count
+    context: Count
+    context_trained: Count
+    threads: Count
+    threads_batch: Count
+    prefill_batch: Count
     kv_type: str
-    layers: int
-    gpu_layers: int
+    layers: Count
+    gpu_layers: Int32
     device: str
     has_template: bool
     can_rewind: bool
-    end_ids: list[int]
+    end_ids: list[Int32]
     remarks: list[Remark] = []
     suppressed: list[int] = []
     thinking: ThinkingTags | None = None
@@ -541,7 +543,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
 class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """How much of the model is loaded, 0 to 1."""
 
-    fraction: float
+    fraction: Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -557,10 +559,10 @@ class DraftInfo(msgspec.Struct, frozen=True):
     name: str
     path: str
     sha256: str
-    size: int
-    parameters: int
-    layers: int
-    gpu_layers: int
+    size: Count
+    parameters: Count
+    layers: Count
+    gpu_layers: Int32
     cost: float
 
 
@@ -604,7 +606,7 @@ class Rendered(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Prompt ids. `whole` is False when they are only what the prompt adds to the ids before. `remark` says where the template
     could not take the messages as they are."""
 
-    ids: list[int]
+    ids: list[Int32]
     whole: bool
     remark: Remark | None = None
 
@@ -615,10 +617,15 @@ class Tokenized(msgspec.Struct, frozen=True, tag=True, array_like=True):
     `control` are the indexes of those that steer instead of speaking.
     """
 
-    ids: list[int]
+    ids: list[Int32]
     pieces: list[bytes]
     names: list[str] = []
-    control: list[int] = []
+    control: list[Count] = []
+
+    def __post_init__(self) -> None:
+        count = len(self.ids)
+        if len(self.pieces) != count or len(self.names) not in (0, count) or max(self.control, default=-1) >= count:
+            raise ValueError("ids, pieces and names of different numbers")
 
     def shown(self) -> list[str]:
         """What is shown of each token; of a part of a character its bytes, as <F0><9F>."""
@@ -636,10 +643,14 @@ class Spelling(msgspec.Struct, frozen=True, array_like=True):
     first of them, some of which are `examples`."""
 
     text: str
-    ids: list[int]
+    ids: list[Int32]
     names: list[str]
-    begins: int
+    begins: Count
     examples: list[str]
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.names):
+            raise ValueError("ids and names of different numbers")
 
 
 class Spelled(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -651,8 +662,8 @@ class Spelled(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Prefilling(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """`done` of the `total` new prompt tokens are decoded."""
 
-    done: int
-    total: int
+    done: Count
+    total: Count
 
 
 class Noted(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -727,18 +738,22 @@ class Checked(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Scoring(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """`done` of `total` tokens have their distribution."""
 
-    done: int
-    total: int
+    done: Count
+    total: Count
 
 
 class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """One entry a token of the reply: the id that would be drawn, its text, and the probability that the token which is there
     would have been drawn with (0.0: it is impossible). `recomputed` unless all distributions are those first drawn from."""
 
-    ids: list[int]
+    ids: list[Int32]
     texts: list[str]
     probabilities: list[float]
     recomputed: bool = True
+
+    def __post_init__(self) -> None:
+        if not len(self.ids) == len(self.texts) == len(self.probabilities):
+            raise ValueError("ids, texts and probabilities of different numbers")
 
 
 Event = (

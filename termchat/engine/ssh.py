@@ -10,6 +10,7 @@ every few seconds while the app waits for something, whatever it computes, and w
 from __future__ import annotations
 
 import os
+import selectors
 import subprocess
 import sys
 import tempfile
@@ -20,12 +21,12 @@ from typing import IO
 import msgspec
 
 import termchat
-from termchat.decoding.records import Failed
+from termchat.decoding.records import Failed, Token, drop_impossible
 from termchat.engine import wire
 from termchat.engine.address import REMOTE_COMMAND, EngineAddress
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Command, EngineError, Event
-from termchat.text import one_line
+from termchat.engine.port import Command, EngineError, Event, Inspected, Paused
+from termchat.text import one_line, size
 
 _OPTIONS = ("BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=3")
 """Nobody can answer a question that ssh asks; a line that is silent for 45 s is cut."""
@@ -40,7 +41,10 @@ _HELLO_WITHIN = 60.0
 _LOOK = 1.0
 """Seconds: what counts at most between two looks, as the app may have stood still itself."""
 _MOST_STRAY = 1 << 16
+_LONGEST_OUTPUT = 1 << 24
+"""Bytes that a command there may print. A list of a thousand models takes a thirtieth of that."""
 _LONGEST = 300
+_TAIL = 4096
 
 
 def ssh_command(address: EngineAddress, command: str) -> list[str]:
@@ -60,22 +64,55 @@ def run_there(address: EngineAddress, words: str, within: float) -> bytes:
     command, worker, rest = (address.remote_command or REMOTE_COMMAND).rpartition("worker")
     if not worker or rest.strip():
         raise EngineError("engine", f"the remote_command of {address.shown} does not end with worker", "correct it")
+    pipe, until = subprocess.PIPE, monotonic() + within
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             ssh_command(address, command + words),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=within,
+            stdout=pipe,
+            stderr=pipe,
             start_new_session=True,
-            check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        why = f"no answer within {within:.0f} s" if isinstance(error, subprocess.TimeoutExpired) else str(error)
-        raise EngineError("engine", f"{address.shown}: {why}") from error
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise EngineError("engine", f"{address.shown}: {one_line(lines[-1], _LONGEST) if lines else done.returncode}")
-    return done.stdout
+    except OSError as error:
+        raise EngineError("engine", f"{address.shown}: {error}") from error
+    with process:
+        try:
+            printed, errors = _outputs(process, until)
+            code = process.wait(max(until - monotonic(), 0.0))
+        except (ValueError, subprocess.TimeoutExpired) as error:
+            why = str(error) if isinstance(error, ValueError) else f"no answer within {within:.0f} s"
+            raise EngineError("engine", f"{address.shown}: {why}") from error
+        finally:
+            process.kill()
+    if code:
+        lines = errors.decode("utf-8", "replace").strip().splitlines()
+        raise EngineError("engine", f"{address.shown}: {one_line(lines[-1], _LONGEST) if lines else code}")
+    return printed
+
+
+def _outputs(process: subprocess.Popen[bytes], until: float) -> tuple[bytes, bytes]:
+    """Read what a process prints until it closes its pipes: its output, and the end of its errors.
+
+    Raises:
+        ValueError: there is more than `_LONGEST_OUTPUT`.
+        TimeoutExpired: it prints for longer than that.
+    """
+    printed, errors = bytearray(), bytearray()
+    with selectors.DefaultSelector() as open_pipes:
+        open_pipes.register(process.stdout, selectors.EVENT_READ, printed)  # type: ignore[arg-type]
+        open_pipes.register(process.stderr, selectors.EVENT_READ, errors)  # type: ignore[arg-type]
+        while open_pipes.get_map():
+            if (left := until - monotonic()) <= 0:
+                raise subprocess.TimeoutExpired(process.args, left)
+            for pipe, _ in open_pipes.select(left):
+                data = os.read(pipe.fd, _MOST_STRAY)
+                if not data:
+                    open_pipes.unregister(pipe.fileobj)
+                pipe.data.extend(data)
+            del errors[:-_TAIL]
+            if len(printed) > _LONGEST_OUTPUT:
+                raise ValueError(f"it printed more than {size(_LONGEST_OUTPUT)}")
+    return bytes(printed), bytes(errors)
 
 
 class SshEngine(LocalEngine):
@@ -120,6 +157,11 @@ class SshEngine(LocalEngine):
             if found or not self.alive or (until is not None and monotonic() >= until):
                 return found
 
+    def close(self) -> None:
+        if self.alive:
+            self._out.close()  # what still sends at full speed ends at once, and is not waited for
+        super().close()
+
     def _given_up_if_silent(self) -> list[tuple[int, Event]]:
         """Nothing was there to read: that is a silence where somebody waits for an answer, and a sign of life is due."""
         now = monotonic()
@@ -142,10 +184,12 @@ class SshEngine(LocalEngine):
 
     def _read(self, data: bytes) -> list[tuple[int, Event]]:
         self._silent, self._looked = 0.0, monotonic()
-        try:
-            return super()._read(data if self._before is None else self._greeted(data))
-        except msgspec.MsgspecError as error:
-            raise EngineError("engine", f"{self._address.shown} sent what is no message: {error}") from error
+        events = super()._read(data if self._before is None else self._greeted(data))
+        return [(number, _possible(event)) for number, event in events]
+
+    def _invalid(self, error: wire.FrameError) -> EngineError:
+        what = f"invalid message from {self._address.shown}: {error}"
+        return EngineError("engine", what, "install the same termchat on both machines")
 
     def _greeted(self, data: bytes) -> bytes:
         """What follows the hello, b"" while it has not come.
@@ -155,9 +199,13 @@ class SshEngine(LocalEngine):
         """
         assert self._before is not None
         self._before += data
-        heard = wire.heard(self._before)
+        try:
+            heard = wire.heard(self._before)
+        except wire.FrameError as error:
+            raise self._invalid(error) from error
         if heard is None:
             if len(self._before) > _MOST_STRAY:
+                self._before = self._before[: self._before.rfind(b"\n")]  # the line that it is printing is cut
                 raise self._no_worker("printed a lot, and no worker started")
             return b""
         _, hello, rest = heard
@@ -221,6 +269,15 @@ class SshEngine(LocalEngine):
             return super()._tail()
         self._unlogged.seek(max(0, os.fstat(self._unlogged.fileno()).st_size - 4096))
         return self._unlogged.read().decode("utf-8", "replace").splitlines()
+
+
+def _possible(event: Event) -> Event:
+    """The event without numbers that cannot be; see `drop_impossible`."""
+    if isinstance(event, Token):
+        return drop_impossible(event)
+    if isinstance(event, (Inspected, Paused)):
+        return msgspec.structs.replace(event, token=drop_impossible(event.token))
+    return event
 
 
 def _parts(version: str) -> list[int]:

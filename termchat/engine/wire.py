@@ -1,10 +1,14 @@
 """Frames on a pipe: four bytes of length, little endian, then msgpack of (number, message).
 
 A worker on another machine says hello first: it may run another termchat, and a shell there may have printed before it.
+
+What comes is checked here: the length of a frame before it is waited for, its types and ranges as `port` and `records` declare
+them.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from types import UnionType
 from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
@@ -14,6 +18,7 @@ import msgspec
 import termchat
 from termchat.decoding.records import as_packed
 from termchat.engine.port import Command, Event
+from termchat.text import UNREADABLE, explain_unreadable, size
 
 T = TypeVar("T")
 
@@ -22,6 +27,16 @@ EVENTS: msgspec.msgpack.Decoder[tuple[int, Event]] = msgspec.msgpack.Decoder(tup
 COMMANDS: msgspec.msgpack.Decoder[tuple[int, Command]] = msgspec.msgpack.Decoder(tuple[int, Command])
 
 _HEAD = 4
+LONGEST_FRAME = 1 << 26
+"""Bytes. The longest real ones have the ids and texts of a prompt: a million tokens take half of that."""
+LONGEST_HELLO = 1 << 12
+"""Bytes; a real one has about 70."""
+_VERSION = re.compile(r"[0-9A-Za-z.+_-]{1,40}")
+_ZEROS = re.compile(rb"\0+")
+
+
+class FrameError(ValueError):
+    """The bytes on a pipe are not what termchat sends; the message says what is wrong with them."""
 
 
 def frame(encoder: msgspec.msgpack.Encoder, number: int, message: Command | Event) -> bytes:
@@ -44,23 +59,32 @@ class Frames(Generic[T]):
         self.beats = 0
 
     def feed(self, data: bytes) -> list[T]:
-        """Takes bytes and returns the messages they complete.
+        """Take bytes and return the messages they complete.
 
         Raises:
-            msgspec.DecodeError: the bytes are not a message of this pipe.
+            FrameError: they are no message of this pipe, or begin one that is too long.
         """
         buffer = self._buffer
         buffer += data
         found: list[T] = []
         at = 0
         while len(buffer) - at >= _HEAD:
-            end = at + _HEAD + int.from_bytes(buffer[at : at + _HEAD], "little")
+            length = int.from_bytes(buffer[at : at + _HEAD], "little")
+            end = at + _HEAD + length
+            if length > LONGEST_FRAME:
+                raise FrameError(f"a message of {size(length)} (at most {size(LONGEST_FRAME)})")
             if len(buffer) < end:
                 break
-            if end == at + _HEAD:
-                self.beats += 1
+            if not length:
+                zeros = _ZEROS.match(buffer, at)
+                assert zeros is not None
+                beats = len(zeros[0]) // _HEAD
+                self.beats, end = self.beats + beats, at + beats * _HEAD
             else:
-                found.append(self._decoder.decode(memoryview(buffer)[at + _HEAD : end]))
+                try:
+                    found.append(self._decoder.decode(memoryview(buffer)[at + _HEAD : end]))
+                except UNREADABLE as error:
+                    raise FrameError(explain_unreadable(error)) from error
             at = end
         del buffer[:at]
         return found
@@ -77,8 +101,12 @@ class Hello(msgspec.Struct, frozen=True):
     where it gives none."""
 
     termchat: str
-    protocol: str
-    beats: float = 0.0
+    protocol: Annotated[str, msgspec.Meta(max_length=40)]
+    beats: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0.0
+
+    def __post_init__(self) -> None:
+        if _VERSION.fullmatch(self.termchat) is None:
+            raise ValueError("not a version of termchat")
 
 
 def hello() -> bytes:
@@ -91,15 +119,21 @@ def heard(data: bytes) -> tuple[bytes, Hello, bytes] | None:
     """What came before a hello, the hello, and what follows it; None while it has not arrived whole.
 
     Raises:
-        msgspec.MsgspecError: it is none.
+        FrameError: it is none.
     """
     before, sign, rest = data.partition(_SIGN)
     if not sign or len(rest) < _HEAD:
         return None
-    end = _HEAD + int.from_bytes(rest[:_HEAD], "little")
+    length = int.from_bytes(rest[:_HEAD], "little")
+    end = _HEAD + length
+    if length > LONGEST_HELLO:
+        raise FrameError(f"a hello of {size(length)} (at most {size(LONGEST_HELLO)})")
     if len(rest) < end:
         return None
-    return before, msgspec.json.decode(rest[_HEAD:end], type=Hello), rest[end:]
+    try:
+        return before, msgspec.json.decode(rest[_HEAD:end], type=Hello), rest[end:]
+    except UNREADABLE as error:
+        raise FrameError(f"its hello: {explain_unreadable(error)}") from error
 
 
 def protocol() -> str:

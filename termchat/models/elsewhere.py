@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -11,8 +12,21 @@ from termchat.engine.checkup import Checkup, check
 from termchat.engine.port import EngineError
 from termchat.engine.ssh import run_there
 from termchat.models.listing import ModelRow, State
+from termchat.text import UNREADABLE, explain_unreadable
 
 _WITHIN = 30.0
+_MOST_MODELS = 10_000
+"""Rows of a list; nobody has so many, and a screen can still be scrolled through them."""
+
+
+class _Listed(msgspec.Struct):
+    """What `termchat models list --json` prints on another machine."""
+
+    models: list[dict[str, object]]
+
+    def __post_init__(self) -> None:
+        if len(self.models) > _MOST_MODELS:
+            raise ValueError(f"more than {_MOST_MODELS:,} models")
 
 
 def models_of(address: EngineAddress, within: float = _WITHIN) -> list[ModelRow]:
@@ -24,15 +38,17 @@ def models_of(address: EngineAddress, within: float = _WITHIN) -> list[ModelRow]
     """
     if address.scheme != "ssh":
         return _models_of_server(address, within)
-    said = run_there(address, "models list --json", within)
-    start = said.find(b"{\n")  # after what a shell printed
+    printed = run_there(address, "models list --json", within)
+    start = printed.find(b"{\n")  # after what a shell printed
     try:
-        listed = msgspec.json.decode(said[max(start, 0) :], type=dict[str, object])["models"]
-        rows = msgspec.convert([{**row, "path": None} for row in listed], list[ModelRow], strict=False)  # type: ignore[attr-defined]
-    except (msgspec.MsgspecError, KeyError, TypeError) as error:
-        raise EngineError(
-            "engine", f"{address.shown} lists its models in another way", "update termchat there"
-        ) from error
+        listed = msgspec.json.decode(printed[max(start, 0) :], type=_Listed).models
+    except UNREADABLE as error:
+        what = f"invalid list of models from {address.shown}: {explain_unreadable(error)}"
+        raise EngineError("engine", what, "update termchat there") from error
+    rows = []
+    for row in listed:
+        with suppress(*UNREADABLE):  # a bad row is left out
+            rows.append(msgspec.convert({**row, "path": None}, ModelRow, strict=False))
     return rows
 
 

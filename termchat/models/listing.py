@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -19,6 +19,7 @@ from termchat.models.gguf.brief import quantization_in, read_brief
 from termchat.models.gguf.header import check_parts, read_header
 
 State = Literal["ready", "not downloaded", "not installed", "broken"]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,8 +36,8 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str = ""
     size_label: str = ""
     quantization: str = ""
-    context: int | None = None
-    size: int | None = None
+    context: Count | None = None
+    size: Count | None = None
     about: bool = False
     """Whether the size is only about that."""
     license: str = ""

@@ -164,4 +164,4 @@ def test_a_worker_that_cannot_read_its_commands_ends_and_says_why(tmp_path: Path
     failed = events[-1][1]
     assert isinstance(failed, Failed)
     assert "exit code 1" in failed.message
-    assert "ValidationError" in failed.message
+    assert "Expected `str`, got `int`" in failed.message

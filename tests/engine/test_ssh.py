@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import select
 import shlex
@@ -11,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from time import monotonic, sleep
 
 import msgspec
@@ -201,6 +204,167 @@ def test_another_termchat_there_says_what_to_install_where(
     assert answer.hint == hint.format(here=here)
 
 
+def sent(data: bytes, place: Path, *, for_ever: bool = False) -> EngineAddress:
+    """An engine behind a line on which these bytes come, once or again and again."""
+    place.write_bytes(data)
+    once = f"cat {shlex.quote(str(place))}"
+    return lab(f"while {once}; do :; done" if for_ever else f"{once}; cat > /dev/null")
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "little") + body
+
+
+def event(*values: object) -> bytes:
+    return framed(msgspec.msgpack.encode(values))
+
+
+def greeting(body: bytes) -> bytes:
+    real = wire.hello()
+    return real[: real.index(b"{") - 4] + framed(body)
+
+
+DEEP = 60_000
+HELLOS = {
+    "superscript": '{"termchat":"0.²","protocol":"x"}'.encode(),
+    "5,000 digits": b'{"termchat":"' + b"9" * 3_000 + b'","protocol":"x"}',
+    "escapes": b'{"termchat":"1.\\u001b]0;own\\u0007","protocol":"x"}',
+    "no UTF-8": b'{"termchat":"\xff\xfe","protocol":"x"}',
+    "deep": b'{"termchat":' + b"[" * DEEP + b"]" * DEEP + b"}",
+    "deep and unknown": b'{"termchat":"1","protocol":"x","z":' + b"[" * 1_500 + b"]" * 1_500 + b"}",
+    "negative": b'{"termchat":"1","protocol":"x","beats":-1}',
+    "endless": b'{"termchat":"1","protocol":"x","beats":1e308}',
+    "no JSON": b"hello",
+    "other": b"[]",
+}
+
+
+@pytest.mark.parametrize("body", HELLOS.values(), ids=HELLOS)
+def test_a_hello_that_is_none_is_told(body: bytes, tmp_path: Path) -> None:
+    answer = failure(sent(greeting(body), tmp_path / "hello"))
+    assert answer.message.startswith("invalid message from lab: ")
+    assert answer.message.isprintable()
+    assert len(answer.message) < 200
+    assert answer.hint == "install the same termchat on both machines"
+
+
+TOKEN = (1, ["token", 0, 0, 5, b"a", "a", 1.0, -1.0, 0, 0.5, 1.0, 0.1, 0, False, [], [], {}, 1, 1])
+
+
+def token_with(field: int, value: object) -> bytes:
+    record = list(TOKEN[1])
+    record[field] = value
+    return event(1, record)
+
+
+MESSAGES = {
+    "garbage": framed(b"garbage"),
+    "4 GB": b"\xff\xff\xff\xff" + b"x" * 100_000,
+    "deep": framed(b"\x92\x01" + b"\x91" * DEEP + b"\xc0"),
+    "deep and unknown": framed(b"\x92\x01\x92\xa8Unloaded" + b"\x91" * DEEP + b"\xc0"),
+    "no UTF-8": framed(b"\x92\x01\x91\xa2\xff\xfe"),
+    "unknown": event(1, ["Nonsense", 1]),
+    "large id": token_with(3, 1 << 40),
+    "large rank": token_with(8, 1 << 31),
+    "large number": event(1, ["Prefilling", 1 << 63, 1]),
+    "no fraction": event(1, ["Progress", float("nan")]),
+    "ids without pieces": event(1, ["Tokenized", [1, 2], [b"a"]]),
+    "a missing index": event(1, ["Tokenized", [1], [b"a"], [], [5]]),
+    "large prompt id": event(1, ["Rendered", [1 << 31], True]),
+    "other lengths": event(1, ["Scored", [1], [], [0.5]]),
+}
+
+
+@pytest.mark.parametrize("data", MESSAGES.values(), ids=MESSAGES)
+def test_a_message_that_is_none_is_told(data: bytes, tmp_path: Path) -> None:
+    answer = failure(sent(wire.hello() + data, tmp_path / "frames"))
+    assert answer.message.startswith("invalid message from lab: ")
+    assert len(answer.message) < 200
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "value"),
+    [
+        (6, "logit", 1e308),
+        (7, "logprob", 1e308),
+        (7, "logprob", 0.5),
+        (9, "probability", -1.0),
+        (9, "probability", float("inf")),
+        (10, "entropy", -5.0),
+        (11, "p_end", 2.0),
+    ],
+)
+def test_a_number_that_cannot_be_is_absent(field: int, name: str, value: float, tmp_path: Path) -> None:
+    remote = Remote(sent(wire.hello() + token_with(field, value), tmp_path / "frames"))
+    remote.engine.send(Probe())
+    ((_, token),) = remote.engine.receive(10.0)
+    assert isinstance(token, Token)
+    assert math.isnan(getattr(token, name))
+    assert token.id == 5
+    remote.engine.close()
+
+
+def test_so_is_one_of_a_candidate_or_a_stage(tmp_path: Path) -> None:
+    data = token_with(15, [[1, "a", 1e308, 1e308, 7.0, 1e308, None], [2, "b", 1.0, -1.0, 0.5, 0.1, None]])
+    data += token_with(14, [["grammar", 5, -0.5]]) + token_with(16, {"tail": 9.0, "mu": float("inf")})
+    remote = Remote(sent(wire.hello() + data, tmp_path / "frames"))
+    remote.engine.send(Probe())
+    found: list[Event] = []
+    while len(found) < 3:
+        found += [event for _, event in remote.engine.receive(10.0)]
+    first, stage, state = (one for one in found if isinstance(one, Token))
+    odd, right = first.candidates
+    assert [*map(math.isnan, (odd.logit, odd.logprob, odd.probability, odd.noise))] == [True] * 4
+    assert (right.logit, right.probability) == (1.0, 0.5)
+    assert stage.stages[0].mass is None
+    assert state.state == {}
+    remote.engine.close()
+
+
+@pytest.mark.parametrize("data", [event(1, ["Progress", 0.5]) * 20_000, wire.BEAT * 200_000], ids=["events", "beats"])
+def test_a_flood_gives_the_screen_its_turn(data: bytes, tmp_path: Path) -> None:
+    remote = Remote(sent(wire.hello() + data, tmp_path / "frames", for_ever=True))
+    remote.engine.send(Probe())
+    took: list[int] = []
+    reading = Thread(target=lambda: took.extend(len(remote.engine.receive(0.05)) for _ in range(20)), daemon=True)
+    reading.start()
+    reading.join(60)
+    assert len(took) == 20
+    assert max(took) < 20_000
+    remote.engine.close()
+
+
+LISTS = {
+    "deep": b'{\n"models":' + b"[" * DEEP + b"]" * DEEP + b"}",
+    "no UTF-8": b'{\n"models":[{"name":"\xff\xfe"}]}',
+    "cut": b'{\n"models":[{"name":"a',
+    "many": b'{\n"models":[' + b"{}," * 20_000 + b"{}]}",
+    "no list": b'{\n"models":5}',
+}
+
+
+@pytest.mark.parametrize("printed", LISTS.values(), ids=LISTS)
+def test_a_list_of_models_that_is_none_is_told(printed: bytes, tmp_path: Path) -> None:
+    (tmp_path / "list").write_bytes(printed)
+    with pytest.raises(EngineError, match="invalid list of models from lab: ") as refused:
+        models_of(lab(f"cat {shlex.quote(str(tmp_path / 'list'))}; true worker"))
+    assert len(refused.value.message) < 200
+
+
+def test_a_list_of_models_without_end_is_not_read_to_its_end() -> None:
+    with pytest.raises(EngineError, match=r"it printed more than 16\.8 MB"):
+        models_of(lab("yes; true worker"))
+    with pytest.raises(EngineError, match=r"no answer within 1 s"):
+        models_of(lab("yes >&2; true worker"), within=1.0)
+
+
+def test_one_bad_model_takes_no_other_along(tmp_path: Path) -> None:
+    good = {"wanted": "w", "name": "good", "state": "ready"}
+    rows = [good | {"size": 1 << 70}, good | {"context": -5}, good | {"state": "odd"}, {}, good]
+    (tmp_path / "list").write_bytes(b"Welcome.\n" + json.dumps({"models": rows}, indent=1).encode())
+    assert [row.name for row in models_of(lab(f"cat {shlex.quote(str(tmp_path / 'list'))}; true worker"))] == ["good"]
+
+
 def test_a_newer_termchat_that_speaks_the_same_is_good_enough(tmp_path: Path) -> None:
     remote = Remote(lab(said(wire.Hello("99.0", wire.protocol()), tmp_path / "hello")))
     remote.engine.send(Probe())
@@ -372,7 +536,7 @@ def test_the_models_there_are_listed() -> None:
         models_of(lab("run-it"))
     with pytest.raises(EngineError, match="no answer within 0 s"):
         models_of(lab("sleep 60; worker"), within=0.2)
-    with pytest.raises(EngineError, match="in another way"):
+    with pytest.raises(EngineError, match="invalid list of models from lab"):
         models_of(lab("echo '{}'; true worker"))
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import sys
 from array import array
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from termchat.conversation.node import Node, Omission, TokenColumns
+from termchat.conversation.session import Breakpoint
 from termchat.conversation.store.database import StoreError
+from termchat.decoding.conditions import Rule, describe, parse
 from termchat.decoding.escapes import well_formed
-from termchat.decoding.records import Record, as_packed
+from termchat.decoding.records import Record, Token, as_packed, drop_impossible
+from termchat.decoding.samplers import KNOBS, Tuning
+from termchat.text import UNREADABLE, explain_unreadable
 
 _encode_record = msgspec.msgpack.Encoder(enc_hook=as_packed).encode
 _decode_record = msgspec.msgpack.Decoder(Record).decode
@@ -23,14 +27,17 @@ LATEST = 253_370_764_800.0
 
 
 def to_record(blob: bytes) -> Record:
-    """Raises:
-    StoreError: it is damaged, or of a newer termchat.
+    """Decode a record; numbers that cannot be are absent.
+
+    Raises:
+        StoreError: it is damaged, or of a newer termchat.
     """
     try:
         record: Record = _decode_record(blob)
-    except ValueError as error:  # of msgspec, or for what is no UTF-8
-        raise StoreError(f"a record of the chat cannot be read: {error}", "Its file may be damaged.") from error
-    return record
+    except UNREADABLE as error:
+        problem = f"a record of the chat cannot be read: {explain_unreadable(error)}"
+        raise StoreError(problem, "Its file may be damaged.") from error
+    return drop_impossible(record) if isinstance(record, Token) else record
 
 
 def from_record(record: Record) -> bytes:
@@ -50,9 +57,30 @@ def from_settings(value: object) -> str:
 
 def to_settings(text: str, otherwise: _T, kind: type[_T] | None = None) -> _T:
     """What `from_settings` wrote; `otherwise` where it is damaged, or of a newer termchat."""
-    with contextlib.suppress(msgspec.MsgspecError):
+    with contextlib.suppress(*UNREADABLE):
         return msgspec.json.decode(text, type=kind or type(otherwise))
     return otherwise
+
+
+def to_tuning(text: str) -> Tuning:
+    """Decode knobs; one whose value is damaged, or of a newer termchat, is as by default."""
+    knobs: dict[str, Any] = {}
+    for name, value in to_settings(text, dict[str, Any](), dict[str, Any]).items():
+        with contextlib.suppress(KeyError, ValueError):
+            knobs[name] = KNOBS[name].check(value)
+    return Tuning(**knobs)
+
+
+def to_breakpoints(text: str) -> tuple[Breakpoint, ...]:
+    """Decode breakpoints; one that is damaged, or that nobody can write, is left out."""
+    points: list[Breakpoint] = []
+    for one in to_settings(text, (), tuple[msgspec.Raw, ...]):
+        with contextlib.suppress(*UNREADABLE):
+            point = msgspec.json.decode(one, type=Breakpoint)
+            if isinstance(point.condition, Rule):
+                parse(describe(point.condition))
+            points.append(point)
+    return tuple(points)
 
 
 def from_omission(omitted: Omission | None) -> str:
@@ -69,9 +97,7 @@ def to_seconds(moment: object) -> float:
 
 def to_omission(text: str) -> Omission | None:
     """None where it is damaged."""
-    with contextlib.suppress(msgspec.MsgspecError):
-        return msgspec.json.decode(text, type=Omission) if text else None
-    return None
+    return to_settings(text, None, Omission) if text else None
 
 
 class _Reply(msgspec.Struct, array_like=True):
@@ -97,7 +123,8 @@ def to_reply(node: Node, packed: bytes) -> bool:
     try:
         reply = msgspec.msgpack.decode(packed, type=_Reply)
         tokens = TokenColumns.unpacked(reply.columns)
-    except (msgspec.MsgspecError, ValueError):
+        tokens.check()
+    except UNREADABLE:
         return False
     for record in reply.records:
         node.add(record)

@@ -77,6 +77,7 @@ def connect(path: Path) -> sqlite3.Connection:
         os.close(os.open(store_files.real(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     store_files.set_modes(path)
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+    db.text_factory = as_text
     try:
         if not _check_schema(db, path):
             _create(db, path)

@@ -23,8 +23,10 @@ from termchat.conversation.node import Node, pending_of
 from termchat.conversation.session import SessionSummary
 from termchat.conversation.store import codec
 from termchat.conversation.store.database import StoreError
+from termchat.conversation.store.schema import BLOB, LONGEST_TEXT, LONGEST_TITLE, SOUND_NODE, text_of
 from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Failed, Finished
+from termchat.text import UNREADABLE
 
 _PAD = "  "
 """Ends each text of the index, so that a trigram begins at each of its characters."""
@@ -70,13 +72,17 @@ ADD = "INSERT OR IGNORE INTO texts (id, text, turns, tokens, whole) VALUES (?, ?
 ADD_FOLDED = "INSERT OR REPLACE INTO found (rowid, folded) VALUES (?, ?)"
 OF_CHAT = "id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295"
 
-MISSING = """SELECT id FROM sessions WHERE NOT EXISTS (SELECT 1 FROM tallies WHERE session = sessions.id) LIMIT 1"""
+MISSING = """SELECT id FROM sessions
+    WHERE typeof(id) = 'text' AND NOT EXISTS (SELECT 1 FROM tallies WHERE session = sessions.id) LIMIT 1"""
 
 HIDDEN = """WITH RECURSIVE gone (number) AS (
         SELECT number FROM nodes WHERE session = ?1 AND deleted
         UNION SELECT nodes.number FROM nodes JOIN gone ON nodes.parent = gone.number WHERE nodes.session = ?1)
     SELECT number FROM gone"""
 
+
+TITLE_OF = f"SELECT {text_of('title', LONGEST_TITLE)} FROM sessions WHERE id = ?"
+NODES = f"SELECT number, parent, role, {text_of('text', LONGEST_TEXT)} FROM nodes WHERE session = ? AND {SOUND_NODE}"
 
 UNFINISHED = """SELECT session, nodes.number FROM json_each(?1) JOIN tallies ON session = value JOIN nodes USING (session)
     WHERE role = 'assistant' AND NOT EXISTS (SELECT 1 FROM texts WHERE id = (tallies.number << 32) + nodes.number)"""
@@ -138,7 +144,7 @@ def said(db: sqlite3.Connection, session: str, number: int, count: int | None = 
     for blob in _blobs(db, session, number):
         try:
             record = _decode(blob)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             break
         if isinstance(record, _Piece):
             texts.append(record.text)
@@ -170,16 +176,16 @@ def begin(db: sqlite3.Connection, session: str) -> None:
 def retitle(db: sqlite3.Connection, session: str) -> None:
     tally = _tally(db, session)
     if tally is not None:
-        (title,) = db.execute("SELECT title FROM sessions WHERE id = ?", (session,)).fetchone()
+        (title,) = db.execute(TITLE_OF, (session,)).fetchone()
         _replace(db, text_id(tally, TITLE), title, 0, 0, 0)
 
 
 def add(db: sqlite3.Connection, session: str, number: int) -> None:
     """Replaces the text of a node that is complete; does nothing where there is no such node."""
     tally = _tally(db, session)
-    row = db.execute("SELECT role, text FROM nodes WHERE session = ? AND number = ?", (session, number)).fetchone()
+    row = db.execute(f"{NODES} AND number = ?", (session, number)).fetchone()
     if tally is not None and row is not None:
-        _add(db, session, tally, number, *row)
+        _add(db, session, tally, number, *row[2:])
 
 
 def add_if_missing(db: sqlite3.Connection, session: str, number: int) -> None:
@@ -197,7 +203,7 @@ def refresh(db: sqlite3.Connection, session: str) -> None:
         return
     hidden = {number for (number,) in db.execute(HIDDEN, (session,))}
     known = {text & 0xFFFFFFFF for (text,) in db.execute(f"SELECT id FROM texts WHERE {OF_CHAT}", (tally,))} - {TITLE}
-    nodes = db.execute("SELECT number, parent, role, text FROM nodes WHERE session = ?", (session,)).fetchall()
+    nodes = db.execute(NODES, (session,)).fetchall()
     parents = {parent for _, parent, _, _ in nodes}
     for number in known & hidden:
         db.execute("DELETE FROM texts WHERE id = ?", (text_id(tally, number),))
@@ -258,7 +264,7 @@ def _known(db: sqlite3.Connection, tally: int, number: int) -> int | None:
 
 
 def _blobs(db: sqlite3.Connection, session: str, number: int) -> Iterator[bytes]:
-    statement = "SELECT record FROM records WHERE session = ? AND node = ? ORDER BY seq"
+    statement = f"SELECT {BLOB} FROM records WHERE session = ? AND node = ? ORDER BY seq"
     return (blob for (blob,) in db.execute(statement, (session, number)))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from termchat.conversation.session import (
-    Breakpoint,
     Followed,
     ModelRef,
     SessionInfo,
@@ -17,19 +17,28 @@ from termchat.conversation.session import (
 )
 from termchat.conversation.store import codec, derived, unsent_rows
 from termchat.conversation.store.database import StoreError
+from termchat.conversation.store.schema import BLOB, LONGEST_TEXT, LONGEST_TITLE, SOUND_NODE, count_of, text_of
 from termchat.conversation.tree import Conversation, Node, Role
 from termchat.decoding.records import Token
-from termchat.decoding.samplers import Tuning
+from termchat.text import one_line
 
-LEAF = "SELECT leaf FROM sessions WHERE id = ?"
-SKELETON = "SELECT number, parent, at, role, deleted FROM nodes WHERE session = ?"
-TEXT = """SELECT texts.text, tokens, whole FROM texts WHERE id =
+_INFO = f"""SELECT {text_of("title", LONGEST_TITLE)} AS title, created, updated, {text_of("system", LONGEST_TEXT)} AS system,
+    raw, {text_of("model", LONGEST_TEXT)} AS model, {text_of("tuning", LONGEST_TEXT)} AS tuning, CAST(leaf AS INTEGER) AS leaf,
+    {text_of("breakpoints", LONGEST_TEXT)} AS breakpoints, {text_of("view", LONGEST_TEXT)} AS view, named
+    FROM sessions WHERE id = ?"""
+LEAF = "SELECT CAST(leaf AS INTEGER) FROM sessions WHERE id = ?"
+SKELETON = f"SELECT number, parent, at, role, deleted FROM nodes WHERE session = ? AND {SOUND_NODE}"
+TEXT = f"""SELECT {text_of("texts.text")}, {count_of("whole")} FROM texts WHERE id =
     ((SELECT number FROM tallies WHERE session = ?1) << 32) + ?2"""
+_MESSAGE = f"SELECT {text_of('text', LONGEST_TEXT)} FROM nodes WHERE session = ? AND number = ?"
 
-
-_NODES = """SELECT nodes.*, (SELECT system FROM prompts WHERE session = nodes.session AND node = nodes.number) AS system
-    FROM nodes WHERE session = ? AND number > ? ORDER BY number"""
-_ADDED_RECORDS = "SELECT seq, node, record FROM records WHERE +session = ? AND seq > ? ORDER BY seq"
+_NODES = f"""SELECT number, parent, at, role, {text_of("text", LONGEST_TEXT)} AS text, prompt_ids, whole,
+    {text_of("name", LONGEST_TITLE)} AS name, deleted, {text_of("omitted", LONGEST_TEXT)} AS omitted,
+    (SELECT {text_of("system", LONGEST_TEXT)} FROM prompts WHERE session = nodes.session AND node = nodes.number) AS system
+    FROM nodes WHERE session = ? AND number > ? AND {SOUND_NODE} ORDER BY number"""
+_NEWEST_NODE = f"SELECT coalesce(max(number), 0) FROM nodes WHERE session = ? AND {SOUND_NODE}"
+_ADDED_RECORDS = f"""SELECT seq, node, {BLOB} FROM records
+    WHERE +session = ? AND seq > ? AND typeof(node) = 'integer' ORDER BY seq"""
 """Of whichever nodes: several replies may be growing. The + has SQLite begin at that place, not with all of the chat's."""
 
 
@@ -85,11 +94,9 @@ def _text(db: sqlite3.Connection, session: str, bone: _Bone, below: _Bone | None
     if bone.role == "user":
         if row is not None:
             return str(row[0])
-        (text,) = db.execute(
-            "SELECT text FROM nodes WHERE session = ? AND number = ?", (session, bone.number)
-        ).fetchone()
+        (text,) = db.execute(_MESSAGE, (session, bone.number)).fetchone()
         return str(text)
-    if row is not None and (below is None or below.at >= row[2]) and not _goes_on(below):
+    if row is not None and (below is None or below.at >= row[1]) and not _goes_on(below):
         return str(row[0])
     count = None if below is None else below.at
     return derived.said(db, session, bone.number, count, continued=_goes_on(below)).text
@@ -105,8 +112,12 @@ Rows = Callable[[int], Iterable[tuple[int, bytes]]]
 
 
 def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
-    """None where there is no such chat."""
-    row = next(_named(db, "SELECT * FROM sessions WHERE id = ?", session), None)
+    """None where there is no such chat.
+
+    Raises:
+        StoreError: nothing of it can be read.
+    """
+    row = next(_named(db, _INFO, session), None)
     if row is None:
         return None
     conversation = Conversation(row["system"], raw=bool(row["raw"]))
@@ -115,6 +126,12 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
     for found in list(_named(db, _NODES, session, 0)):
         _grow(db, session, conversation, found, packed)
     leaf, nodes = row["leaf"], conversation.nodes
+    if not nodes and db.execute("SELECT 1 FROM nodes WHERE session = ?", (session,)).fetchone() is not None:
+        problem = f"the chat {one_line(row['title'], 60) or session} is damaged: none of its messages can be read"
+        raise StoreError(problem, f"To delete it: termchat sessions rm {session}")
+    for node in nodes.values():
+        if node.omitted is not None and node.omitted.summary not in (None, *nodes):
+            node.omitted = None
     if leaf not in nodes or conversation.is_hidden(leaf):
         leaf = max((node.number for node in conversation.leaves()), default=None)
     conversation.leaf = leaf
@@ -126,8 +143,8 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
         created=codec.to_seconds(row["created"]),
         updated=codec.to_seconds(row["updated"]),
         model=codec.to_settings(row["model"], ModelRef()),
-        tuning=codec.to_settings(row["tuning"], Tuning()),
-        breakpoints=codec.to_settings(row["breakpoints"], (), tuple[Breakpoint, ...]),
+        tuning=codec.to_tuning(row["tuning"]),
+        breakpoints=codec.to_breakpoints(row["breakpoints"]),
         view=codec.to_settings(row["view"], View()),
         named=bool(row["named"]),
     )
@@ -136,7 +153,7 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
 
 def followed(db: sqlite3.Connection, session: str) -> Followed:
     """How much of a chat there is."""
-    (node,) = db.execute("SELECT coalesce(max(number), 0) FROM nodes WHERE session = ?", (session,)).fetchone()
+    (node,) = db.execute(_NEWEST_NODE, (session,)).fetchone()
     (seq,) = db.execute("SELECT coalesce(max(seq), 0) FROM records WHERE session = ?", (session,)).fetchone()
     return Followed(session, node, seq)
 
@@ -155,7 +172,7 @@ def news(db: sqlite3.Connection, since: Followed) -> SessionNews:
 
 def records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple[bool, bytes]]:
     """The records of a reply in order, each with whether it is a Start whose prompt is the path before its node."""
-    statement = "SELECT on_path, record FROM records WHERE session = ? AND node = ? ORDER BY seq"
+    statement = f"SELECT on_path, {BLOB} FROM records WHERE session = ? AND node = ? ORDER BY seq"
     for on_path, blob in db.execute(statement, (session, number)):
         yield bool(on_path), blob
 
@@ -168,15 +185,16 @@ def read_through(db: sqlite3.Connection, session: str) -> None:
 
 def rows(db: sqlite3.Connection, session: str, number: int) -> Rows:
     """The records of a reply by their place in the file."""
-    statement = "SELECT seq, record FROM records WHERE session = ? AND node = ? AND seq >= ? ORDER BY seq"
+    statement = f"SELECT seq, {BLOB} FROM records WHERE session = ? AND node = ? AND seq >= ? ORDER BY seq"
     return lambda place: db.execute(statement, (session, number, place))
 
 
 def first_token(rows: Rows, place: int = 0) -> tuple[int, Token] | None:
     """The first token from a place on, and its own place."""
     for found, blob in rows(place):
-        if isinstance(record := codec.to_record(blob), Token):
-            return found, record
+        with suppress(StoreError):  # damaged: as if it were lost
+            if isinstance(record := codec.to_record(blob), Token):
+                return found, record
     return None
 
 
@@ -201,7 +219,7 @@ def token_of_step(rows: Rows, step: int) -> Token | None:
 def _packed(db: sqlite3.Connection, session: str) -> dict[int, bytes]:
     """The replies that are there as they are held in memory, made from just the records that are there now."""
     counts = dict(db.execute("SELECT node, count(*) FROM records WHERE session = ? GROUP BY node", (session,)))
-    found = db.execute("SELECT node, records, packed FROM replies WHERE session = ?", (session,))
+    found = db.execute("SELECT node, records, CAST(packed AS BLOB) FROM replies WHERE session = ?", (session,))
     return {node: packed for node, records, packed in found if counts.get(node) == records}
 
 

@@ -22,7 +22,7 @@ from termchat.conversation.store import codec, database, derived, load, repair, 
 from termchat.conversation.store import search as finding
 from termchat.conversation.store.claims import Claims
 from termchat.conversation.store.database import StoreError
-from termchat.conversation.store.schema import ADD_NODE, ADD_RECORD
+from termchat.conversation.store.schema import ADD_NODE, ADD_RECORD, MESSAGES
 from termchat.conversation.store.writer import Writer
 from termchat.conversation.tree import Conversation, Node, Role
 from termchat.decoding.escapes import well_formed
@@ -184,7 +184,7 @@ class StoreReader:
 
     def messages(self) -> list[str]:
         """Those of the history, the oldest first."""
-        return self._settled(lambda db: [text for (text,) in db.execute("SELECT text FROM history ORDER BY seq")]) or []
+        return self._settled(lambda db: [text for (text,) in db.execute(MESSAGES)]) or []
 
     def unsent_of_others(self) -> list[unsent_rows.UnsentRow]:
         """What was written in other processes' chats without a message, the newest first."""

@@ -12,6 +12,31 @@ import contextlib
 import sqlite3
 from collections.abc import Collection, Iterator
 
+# --- what a column gives, whatever is in it: SQLite keeps any value in any column ---------------------------------------
+
+
+def text_of(column: str, most: int | None = None) -> str:
+    """The SQL of a column as text, of at most so many characters."""
+    text = f"coalesce(CAST({column} AS TEXT), '')"
+    return text if most is None else f"substr({text}, 1, {most})"
+
+
+def count_of(column: str) -> str:
+    """The SQL of a column as a whole number that is not negative."""
+    return f"max(coalesce(CAST({column} AS INTEGER), 0), 0)"
+
+
+SOUND_NODE = """typeof(nodes.number) = 'integer' AND nodes.number BETWEEN 1 AND 2147483647
+    AND typeof(at) = 'integer' AND at BETWEEN 0 AND 2147483647 AND (parent IS NULL OR typeof(parent) = 'integer')
+    AND role IN ('user', 'assistant') AND typeof(prompt_ids) = 'blob' AND length(prompt_ids) % 4 = 0"""
+"""The SQL of whether a row of `nodes` has a place in a tree. Any other is as if it were lost."""
+BLOB = "CAST(record AS BLOB)"
+"""The SQL of a record's bytes."""
+LONGEST_KEPT = 64_000
+"""Characters of a message in the history at most."""
+LONGEST_TITLE, LONGEST_TEXT = 10_000, 20_000_000
+"""Characters of a title and of any other text that are read."""
+
 APPLICATION_ID = 0x74636874
 """`PRAGMA application_id`: "tcht". Files of versions before the first release do not have it."""
 
@@ -153,5 +178,6 @@ PACK_REPLY = """INSERT OR REPLACE INTO replies (session, node, records, packed)
     WHERE EXISTS (SELECT 1 FROM nodes WHERE session = ?1 AND number = ?2)"""
 KEEP_UNSENT = "INSERT OR REPLACE INTO unsent (session, draft, queue) VALUES (?1, ?2, ?3)"
 DROP_UNSENT = "DELETE FROM unsent WHERE session = ?1"
+MESSAGES = f"SELECT {text_of('text')} FROM history WHERE length(text) <= {LONGEST_KEPT} ORDER BY seq"
 ADD_MESSAGE = "INSERT OR REPLACE INTO history (text) VALUES (?2)"
 TRIM_HISTORY = """DELETE FROM history WHERE seq <= (SELECT seq FROM history ORDER BY seq DESC LIMIT 1 OFFSET ?2)"""

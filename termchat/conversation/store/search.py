@@ -21,6 +21,7 @@ from typing import Any
 from termchat.conversation.session import ModelRef, SessionSummary
 from termchat.conversation.store import codec
 from termchat.conversation.store.derived import folded, shown
+from termchat.conversation.store.schema import LONGEST_TEXT, LONGEST_TITLE, count_of, text_of
 
 RANKED, RARE = 1000, 500
 """Texts that have all words, and texts that have a word, at most: the newest. A word of fewer texts is rare."""
@@ -45,7 +46,10 @@ _PUNCTUATION = ".,;:!?'\"()[]{}<>“”‘’„«»。、！？「」"
 _VARIES = "\u200d\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 """What only varies the emoji before it: joined to the next one, a shade of skin."""
 
-_COLUMNS = "sessions.id, title, created, updated, coalesce(turns, 0), coalesce(tokens, 0), model"
+_COLUMNS = (
+    f"{text_of('sessions.id')}, {text_of('title', LONGEST_TITLE)}, created, updated, "
+    f"{count_of('turns')}, {count_of('tokens')}, {text_of('model', LONGEST_TEXT)}"
+)
 _IN_LESSON = """view LIKE '%"lesson":"_%"%'"""
 """Of damaged JSON, too."""
 _WANTED = f"""(deleted IS NOT NULL) = :deleted AND ({_IN_LESSON}) = :lessons
@@ -56,10 +60,9 @@ _OF_CHATS = f"""SELECT {_COLUMNS}, number FROM json_each(:chats)
     JOIN tallies ON number = value JOIN sessions ON sessions.id = session WHERE {_WANTED}"""
 
 _OF_CHAT = "BETWEEN (?1 << 32) + {first} AND (?1 << 32) + 4294967295"
-_FOLDED = f"SELECT folded FROM found WHERE rowid {_OF_CHAT.format(first=0)}"
-_TEXTS = (
-    f"""SELECT text, folded FROM texts JOIN found ON found.rowid = id WHERE id {_OF_CHAT.format(first=1)} LIMIT ?2"""
-)
+_FOLDED = f"SELECT {text_of('folded')} FROM found WHERE rowid {_OF_CHAT.format(first=0)}"
+_OF_TEXT = f"SELECT {text_of('text')}, {text_of('folded')} FROM texts JOIN found ON found.rowid = id WHERE id"
+_TEXTS = f"{_OF_TEXT} {_OF_CHAT.format(first=1)} LIMIT ?2"
 _NOWHERE = "\x01\x01\x01"
 """What no text has."""
 _NEXT_TRIGRAM = "SELECT term FROM temp.trigrams WHERE term > ? LIMIT 1"
@@ -100,15 +103,19 @@ def matching(
 
 def of_lesson(db: sqlite3.Connection, lesson: str) -> str | None:
     """The chat of a lesson that was last used."""
-    statement = "SELECT id FROM sessions WHERE deleted IS NULL AND instr(view, ?) ORDER BY updated DESC LIMIT 1"
+    statement = (
+        f"SELECT {text_of('id')} FROM sessions WHERE deleted IS NULL AND instr(view, ?) ORDER BY updated DESC LIMIT 1"
+    )
     found = db.execute(statement, (f'"lesson":{json.dumps(lesson)}',)).fetchone()
-    return str(found[0]) if found is not None else None
+    return found[0] if found is not None else None
 
 
 def ids(db: sqlite3.Connection, beginning: str) -> list[str]:
     """The chat of that id, or those whose ids start with it; a few of them."""
-    statement = "SELECT id FROM sessions WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id != ?1, id LIMIT 6"
-    found = [str(session) for (session,) in db.execute(statement, (beginning,))] if beginning else []
+    statement = (
+        f"SELECT {text_of('id')} FROM sessions WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id != ?1, id LIMIT 6"
+    )
+    found = [session for (session,) in db.execute(statement, (beginning,))] if beginning else []
     return found[:1] if beginning in found else found
 
 
@@ -154,7 +161,7 @@ def _spread(
 ) -> Iterator[Sequence[Any]]:
     """What is listed of chats that have each word in some text, of those with the rarest in one of its newest `RARE` texts."""
     chats = {text >> 32 for text in min(texts.values(), key=len)}.difference(but)
-    for row in sorted(_listed(db, chats, deleted, lessons), key=lambda row: float(row[3]), reverse=True):
+    for row in sorted(_listed(db, chats, deleted, lessons), key=lambda row: codec.to_seconds(row[3]), reverse=True):
         said = "\n".join(text for (text,) in db.execute(_FOLDED, (row[-1],)))
         if all(word in said for word in texts):
             yield row
@@ -192,7 +199,7 @@ def _summary(row: Sequence[Any], snippet: str = "") -> SessionSummary:
 def _snippet(db: sqlite3.Connection, mark: re.Pattern[str], title: str, chat: int, text: int | None) -> str:
     """Around the match in the best text; rather not the title, which everybody sees anyway."""
     if text is not None and text & 0xFFFFFFFF:
-        found = db.execute("SELECT text, folded FROM texts JOIN found ON found.rowid = id WHERE id = ?", (text,))
+        found = db.execute(f"{_OF_TEXT} = ?", (text,))
     else:
         found = db.execute(_TEXTS, (chat, LOOKED_THROUGH))
     made = (snippet(mark, *row) for row in found)

@@ -35,6 +35,7 @@ from termchat.conversation.store.schema import (
     DROP_UNSENT,
     HIDE,
     KEEP_UNSENT,
+    LONGEST_KEPT,
     PACK_REPLY,
     RENAME,
     TRIM_HISTORY,
@@ -50,8 +51,8 @@ from termchat.decoding.samplers import Tuning
 __all__ = ["ModelRef", "SessionInfo", "SessionSummary", "Store", "StoreError", "StoreNotice", "StoredSession"]
 
 
-HISTORY, LONGEST_KEPT = 2_000, 64_000
-"""Messages of the history, and characters of one, at most."""
+HISTORY = 2_000
+"""Messages of the history at most."""
 
 
 class Store:

@@ -7,7 +7,9 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from termchat.conversation.node import LARGEST_MESSAGE
 from termchat.conversation.store import codec
+from termchat.conversation.store.schema import LONGEST_TEXT, text_of
 
 _NEW = "new"
 OWN = f"{_NEW} {secrets.token_hex(8)}"
@@ -33,5 +35,6 @@ def of_others(db: sqlite3.Connection) -> list[UnsentRow]:
 
 
 def _rows(db: sqlite3.Connection, where: str, value: str) -> Iterator[UnsentRow]:
-    for session, text, queue in db.execute(f"SELECT session, draft, queue FROM unsent WHERE {where}", (value,)):
+    columns = f"{text_of('session')}, {text_of('draft', LARGEST_MESSAGE)}, {text_of('queue', LONGEST_TEXT)}"
+    for session, text, queue in db.execute(f"SELECT {columns} FROM unsent WHERE {where}", (value,)):
         yield UnsentRow(session, text, codec.to_settings(queue, (), tuple[str, ...]))

@@ -19,6 +19,7 @@ from termchat.conversation.transcripts.transcript import Transcript, TranscriptE
 from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.walk_groups import RANKED
 from termchat.decoding.records import (
+    LIKELIEST,
     Beams,
     Failed,
     Finished,
@@ -41,8 +42,6 @@ MOST_LINES = 2 * (MOST_NODES + MOST_RECORDS)
 """The empty ones are counted too."""
 MOST_KEPT = 1 << 31
 """Bytes of all records as they are kept in memory, which a file of records that are made to be long could fill."""
-_LIKELIEST = 0.01
-"""What the logarithm of a probability can be at most, rounding and all."""
 _HINT = "Use a chat saved as .jsonl, or complete, unedited output of termchat run --json."
 
 __all__ = ["Transcript", "read"]
@@ -212,7 +211,7 @@ class _Reader:
             raise LineError("a token appears before its reply starts")
         if (expected := self._steps.get(node.number, line.step)) != line.step:
             raise LineError(f"step {line.step} of node {node.number}, where step {expected} should be")
-        if line.logprob > _LIKELIEST or any(other.logprob > _LIKELIEST for other in line.candidates):
+        if line.logprob > LIKELIEST or any(other.logprob > LIKELIEST for other in line.candidates):
             raise LineError("it contains a log-probability above 0")
         self._steps[node.number] = line.step + 1
         self._take_record(line)

@@ -20,6 +20,7 @@ from termchat.models.entry import PART, SUFFIX, Entry, expanded
 from termchat.models.errors import ModelError
 from termchat.models.gguf.brief import Brief, read_brief
 from termchat.models.gguf.header import read_header
+from termchat.text import UNREADABLE
 
 MODEL_LAYER = "application/vnd.ollama.image.model"
 MAX_MANIFEST = 1 << 20
@@ -72,7 +73,7 @@ def _model(manifest: Path, blobs: Path) -> CandidateFile | RefusedFile:
         return RefusedFile(manifest, f"is {error.kind}, not a regular file")
     except OSError as error:
         return RefusedFile(manifest, f"cannot be read: {error.strerror}")
-    except (msgspec.DecodeError, LookupError, TypeError):
+    except (*UNREADABLE, LookupError, TypeError):
         return RefusedFile(manifest, "is a manifest without a GGUF file")
     if digest is None:
         return RefusedFile(manifest, "is a manifest with an invalid digest")

@@ -19,6 +19,7 @@ from termchat import paths, regular_files
 from termchat.models import catalogue
 from termchat.models.entry import Entry, parts
 from termchat.models.errors import ModelError
+from termchat.text import UNREADABLE, explain_unreadable
 
 HOME = "https://huggingface.co"
 HOSTS = frozenset({"huggingface.co", "www.huggingface.co", "hf.co"})
@@ -161,8 +162,9 @@ def read_listing(repo: str, answer: bytes) -> HubFiles:
     """
     try:
         model = msgspec.json.decode(answer, type=_Model)
-    except msgspec.DecodeError as error:
-        raise ModelError(f"unexpected answer from the hub about {repo}: {error}", "Check HF_ENDPOINT.") from error
+    except UNREADABLE as error:
+        what = f"unexpected answer from the hub about {repo}: {explain_unreadable(error)}"
+        raise ModelError(what, "Check HF_ENDPOINT.") from error
     return HubFiles(model.sha, {s.rfilename: File(s.size, s.lfs.sha256 if s.lfs else "") for s in model.siblings})
 
 

@@ -24,6 +24,7 @@ from termchat.models.download.progress import BACKOFF, Gauge, Patience
 from termchat.models.download.web import HttpExchange, Later, Reply, Web
 from termchat.models.errors import ModelError
 from termchat.models.gguf.header import read_header
+from termchat.text import UNREADABLE
 
 _LONGEST_NOTE = 1 << 16
 _PIECE = 1 << 20
@@ -57,7 +58,7 @@ def read_note(path: Path) -> Note | None:
     """None if it is missing or invalid."""
     try:
         return msgspec.json.decode(regular_files.read(path, _LONGEST_NOTE), type=Note)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
 
 

@@ -8,7 +8,6 @@ becomes a Textual theme for CSS (every colour of ours is a variable of its own, 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from textual.theme import Theme
 
 from termchat import paths, regular_files
 from termchat.text import sanitize
-from termchat.toml import MOST
+from termchat.toml import MOST, parsed
 
 DEFAULT = "ansi_default"
 """The terminal's own text colour or background, whichever it is asked for as."""
@@ -150,14 +149,12 @@ class _Source:
             data = regular_files.read(path, MOST)
             text = data.decode("utf-8")
             self._lines = text.split("\n")
-            self.table = tomllib.loads(text)
+            self.table = parsed(text)
         except UnicodeDecodeError as error:
             raise ThemeError(path, data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text") from error
         except OSError as error:
             raise ThemeError(path, None, f"cannot be read: {regular_files.problem(error)}") from error
-        except RecursionError as error:
-            raise ThemeError(path, None, "is nested too deeply") from error
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:
             at = _LINE.search(str(error))
             line = int(at[1]) if at and at[1] else len(self._lines)
             raise ThemeError(path, line, _LINE.sub("", str(error))) from error
