@@ -123,6 +123,7 @@ def test_a_fault_is_found_before_the_run_and_at_its_place(
 GOOD: list[tuple[Kind, str]] = [
     ("json_schema", PERSON),
     ("json_schema", "true"),
+    ("json_schema", '{"type": "null", "description": null, "examples": {"one": 1}, "default": 9007199254740993}'),
     ("json_schema", '{"items": [{"type": "boolean"}], "minItems": 1}'),
     ("json_schema", '{"type": "integer", "minimum": 0, "exclusiveMinimum": true}'),
     ("json_schema", '{"type": "object", "properties": {"child": {"$ref": "#"}}}'),
