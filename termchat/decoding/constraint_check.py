@@ -43,6 +43,8 @@ _DRAFTS = (
     "http://json-schema.org/draft-04/schema",
 )
 """Those of JSON schema that llguidance knows, the newest first."""
+_REMARKS = {"title", "description", "examples", "default", "$comment", "readOnly", "writeOnly", "deprecated"}
+"""Keys that nothing follows: what is wrong there harms nothing."""
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _CONSTANTS = ("const", "enum")
 _PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
@@ -244,7 +246,8 @@ def draft_of(text: str) -> Any:
     for name in _drafts_of(schema, text):
         draft = validator_for({"$schema": name})
         rules = draft(draft.META_SCHEMA)
-        fault = best_match(fault for part in parts for fault in rules.iter_errors(part))
+        wrong = (fault for part in parts for fault in rules.iter_errors(part))
+        fault = best_match(fault for fault in wrong if not _REMARKS & {*list(fault.absolute_path)[-1:]})
         if fault is None:
             return draft
         faults.append(fault)

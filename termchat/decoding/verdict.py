@@ -30,7 +30,7 @@ from termchat.decoding.text_error import TextError
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-_SECONDS = 1.0
+_SECONDS = 2.0
 """Of processor time that checking a JSON reply may take: references may multiply."""
 _LONGEST_EXPONENT = 5_000
 
@@ -82,9 +82,9 @@ def allowed_after(constraint: Constraint, data: bytes) -> AllowedBytes | None:
     """What may follow these bytes; None where they do not fit, or where that is not known without the vocabulary."""
     try:
         followed = _following(constraint)
+        return _allowed(followed.matcher) if followed.follow(data) == len(data) else None
     except (NotChecked, TextError):
         return None
-    return _allowed(followed.matcher) if followed.follow(data) == len(data) else None
 
 
 def _where_it_ends(at: Standing) -> str:
@@ -119,7 +119,7 @@ def _on_json(constraint: Constraint, data: bytes) -> Judgement:
     except RecursionError:
         raise NotChecked("the schema refers to itself, or is nested too deeply") from None
     except TimeoutError:
-        raise NotChecked(f"it takes more than {_SECONDS:.0f} second") from None
+        raise NotChecked(f"it takes more than {_SECONDS:.0f} seconds") from None
     except Exception as error:  # noqa: BLE001 (anybody's schema; jsonschema raises what its libraries do)
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise NotChecked(f"jsonschema cannot check it: {reason}") from None

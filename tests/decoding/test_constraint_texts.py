@@ -123,6 +123,7 @@ def test_a_fault_is_found_before_the_run_and_at_its_place(
 GOOD: list[tuple[Kind, str]] = [
     ("json_schema", PERSON),
     ("json_schema", "true"),
+    ("json_schema", '{"type": "null", "description": null, "examples": {"one": 1}, "default": 9007199254740993}'),
     ("json_schema", '{"items": [{"type": "boolean"}], "minItems": 1}'),
     ("json_schema", '{"type": "integer", "minimum": 0, "exclusiveMinimum": true}'),
     ("json_schema", '{"type": "object", "properties": {"child": {"$ref": "#"}}}'),
@@ -339,7 +340,7 @@ VERDICTS: list[tuple[Constraint, str, str]] = [
     (schema('{"type": "object"}'), '{"a": 1, "a": 2}', 'unknown: the key "a" appears twice in one object'),
     (schema("{}"), "NaN", "invalid: not JSON: NaN is not JSON"),
     (schema("{}"), "[" * 100_000, "unknown: nested too deeply"),
-    (schema(DOUBLED), "1", "unknown: it takes more than 1 second"),
+    (schema(DOUBLED), "1", "unknown: it takes more than 2 seconds"),
     (Constraint("regex", r"\d"), "٣", 'invalid: "٣" at character 1 does not fit'),
     (Constraint("lark", "start: " + "(" * 9000 + '"a"' + ")" * 9000), "a", "unknown: the constraint cannot be used: "),
     (Constraint("choice", "[]"), "a", "unknown: the constraint cannot be used: "),
