@@ -331,6 +331,7 @@ async def test_what_holds_when_a_step_begins_was_not_done_by_the_deeds_of_the_on
         await at_step(desk, 2)  # the reply still runs
         runner = desk.app.learning.runner
         assert runner is not None
+        await desk.until(lambda: desk.chat.busy)
         await answered(desk, " blue")
         await desk.until(lambda: not runner.doing)
         runner.look()
@@ -1000,7 +1001,7 @@ async def test_a_command_that_is_done_for_the_reader_does_not_stay_in_the_compos
 
 
 async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:
-    async with learner((80, 20), lesson=None) as desk:
+    async with learner((80, 23), lesson=None) as desk:
         (paths.lessons_folder() / "87-long.toml").write_text(LONG)
         await begun(desk, "long")
         desk.chat.walks.start(walk_plan.vote(2, "sea|sky"), text="What is blue?")
