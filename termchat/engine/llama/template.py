@@ -47,6 +47,9 @@ STUCK = 60.0
 MEMORY = 512 << 20
 """Bytes of memory that a template may need."""
 
+MOST_RENDERINGS = 3
+"""How often a chat is rendered: with the replies between borders, with those that come through, and with none."""
+
 SWITCHES = ("enable_thinking", "thinking")
 """Variables by which templates let a model think, or not."""
 
@@ -155,13 +158,12 @@ class ChatTemplate:
         if messages and messages[0].role == "system" and not self._takes_system:
             messages, remark = without_system(messages), NO_SYSTEM_ROLE
         replies = ids_of_replies(messages, model.piece)
-        while True:
+        for attempt in range(MOST_RENDERINGS):
             marked = MarkedMessages(messages, self._pattern, replies)
             parts = marked.parts(self._render(marked, think))
-            lost = marked.lost(parts)
-            if not lost:
+            if not (lost := marked.lost(parts)):
                 break
-            replies = {number: ids for number, ids in replies.items() if number not in lost}
+            replies = {} if attempt else {number: ids for number, ids in replies.items() if number not in lost}
         ids, after = self._assemble(messages, replies, parts, marked.mark)
         if model.adds_bos and ids[:1] != [model.bos]:
             ids.insert(0, model.bos)

@@ -15,7 +15,7 @@ from termchat.decoding.thinking import tags_from, tags_of
 from termchat.engine.llama.marking import MarkedMessages, as_drawn, broken, ids_of_replies, unused
 from termchat.engine.llama.model import CONTROL
 from termchat.engine.llama.observe import Labels
-from termchat.engine.llama.template import NO_SYSTEM_ROLE, SWITCHES, Prompt, without_system
+from termchat.engine.llama.template import MOST_RENDERINGS, NO_SYSTEM_ROLE, SWITCHES, Prompt, without_system
 from termchat.engine.port import EngineError, Message, ModelSpec
 from termchat.engine.remote import told_pieces
 from termchat.engine.remote.answers import Unreadable
@@ -122,7 +122,7 @@ class VllmVocabulary(ServedVocabulary):
                 "use raw mode (/raw in a chat, --raw in a shell)",
             )
         replies, remark = ids_of_replies(messages, self.piece), None
-        while True:
+        for attempt in range(MOST_RENDERINGS):
             marked = MarkedMessages(messages, self._pattern, replies)
             try:
                 ids = self._chat(marked.messages, think)
@@ -135,7 +135,7 @@ class VllmVocabulary(ServedVocabulary):
             parts = [part for run in self._runs(ids) for part in marked.parts(self._text(run))]
             if not (lost := marked.lost(parts)):
                 break
-            replies = {number: own for number, own in replies.items() if number not in lost}
+            replies = {} if attempt else {number: own for number, own in replies.items() if number not in lost}
         known, self._tokenized = self._tokenized, {}
         found: list[int] = []
         after, runs = None, self._runs(ids)
