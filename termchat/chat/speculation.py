@@ -14,7 +14,6 @@ from termchat.config import per_model
 from termchat.decoding.records import Failed
 from termchat.engine.port import DraftLoaded, Event, LoadDraft, ModelSpec, Progress
 
-
 _SAVED = "saved for {}: --draft auto loads it from now on, until you unload it in the model list"
 
 
