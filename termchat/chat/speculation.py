@@ -14,6 +14,8 @@ from termchat.config import per_model
 from termchat.decoding.records import Failed
 from termchat.engine.port import DraftLoaded, Event, LoadDraft, ModelSpec, Progress
 
+_SAVED = "saved for {}: --draft auto loads it from now on, until you unload it in the model list"
+
 
 class Speculation:
     """One model at a time that drafts. `chosen` hears of one that a person chose live, None for none."""
@@ -102,14 +104,16 @@ class Speculation:
         )
         by = state.tuning.draft
         unused = state.drafter is not None and by not in ("model", "auto")
-        state.changed(Notice(told, f"the knob draft is {by}: turn it to model or auto" if unused else ""))
-        if not model.sha256:
-            return
+        hints = [f"the knob draft is {by}: turn it to model or auto"] if unused else []
+        problem = None
         try:
-            per_model.keep_drafter(draft_model, model.sha256, model.name)
+            if model.sha256:
+                per_model.keep_drafter(draft_model, model.sha256, model.name)
+                hints += [_SAVED.format(model.name)] if state.drafter is not None else []
         except OSError as error:
             why = error.strerror or str(error)
-            state.changed(Notice(f"the draft model of {model.name} could not be saved: {why}", severity="warning"))
+            problem = Notice(f"the draft model of {model.name} could not be saved: {why}", severity="warning")
+        state.changed(Notice(told, ". ".join(hints)), *([problem] if problem is not None else []))
 
     def _fail(self, failure: Failed) -> None:
         """A dead engine is told by whoever waits for more of it."""

@@ -20,11 +20,14 @@ _FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--grammar", {"metavar": "FILE|TEXT", "help": "the reply matches this grammar, in GBNF or Lark"}),
 )
 
+_ALSO = {"--json-schema": ("--schema",)}
+"""What the slash command is called."""
+
 
 def constraint_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the flags; their values go through `constraint_of`."""
     for flag, how in reversed(_FLAGS):
-        command = click.option(flag, cls=Grouped, group="Reply", **how)(command)
+        command = click.option(flag, *_ALSO.get(flag, ()), cls=Grouped, group="Reply", **how)(command)
     return command
 
 

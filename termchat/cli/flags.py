@@ -68,7 +68,8 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
     """The flag of a setting; its help ends with what is allowed, and the default."""
     name, flag = setting.name, flag_of(setting.name)
     shown = f"{setting.help}  [{'; '.join(_limits(setting))}]"
-    names = (flag, *filter(None, (_ALIASES.get(name),)), name)
+    own = "--" + name.replace("_", "-") if name in KNOBS else ""  # as its slash command
+    names = (*dict.fromkeys(filter(None, (flag, _ALIASES.get(name), own))), name)
     how: dict[str, Any] = {"cls": Grouped, "group": _group(setting), "shell_complete": completers.of_setting(name)}
     if isinstance(setting, Knob) and setting.kind in ("texts", "biases"):
         metavar = "TEXT" if setting.kind == "texts" else _METAVARS[setting.kind]

@@ -94,6 +94,8 @@ _FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
         },
     ),
 )
+_ALSO = {"--best-of": ("--best",)}
+"""What the slash command is called."""
 _GOES_WITH: dict[str, tuple[str, ...]] = {
     "--walks": ("--same-dice",),
     "--grid": ("--same-dice", "--runs"),
@@ -107,7 +109,7 @@ _GOES_WITH: dict[str, tuple[str, ...]] = {
 def walk_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the flags; their values go through `plan_of`."""
     for flag, how in reversed(_FLAGS):
-        command = click.option(flag, cls=Grouped, group="Walk", **how)(command)
+        command = click.option(flag, *_ALSO.get(flag, ()), cls=Grouped, group="Walk", **how)(command)
     return command
 
 

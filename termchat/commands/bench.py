@@ -185,7 +185,7 @@ class Series(msgspec.Struct, frozen=True):
         return low, high
 
     def beats(self, other: Series) -> bool:
-        """It is faster by more than noise: by the median ratio of the rounds, and in three of four; one round is none."""
+        """It is faster by more than noise: by the median ratio of several rounds, and in three rounds of four."""
         ratios = [mine / theirs for mine, theirs in zip(self.rates, other.rates, strict=True)]
         return len(ratios) > 1 and median(ratios) >= GAIN and Series(0, ratios).spread[0] > 1.0
 

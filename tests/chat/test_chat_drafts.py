@@ -237,7 +237,9 @@ def test_a_draft_model_may_be_loaded_before_the_knob_is_turned() -> None:
     it.chat.draft_with(OTHER)
     it.pump()
     notice = next(change for change in it.told if isinstance(change, Notice))
-    assert (notice.message, notice.hint) == ("small drafts for tiny", "the knob draft is off: turn it to model or auto")
+    saved = "saved for tiny: --draft auto loads it from now on, until you unload it in the model list"
+    assert notice.message == "small drafts for tiny"
+    assert notice.hint == f"the knob draft is off: turn it to model or auto. {saved}"
     assert it.replied("Hi", " one").settings[0].draft is None
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
+from termchat.cli.tasks import run
 from termchat.decoding.conditions import After, Loop
 from termchat.decoding.samplers import KNOBS
 from termchat.tui.keys import tables
@@ -30,6 +31,19 @@ def test_all_that_has_a_key_and_every_knob_is_a_command() -> None:
     assert (COMMANDS["order"].argument, COMMANDS["p_less"].argument) == ("A;B", "on|off")
     assert not ALSO.keys() & COMMANDS.keys()
     assert set(ALSO.values()) <= COMMANDS.keys()
+
+
+def test_what_is_both_a_flag_and_a_command_goes_by_the_names_of_both() -> None:
+    flags = {str(param.name): {opt.lstrip("-") for opt in param.opts if opt.startswith("--")} for param in run.params}
+
+    def command_of(flag: str) -> str:
+        spelled = flag.replace("-", "_")
+        return spelled if spelled in COMMANDS else ALSO.get(spelled, "")
+
+    both = {name: name for name in KNOBS} | {"json_schema": "schema", "best_of": "best", "regex": "regex"}
+    for name, called in both.items():
+        assert {command_of(flag) for flag in flags[name]} == {called}
+        assert called.replace("_", "-") in flags[name]
 
 
 @pytest.mark.parametrize(

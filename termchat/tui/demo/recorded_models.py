@@ -29,14 +29,14 @@ class RecordedModels(Models):
         super().__init__(config)
         self._header = header
 
-    def look(self) -> None:
+    def look(self, then: Callable[[], object] = lambda: None) -> None:
         if (header := self._header()) is not None:
             self.sources[SPEC.name] = _row(header)
             self._files[SPEC.name] = os.path.realpath(file_of(SPEC))
         else:
             self.sources.pop(SPEC.name, None)
             self._files.pop(SPEC.name, None)
-        super().look()
+        super().look(then)
 
     def facts(self, row: ModelRow) -> Facts | ModelError | None:
         header = self._header()

@@ -543,8 +543,12 @@ _TAKE: tuple[_Takes, ...] = (
         lambda _: (Offer(command.name, command.told) for command in COMMANDS.values()), None),
 )  # fmt: skip
 
-ALSO = {"exit": "quit", "bye": "quit", "clear": "new", "retry": "regenerate", "temp": "temperature", "?": "help"}
-"""What other programs call them."""
+ALSO = {
+    "exit": "quit", "bye": "quit", "clear": "new", "retry": "regenerate", "?": "help",
+    "json_schema": "schema", "best_of": "best", "draft_model": "draft", "temp": "temperature", "n_predict": "max_tokens",
+    **{knob.flag: knob.name for knob in KNOBS.values() if knob.flag},
+}  # fmt: skip
+"""What other programs, and our own flags, call them."""
 
 
 def keys() -> dict[str, Key]:

@@ -111,7 +111,8 @@ class Slash:
     def _find(self, name: str) -> Command | None:
         from termchat.tui.slash.commands import ALSO
 
-        known = (self._known.get(one) for one in (name, name.replace("-", "_"), ALSO.get(name, "")))
+        spelled = name.replace("-", "_")
+        known = (self._known.get(one) for one in (name, spelled, ALSO.get(spelled, "")))
         return next((command for command in known if command is not None), None)
 
     def _guess(self, name: str) -> str:
