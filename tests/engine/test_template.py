@@ -287,3 +287,11 @@ def test_a_text_that_begins_a_prompt_has_no_end_token_behind_it(small_model_path
         assert model.tokenize("The fox", special=False, begin=True) == model.tokenize("The fox", special=False)
     finally:
         model.close()
+
+
+@pytest.mark.parametrize("ids", [[-1], [10**6], [86, 10**6]])
+def test_ids_that_the_vocabulary_lacks_are_not_those_of_a_reply(session: Session, ids: list[int]) -> None:
+    said = [Message("user", "a"), Message("assistant", "fox", "thoughts", ids), Message("user", "c")]
+    made = ChatTemplate(session.model).prompt(said)
+    said[1] = Message("assistant", "fox", "thoughts")
+    assert made == ChatTemplate(session.model).prompt(said)

@@ -157,7 +157,7 @@ async def full(desk: Desktop) -> None:
         await begun(desk)
         desk.engine.end()
         await desk.settle()
-    desk.engine.prompt = [1] * 300
+    desk.engine.prompt = [1] * 190
     await sent(desk, "And the bear?")
 
 

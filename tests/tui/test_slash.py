@@ -205,7 +205,7 @@ async def test_raw_mode_shows_no_system_prompt_and_gives_it_back() -> None:
         assert "System prompt: Be brief." in desk.text
 
 
-async def test_a_raw_chat_is_one_text_and_only_versions_stand_in_it() -> None:
+async def test_a_raw_chat_is_one_text_in_which_only_what_is_unusual_has_a_line() -> None:
     async with desktop() as desk:
         await command(desk, "/raw")
         await desk.type("Once upon", "enter")
@@ -223,10 +223,10 @@ async def test_a_raw_chat_is_one_text_and_only_versions_stand_in_it() -> None:
         assert "you" not in shown(2)[0]
         desk.chat.forks.regenerate()
         await desk.settle()
-        desk.engine.say(" a hill")
+        desk.engine.say(" a hill", forced=True)
         desk.engine.end("length")
         await desk.settle()
-        assert shown(3)[1:] == ["Once upon", "‹ 2/2 ›", "a hill"]
+        assert shown(3)[1:] == ["Once upon", "‹ 2/2 › · 1 forced token", "a hill"]
 
 
 async def test_a_misspelled_theme_is_told_which_one_it_may_mean() -> None:

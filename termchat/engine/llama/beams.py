@@ -340,7 +340,7 @@ class BeamSearch:
         if one.id in model.end_ids:
             self.endings[one] = "end", model.name(one.id)
             return True
-        if model.is_control(one.id) and (name := model.name(one.id)).encode() in self.stops:
+        if self.stops and model.is_control(one.id) and (name := model.name(one.id)).encode() in self.stops:
             self.endings[one] = "stop", name
             return True
         piece = model.piece(one.id)

@@ -72,14 +72,14 @@ class MarkedMessages:
         return lost or set(self._contents if stray else ())
 
 
-def ids_of_replies(messages: Iterable[Message], spell: Callable[[int], bytes]) -> dict[int, list[int]]:
-    """The ids of the contents of replies, by number: behind thoughts they are the last ids that spell just the content."""
+def ids_of_replies(messages: Iterable[Message], spell: Callable[[int], bytes], n_vocab: int) -> dict[int, list[int]]:
+    """The ids of the contents of replies, by number: behind thoughts they are the last ids that spell just the content. Ids
+    that the vocabulary lacks, as a foreign transcript may have them, are not known."""
     found = {}
     for number, message in enumerate(messages):
-        ids = _spelling(message, spell) if message.thinking else message.ids
-        if ids and message.content:
-            found[number] = ids
-    return found
+        if message.content and message.ids and min(message.ids) >= 0 and max(message.ids) < n_vocab:
+            found[number] = _spelling(message, spell) if message.thinking else message.ids
+    return {number: ids for number, ids in found.items() if ids}
 
 
 def _spelling(message: Message, spell: Callable[[int], bytes]) -> list[int]:

@@ -157,7 +157,7 @@ class ChatTemplate:
             messages = _with_word(messages, "/think" if think else "/no_think")
         if messages and messages[0].role == "system" and not self._takes_system:
             messages, remark = without_system(messages), NO_SYSTEM_ROLE
-        replies = ids_of_replies(messages, model.piece)
+        replies = ids_of_replies(messages, model.piece, model.n_vocab)
         for attempt in range(MOST_RENDERINGS):
             marked = MarkedMessages(messages, self._pattern, replies)
             parts = marked.parts(self._render(marked, think))

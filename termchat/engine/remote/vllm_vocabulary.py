@@ -121,7 +121,7 @@ class VllmVocabulary(ServedVocabulary):
                 f"{self.server.client.shown} has no chat template",
                 "use raw mode (/raw in a chat, --raw in a shell)",
             )
-        replies, remark = ids_of_replies(messages, self.piece), None
+        replies, remark = ids_of_replies(messages, self.piece, self.n_vocab), None
         for attempt in range(MOST_RENDERINGS):
             marked = MarkedMessages(messages, self._pattern, replies)
             try:
@@ -130,7 +130,7 @@ class VllmVocabulary(ServedVocabulary):
                 if error.kind != "template" or messages[0].role != "system":
                     raise
                 messages, remark = without_system(messages), NO_SYSTEM_ROLE
-                replies = ids_of_replies(messages, self.piece)
+                replies = ids_of_replies(messages, self.piece, self.n_vocab)
                 continue
             parts = [part for run in self._runs(ids) for part in marked.parts(self._text(run))]
             if not (lost := marked.lost(parts)):

@@ -146,21 +146,22 @@ class Source:
         """The first character of each text that is there again and again, and the one behind it."""
         return self._token_marks.loops() if self._token_marks is not None else ()
 
-    def title(self) -> tuple[str, str]:
-        """Who speaks, and a remark on it."""
+    def title(self, *, raw: bool = False) -> tuple[str, str]:
+        """Who speaks, and a remark on it; of a piece of a raw text only what is not as usual."""
         if self.parts[0].node.number == HEAD:
             return "system prompt", "" if self.parts[0].node.written else "none"
         if self.role == "user":
             omitted = self.parts[0].node.omitted
-            return "you", str(omitted) if omitted is not None else ""
+            return "" if raw else "you", str(omitted) if omitted is not None else ""
         node = self.parts[0].node
         if node.start is None:
-            return "model", ""
-        drawn = not node.done or len(node.tokens)  # a reply that was taken in as text was drawn elsewhere
+            return "" if raw else "model", ""
+        # A reply that was taken in as text was drawn elsewhere.
+        drawn = not raw and (not node.done or len(node.tokens) > 0)
         told = [f"seed {node.start.seed}"] if drawn else []
         if forced := sum(bytes(part.node.tokens.by_hand[: part.shown]).count(1) for part in self.parts):
             told.append(f"{forced} forced token{'s' if forced > 1 else ''}")
-        return node.start.model.name, " · ".join(told)
+        return "" if raw else node.start.model.name, " · ".join(told)
 
     def ending(self, *, running: bool) -> str:
         """A word on an end that is not the model's own; `running` says whether a turn that is not done still grows."""

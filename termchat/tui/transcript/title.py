@@ -60,7 +60,7 @@ class TitleBlock(Block):
             wrapper.feed(_BETWEEN if title.name or marks else "", LABEL)
             wrapper.feed(f"walk {title.walk.walk + 1} of {title.walk.size}", LABEL._replace(does=does))
         if title.remark:
-            wrapper.feed(f"{_BETWEEN}{title.remark}", LABEL)
+            wrapper.feed(f"{_BETWEEN if title.name or marks or title.walk is not None else ''}{title.remark}", LABEL)
         return wrapper.lines, None
 
 

@@ -31,7 +31,7 @@ class Turn:
     """A turn, laid out for one width and look. Until `build` it is nothing but a height: an estimate, or after `release` what
     it was.
 
-    A turn of a `raw` chat is a piece of one text: it has a title only where it has other versions, and says no more there.
+    A turn of a `raw` chat is a piece of one text: its title, if it has one, says only what is not as usual.
 
     Blocks before `_settled` never change again; whatever stands after them is looked at anew by `update`.
     """
@@ -199,7 +199,7 @@ class Turn:
             self._stack(0)
             return 0
         keep = min(self._settled, len(self.blocks))
-        title = self._titled() if self._has_title else None
+        title = self._titled()
         before: list[tuple[Line, Strip | None]] = []
         if title != (self.blocks[0].title if isinstance(self.blocks[0], TitleBlock) else None):
             self.blocks[0] = self._title()
@@ -300,13 +300,11 @@ class Turn:
     def _guess(self) -> int:
         return self._size // max(self._width, 1) + 3
 
-    @property
-    def _has_title(self) -> bool:
-        return self.titled and not (self.raw and self.version[1] < 2 and self._walk() is None)
-
-    def _titled(self) -> Title:
-        name, remark = ("", "") if self.raw else self._source.title()
-        return Title(name, remark, self.parts[-1].node.number, *self.version, self._walk())
+    def _titled(self) -> Title | None:
+        if not self.titled:
+            return None
+        title = Title(*self._source.title(raw=self.raw), self.parts[-1].node.number, *self.version, self._walk())
+        return title if title.name or title.remark or title.versions > 1 or title.walk is not None else None
 
     def _walk(self) -> TitledWalk | None:
         """The newest group that a part of it belongs to."""
@@ -318,11 +316,12 @@ class Turn:
         return TitledWalk(walk, max(group.size, walk + 1), group.number)
 
     def _title(self) -> Block:
-        if not self._has_title:
+        title = self._titled()
+        if title is None:
             return NoTitle(-1, -1)
         user = self._role == "user"
         return TitleBlock(
-            self._titled(),
+            title,
             TITLES[self._role],
             gap=not self.first and not self.raw,
             ground=USER_GROUND if user else "",
