@@ -46,7 +46,7 @@ class ClosedOnce(ModalScreen[Result]):
     """A dialog that two clicks at once do not close twice: the second would close what is beneath it."""
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
-        return super().dismiss(result) if self.is_active else AwaitComplete.nothing()
+        return super().dismiss(result) if self.is_active else AwaitComplete.nothing()  # type: ignore[no-untyped-call]
 
 
 class SelectingScreen(Screen[None]):
