@@ -30,6 +30,17 @@ def test_a_signal_as_soon_as_the_terminal_is_ours_gives_it_back(open_terminal: O
     assert not outside_the_grammar(bytes(terminal.output))
 
 
+def test_what_is_pressed_until_the_process_has_ended_changes_nothing(open_terminal: Open) -> None:
+    terminal = open_terminal(*FLAGS)
+    terminal.wait(lambda: terminal.is_ready)
+    os.write(terminal.keyboard, b"\x11")
+    while terminal.process.poll() is None:
+        os.write(terminal.keyboard, b"\x03\x1c\x1a\x1bx")
+        terminal.read(0.005)
+    assert terminal.ended() == 0
+    assert b"Traceback" not in terminal.output
+
+
 def test_continued_more_than_once_it_still_knows_how_the_terminal_was(open_terminal: Open) -> None:
     terminal = open_terminal(*FLAGS)
     terminal.wait(lambda: terminal.is_ready)
