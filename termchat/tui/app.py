@@ -324,8 +324,8 @@ class TermchatApp(LeavingApp):
                 self._at_end()
 
     def action_command_palette(self) -> None:
-        if not CommandPalette.is_open(self):
-            self.push_screen(Menu(id="--command-palette"))
+        if not isinstance(self.screen, Menu):
+            self.push_screen(Menu())  # without an id: one that was closed just now may still have it
 
     async def action_quit(self) -> None:
         if self.screen is not self._chat_screen and self.chat.unsaved:

@@ -54,6 +54,8 @@ class Terminal(LinuxDriver):
 
     def stop_application_mode(self) -> None:
         self._over = not self._given_back  # it is not only suspended
+        if self._over:  # what is pressed until the process has ended is sent as signals again
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
         super().stop_application_mode()
 
     def suspend_application_mode(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeVar
 
 from rich.cells import get_character_cell_size
+from rich.console import RenderableType
 from textual.app import App
 from textual.await_complete import AwaitComplete
 from textual.geometry import Offset, Size
@@ -34,6 +35,11 @@ def draw_now(screen: Screen[Any]) -> None:
 class LeavingApp(App[None]):
     """An app on whose way out nothing fails: its widgets go one by one, and what is in the queue of another asks for them."""
 
+    def exit(self, result: None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
+        """Ends the app, as whoever was first wanted it."""
+        if not self._exit:
+            super().exit(result, return_code, message)
+
     def _handle_exception(self, error: Exception) -> None:
         if not self._exit:
             super()._handle_exception(error)
@@ -46,7 +52,7 @@ class ClosedOnce(ModalScreen[Result]):
     """A dialog that two clicks at once do not close twice: the second would close what is beneath it."""
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
-        return super().dismiss(result) if self.is_active else AwaitComplete.nothing()
+        return super().dismiss(result) if self.is_active else AwaitComplete.nothing()  # type: ignore[no-untyped-call]
 
 
 class SelectingScreen(Screen[None]):

@@ -307,6 +307,8 @@ class WalksView(Column):
         if group is None or not self.size:
             return
         rows = self._arranged().listed if self.page == TEXT_PAGE else 0
+        if group.nodes.keys() - self._labels.keys():  # one has joined
+            self._labels |= labels_of(group)
         lines = list_lines(group, self.walks, self._labels, self._look, self.head.room, rows) if rows else []
         self._list.show_lines(lines)
 
