@@ -332,8 +332,8 @@ def drop_impossible(token: Token) -> Token:
         changed["candidates"] = [msgspec.structs.replace(one, **_impossible(one)) for one in token.candidates]
     if any(stage.mass is not None and not 0 < stage.mass <= 1 + LIKELIEST for stage in token.stages):
         changed["stages"] = [msgspec.structs.replace(stage, mass=None, removed_mass=None) for stage in token.stages]
-    if any(not math.isfinite(value) or (name == TAIL and not 0 <= value <= 1) for name, value in token.state.items()):
-        changed["state"] = {}
+    if not 0 <= token.unlisted <= 1:
+        changed["state"] = {name: value for name, value in token.state.items() if name != TAIL}
     return msgspec.structs.replace(token, **changed) if changed else token
 
 
