@@ -196,7 +196,7 @@ def said(conversation: Conversation) -> Iterator[ChatMessage]:
                 yield ChatMessage("assistant", answer, well_formed(thoughts.text) if thoughts is not None else "")
 
 
-def each(found: Iterable[_T], read_one: Callable[[_T], ChatMessage]) -> list[ChatMessage | LineError]:
+def read_messages(found: Iterable[_T], read_one: Callable[[_T], ChatMessage]) -> list[ChatMessage | LineError]:
     """Read messages one by one; see `FoundMessages`."""
     messages: list[ChatMessage | LineError] = []
     for one in found:
@@ -282,7 +282,7 @@ def _chats(path: Path, find: Callable[[bytes], FoundMessages], hint: str, left_o
                     continue
                 if found.whole:
                     number += 1
-                    yield from _readable(found, [line] * (len(found.messages) or 1), f"chat {number}", left_out)
+                    yield from _build_transcript(found, [line] * (len(found.messages) or 1), f"chat {number}", left_out)
                 else:
                     loose += found.messages
                     lines += [line] * len(found.messages)
@@ -290,14 +290,16 @@ def _chats(path: Path, find: Callable[[bytes], FoundMessages], hint: str, left_o
                 if len(loose) > MOST_MESSAGES:
                     raise ValueProblem(line, f"there are more than {MOST_MESSAGES:,} messages")
         if loose:
-            yield from _readable(FoundMessages(loose, halves=halves), lines, "", left_out)
+            yield from _build_transcript(FoundMessages(loose, halves=halves), lines, "", left_out)
     except ValueProblem as error:
         raise TranscriptError(f"{path.name}{left_out.first or f', line {error.line}: {error}'}", hint) from None
     except OSError as error:
         raise TranscriptError(f"{path} cannot be read: {error.strerror or error}", "Check the path.") from error
 
 
-def _readable(found: FoundMessages, lines: Sequence[int], chat: str, left_out: _LeftOut) -> Iterator[Transcript]:
+def _build_transcript(
+    found: FoundMessages, lines: Sequence[int], chat: str, left_out: _LeftOut
+) -> Iterator[Transcript]:
     """The chat of messages that stand in these lines, without those that cannot be read; nothing if none is left."""
     messages: list[ChatMessage] = []
     for at, message in enumerate(found.messages):

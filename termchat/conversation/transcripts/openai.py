@@ -20,8 +20,8 @@ from termchat.conversation.transcripts.messages import (
     FoundMessages,
     Speaker,
     decoded,
-    each,
     read,
+    read_messages,
     said,
 )
 from termchat.conversation.transcripts.transcript import Records, Transcript
@@ -82,13 +82,13 @@ def chats(path: Path) -> Iterator[Transcript]:
 def _find(data: bytes) -> FoundMessages:
     found, halves = decoded(_decode, data)
     if found.messages is not None:
-        return FoundMessages(each(found.messages, _message), found.model or "", halves=halves)
+        return FoundMessages(read_messages(found.messages, _message), found.model or "", halves=halves)
     if found.mapping is not msgspec.UNSET:
         raise LineError("ChatGPT's own export format (a tree) is not supported")
     if found.role is None:
         raise LineError("it has neither `messages` nor a `role`")
     message = _Message(found.role, found.content, found.reasoning_content)
-    return FoundMessages(each([message], _message), whole=False, halves=halves)
+    return FoundMessages(read_messages([message], _message), whole=False, halves=halves)
 
 
 def _message(message: _Message) -> ChatMessage:

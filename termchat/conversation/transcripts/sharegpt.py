@@ -22,8 +22,8 @@ from termchat.conversation.transcripts.messages import (
     FoundMessages,
     Speaker,
     decoded,
-    each,
     read,
+    read_messages,
     said,
 )
 from termchat.conversation.transcripts.transcript import Records, Transcript
@@ -87,9 +87,9 @@ def _find(data: bytes) -> FoundMessages:
     found, halves = decoded(_decode, data)
     several = found.conversations if found.conversations is not None else found.conversation
     if several is None:
-        return FoundMessages(each([found], _message), whole=False, halves=halves)
+        return FoundMessages(read_messages([found], _message), whole=False, halves=halves)
     before = [ChatMessage("system", found.system)] if found.system else []
-    return FoundMessages([*before, *each(several, _message)], found.model or "", halves=halves)
+    return FoundMessages([*before, *read_messages(several, _message)], found.model or "", halves=halves)
 
 
 def _message(found: _Message) -> ChatMessage:
