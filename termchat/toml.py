@@ -133,7 +133,7 @@ def parsed(text: str) -> dict[str, Any]:
         ValueError: it is not TOML, with the line as far as there is one.
     """
     text = text.removeprefix(_BOM)
-    bare = _without_texts(text) if _SUSPICIOUS.search(text) else ""
+    bare = _blank_texts(text) if _SUSPICIOUS.search(text) else ""
     for pattern, problem in _TOO_LONG:
         if (match := pattern.search(bare)) is not None:
             line, begin = text.count("\n", 0, match.start()) + 1, text.rfind("\n", 0, match.start())
@@ -142,15 +142,15 @@ def parsed(text: str) -> dict[str, Any]:
         table = tomllib.loads(text)
     except RecursionError:
         raise ValueError("brackets are nested too deeply") from None
-    return {key: _usable(value) for key, value in table.items()}
+    return {key: _replace_unusable(value) for key, value in table.items()}
 
 
-def _without_texts(text: str) -> str:
+def _blank_texts(text: str) -> str:
     """The text with its strings and comments blanked, every character in its place."""
     return _TOKEN.sub(lambda token: re.sub(r"[^\n]", "_", token[0]) if token[0][0] in "\"'#" else token[0], text)
 
 
-def _usable(value: Any, depth: int = 1) -> Any:
+def _replace_unusable(value: Any, depth: int = 1) -> Any:
     if isinstance(value, int) and value not in _INTEGERS:
         return OutOfRange("a number beyond 64 bits")
     if not isinstance(value, (dict, list)):
@@ -158,8 +158,8 @@ def _usable(value: Any, depth: int = 1) -> Any:
     if depth == DEEPEST:
         return OutOfRange(f"more than {DEEPEST} levels of tables and lists")
     if isinstance(value, list):
-        return [_usable(one, depth + 1) for one in value]
-    return {key: _usable(one, depth + 1) for key, one in value.items()}
+        return [_replace_unusable(one, depth + 1) for one in value]
+    return {key: _replace_unusable(one, depth + 1) for key, one in value.items()}
 
 
 def literal(value: object) -> str:

@@ -255,8 +255,8 @@ def export(*, session: str, form: str | None, output: str, force: bool) -> None:
 def import_(*, files: tuple[Path, ...], form: str | None) -> None:
     """Import chats from FILE: termchat JSON Lines, OpenAI messages or ShareGPT. Use - for stdin.
 
-    Each chat is saved as a new one, and its id is printed, one per line. A file with an error is skipped completely; the
-    other files are still imported.
+    Each chat is saved as a new one, and its id is printed, one per line. A chat or message that cannot be read is left out
+    and named, and the exit code is 1. The other chats and files are still imported.
     """
     from termchat.conversation.transcripts import importing
     from termchat.conversation.transcripts.transcript import TranscriptError
@@ -272,6 +272,9 @@ def import_(*, files: tuple[Path, ...], form: str | None) -> None:
                         click.echo(f"imported {title}", err=True)
                         if transcript.halves:
                             click.echo(_half_characters(transcript.halves), err=True)
+                        for problem in transcript.left_out:
+                            complain(f"left out of {file.name}: {problem}")
+                            failed = True
             except TranscriptError as error:
                 complain(error.message, error.hint)
                 failed = True

@@ -340,12 +340,14 @@ def _chat_so_far(config: Settings, asked: Question) -> tuple[Conversation, str]:
 
     try:
         with importing.readable(asked.messages) as file:
-            chats = [transcript.conversation for transcript in islice(importing.chats(file, FORMATS["openai"]), 2)]
+            found = list(islice(importing.chats(file, FORMATS["openai"]), 2))
     except TranscriptError as error:
         raise QuestionError(error.message, error.hint) from None
-    if len(chats) > 1:
+    if left_out := found[0].left_out:  # without it the prompt would be another one
+        raise QuestionError(f"{file.name}, {left_out[0]}", "Remove it, or write it as a message of the user.")
+    if len(found) > 1:
         raise QuestionError(f"{file.name} contains more than one chat", "Pass one of them.")
-    (chat,) = chats
+    chat = found[0].conversation
     if chat.system and config.origin["system"] == FLAG:
         raise QuestionError(f"--system is given, but {file.name} has a system message, too", "Remove one of them.")
     chat.first_system = chat.system or config.system

@@ -17,6 +17,8 @@ class Thoughts(NamedTuple):
     text: str
 
     def __str__(self) -> str:
+        if self.tokens is None and not self.seconds:  # of an imported reply
+            return "thoughts"
         if self.tokens is None:
             return f"thought for {self.seconds:.1f} s"
         return f"thought for {self.tokens:,} token{'s' if self.tokens != 1 else ''}, {self.seconds:.1f} s"

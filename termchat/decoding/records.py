@@ -321,7 +321,7 @@ def drop_impossible(token: Token) -> Token:
 
     Every token that an engine elsewhere sends, or a file holds, comes through here.
     """
-    changed = _impossible(token)
+    changed = _find_impossible(token)
     if any(  # of each candidate of each token: it has to be quick
         one.logprob > LIKELIEST
         or not abs(one.logit) < _FLOAT32
@@ -329,15 +329,15 @@ def drop_impossible(token: Token) -> Token:
         or not abs(one.noise) < _FLOAT32
         for one in token.candidates
     ):
-        changed["candidates"] = [msgspec.structs.replace(one, **_impossible(one)) for one in token.candidates]
+        changed["candidates"] = [msgspec.structs.replace(one, **_find_impossible(one)) for one in token.candidates]
     if any(stage.mass is not None and not 0 < stage.mass <= 1 + LIKELIEST for stage in token.stages):
         changed["stages"] = [msgspec.structs.replace(stage, mass=None, removed_mass=None) for stage in token.stages]
-    if any(not math.isfinite(value) or (name == TAIL and not 0 <= value <= 1) for name, value in token.state.items()):
-        changed["state"] = {}
+    if not 0 <= token.unlisted <= 1:
+        changed["state"] = {name: value for name, value in token.state.items() if name != TAIL}
     return msgspec.structs.replace(token, **changed) if changed else token
 
 
-def _impossible(numbers: Token | Candidate) -> dict[str, Any]:
+def _find_impossible(numbers: Token | Candidate) -> dict[str, Any]:
     """The fields that are out of their bounds, each with `ABSENT`; NaN is `ABSENT` already."""
     changed: dict[str, Any] = {}
     for name, (low, high) in _BOUNDS.items():

@@ -110,8 +110,8 @@ _MOST_AT_ONCE, _MOST_EVENTS, _SLICE = 1 << 20, 1 << 12, 0.02
 """Bytes, events and seconds of one `receive`, about; then it returns, whatever more there is: the screen that calls it has
 keys to look after. A thousand tokens with their candidates take as many bytes."""
 _LONGEST_ANSWER = 1 << 32
-"""Bytes between one command or answer and the next. The longest real ones are of groups: 64 replies of 8,192 tokens with 20
-candidates each take a quarter of that."""
+"""Bytes between one command or answer and the next. The longest real ones are of groups: 32 replies of 8,192 tokens with 20
+candidates each take a seventh of that."""
 _LONGEST_LOG = 1 << 20
 _STUCK = "Timeout ("
 """The start of the log's last line where a chat template that never finished ended the worker (`llama.sandbox.last_resort`)."""
@@ -241,9 +241,9 @@ class LocalEngine:
                 raise wire.FrameError(f"more than {size(_LONGEST_ANSWER)} without an end")
             return self._frames.feed(data)
         except wire.FrameError as error:
-            raise self._invalid(error) from error
+            raise self._refuse(error) from error
 
-    def _invalid(self, error: wire.FrameError) -> EngineError:
+    def _refuse(self, error: wire.FrameError) -> EngineError:
         return EngineError("engine", f"invalid message from the engine process: {error}", "restart the engine")
 
     def _launch(self) -> tuple[list[str], dict[str, str]]:

@@ -77,7 +77,7 @@ def run_there(address: EngineAddress, words: str, within: float) -> bytes:
         raise EngineError("engine", f"{address.shown}: {error}") from error
     with process:
         try:
-            printed, errors = _outputs(process, until)
+            printed, errors = _read_outputs(process, until)
             code = process.wait(max(until - monotonic(), 0.0))
         except (ValueError, subprocess.TimeoutExpired) as error:
             why = str(error) if isinstance(error, ValueError) else f"no answer within {within:.0f} s"
@@ -90,7 +90,7 @@ def run_there(address: EngineAddress, words: str, within: float) -> bytes:
     return printed
 
 
-def _outputs(process: subprocess.Popen[bytes], until: float) -> tuple[bytes, bytes]:
+def _read_outputs(process: subprocess.Popen[bytes], until: float) -> tuple[bytes, bytes]:
     """Read what a process prints until it closes its pipes: its output, and the end of its errors.
 
     Raises:
@@ -185,9 +185,9 @@ class SshEngine(LocalEngine):
     def _read(self, data: bytes) -> list[tuple[int, Event]]:
         self._silent, self._looked = 0.0, monotonic()
         events = super()._read(data if self._before is None else self._greeted(data))
-        return [(number, _possible(event)) for number, event in events]
+        return [(number, _drop_impossible(event)) for number, event in events]
 
-    def _invalid(self, error: wire.FrameError) -> EngineError:
+    def _refuse(self, error: wire.FrameError) -> EngineError:
         what = f"invalid message from {self._address.shown}: {error}"
         return EngineError("engine", what, "install the same termchat on both machines")
 
@@ -202,7 +202,7 @@ class SshEngine(LocalEngine):
         try:
             heard = wire.heard(self._before)
         except wire.FrameError as error:
-            raise self._invalid(error) from error
+            raise self._refuse(error) from error
         if heard is None:
             if len(self._before) > _MOST_STRAY:
                 self._before = self._before[: self._before.rfind(b"\n")]  # the line that it is printing is cut
@@ -271,7 +271,7 @@ class SshEngine(LocalEngine):
         return self._unlogged.read().decode("utf-8", "replace").splitlines()
 
 
-def _possible(event: Event) -> Event:
+def _drop_impossible(event: Event) -> Event:
     """The event without numbers that cannot be; see `drop_impossible`."""
     if isinstance(event, Token):
         return drop_impossible(event)

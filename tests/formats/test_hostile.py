@@ -67,7 +67,8 @@ def test_numbers_at_the_ends_of_their_range_are_written(tmp_path: Path) -> None:
     tokens = stream([1, 2, 3], [b"a"])
     wild = {
         "logprob": -sys.float_info.max,
-        "entropy": sys.float_info.max,
+        "logit": sys.float_info.min,
+        "entropy": 64.0,
         "probability": 5e-324,
         "decode_us": 2**63 - 1,
     }

@@ -168,16 +168,14 @@ def message(role: str, content: object) -> str:
     [
         ("openai", '{"messages": [\n', "line 2: it is cut off"),
         ("openai", "[\n" + json.dumps(OTHER), "line 2: it is cut off"),
-        ("openai", json.dumps(OTHER) + '\n{"role" 5}', "line 2: JSON is malformed"),
+        ("openai", '{"role" 5}\n{"role" 6}', "line 1: JSON is malformed"),
         ("openai", json.dumps(OTHER) + "\n\n7\n", "line 3: not a JSON object"),
         ("openai", "[[]]", "line 1: not a JSON object"),
         ("openai", "{}]", "line 1: it has neither"),
         ("openai", "\0" * 50, "line 1: not a JSON object"),
-        ("openai", message("tool", "x"), "line 1: a message with the unsupported role 'tool'"),
-        ("openai", message("assistant", None), "line 1: a message with the role 'assistant' but without text"),
-        ("openai", message("user", [{"type": "image_url"}]), "line 1: a message contains a 'image_url' part"),
+        ("openai", '[{"role": "tool", "content": "x"}]', "line 1: a message with the unsupported role 'tool'"),
         ("openai", message("user", 5), "line 1: Expected `str | array | null`, got `int`"),
-        ("openai", message("system", "late"), "line 1: a system message is only supported"),
+        ("openai", '{"messages": [{"role": "system", "content": "x"}]}', "line 1: a chat has no messages"),
         ("openai", '\n{"messages": []}', "line 2: a chat has no messages"),
         ("openai", '{"messages": ' + "[" * 50 + "]" * 50 + "}", "line 1: it is nested more than 32 levels deep"),
         ("openai", json.dumps({"messages": SAID[1:2] * 10_001}), "line 1: Expected `array` of length <= 10000"),
@@ -197,10 +195,79 @@ def test_what_is_not_taken_in_is_told_with_its_line(tmp_path: Path, form: str, d
     assert caught.value.hint
 
 
-def test_nothing_is_taken_of_a_file_with_a_fault(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps(OTHER) + "\n{}\n")
-    with pytest.raises(TranscriptError, match="line 2"):
+def test_nothing_is_taken_of_a_file_that_is_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(OTHER) + "\n{\n")
+    with pytest.raises(TranscriptError, match="line 3: it is cut off"):
         next(importing.chats(tmp_path / "a.json"))
+
+
+LATE = {"role": "system", "content": "Be long."}
+TOOL = {"role": "tool", "content": "4 degrees"}
+CALL = {"role": "assistant", "content": None, "tool_calls": []}
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (TOOL, "a message with the unsupported role 'tool'"),
+        (CALL, "a message with the role 'assistant' but without text"),
+        (LATE, "a system message is only supported at the start of a chat"),
+        (
+            {"role": "user", "content": [{"type": "image_url"}]},
+            "a message contains a 'image_url' part; only text is supported",
+        ),
+    ],
+)
+def test_a_bad_message_is_left_out_and_named(tmp_path: Path, bad: dict[str, Any], problem: str) -> None:
+    chat = {"messages": [*SAID[:3], bad, *SAID[3:]]}
+    found = read(tmp_path / "a.jsonl", "\n".join(map(json.dumps, (OTHER, chat, OTHER))))
+    assert [said(each) for each in found] == [SAID[1:3], SAID, SAID[1:3]]
+    assert [each.left_out for each in found] == [(f"line 2 (chat 2, message 4): {problem}",), (), ()]
+    (loose,) = read(tmp_path / "a.json", json.dumps(chat["messages"], indent=1))
+    assert said(loose) == SAID
+    assert [one.partition(" (message 4): ")[2] for one in loose.left_out] == [problem]
+
+
+def test_a_bad_chat_is_left_out_and_named(tmp_path: Path) -> None:
+    bad = ['{"messages": 5}', "{}", '{"messages": []}']
+    deep = '{"messages": [{"role": "user", "content": ' + "[" * 20 + "]" * 20 + "}]}"
+    found = read(tmp_path / "a.jsonl", "\n".join([json.dumps(OTHER), *bad, deep, json.dumps(ONE)]), "openai")
+    assert [said(each) for each in found] == [SAID[1:3], SAID]
+    assert [one.partition(": ")[0] for one in found[0].left_out] == [f"line {n} (chat {n})" for n in (2, 3, 4, 5)]
+    assert found[1].left_out == ()
+
+
+def test_of_many_bad_ones_only_some_are_named(tmp_path: Path) -> None:
+    (found,) = read(tmp_path / "a.jsonl", "\n".join([json.dumps(OTHER)] + ["{}"] * 1000))
+    assert len(found.left_out) == messages.MOST_TOLD + 1
+    assert found.left_out[-1] == "and 980 more"
+
+
+THINKING = [
+    {"role": "user", "content": "2+2?"},
+    {"role": "assistant", "reasoning_content": "Two and two make four.", "content": "4"},
+    {"role": "user", "content": "And 3+3?"},
+    {"role": "assistant", "content": "6", "reasoning_content": None},
+]
+
+
+@pytest.mark.parametrize("form", ["openai", "sharegpt"])
+def test_thoughts_come_in_and_go_out_again(tmp_path: Path, form: str) -> None:
+    (found,) = read(tmp_path / "a.json", json.dumps({"messages": THINKING}))
+    for _ in range(2):
+        told = [*messages.said(found.conversation)]
+        assert [(one.text, one.thoughts) for one in told] == [
+            ("2+2?", ""), ("4", "Two and two make four."), ("And 3+3?", ""), ("6", ""),
+        ]  # fmt: skip
+        lines = FORMATS[form].writer(found.conversation, found.info, found.records)
+        (found,) = read(tmp_path / "b.json", "\n".join(lines), form)
+
+
+def test_thoughts_without_an_answer_are_a_reply(tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "reasoning_content": "hm"}]
+    (found,) = read(tmp_path / "a.json", json.dumps(turns))
+    assert [(one.text, one.thoughts) for one in messages.said(found.conversation)] == [("a", ""), ("", "hm")]
+    assert found.left_out == ()
 
 
 def test_what_is_none_of_them_is_not_taken_for_one(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from termchat.decoding.records import (
     Stage,
     Start,
     Token,
+    drop_impossible,
 )
 from tests.formats.example_chats import ExampleChat
 from tests.made_records import settings, stream
@@ -164,6 +165,7 @@ class _Tree:
             rank=self._dice.choice([0, 300, 2**31 - 1]), candidates=candidates, stages=[Stage(self._whole(), 5)],
             state={self._whole(): number()}, decode_us=self._dice.choice([0, 5, 2**40]),
         )  # fmt: skip
+        made = drop_impossible(made)
         return self._partly_told(made) if self._dice.random() < 0.3 else made
 
     def _partly_told(self, token: Token) -> Token:

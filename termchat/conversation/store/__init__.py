@@ -10,7 +10,8 @@
     deleting    copies of chats, removed ones
     unsent_rows drafts and queued messages
     codec       what columns contain: records, settings, ids, packed replies
-    schema      tables and statements       database    opening a file, and what SQLite's errors mean
+    schema      tables and statements, and how a column is read whatever is in it
+    database    opening a file, and what SQLite's errors mean
     repair      what can be copied from a damaged file
     store_files the file, what is beside it, and where a damaged one goes
 

@@ -23,7 +23,7 @@ from termchat.conversation.node import Node, pending_of
 from termchat.conversation.session import SessionSummary
 from termchat.conversation.store import codec
 from termchat.conversation.store.database import StoreError
-from termchat.conversation.store.schema import BLOB, LONGEST_TEXT, LONGEST_TITLE, SOUND_NODE, text_of
+from termchat.conversation.store.schema import BLOB, SOUND_NODE, text_of
 from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Failed, Finished
 from termchat.text import UNREADABLE
@@ -81,8 +81,8 @@ HIDDEN = """WITH RECURSIVE gone (number) AS (
     SELECT number FROM gone"""
 
 
-TITLE_OF = f"SELECT {text_of('title', LONGEST_TITLE)} FROM sessions WHERE id = ?"
-NODES = f"SELECT number, parent, role, {text_of('text', LONGEST_TEXT)} FROM nodes WHERE session = ? AND {SOUND_NODE}"
+TITLE_OF = f"SELECT {text_of('title')} FROM sessions WHERE id = ?"
+NODES = f"SELECT number, parent, role, {text_of('text')} FROM nodes WHERE session = ? AND {SOUND_NODE}"
 
 UNFINISHED = """SELECT session, nodes.number FROM json_each(?1) JOIN tallies ON session = value JOIN nodes USING (session)
     WHERE role = 'assistant' AND NOT EXISTS (SELECT 1 FROM texts WHERE id = (tallies.number << 32) + nodes.number)"""

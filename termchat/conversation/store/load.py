@@ -17,24 +17,24 @@ from termchat.conversation.session import (
 )
 from termchat.conversation.store import codec, derived, unsent_rows
 from termchat.conversation.store.database import StoreError
-from termchat.conversation.store.schema import BLOB, LONGEST_TEXT, LONGEST_TITLE, SOUND_NODE, count_of, text_of
+from termchat.conversation.store.schema import BLOB, LONGEST_TITLE, SOUND_NODE, count_of, text_of
 from termchat.conversation.tree import Conversation, Node, Role
 from termchat.decoding.records import Token
 from termchat.text import one_line
 
-_INFO = f"""SELECT {text_of("title", LONGEST_TITLE)} AS title, created, updated, {text_of("system", LONGEST_TEXT)} AS system,
-    raw, {text_of("model", LONGEST_TEXT)} AS model, {text_of("tuning", LONGEST_TEXT)} AS tuning, CAST(leaf AS INTEGER) AS leaf,
-    {text_of("breakpoints", LONGEST_TEXT)} AS breakpoints, {text_of("view", LONGEST_TEXT)} AS view, named
+_INFO = f"""SELECT {text_of("title")} AS title, created, updated, {text_of("system")} AS system,
+    raw, {text_of("model")} AS model, {text_of("tuning")} AS tuning, CAST(leaf AS INTEGER) AS leaf,
+    {text_of("breakpoints")} AS breakpoints, {text_of("view")} AS view, named
     FROM sessions WHERE id = ?"""
 LEAF = "SELECT CAST(leaf AS INTEGER) FROM sessions WHERE id = ?"
 SKELETON = f"SELECT number, parent, at, role, deleted FROM nodes WHERE session = ? AND {SOUND_NODE}"
 TEXT = f"""SELECT {text_of("texts.text")}, {count_of("whole")} FROM texts WHERE id =
     ((SELECT number FROM tallies WHERE session = ?1) << 32) + ?2"""
-_MESSAGE = f"SELECT {text_of('text', LONGEST_TEXT)} FROM nodes WHERE session = ? AND number = ?"
+_MESSAGE = f"SELECT {text_of('text')} FROM nodes WHERE session = ? AND number = ?"
 
-_NODES = f"""SELECT number, parent, at, role, {text_of("text", LONGEST_TEXT)} AS text, prompt_ids, whole,
-    {text_of("name", LONGEST_TITLE)} AS name, deleted, {text_of("omitted", LONGEST_TEXT)} AS omitted,
-    (SELECT {text_of("system", LONGEST_TEXT)} FROM prompts WHERE session = nodes.session AND node = nodes.number) AS system
+_NODES = f"""SELECT number, parent, at, role, {text_of("text")} AS text, prompt_ids, whole,
+    {text_of("name")} AS name, deleted, {text_of("omitted")} AS omitted,
+    (SELECT {text_of("system")} FROM prompts WHERE session = nodes.session AND node = nodes.number) AS system
     FROM nodes WHERE session = ? AND number > ? AND {SOUND_NODE} ORDER BY number"""
 _NEWEST_NODE = f"SELECT coalesce(max(number), 0) FROM nodes WHERE session = ? AND {SOUND_NODE}"
 _ADDED_RECORDS = f"""SELECT seq, node, {BLOB} FROM records
@@ -121,7 +121,7 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
     if row is None:
         return None
     conversation = Conversation(row["system"], raw=bool(row["raw"]))
-    conversation.title = row["title"]
+    conversation.title = row["title"][:LONGEST_TITLE]
     packed = _packed(db, session)
     for found in list(_named(db, _NODES, session, 0)):
         _grow(db, session, conversation, found, packed)

@@ -15,10 +15,9 @@ from collections.abc import Collection, Iterator
 # --- what a column gives, whatever is in it: SQLite keeps any value in any column ---------------------------------------
 
 
-def text_of(column: str, most: int | None = None) -> str:
-    """The SQL of a column as text, of at most so many characters."""
-    text = f"coalesce(CAST({column} AS TEXT), '')"
-    return text if most is None else f"substr({text}, 1, {most})"
+def text_of(column: str) -> str:
+    """The SQL of a column as text."""
+    return f"coalesce(CAST({column} AS TEXT), '')"
 
 
 def count_of(column: str) -> str:
@@ -34,8 +33,8 @@ BLOB = "CAST(record AS BLOB)"
 """The SQL of a record's bytes."""
 LONGEST_KEPT = 64_000
 """Characters of a message in the history at most."""
-LONGEST_TITLE, LONGEST_TEXT = 10_000, 20_000_000
-"""Characters of a title and of any other text that are read."""
+LONGEST_TITLE = 10_000
+"""Characters of a title that are read."""
 
 APPLICATION_ID = 0x74636874
 """`PRAGMA application_id`: "tcht". Files of versions before the first release do not have it."""

@@ -21,7 +21,7 @@ from typing import Any
 from termchat.conversation.session import ModelRef, SessionSummary
 from termchat.conversation.store import codec
 from termchat.conversation.store.derived import folded, shown
-from termchat.conversation.store.schema import LONGEST_TEXT, LONGEST_TITLE, count_of, text_of
+from termchat.conversation.store.schema import LONGEST_TITLE, count_of, text_of
 
 RANKED, RARE = 1000, 500
 """Texts that have all words, and texts that have a word, at most: the newest. A word of fewer texts is rare."""
@@ -47,8 +47,8 @@ _VARIES = "\u200d\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 """What only varies the emoji before it: joined to the next one, a shade of skin."""
 
 _COLUMNS = (
-    f"{text_of('sessions.id')}, {text_of('title', LONGEST_TITLE)}, created, updated, "
-    f"{count_of('turns')}, {count_of('tokens')}, {text_of('model', LONGEST_TEXT)}"
+    f"{text_of('sessions.id')}, {text_of('title')}, created, updated, "
+    f"{count_of('turns')}, {count_of('tokens')}, {text_of('model')}"
 )
 _IN_LESSON = """view LIKE '%"lesson":"_%"%'"""
 """Of damaged JSON, too."""
@@ -193,7 +193,7 @@ def _summary(row: Sequence[Any], snippet: str = "") -> SessionSummary:
     session, title, created, updated, turns, tokens, model = row
     name = codec.to_settings(model, ModelRef()).name
     begun, used = codec.to_seconds(created), codec.to_seconds(updated)
-    return SessionSummary(session, title, begun, used, turns, tokens, name, snippet)
+    return SessionSummary(session, title[:LONGEST_TITLE], begun, used, turns, tokens, name, snippet)
 
 
 def _snippet(db: sqlite3.Connection, mark: re.Pattern[str], title: str, chat: int, text: int | None) -> str:

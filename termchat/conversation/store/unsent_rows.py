@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from termchat.conversation.node import LARGEST_MESSAGE
 from termchat.conversation.store import codec
-from termchat.conversation.store.schema import LONGEST_TEXT, text_of
+from termchat.conversation.store.schema import text_of
 
 _NEW = "new"
 OWN = f"{_NEW} {secrets.token_hex(8)}"
@@ -35,6 +35,6 @@ def of_others(db: sqlite3.Connection) -> list[UnsentRow]:
 
 
 def _rows(db: sqlite3.Connection, where: str, value: str) -> Iterator[UnsentRow]:
-    columns = f"{text_of('session')}, {text_of('draft', LARGEST_MESSAGE)}, {text_of('queue', LONGEST_TEXT)}"
+    columns = f"{text_of('session')}, {text_of('draft')}, {text_of('queue')}"
     for session, text, queue in db.execute(f"SELECT {columns} FROM unsent WHERE {where}", (value,)):
-        yield UnsentRow(session, text, codec.to_settings(queue, (), tuple[str, ...]))
+        yield UnsentRow(session, text[:LARGEST_MESSAGE], codec.to_settings(queue, (), tuple[str, ...]))

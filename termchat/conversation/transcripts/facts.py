@@ -48,7 +48,7 @@ def name_of(reply: Node, info: SessionInfo) -> str:
 
 def fact_line(node: Node) -> str:
     """Seed, first settings, length, drafts and a remarkable end of a reply, on one line; "" if there is nothing to say."""
-    told = [f"seed {node.start.seed}"] if node.start is not None and len(node.tokens) else []
+    told = [f"seed {node.start.seed}"] if node.start is not None and node.settings else []
     told += setting_changes.in_force(node.settings[0]) if node.settings else []
     if node.size is not None and (node.size or not node.pending):  # of a reply from elsewhere nobody knows the tokens
         told.append("1 token" if node.size == 1 else f"{node.size} tokens")

@@ -8,7 +8,7 @@ by a scanner (`values`) and decoded one by one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, TypeVar
@@ -23,8 +23,18 @@ from termchat.conversation.transcripts.jsonl_lines import LineError, replaced
 from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
 from termchat.conversation.tree import Conversation
 from termchat.decoding.escapes import well_formed
-from termchat.decoding.records import FORMAT, Failed, Finished, ModelIdentity, Record, Start
-from termchat.text import size
+from termchat.decoding.records import (
+    ABSENT,
+    FORMAT,
+    UNKNOWN,
+    Failed,
+    Finished,
+    ModelIdentity,
+    Record,
+    Start,
+    Token,
+)
+from termchat.text import UNREADABLE, explain_unreadable, size
 
 MOST_BYTES = 1 << 32
 """Of a file. The largest collections of chats have a quarter of that."""
@@ -42,6 +52,8 @@ _IN_TEXT = re.compile(rb'["\\]')
 _MARK = b"\xef\xbb\xbf"
 
 
+MOST_TOLD = 20
+"""Lines about what is left out of a file at most."""
 MOST_MESSAGES = 10_000
 MOST_CHATS = 100_000
 _T = TypeVar("_T")
@@ -160,11 +172,11 @@ class ChatMessage(NamedTuple):
 
 
 class FoundMessages(NamedTuple):
-    """What one object of a file holds: a whole chat, or with `whole` False messages of the one chat that the file is. `halves`
-    is the number of half characters that became U+FFFD.
+    """What one object of a file holds: a whole chat, or with `whole` False messages of the one chat that the file is, and in
+    place of a message that cannot be read what is wrong with it. `halves` is the number of half characters that became U+FFFD.
     """
 
-    messages: Sequence[ChatMessage]
+    messages: Sequence[ChatMessage | LineError]
     model: str = ""
     whole: bool = True
     halves: int = 0
@@ -184,6 +196,17 @@ def said(conversation: Conversation) -> Iterator[ChatMessage]:
                 yield ChatMessage("assistant", answer, well_formed(thoughts.text) if thoughts is not None else "")
 
 
+def read_messages(found: Iterable[_T], read_one: Callable[[_T], ChatMessage]) -> list[ChatMessage | LineError]:
+    """Read messages one by one; see `FoundMessages`."""
+    messages: list[ChatMessage | LineError] = []
+    for one in found:
+        try:
+            messages.append(read_one(one))
+        except LineError as error:
+            messages.append(error)
+    return messages
+
+
 def decoded(decode: Callable[[bytes], _T], data: bytes) -> tuple[_T, int]:
     """What an object holds, and how many half characters in it became U+FFFD.
 
@@ -198,71 +221,118 @@ def decoded(decode: Callable[[bytes], _T], data: bytes) -> tuple[_T, int]:
             return decode(data), halves
     except UnicodeDecodeError:
         raise LineError("it is not UTF-8") from None
-    except msgspec.MsgspecError as error:
-        raise LineError(str(error)) from None
+    except UNREADABLE as error:
+        raise LineError(explain_unreadable(error)) from None
 
 
 def read(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Iterator[Transcript]:
     """The chats of a file whose objects `find` understands. It is looked through once before the first one is given.
 
+    A chat or a message that cannot be read is left out, and told with the first chat.
+
     Raises:
-        TranscriptError: it cannot be read, or an object of it not be understood: names line and reason. `find` raises
-            `LineError`.
+        TranscriptError: the file cannot be read, or no chat in it: names line and reason. `find` raises `LineError`.
     """
-    count = 0
-    for count, _ in enumerate(_chats(path, find, hint), 1):
+    count, left_out = 0, _LeftOut()
+    for count, _ in enumerate(_chats(path, find, hint, left_out), 1):
         if count > MOST_CHATS:
             raise TranscriptError(
                 f"{path.name} contains more than {MOST_CHATS:,} chats", "Split it and import the parts."
             )
     if not count:
-        raise TranscriptError(f"{path.name} contains no chat", hint)
-    yield from _chats(path, find, hint)
+        raise TranscriptError(f"{path.name}{left_out.first or ' contains no chat'}", hint)
+    told = left_out.lines()
+    for transcript in _chats(path, find, hint, _LeftOut()):
+        yield transcript._replace(left_out=told)
+        told = ()
 
 
-def _chats(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Iterator[Transcript]:
-    loose: list[ChatMessage] = []
-    begun = line = 1
-    halves = 0
+class _LeftOut:
+    """What cannot be read of a file: `first` says what was met first, and where."""
+
+    def __init__(self) -> None:
+        self.first = ""
+        self._told: list[str] = []
+        self._count = 0
+
+    def add(self, line: int, place: str, error: LineError) -> None:
+        self.first = self.first or f", line {line}: {error}"
+        self._count += 1
+        if len(self._told) < MOST_TOLD:
+            self._told.append(f"line {line} ({place}): {error}")
+
+    def lines(self) -> tuple[str, ...]:
+        """A line for each, and one for the rest."""
+        more = self._count - len(self._told)
+        return (*self._told, *([f"and {more:,} more"] if more else []))
+
+
+def _chats(path: Path, find: Callable[[bytes], FoundMessages], hint: str, left_out: _LeftOut) -> Iterator[Transcript]:
+    loose: list[ChatMessage | LineError] = []
+    lines: list[int] = []
+    number = halves = 0
     try:
         with regular_files.opened(path) as file:
             for line, data in values(file):
-                found = find(data)
+                try:
+                    found = find(data)
+                except LineError as error:
+                    number += 1
+                    left_out.add(line, f"chat {number}", error)
+                    continue
                 if found.whole:
-                    yield _transcript(found.messages, found.model, found.halves)
+                    number += 1
+                    yield from _build_transcript(found, [line] * (len(found.messages) or 1), f"chat {number}", left_out)
                 else:
-                    begun = begun if loose else line
                     loose += found.messages
+                    lines += [line] * len(found.messages)
                     halves += found.halves
                 if len(loose) > MOST_MESSAGES:
-                    raise LineError(f"there are more than {MOST_MESSAGES:,} messages")
-        line = begun
+                    raise ValueProblem(line, f"there are more than {MOST_MESSAGES:,} messages")
         if loose:
-            yield _transcript(loose, "", halves)
-    except LineError as error:
-        at = error.line if isinstance(error, ValueProblem) else line
-        raise TranscriptError(f"{path.name}, line {at}: {error}", hint) from None
+            yield from _build_transcript(FoundMessages(loose, halves=halves), lines, "", left_out)
+    except ValueProblem as error:
+        raise TranscriptError(f"{path.name}{left_out.first or f', line {error.line}: {error}'}", hint) from None
     except OSError as error:
         raise TranscriptError(f"{path} cannot be read: {error.strerror or error}", "Check the path.") from error
 
 
+def _build_transcript(
+    found: FoundMessages, lines: Sequence[int], chat: str, left_out: _LeftOut
+) -> Iterator[Transcript]:
+    """The chat of messages that stand in these lines, without those that cannot be read; nothing if none is left."""
+    messages: list[ChatMessage] = []
+    for at, message in enumerate(found.messages):
+        late = isinstance(message, ChatMessage) and message.speaker == "system" and messages
+        if late and any(one.speaker != "system" for one in messages):
+            message = LineError("a system message is only supported at the start of a chat")
+        if isinstance(message, LineError):
+            left_out.add(lines[at], ", ".join(filter(None, (chat, f"message {at + 1}"))), message)
+        else:
+            messages.append(message)
+    if any(message.speaker != "system" for message in messages):
+        yield _transcript(messages, found.model, found.halves)
+    elif len(messages) == len(found.messages):
+        left_out.add(lines[0], chat or "chat 1", LineError("a chat has no messages"))
+
+
 def _transcript(messages: Sequence[ChatMessage], model: str, halves: int) -> Transcript:
-    first = next((at for at, message in enumerate(messages) if message.speaker != "system"), len(messages))
+    first = next(at for at, message in enumerate(messages) if message.speaker != "system")
     system, rest = messages[:first], messages[first:]
-    if not rest:
-        raise LineError("a chat has no messages")
-    if any(message.speaker == "system" for message in rest):
-        raise LineError("a system message is only supported at the start of a chat")
     chat = Conversation("\n\n".join(message.text for message in system))
     chat.title = " ".join(next((m.text for m in rest if m.speaker == "user"), rest[0].text).split())[:_TITLE]
     made = _Replies(chat, model[:_TITLE] or _UNKNOWN)
     for speaker, several in groupby(rest, key=lambda message: message.speaker):
-        texts = [message.text for message in several]
+        pieces = list(several)
         if speaker == "assistant":
-            made.reply(Finished("end", "", "\n\n".join(texts), 0, None, 0.0, 0.0, None))
+            text, thoughts = (
+                "\n\n".join(filter(None, texts)) for texts in zip(*(piece[1:] for piece in pieces), strict=True)
+            )
+            made.reply(Finished("end", "", text, 0, None, 0.0, 0.0, None), thoughts)
         else:
-            for text in texts:
-                chat.grow("user", parent=chat.leaf, at=0, text=text)
+            for piece in pieces:
+                parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
+                chat.grow("user", parent=chat.leaf, at=len(parent.ids) if parent is not None else 0, text=piece.text)
     if rest[-1].speaker == "user":
         made.reply(_UNANSWERED)
     return Transcript(SessionInfo(model=ModelRef(made.model)), chat, made.packed, halves)
@@ -275,11 +345,19 @@ class _Replies:
         self._chat, self.model = chat, model
         self.packed: dict[int, list[bytes]] = {}
 
-    def reply(self, end: Finished | Failed) -> None:
+    def reply(self, end: Finished | Failed, thoughts: str = "") -> None:
+        """Add a reply; its thoughts become one token of which nothing but the text is known."""
         identity = ModelIdentity(self.model, "", "", "", "")
         start = Start(FORMAT, "", "", identity, [], False, 0, 0, 0, 0, 0, "", False)
         node = self._chat.grow("assistant", parent=self._chat.leaf, at=0)
-        records: tuple[Record, ...] = (start, end)
+        records: list[Record] = [start, end]
+        if thoughts:
+            text = well_formed(thoughts) + "\n\n"
+            token = Token(
+                0, UNKNOWN, UNKNOWN, text.encode(), text, ABSENT, ABSENT, UNKNOWN, ABSENT, ABSENT, ABSENT, 0, False, [], [], {},
+                0, 0, phase="thinking",
+            )  # fmt: skip
+            records.insert(1, token)
         for record in records:
             node.add(record)
         self.packed[node.number] = [codec.from_record(record) for record in records]

@@ -21,6 +21,7 @@ from termchat.conversation.transcripts.messages import (
     Speaker,
     decoded,
     read,
+    read_messages,
     said,
 )
 from termchat.conversation.transcripts.transcript import Records, Transcript
@@ -46,6 +47,7 @@ class _Part(msgspec.Struct):
 class _Message(msgspec.Struct):
     role: str
     content: str | list[_Part] | None = None
+    reasoning_content: str | None = None
 
 
 class _Object(msgspec.Struct):
@@ -55,6 +57,7 @@ class _Object(msgspec.Struct):
     model: str | None = None
     role: str | None = None
     content: str | list[_Part] | None = None
+    reasoning_content: str | None = None
     mapping: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -79,23 +82,25 @@ def chats(path: Path) -> Iterator[Transcript]:
 def _find(data: bytes) -> FoundMessages:
     found, halves = decoded(_decode, data)
     if found.messages is not None:
-        return FoundMessages(
-            [_message(each.role, each.content) for each in found.messages], found.model or "", halves=halves
-        )
+        return FoundMessages(read_messages(found.messages, _message), found.model or "", halves=halves)
     if found.mapping is not msgspec.UNSET:
         raise LineError("ChatGPT's own export format (a tree) is not supported")
     if found.role is None:
         raise LineError("it has neither `messages` nor a `role`")
-    return FoundMessages([_message(found.role, found.content)], whole=False, halves=halves)
+    message = _Message(found.role, found.content, found.reasoning_content)
+    return FoundMessages(read_messages([message], _message), whole=False, halves=halves)
 
 
-def _message(role: str, content: str | list[_Part] | None) -> ChatMessage:
+def _message(message: _Message) -> ChatMessage:
+    role, content = message.role, message.content
     if role not in _SPEAKERS:
         raise LineError(f"a message with the unsupported role {role!r:.40}")
+    thoughts = message.reasoning_content or "" if role == "assistant" else ""
+    content = "" if content is None and thoughts else content
     if content is None:
         raise LineError(f"a message with the role {role!r} but without text")
     parts = [_Part("text", content)] if isinstance(content, str) else content
     other = next((part.type for part in parts if part.type != "text"), None)
     if other is not None:
         raise LineError(f"a message contains a {other!r:.40} part; only text is supported")
-    return ChatMessage(_SPEAKERS[role], "".join(part.text for part in parts))
+    return ChatMessage(_SPEAKERS[role], "".join(part.text for part in parts), thoughts)

@@ -7,6 +7,7 @@ with `role` and `content`, and with the system message beside the others, too.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +23,7 @@ from termchat.conversation.transcripts.messages import (
     Speaker,
     decoded,
     read,
+    read_messages,
     said,
 )
 from termchat.conversation.transcripts.transcript import Records, Transcript
@@ -36,6 +38,10 @@ _SPEAKERS: dict[str, Speaker] = {
     **dict.fromkeys(("assistant", "chatgpt", "bing", "bard", "model"), "assistant"),
 }
 """Ours, and those that collections of such chats have."""
+
+
+_THOUGHTS = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
+"""How a reply begins that has thoughts; see `_value`."""
 
 
 class _Message(msgspec.Struct):
@@ -81,9 +87,9 @@ def _find(data: bytes) -> FoundMessages:
     found, halves = decoded(_decode, data)
     several = found.conversations if found.conversations is not None else found.conversation
     if several is None:
-        return FoundMessages([_message(found)], whole=False, halves=halves)
+        return FoundMessages(read_messages([found], _message), whole=False, halves=halves)
     before = [ChatMessage("system", found.system)] if found.system else []
-    return FoundMessages([*before, *map(_message, several)], found.model or "", halves=halves)
+    return FoundMessages([*before, *read_messages(several, _message)], found.model or "", halves=halves)
 
 
 def _message(found: _Message) -> ChatMessage:
@@ -92,4 +98,7 @@ def _message(found: _Message) -> ChatMessage:
         raise LineError("it has neither `conversations` nor a speaker with text")
     if speaker not in _SPEAKERS:
         raise LineError(f"a message from the unsupported speaker {speaker!r:.40}")
-    return ChatMessage(_SPEAKERS[speaker], text)
+    thoughts = _THOUGHTS.match(text) if _SPEAKERS[speaker] == "assistant" else None
+    if thoughts is None:
+        return ChatMessage(_SPEAKERS[speaker], text)
+    return ChatMessage("assistant", text[thoughts.end() :], thoughts[1].strip())

@@ -27,13 +27,15 @@ class TranscriptError(Exception):
 
 class Transcript(NamedTuple):
     """A chat from a file: what is known of it, its tree, and the records of its replies, packed. `halves` is the number of half
-    characters that became U+FFFD.
+    characters that became U+FFFD. The first chat of a file has in `left_out` what could not be read of the whole file, a line
+    for each chat or message.
     """
 
     info: SessionInfo
     conversation: Conversation
     packed: dict[int, list[bytes]]
     halves: int = 0
+    left_out: tuple[str, ...] = ()
 
     def records(self, number: int) -> Iterator[Record]:
         """The records of the reply in a node, in order; none for an unknown node."""

@@ -156,8 +156,7 @@ class Source:
         node = self.parts[0].node
         if node.start is None:
             return "" if raw else "model", ""
-        # A reply that was taken in as text was drawn elsewhere.
-        drawn = not raw and (not node.done or len(node.tokens) > 0)
+        drawn = not raw and (not node.done or node.settings)  # a reply that was taken in as text was drawn elsewhere
         told = [f"seed {node.start.seed}"] if drawn else []
         if forced := sum(bytes(part.node.tokens.by_hand[: part.shown]).count(1) for part in self.parts):
             told.append(f"{forced} forced token{'s' if forced > 1 else ''}")
