@@ -99,7 +99,7 @@ class Learner:
         terminal.settle(0.3)
         if not self._lines:  # a dialog is open
             return
-        most = 4 if terminal.screen.lines < 36 else 5
+        most = 8
         rows = self._lines.splitlines()
         assert len(rows) >= 2, terminal.text
         if len(rows) > most:
