@@ -46,7 +46,7 @@ def same(stream: Iterable[Record]) -> list[Record]:
         if isinstance(record, Token):
             record = msgspec.structs.replace(record, draft=None, settings=0)
         elif isinstance(record, Finished):
-            record = msgspec.structs.replace(record, drafted=None, accepted=None, rounds=None)
+            record = msgspec.structs.replace(record, drafted=None, accepted=None, rounds=None, not_drafted="")
         elif isinstance(record, SettingsRecord):
             record = msgspec.structs.replace(record, draft=None, drafting="", number=0)
             if record in found:

@@ -97,7 +97,7 @@ def test_what_is_off_is_folded_and_can_be_unfolded() -> None:
     assert labels(Tuning(xtc_probability=0.5))[4:6] == ["xtc", "xtc_from"]
     assert labels(Tuning(frequency_penalty=0.5))[:3] == ["repeat", "last_n", "freq"]
     assert "tau" in labels(Tuning(mirostat=2))
-    assert labels(Tuning(draft="ngram"))[-3:] == ["draft", "draftmax", "seed"]
+    assert labels(Tuning(draft="ngram"))[-4:] == ["draft", "draftmax", "always", "seed"]
     assert labels(Tuning(draft_max=3)) == labels(Tuning())  # it does nothing while nobody drafts
     assert labels(Tuning(), selected="top_h")[4] == "top_h"
     assert len(labels(Tuning(), unfolded=True)) == len(KNOBS)
