@@ -8,9 +8,9 @@ with their log-probabilities, as many as prove the draw (`proof`). `server_reply
 `server_walks` are several at once.
 
 `llama_server` is the contract of llama.cpp's HTTP server, typed, and `http_client` is one connection to it, whose answers have
-to come steadily (`steady_response`). `answers` is where the bytes of any server become values: numbers, ids and texts are
-checked there, once. `server_lookup` asks a server what it is and which models it has (`served`), and loads
-nothing; `told_pieces` are the bytes of tokens where a server tells no list of them.
+to come steadily (`steady_response`). In `server_answers` the bytes of any server become values: numbers, ids and texts are
+checked there, once. `server_lookup` asks a server what it is and which models it has (`served`), and loads nothing;
+`told_pieces` are the bytes of tokens where a server tells no list of them.
 
 A server that draws by itself streams its tokens (`event_stream`). `streams` says what one is asked and what it tells, a segment
 of a reply after the other; `llama_stream` is llama-server, `vllm_stream` a vLLM, with `vllm_server` and `vllm_vocabulary`.

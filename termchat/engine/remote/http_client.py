@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.port import EngineError
-from termchat.engine.remote.answers import Unreadable, read_json, read_label, read_part, read_text
 from termchat.engine.remote.event_stream import Caller, EventStream
+from termchat.engine.remote.server_answers import BadAnswer, read_json, read_part, read_phrase, read_text
 from termchat.engine.remote.steady_response import Endless, Packed, SteadyResponse, TooSlow
 from termchat.text import one_line, size
 
@@ -281,7 +281,7 @@ class HttpClient:
         if isinstance(error, Packed):
             return EngineError(
                 "server",
-                f"{self.shown} answers with {read_label(str(error))} compression",
+                f"{self.shown} answers with {read_phrase(str(error))} compression",
                 "turn off compression on the server",
             )
         if isinstance(error, TimeoutError):
@@ -328,7 +328,7 @@ class HttpClient:
 
 def _complaint(data: str) -> tuple[str, str]:
     """What a server says is wrong, and the type that it gives it."""
-    with contextlib.suppress(Unreadable):
+    with contextlib.suppress(BadAnswer):
         answer = read_json(data.encode())
         error = next(filter(None, (read_part(answer, name) for name in ("error", "detail", "message"))), "")
         if isinstance(error, dict):

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.port import EngineError
-from termchat.engine.remote.answers import Byte, Count, Label, Unreadable, decode, read_candidates
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
 from termchat.engine.remote.served import ServedEntry, another_model, read_models
+from termchat.engine.remote.server_answers import BadAnswer, Byte, Count, Phrase, decode, read_candidates
 from termchat.text import one_line
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class Props(msgspec.Struct, frozen=True):
     chat_template: str = ""
     bos_token: str = ""
     eos_token: str = ""
-    build_info: Label = ""
+    build_info: Phrase = ""
     total_slots: Count = 0
 
 
@@ -447,7 +447,7 @@ class LlamaServer:
     def _read(self, read: Callable[[bytes], T], data: bytes) -> T:
         try:
             return read(data)
-        except Unreadable as error:
+        except BadAnswer as error:
             self.client.close()
             raise self.otherwise(str(error)) from None
 

@@ -26,10 +26,10 @@ from termchat.decoding.stages import chain_of
 from termchat.engine.abilities import LLAMA_SERVER_STREAMED
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError, Message, ModelSpec, Remark
-from termchat.engine.remote.answers import Count, Total, read_drawn_logprob
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.llama_server import Listed, Timings
+from termchat.engine.remote.server_answers import Count, Total, read_drawn_logprob
 from termchat.engine.remote.server_session import connected
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, TokenStream, Told
 from termchat.text import one_line

@@ -17,20 +17,20 @@ import msgspec
 
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import EngineError, Message, Remark
-from termchat.engine.remote.answers import (
-    Unreadable,
+from termchat.engine.remote.event_stream import EventStream
+from termchat.engine.remote.http_client import HttpClient, ServerError
+from termchat.engine.remote.served import another_model, read_models
+from termchat.engine.remote.server_answers import (
+    BadAnswer,
     read_amount,
     read_count,
     read_drawn_logprob,
     read_json,
-    read_label,
     read_logprob,
     read_part,
+    read_phrase,
     read_text,
 )
-from termchat.engine.remote.event_stream import EventStream
-from termchat.engine.remote.http_client import HttpClient, ServerError
-from termchat.engine.remote.served import another_model, read_models
 from termchat.engine.remote.server_kind import UNLISTED
 from termchat.text import one_line
 
@@ -161,7 +161,7 @@ class OpenAIServer:
                 break
             try:
                 event = read_json(data)
-            except Unreadable as error:
+            except BadAnswer as error:
                 if answered:
                     what = f"{self.client.shown} sent an event that is not JSON: {error}"
                     raise EngineError("server", what, _KEPT) from None
@@ -262,7 +262,7 @@ class OpenAIServer:
         choices = listed if isinstance(listed, list) else []
         for choice in islice((one for one in choices if read_part(one, "index") in (None, 0)), 1):
             yield from _said(choice)
-            reason = read_label(read_part(choice, "finish_reason"))
+            reason = read_phrase(read_part(choice, "finish_reason"))
             if reason == "error":
                 raise self._failed("")
             if reason:
@@ -289,7 +289,7 @@ class OpenAIServer:
 
     def _listed(self) -> list[ChatModel]:
         """Its models; none where it does not list them, and one was named."""
-        with suppress(Unreadable):
+        with suppress(BadAnswer):
             try:
                 listed = read_models(self.client.get("/v1/models", _SMALL, stoppable=True))
             except ServerError as error:

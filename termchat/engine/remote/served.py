@@ -10,7 +10,7 @@ import msgspec
 
 from termchat.engine.address import called
 from termchat.engine.port import EngineError
-from termchat.engine.remote.answers import Count, Label, Name, Unreadable, convert, read_json, read_part
+from termchat.engine.remote.server_answers import BadAnswer, Count, Name, Phrase, convert, read_json, read_part
 
 LOADED = "loaded"
 _READY = (LOADED, "sleeping")
@@ -30,7 +30,7 @@ class ServedMeta(msgspec.Struct, frozen=True):
     n_ctx_train: Count = 0
     n_params: Count = 0
     size: Count = 0
-    ftype: Label = ""
+    ftype: Phrase = ""
 
 
 class ServedStatus(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class ServedEntry(msgspec.Struct, frozen=True):
 
     id: Name
     aliases: list[Name] = []
-    owned_by: Label = ""
+    owned_by: Phrase = ""
     meta: ServedMeta | None = None
     status: ServedStatus | None = None
     root: str | None = None
@@ -99,17 +99,17 @@ def read_models(data: bytes) -> list[ServedEntry]:
     """Read the models that a server lists, without those whose id is none, or too long.
 
     Raises:
-        Unreadable: it is no list of models.
+        BadAnswer: it is no list of models.
     """
     answer = read_json(data)
     listed: Any = read_part(answer, "data") if read_part(answer, "data") is not None else []
     if not isinstance(answer, dict) or not isinstance(listed, list):
-        raise Unreadable("it lists no models")
+        raise BadAnswer("it lists no models")
     found: list[ServedEntry] = []
     for one in listed[:_MOST]:
         plain = {name: value for name, value in one.items() if name not in _OWN} if isinstance(one, dict) else None
         for entry in (one, plain):
-            with suppress(Unreadable):
+            with suppress(BadAnswer):
                 found.append(convert(entry, ServedEntry))
                 break
     return found

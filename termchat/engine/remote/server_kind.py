@@ -6,9 +6,9 @@ from typing import get_args
 
 from termchat.engine.address import ServerKind
 from termchat.engine.port import EngineError
-from termchat.engine.remote.answers import Unreadable
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.served import read_models
+from termchat.engine.remote.server_answers import BadAnswer
 
 _SMALL = 8 << 20
 _OWNERS: dict[str, ServerKind] = {"llamacpp": "llama-server", "vllm": "vllm", "sglang": "sglang"}
@@ -39,7 +39,7 @@ def kind_of(client: HttpClient, said: ServerKind | None = None) -> ServerKind:
         raise
     try:
         models = read_models(data)
-    except Unreadable:
+    except BadAnswer:
         raise EngineError(
             "server", f"{client.shown} is no server of models", f"is the path of the URL right? kinds: {_KINDS}"
         ) from None

@@ -9,9 +9,9 @@ import msgspec
 
 from termchat.engine.address import ServerKind
 from termchat.engine.port import EngineError
-from termchat.engine.remote.answers import Count, Label, Unreadable, decode
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.served import ServedEntry, ThereModel, quantization_of, read_models
+from termchat.engine.remote.server_answers import BadAnswer, Count, Phrase, decode
 from termchat.engine.remote.server_kind import UNLISTED, kind_of
 
 _SMALL = 8 << 20
@@ -37,14 +37,14 @@ class _Generation(msgspec.Struct, frozen=True):
 
 
 class _Props(msgspec.Struct, frozen=True):
-    build_info: Label = ""
+    build_info: Phrase = ""
     total_slots: Count = 0
     role: str = ""
     default_generation_settings: _Generation = _Generation()
 
 
 class _Version(msgspec.Struct, frozen=True):
-    version: Label = ""
+    version: Phrase = ""
 
 
 def look(client: HttpClient, said: ServerKind | None = None, wanted: str = "") -> ServerLook:
@@ -82,7 +82,7 @@ def _listed(client: HttpClient, otherwise: str) -> list[ServedEntry]:
     """Its models; the one called `otherwise` where it lists none."""
     try:
         return read_models(client.get(_MODELS, _SMALL))
-    except Unreadable as error:
+    except BadAnswer as error:
         raise _misunderstood(client, error) from None
     except ServerError as error:
         if not otherwise or error.status not in UNLISTED:
@@ -96,7 +96,7 @@ def _props(client: HttpClient) -> _Props:
     """
     try:
         return decode(client.get("/props", _SMALL), _Props)
-    except Unreadable as error:
+    except BadAnswer as error:
         raise _misunderstood(client, error) from None
     except ServerError as error:
         if error.status == 404:  # whoever runs it has switched that off
@@ -110,9 +110,9 @@ def _version(client: HttpClient, path: str) -> str:
         return ""
     try:
         return decode(client.get(path, _SMALL), _Version).version
-    except (EngineError, Unreadable):
+    except (EngineError, BadAnswer):
         return ""
 
 
-def _misunderstood(client: HttpClient, error: Unreadable) -> EngineError:
+def _misunderstood(client: HttpClient, error: BadAnswer) -> EngineError:
     return EngineError("server", f"{client.shown} answers in a way that is not understood: {error}")

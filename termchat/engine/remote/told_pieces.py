@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Protocol
 
-from termchat.engine.remote.answers import Unreadable
+from termchat.engine.remote.server_answers import BadAnswer
 
 SEPARATOR = "^~`"
 """Three different characters, so that it is found where it is, whatever stands before it and behind it."""
@@ -53,7 +53,7 @@ def read(texts: Retokenizer, count: int) -> list[bytes]:
     """The bytes of each token by its id, control tokens by their names; U+FFFD of what cannot be found out.
 
     Raises:
-        Unreadable: texts do not come back.
+        BadAnswer: texts do not come back.
     """
     found = [text.encode("utf-8", "replace") for text in _between(texts, [[i] for i in range(count)])]
     probed, names = texts.apart(_PROBE)
@@ -107,7 +107,7 @@ def _between(texts: Retokenizer, sequences: list[list[int]]) -> list[str]:
     separator = texts.apart(SEPARATOR)[0]
     apart = texts.together(separator * 3).split(SEPARATOR)
     if len(apart) < 3:
-        raise Unreadable("it does not detokenize its own tokens")
+        raise BadAnswer("it does not detokenize its own tokens")
     inner = apart[1] + SEPARATOR
     found: list[str] = []
     for begin in range(0, len(sequences), _AT_ONCE):

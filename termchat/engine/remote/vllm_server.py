@@ -17,9 +17,9 @@ import msgspec
 
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError
-from termchat.engine.remote.answers import Count, Label, Unreadable, decode
 from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
 from termchat.engine.remote.served import another_model, read_models
+from termchat.engine.remote.server_answers import BadAnswer, Count, Phrase, decode
 from termchat.text import one_line
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class VllmModel(msgspec.Struct, frozen=True):
 
 
 class _Version(msgspec.Struct, frozen=True):
-    version: Label = ""
+    version: Phrase = ""
 
 
 class TakenApart(msgspec.Struct, frozen=True):
@@ -296,7 +296,7 @@ class VllmServer:
     def _read(self, read: Callable[[bytes], T], data: bytes) -> T:
         try:
             return read(data)
-        except Unreadable as error:
+        except BadAnswer as error:
             self.client.close()
             raise self.otherwise(str(error)) from None
 

@@ -25,9 +25,9 @@ from termchat.engine.abilities import VLLM
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.llama.template import Prompt
 from termchat.engine.port import EngineError, Message, ModelSpec, Remark
-from termchat.engine.remote.answers import read_drawn_logprob, read_label, read_logprob
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError
+from termchat.engine.remote.server_answers import read_drawn_logprob, read_logprob, read_phrase
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, TokenStream, Told
 from termchat.engine.remote.vllm_server import VllmAnswer, VllmChoice, VllmServer, is_full
 from termchat.engine.remote.vllm_vocabulary import VllmVocabulary
@@ -241,13 +241,13 @@ class _Stream:
             return None
         if choice.finish_reason == "stop":
             if isinstance(choice.stop_reason, str):
-                return StreamEnd("stop", read_label(choice.stop_reason))
+                return StreamEnd("stop", read_phrase(choice.stop_reason))
             return StreamEnd("end")
         if choice.finish_reason == "length":
             full = len(asked.ids) + count >= self._model.capacity
             return StreamEnd("context" if full and count < asked.limit else "length")
         shown = self._model.server.client.shown
-        raise EngineError("server", f"{shown} ended the reply: {read_label(choice.finish_reason)}", "")
+        raise EngineError("server", f"{shown} ended the reply: {read_phrase(choice.finish_reason)}", "")
 
 
 def _reused(event: VllmAnswer, before: int | None) -> int | None:

@@ -18,9 +18,9 @@ from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.template import MOST_RENDERINGS, NO_SYSTEM_ROLE, SWITCHES, Prompt, without_system
 from termchat.engine.port import EngineError, Message, ModelSpec
 from termchat.engine.remote import told_pieces
-from termchat.engine.remote.answers import Unreadable
 from termchat.engine.remote.http_client import ServerError
 from termchat.engine.remote.served_vocabulary import ServedVocabulary
+from termchat.engine.remote.server_answers import BadAnswer
 from termchat.engine.remote.vllm_server import VllmServer
 
 _SHORTEST = 3
@@ -53,7 +53,7 @@ class VllmVocabulary(ServedVocabulary):
         self.n_vocab = server.vocabulary_size()
         try:
             self._pieces = told_pieces.read(self, self.n_vocab)
-        except Unreadable as error:
+        except BadAnswer as error:
             raise server.otherwise(str(error)) from None
         self._control: dict[int, str] = {i: f"[token {i}]" for i, piece in enumerate(self._pieces) if not piece}
         whole = self._taken_whole()

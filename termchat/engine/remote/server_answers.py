@@ -1,6 +1,6 @@
 """The one gate for what a server answers: bytes of JSON become values of ours, and nothing behind it checks them again.
 
-A number that makes no sense is absent, a structure that does is `Unreadable`, which says what is wrong and where. Texts are
+A number that makes no sense is absent, a structure that does is `BadAnswer`, which says what is wrong and where. Texts are
 valid Unicode. `http_client` and `event_stream` bound the sizes of answers and events.
 
 A log-probability is at most 0: up to `_ROUNDING` above it is the rounding of a server's normalizer. Below `_ZERO` it stands for
@@ -45,20 +45,20 @@ Total = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 
 if TYPE_CHECKING:
     Count: TypeAlias = int
-    Label: TypeAlias = str
+    Phrase: TypeAlias = str
 else:
     # msgspec asks `_read` for fields of these types, and takes what is registered for one of them.
     class Count(ABC):  # noqa: B024
         """A whole number up to `MOST`, 0 where the server does not tell one."""
 
-    class Label(ABC):  # noqa: B024
+    class Phrase(ABC):  # noqa: B024
         """A few words on one line, "" where the server does not tell them."""
 
     Count.register(int)
-    Label.register(str)
+    Phrase.register(str)
 
 
-class Unreadable(ValueError):
+class BadAnswer(ValueError):
     """An answer is not what it should be; the message says why."""
 
 
@@ -66,7 +66,7 @@ def decode(data: bytes, as_: type[T]) -> T:
     """Read a whole answer.
 
     Raises:
-        Unreadable: it is no JSON, or of another type.
+        BadAnswer: it is no JSON, or of another type.
     """
     with suppress(ValueError, RecursionError):
         decoder: msgspec.json.Decoder[T] = _decoder_of(as_)  # type: ignore[arg-type]
@@ -78,12 +78,12 @@ def convert(value: Any, as_: type[T]) -> T:
     """Read a part of an answer; lone surrogates become U+FFFD.
 
     Raises:
-        Unreadable: it is of another type.
+        BadAnswer: it is of another type.
     """
     try:
         return msgspec.convert(_without_surrogates(value), as_, dec_hook=_read)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(one_line(str(error), _SHOWN)) from None
+        raise BadAnswer(one_line(str(error), _SHOWN)) from None
 
 
 def read_json(data: bytes) -> Any:
@@ -91,7 +91,7 @@ def read_json(data: bytes) -> Any:
     surrogate pairs stay in its texts.
 
     Raises:
-        Unreadable: it is no JSON, or nested too deeply.
+        BadAnswer: it is no JSON, or nested too deeply.
     """
     try:
         return msgspec.json.decode(data)
@@ -100,7 +100,7 @@ def read_json(data: bytes) -> Any:
     with suppress(ValueError, RecursionError):
         text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
         return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) <= _DIGITS else float(digits))
-    raise Unreadable(one_line(why, _SHOWN))
+    raise BadAnswer(one_line(why, _SHOWN))
 
 
 def read_part(value: Any, name: str) -> Any:
@@ -115,7 +115,7 @@ def read_text(value: Any) -> str:
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def read_label(value: Any) -> str:
+def read_phrase(value: Any) -> str:
     """Read a few words on one line."""
     return one_line(read_text(value), _LABEL)
 
@@ -170,8 +170,8 @@ def _decoder_of(as_: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _read(kind: type, value: Any) -> int | str:
-    """Read a `Count` or a `Label`."""
-    return read_count(value) or 0 if kind is Count else read_label(value)
+    """Read a `Count` or a `Phrase`."""
+    return read_count(value) or 0 if kind is Count else read_phrase(value)
 
 
 def _without_surrogates(value: Any) -> Any:
