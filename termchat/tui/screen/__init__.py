@@ -17,5 +17,8 @@ and candidates), `ask_line` with `editing` and `searching` (what is asked above 
 Nothing that happens by itself takes the keyboard: it is told in a line that names a key, and a dialog opens when that is
 pressed. Keys that come before a focus has changed everywhere are not lost: who hears of a focus asks whether it is still so.
 
+Letters are keys only where the composer says so ("token mode · Esc to type") and in dialogs. A slash, a paste, and letters
+that come at once are text for the composer, unless a field or a row takes them: `TermchatApp._take` decides that.
+
 A new dialog is a row of `dialog_table` and a key in `keys/tables.py`, which makes it a palette entry and a command too.
 """
