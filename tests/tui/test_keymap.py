@@ -7,7 +7,7 @@ import pkgutil
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from textual.dom import DOMNode
 
@@ -79,6 +79,7 @@ def test_one_that_loses_may_need_its_old_key_back() -> None:
         st.sampled_from([*KEYS, "nothing"]), st.text(max_size=12) | st.sampled_from(["ctrl+t", "f1", "a,b", "x"])
     )
 )
+@example({"send": "´"})
 def test_whatever_is_asked_for_no_key_has_two_meanings_in_one_place(asked: dict[str, str]) -> None:
     keymap, _ = checked(asked, {})
     assert keymap.keys() <= asked.keys()

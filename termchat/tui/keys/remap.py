@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from textual.keys import KEY_TO_UNICODE_NAME, Keys
+from textual.keys import KEY_TO_UNICODE_NAME, Keys, key_to_character
 
 from termchat.text import guess_of
 from termchat.tui.keys.dialogs import GROUPS, KeyGroup
@@ -89,7 +89,7 @@ def _normal(name: str) -> str:
         base = key_of(base.lower() if held else base)
     else:
         base = _SAID.get(base.lower(), base.lower())
-        if base not in _NAMES and base not in _CHARACTERS:
+        if base not in _NAMES and base not in _CHARACTERS and key_to_character(base) is None:
             raise ValueError(f"unknown key {name!r}{guess_of(base, [*_NAMES, *_SAID, *_CHARACTERS])}")
     normal = "+".join([*(one for one in _MODIFIERS if one in held), base])
     return _SENT_AS.get(normal, normal)
