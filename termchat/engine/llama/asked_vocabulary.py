@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from termchat.engine.llama.template import ChatTemplate, Prompt
+from termchat.engine.llama.template import ChatTemplate, RenderedPrompt
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import EngineError, Message, Render, Rendered, Tokenized
 
@@ -39,7 +39,7 @@ class AskedVocabulary:
             return Rendered(ids[len(before) :], False, prompt.remark)
         return Rendered(ids, True, prompt.remark)
 
-    def prompt(self, messages: list[Message], think: bool | None) -> Prompt:
+    def prompt(self, messages: list[Message], think: bool | None) -> RenderedPrompt:
         """The whole prompt of these messages.
 
         Raises:

@@ -108,7 +108,7 @@ class _Refusal(EngineError):
     """The template itself fails at the messages."""
 
 
-class Prompt(NamedTuple):
+class RenderedPrompt(NamedTuple):
     """The ids of a whole prompt. Behind the first `after` of them the last reply ends, None where no reply's own ids stand."""
 
     ids: list[int]
@@ -146,7 +146,7 @@ class ChatTemplate:
         """Whether it can turn the model's thoughts on and off."""
         return bool(self._switch) or self._words
 
-    def prompt(self, messages: list[Message], think: bool | None = None) -> Prompt:
+    def prompt(self, messages: list[Message], think: bool | None = None) -> RenderedPrompt:
         """The whole prompt, up to where the assistant begins to speak. `think` as in `Render`.
 
         Raises:
@@ -168,7 +168,7 @@ class ChatTemplate:
         if model.adds_bos and ids[:1] != [model.bos]:
             ids.insert(0, model.bos)
             after += 1
-        return Prompt(ids, after if replies else None, remark)
+        return RenderedPrompt(ids, after if replies else None, remark)
 
     def _assemble(
         self, messages: list[Message], replies: Mapping[int, list[int]], parts: list[str | int], mark: str

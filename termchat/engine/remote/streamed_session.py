@@ -12,7 +12,7 @@ from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.running_reply import Pending, Poll, Said, check, token_record
 from termchat.engine.llama.spellings import Speller
-from termchat.engine.llama.template import Prompt
+from termchat.engine.llama.template import RenderedPrompt
 from termchat.engine.port import (
     EngineError,
     Explain,
@@ -70,7 +70,7 @@ class StreamedSession(AskedVocabulary):
             remarks=[*remarks_of(model.spec), *server.remarks],
         )
 
-    def prompt(self, messages: list[Message], think: bool | None) -> Prompt:
+    def prompt(self, messages: list[Message], think: bool | None) -> RenderedPrompt:
         return self.served.prompt(messages, think) or super().prompt(messages, think)
 
     def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said | Noted]:

@@ -17,7 +17,7 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import ABSENT
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.abilities import EngineAbilities
-from termchat.engine.llama.template import Prompt
+from termchat.engine.llama.template import RenderedPrompt
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import Message, Remark
 
@@ -87,7 +87,7 @@ class StreamingServer(Protocol):
     parameters: int
     remarks: list[Remark]
 
-    def prompt(self, messages: list[Message], think: bool | None) -> Prompt | None:
+    def prompt(self, messages: list[Message], think: bool | None) -> RenderedPrompt | None:
         """The whole prompt by the server's own template; None where the template is known here (`model.template`), or there is
         none.
 

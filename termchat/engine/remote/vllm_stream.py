@@ -23,7 +23,7 @@ from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import LOGIT_BIAS, chain_of
 from termchat.engine.abilities import VLLM
 from termchat.engine.llama.cells import ContextFull
-from termchat.engine.llama.template import Prompt
+from termchat.engine.llama.template import RenderedPrompt
 from termchat.engine.port import EngineError, Message, ModelSpec, Remark
 from termchat.engine.remote.event_stream import EventStream
 from termchat.engine.remote.http_client import HttpClient, ServerError
@@ -77,7 +77,7 @@ class VllmStream:
         self._last: list[int] = []
         self._forgotten = 0
 
-    def prompt(self, messages: list[Message], think: bool | None) -> Prompt:
+    def prompt(self, messages: list[Message], think: bool | None) -> RenderedPrompt:
         return self.model.prompt(messages, think)
 
     def stream(self, asked: Segment) -> TokenStream:

@@ -15,7 +15,7 @@ from termchat.decoding.thinking import tags_from, tags_of
 from termchat.engine.llama.marking import MarkedMessages, as_drawn, broken, ids_of_replies, unused
 from termchat.engine.llama.model import CONTROL
 from termchat.engine.llama.observe import Labels
-from termchat.engine.llama.template import MOST_RENDERINGS, NO_SYSTEM_ROLE, SWITCHES, Prompt, without_system
+from termchat.engine.llama.template import MOST_RENDERINGS, NO_SYSTEM_ROLE, SWITCHES, RenderedPrompt, without_system
 from termchat.engine.port import EngineError, Message, ModelSpec
 from termchat.engine.remote import told_pieces
 from termchat.engine.remote.http_client import ServerError
@@ -109,7 +109,7 @@ class VllmVocabulary(ServedVocabulary):
 
     # --- prompts ---
 
-    def prompt(self, messages: list[Message], think: bool | None) -> Prompt:
+    def prompt(self, messages: list[Message], think: bool | None) -> RenderedPrompt:
         """The whole prompt by the server's template, with the replies' own ids; see `Render`.
 
         Raises:
@@ -153,7 +153,7 @@ class VllmVocabulary(ServedVocabulary):
                 text = as_drawn(text, self._text(runs[-1])) if at + 1 < len(parts) else text
                 self._tokenized[text] = known[text] if text in known else self._plain(text)
                 found += self._tokenized[text]
-        return Prompt(found, after, remark)
+        return RenderedPrompt(found, after, remark)
 
     def _chat(self, messages: list[Message], think: bool | None) -> list[int]:
         said = [
