@@ -77,18 +77,21 @@ def test_several_replies_refuse_what_cannot_draft_for_them(tmp_path: Path, flags
 def test_a_reply_is_drafted_by_the_model_that_a_flag_names_or_a_file_sets(model_path: Path, tmp_path: Path) -> None:
     small = without_blocks(model_path, tmp_path / "small.gguf", 14)
     plain = lines(said(termchat(tmp_path, "run", PROMPT, *RUN)))
-    drafted = lines(said(termchat(tmp_path, "run", PROMPT, *RUN, "--draft", small)))
+    drafted = lines(said(termchat(tmp_path, "run", PROMPT, *RUN, "--draft", small, "--draft-always", "on")))
     for record in drafted:
         jsonschema.validate(record, SCHEMA)
     assert [record["id"] for record in drafted if record["record"] == "token"] == [
         record["id"] for record in plain if record["record"] == "token"
     ]
     settings = next(record for record in drafted if record["record"] == "settings")
-    assert (settings["draft"], settings["origin"]["draft"]) == ({"by": "model", "most": 15}, "flag")
+    assert (settings["draft"], settings["origin"]["draft"]) == (
+        {"by": "model", "most": 15, "always": True},
+        "flag",
+    )
     assert {token["draft"]["by"] for token in drafted if "draft" in token and token["record"] == "token"} <= {"small"}
 
     termchat(tmp_path, "config", "set", "draft_model", small)
-    by_file = lines(said(termchat(tmp_path, "run", PROMPT, *RUN, "--draft", "model")))
+    by_file = lines(said(termchat(tmp_path, "run", PROMPT, *RUN, "--draft", "model", "--draft-always", "on")))
     assert next(record for record in by_file if record["record"] == "settings")["draft"]["by"] == "model"
 
 

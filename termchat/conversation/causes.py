@@ -497,7 +497,11 @@ def _of_logits(
     if shift.distance > FAR and not origins and exact:
         away = f"the model's own distributions are far apart ({shift.distance:.3f} in total variation)"
         found.append(Cause(kind="weights", name="different weights", evidence=evidence, since=shift.since, detail=away))
-    elif shift.distance <= FAR and one.id != other.id and all(step.start is None or step.start.dice for step in (one, other)):
+    elif (
+        shift.distance <= FAR
+        and one.id != other.id
+        and all(step.start is None or step.start.dice for step in (one, other))
+    ):
         found.append(_near_tie(one, other, shift, evidence))
     if not found or (not origins and shift.distance <= FAR):
         name = "no recorded setting differs"

@@ -302,7 +302,7 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
         return self.state.get(TAIL, 0.0)
 
 
-_FLOAT32 = 3.4e38
+_FLOAT32 = 3.4028234663852886e38
 LIKELIEST = 0.01
 """What the logarithm of a probability can be at most, rounding and all."""
 _BOUNDS = {
@@ -324,9 +324,9 @@ def drop_impossible(token: Token) -> Token:
     changed = _find_impossible(token)
     if any(  # of each candidate of each token: it has to be quick
         one.logprob > LIKELIEST
-        or not abs(one.logit) < _FLOAT32
+        or not abs(one.logit) <= _FLOAT32
         or not 0 <= one.probability <= 1
-        or not abs(one.noise) < _FLOAT32
+        or not abs(one.noise) <= _FLOAT32
         for one in token.candidates
     ):
         changed["candidates"] = [msgspec.structs.replace(one, **_find_impossible(one)) for one in token.candidates]

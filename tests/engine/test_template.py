@@ -205,7 +205,7 @@ def test_the_worker_that_was_ended_so_is_told_with_what_to_do(tmp_path: Path) ->
         log.write(
             'Timeout (0:01:00)!\nThread 0x1 (most recent call first):\n  File "template.py", line 1 in generate\n'
         )
-    os.kill(engine.pid, signal.SIGKILL)
+    os.kill(engine.pid, signal.SIGABRT)
     while engine.alive:
         events = engine.receive(1.0)
     (_, failed) = events[-1]

@@ -155,8 +155,6 @@ class _Reader:
             raise LineError(
                 f"node {line.number} starts at token {line.at} of node {line.parent}, which has fewer tokens"
             )
-        if line.omitted is not None and line.omitted.turns < 0:
-            raise LineError(f"node {line.number} omits {line.omitted.turns} turns")
         if line.system is not None and (line.parent is not None or line.role != "user"):
             raise LineError(f"node {line.number} has a system prompt of its own, but is not a first message")
         node = Node(line.number, line.parent, line.at, line.role, text=line.text if line.role == "user" else "")
