@@ -111,8 +111,9 @@ def test_another_model_ends_the_reply(on_twin: ServerSession, twin: TwinServer, 
     assert error.kind == "model"
     assert f"now has another model: {'another' if at_once else 'smol'}" in error.message
     # Nor does it go on later, until it is loaded.
+    asked = command(on_twin)
     with pytest.raises(EngineError, match="now has another model"):
-        command(on_twin)
+        drawn(on_twin, asked)
 
 
 def test_silence_ends_and_a_cancel_does_at_once(
@@ -398,8 +399,9 @@ def test_a_server_that_is_killed_and_comes_back(mortal: RealServer, small_model_
     assert came + rest == whole
     again.close()
     other = RealServer(model_path, mortal.port)  # under the same name
+    asked = command(session, *came)
     with pytest.raises(EngineError, match="now has another model: smollm2"):
-        command(session, *came)
+        drawn(session, asked)
     other.close()
     session.close()
 

@@ -65,7 +65,7 @@ class ServerVocabulary(ServedVocabulary):
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
         # Asked to add what begins a text, it would add what ends one, too.
         ids = self._server.tokenize(text, special=special, begin=False)
-        return [self.bos] * (begin and self.adds_bos) + ids
+        return [self.bos, *ids] if begin and self.adds_bos else ids
 
     def _label(self, token: int) -> str:
         return self._names[token] if token in self._names else self._pieces[token].decode("utf-8", "replace")
