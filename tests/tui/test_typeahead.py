@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from textual import events
 from textual.keys import _character_to_key
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -24,7 +25,7 @@ from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.keys.dialogs import GROUPS
 from termchat.tui.screen.dialog_table import DIALOGS
 from termchat.tui.terminal.input_stream import InputStream
-from termchat.tui.terminal.typeahead import TypeAhead, burst_of, mark_bursts
+from termchat.tui.terminal.typeahead import TypeAhead, burst_of
 from termchat.tui.tokens.branch_tree import ReplyPicker
 from tests.tui.made_lessons import answered, at_step, learner, strip
 from tests.tui.running_app import FRAME, PATIENCE, Desktop, command, desktop, talked
@@ -203,9 +204,15 @@ async def test_what_leads_nowhere_else_lets_the_next_follow_at_once() -> None:
 # --- where letters are keys ----------------------------------------------------------------------------------------------
 
 
+def read_at_once(text: str) -> list[Message]:
+    """The events of a text that comes in one read of the terminal, and of the silence behind it."""
+    stream = InputStream()
+    return [*stream.read(text, 1.0), *stream.rest(1.0)]
+
+
 async def write_at_once(desk: Desktop, text: str) -> None:
-    """The text comes in one read of the terminal."""
-    for event in mark_bursts(InputStream().read(text, 1.0)):
+    """The text comes in one read of the terminal, and silence after it."""
+    for event in read_at_once(text):
         event.set_sender(desk.app)
         desk.app.post_message(event)
     await desk.settle()
@@ -424,7 +431,19 @@ async def test_letters_between_other_keys_are_keys() -> None:
     async with looking() as desk:
         await write_at_once(desk, "h\x1b[Dh")
         assert desk.composer.text == "draft"
-    assert [burst_of(event) for event in mark_bursts(InputStream().read("ab\rc", 1.0))] == ["ab", "ab", "", ""]  # type: ignore[arg-type]
+    assert [burst_of(event) for event in read_at_once("ab\x1b[Dc")] == ["ab", "ab", "", ""]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("starved", [False, True])
+def test_keys_that_a_person_presses_are_keys_however_soon_they_follow_a_burst(starved: bool) -> None:
+    """Also where nobody had time to look between them."""
+    stream, came = InputStream(), list[Message]()
+    for text, silence in (("h", 1.0), ("j", 0.02), ("k", 0.001), ("l", 0.02), ("ab", 0.02), ("c", 0.02), ("\r", 0.02)):
+        came += [] if starved else stream.rest(silence)
+        came += stream.read(text, silence)
+    assert [(event.key, burst_of(event)) for event in came if isinstance(event, events.Key)] == [
+        ("h", ""), ("j", ""), ("k", ""), ("l", ""), ("a", "ab"), ("b", "ab"), ("c", ""), ("enter", ""),
+    ]  # fmt: skip
 
 
 async def test_token_mode_is_not_left_by_the_key_that_enters_it() -> None:

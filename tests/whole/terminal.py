@@ -21,6 +21,8 @@ from time import monotonic
 
 import pyte
 
+from termchat.tui.terminal.input_stream import BROKEN_S, MANY
+
 KEYS = {
     "enter": "\r", "esc": "\x1b" + "\x1b[?9999;0$y", "left": "\x1b[D", "right": "\x1b[C", "up": "\x1b[A", "down": "\x1b[B",
     "shift+right": "\x1b[1;2C", "shift+up": "\x1b[1;2A", "f11": "\x1b[23~",
@@ -34,6 +36,8 @@ ASKED, TAKES_FRAMES = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
 BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"
 CUT = re.compile(rb"\x1b(?:\[[0-9;:?<>=$]*|[\]P_^][^\x07\x1b]*\x1b?)?\Z")
 """A sequence whose end has not come yet."""
+PASTE_RESTS = round(2 * BROKEN_S / 0.01)
+"""Hundredths of a second at rest after which a text so long that it is a paste has been taken in: its end is silence."""
 UNREAD = re.compile(rb"\x1b\[[0-9;:]*m|\x1b\[[?>=<][0-9;:$]*[a-zA-Z]|\x1b[P_^].*?\x1b\\", re.DOTALL)
 """Colours, most of the bytes of a frame, at which nobody looks here; and what Textual asks a terminal: pyte would print what it
 does not know."""
@@ -172,8 +176,8 @@ class Terminal:
         that nobody asked for: another key at once would be taken for Alt with that key."""
         for name in names:
             os.write(self._main, KEYS.get(name, name).encode())
-            end, rests = monotonic() + 10, 0
-            while rests < 2 and self.process.poll() is None and monotonic() < end:
+            end, rests, enough = monotonic() + 10, 0, 2 if len(name) < MANY else PASTE_RESTS
+            while rests < enough and self.process.poll() is None and monotonic() < end:
                 self.read(0.01)
                 rests = rests + 1 if self._is_at_rest else 0
 

@@ -141,7 +141,7 @@ STATES = [
     while_the_model_loads,
     in_a_dialog("ctrl+s", "Save transcript"),
     in_a_dialog("ctrl+p", "Search"),
-    in_a_dialog("\x1bOR", "filter, or"),
+    in_a_dialog("\x1bOR", "filter, a path"),
 ]
 
 

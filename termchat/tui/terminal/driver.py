@@ -18,7 +18,6 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from termchat.tui.terminal.input_stream import BROKEN_S, InputStream
-from termchat.tui.terminal.typeahead import mark_bursts
 
 _ASK_BACKGROUND = "\x1b]11;?\x1b\\"
 _MUTE = frozenset({"linux", "dumb"})
@@ -128,7 +127,7 @@ class Terminal(LinuxDriver):
                     found = stream.read(decode(data), silence)
                 else:
                     found = stream.rest(monotonic() - heard)
-                for event in mark_bursts(found):
+                for event in found:
                     if len(self._unread) >= _AHEAD or self.exit_event.is_set():
                         flooded, stream = True, self._new_stream()
                         break

@@ -17,6 +17,7 @@ from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XT
 from textual.message import Message
 
 from termchat.tui.keys.key import key_of
+from termchat.tui.terminal.typeahead import mark_bursts
 
 ESC = "\x1b"
 LONE_S = 0.02
@@ -119,7 +120,7 @@ class InputStream:
             if is_paste:
                 yield events.Paste(_unix(text))
             else:
-                yield from self._parser.feed(text)
+                yield from mark_bursts(self._parser.feed(text))
 
     def _sequence(self, sequence: str) -> list[Message]:
         """The events of one sequence. None if Textual does not know it, or fails at its numbers: it would type it, or end."""

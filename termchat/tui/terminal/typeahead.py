@@ -91,12 +91,12 @@ class TypeAhead:
             await self._hand_over(self.waiting.popleft())
 
 
-def mark_bursts(read: Iterable[Message]) -> Iterator[Message]:
-    """Mark the letters that one read of the terminal brought together: nobody presses keys that fast, so they are text.
+def mark_bursts(keys: Iterable[Message]) -> Iterator[Message]:
+    """Mark the letters that the terminal brought at once: nobody presses keys that fast, so they are text.
 
     One letter again and again is a key that is held down.
     """
-    for is_letter, events_ in groupby(read, _is_letter):
+    for is_letter, events_ in groupby(keys, _is_letter):
         burst = list(events_)
         text = "".join(event.character or "" for event in burst if isinstance(event, events.Key)) if is_letter else ""
         for event in burst:
@@ -106,7 +106,7 @@ def mark_bursts(read: Iterable[Message]) -> Iterator[Message]:
 
 
 def burst_of(event: events.Event) -> str:
-    """The text that a key was read together with, its own letter included; "" for a key that came alone."""
+    """The text that a key came at once with, its own letter included; "" for a key that came alone."""
     text: str = getattr(event, _BURST, "")
     return text
 
