@@ -13,7 +13,7 @@ from pathlib import Path
 from textual import events
 from textual.actions import ActionParseResult
 from textual.app import SystemCommand
-from textual.command import CommandPalette
+from textual.command import CommandList, CommandPalette
 from textual.dom import DOMNode
 from textual.filter import DimFilter, LineFilter
 from textual.message_pump import MessagePump
@@ -62,6 +62,11 @@ def _cannot_save(_path: Path) -> Callable[[], object]:
 
 class Menu(CommandPalette, ClosedOnce[None]):
     """Textual's palette."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Refuse to move by pages where the terminal is too low to show one, at which Textual fails."""
+        by_page = action == "command_list" and parameters[0] in ("page_up", "page_down")
+        return not by_page or bool(self.query_one(CommandList).scrollable_content_region)
 
 
 class TermchatApp(LeavingApp):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from textual import events
+from textual.command import CommandPalette
 
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
@@ -571,6 +572,12 @@ async def test_two_clicks_beside_the_palette_at_once_close_it_once() -> None:
         assert len(desk.app.screen_stack) == 1
         await desk.type("a message")
         assert desk.composer.text == "a message"
+
+
+async def test_pages_of_the_palette_are_no_failure_where_the_terminal_is_too_low_for_it() -> None:
+    async with desktop(size=(80, 1)) as desk:
+        await desk.type("", "ctrl+p", "pageup", "down", "pagedown")
+        assert isinstance(desk.app.screen, CommandPalette)
 
 
 async def test_the_palette_lists_everything_and_does_it() -> None:
