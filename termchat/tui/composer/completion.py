@@ -95,7 +95,7 @@ class Popup(Slip):
         offers: Sequence[Offer] = self.completion.offers if self.completion is not None else ()
         self._top = min(max(self._top, self.chosen - _ROWS + 1), self.chosen)
         shown = offers[self._top : self._top + _ROWS]
-        room = self.room or self.app.size.width - 2 * MARGIN
+        room = max(self.room or self.app.size.width - 2 * MARGIN, 1)
         texts = [_tail(sanitize(offer.text, keep=""), min(_WIDEST, room)) for offer in shown]
         column = max(map(cells, texts), default=0) + 2
         lines = []
