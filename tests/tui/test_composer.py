@@ -233,12 +233,6 @@ def offered(desk: Desktop) -> list[str]:
     return [offer.text for offer in completion.offers] if completion is not None else []
 
 
-async def test_offers_are_drawn_however_narrow_the_terminal_is() -> None:
-    async with desktop((1, 1)) as desk:
-        await desk.type("/he")
-        assert "/help" in offered(desk)
-
-
 @pytest.mark.usefixtures("folder")
 async def test_paths_are_completed_as_they_are_typed() -> None:
     async with desktop() as desk:
