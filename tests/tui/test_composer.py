@@ -233,6 +233,14 @@ def offered(desk: Desktop) -> list[str]:
     return [offer.text for offer in completion.offers] if completion is not None else []
 
 
+async def test_offers_are_drawn_however_narrow_the_terminal_is() -> None:
+    async with desktop() as desk:
+        await desk.pilot.resize_terminal(1, 1)
+        desk.composer.insert("/he")
+        desk.composer.complete()
+        assert "/help" in offered(desk)
+
+
 @pytest.mark.usefixtures("folder")
 async def test_paths_are_completed_as_they_are_typed() -> None:
     async with desktop() as desk:
