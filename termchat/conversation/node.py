@@ -19,7 +19,7 @@ from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.group import Group
 from termchat.decoding.loops import sign_of
 from termchat.decoding.records import (
-    LIKELIEST,
+    BOUNDS,
     TAIL,
     UNKNOWN,
     Beams,
@@ -174,10 +174,10 @@ class TokenColumns:
     def check(self) -> None:
         """Raise ValueError where a number cannot be, see `drop_impossible`. NaN counts for nothing unless it comes first."""
         count, ends = len(self), self.ends
-        bounds = ((self.logprobs, -math.inf, LIKELIEST), (self.probabilities, 0, 1), (self.p_ends, 0, 1))
-        numbers = (*bounds, (self.logits, -math.inf, 3.4e38), (self.entropies, -LIKELIEST, 64))
-        if count and any(min(column) < low or max(column) > high + LIKELIEST for column, low, high in numbers):
-            raise ValueError("a number of a token is out of range")
+        columns = (self.logprobs, self.probabilities, self.p_ends, self.logits, self.entropies)
+        for name, column in zip(("logprob", "probability", "p_end", "logit", "entropy"), columns, strict=True):
+            if count and (min(column) < BOUNDS[name][0] or max(column) > BOUNDS[name][1]):
+                raise ValueError(f"{name} of a token is out of range")
         places = (*self.states, *self.end_tokens, self.thought - 1)
         if min(places, default=0) < -1 or max(places, default=0) > max(count - 1, 0):
             raise ValueError("a token is missing")

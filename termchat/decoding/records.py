@@ -305,7 +305,7 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
 _FLOAT32 = 3.4028234663852886e38
 LIKELIEST = 0.01
 """What the logarithm of a probability can be at most, rounding and all."""
-_BOUNDS = {
+BOUNDS = {
     "logit": (-math.inf, _FLOAT32),
     "logprob": (-math.inf, LIKELIEST),
     "probability": (0.0, 1 + LIKELIEST),
@@ -313,7 +313,7 @@ _BOUNDS = {
     "entropy": (-LIKELIEST, 64.0),
     "p_end": (0.0, 1 + LIKELIEST),
 }
-"""What the numbers of a token can be, and those of a candidate."""
+"""The least and the most that the numbers of a token can be, and those of a candidate."""
 
 
 def drop_impossible(token: Token) -> Token:
@@ -340,7 +340,7 @@ def drop_impossible(token: Token) -> Token:
 def _find_impossible(numbers: Token | Candidate) -> dict[str, Any]:
     """The fields that are out of their bounds, each with `ABSENT`; NaN is `ABSENT` already."""
     changed: dict[str, Any] = {}
-    for name, (low, high) in _BOUNDS.items():
+    for name, (low, high) in BOUNDS.items():
         if (value := getattr(numbers, name, 0.0)) < low or value > high:
             changed[name] = ABSENT
     return changed

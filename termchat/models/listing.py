@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
+from termchat.decoding.records import Count
 from termchat.engine.address import SIGN
 from termchat.models import catalogue
 from termchat.models.disk.discovery import FoundModel, Skipped, discover
@@ -19,7 +20,6 @@ from termchat.models.gguf.brief import quantization_in, read_brief
 from termchat.models.gguf.header import check_parts, read_header
 
 State = Literal["ready", "not downloaded", "not installed", "broken"]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):

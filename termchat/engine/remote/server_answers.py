@@ -3,7 +3,7 @@
 A number that makes no sense is absent, a structure that does is `BadAnswer`, which says what is wrong and where. Texts are
 valid Unicode. `http_client` and `event_stream` bound the sizes of answers and events.
 
-A log-probability is at most 0: up to `_ROUNDING` above it is the rounding of a server's normalizer. Below `_ZERO` it stands for
+A log-probability is at most 0: up to `LIKELIEST` above it is the rounding of a server's normalizer. Below `_ZERO` it stands for
 a probability of zero, as do -Infinity, llama-server's null and the -9999 of OpenAI and vLLM.
 """
 
@@ -22,14 +22,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.decoding.records import ABSENT
+from termchat.decoding.records import ABSENT, LIKELIEST
 from termchat.text import one_line
 
 T = TypeVar("T")
 
 MOST = 2**53
 """The largest whole number that is believed: JSON's numbers are exact up to here."""
-_ZERO, _ROUNDING = -700.0, 0.01
+_ZERO = -700.0
 _TOO_MUCH = 2.0
 """What the probabilities of a step never add up to, however they are rounded."""
 _LABEL = 80
@@ -134,7 +134,7 @@ def read_amount(value: Any) -> float | None:
 
 def read_logprob(value: Any) -> float:
     """Read a log-probability, -inf for a probability of zero."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value <= _ROUNDING:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value <= LIKELIEST:
         return ABSENT
     return min(float(value), 0.0) if value >= _ZERO else -math.inf
 
@@ -153,7 +153,7 @@ def read_candidates(
     found = np.fromiter(ids, np.int32, len(ids))
     numbers = np.fromiter((-math.inf if value is None else value for value in values), np.float64, len(ids))
     numbers[numbers < _ZERO] = -math.inf
-    if not (numbers <= _ROUNDING).all():
+    if not (numbers <= LIKELIEST).all():
         return None
     numbers = np.minimum(numbers, 0.0)
     if np.exp(numbers).sum() > _TOO_MUCH or len(np.unique(found)) < len(found):
