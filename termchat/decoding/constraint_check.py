@@ -58,11 +58,16 @@ _PLAIN = {
 }
 
 
-def check(constraint: Constraint) -> None:
-    """Raises `TextError` where the text is not of its kind, or can never be used."""
+def check(constraint: Constraint) -> str:
+    """Return the grammar of a constraint that can be used; see `grammar_of`.
+
+    Raises:
+        TextError: the text is not of its kind, or can never be used.
+    """
     grammar = grammar_of(constraint)
     if constraint.kind in _CHECKS:
         _CHECKS[constraint.kind](constraint.text, grammar)
+    return grammar
 
 
 def grammar_of(constraint: Constraint) -> str:

@@ -20,7 +20,6 @@ from termchat.decoding.constraint_check import (
     byte_tokenizer,
     check,
     draft_of,
-    grammar_of,
     parse_exactly,
 )
 from termchat.decoding.deadline import deadline
@@ -340,8 +339,7 @@ def _following(constraint: Constraint) -> _Followed:
 def _checked(kind: Kind, text: str) -> str | TextError:
     """The grammar of a constraint, or what is wrong with it."""
     try:
-        check(Constraint(kind, text))
-        return grammar_of(Constraint(kind, text))
+        return check(Constraint(kind, text))
     except TextError as error:
         return error
 
