@@ -36,7 +36,6 @@ from termchat.engine.port import (
     Unit,
 )
 
-_KV_TYPE = "kv_type bf16"
 """With which a batch has the same bits however many threads compute it; what an engine says names it, too."""
 
 
@@ -81,7 +80,7 @@ class Replies:
         self._longer = 0
         self._drafts: DraftSettings | None = None
         """What the running reply was told last of drafts."""
-        self._offered_exact = self._told_missing = False
+        self._told_missing = False
         self._left_out: set[str] = set()
         """The knobs and rules of which it was said that they are left out."""
         self._stepping = False
@@ -244,8 +243,6 @@ class Replies:
         if shown:
             state.live.take(event)
             state.changed(ReplyGrew(running.node.number), LiveChanged())
-        if self._drafts is not None and isinstance(event, (Start, SettingsRecord)):
-            self._offer_exact(event)
         if isinstance(event, Token):
             state.paused = None
             if state.phase != "decoding" and not self._stepping:
@@ -291,17 +288,6 @@ class Replies:
                     "warning" if chosen else "information",
                 )
             )
-
-    def _offer_exact(self, event: Start | SettingsRecord) -> None:
-        """Says once how replies can be drafted and exact: one begins without being so, or has to do without drafts."""
-        model = self._state.model
-        if model is None or self._offered_exact or not 0 < model.alike_until < model.context:
-            return
-        if (not event.exact) if isinstance(event, Start) else _KV_TYPE in event.drafting:
-            self._offered_exact = True
-            what = f"with {model.threads} threads, drafted replies are not exact past {model.alike_until} tokens"
-            hint = f"{_KV_TYPE} keeps them exact: choose it in the model's settings, or start with --kv-type bf16"
-            self._state.changed(Notice(what, hint))
 
     def _is_shown(self, running: _Running) -> bool:
         chat = self._state.conversation

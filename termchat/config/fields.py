@@ -61,10 +61,10 @@ class EngineSettings(BaseModel):
         description="prompt tokens per batch; 0 chooses automatically, up to 63 keeps results exact",
     )
     flash_attention: Literal["auto", "on", "off"] = Field(default="auto", description="use flash attention")
-    kv_type: Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"] = Field(
-        default="f16",
-        description="data type of the KV cache; bf16 is exact with any number of threads, at 0.8 to 0.98 of the speed; "
-        "smaller types save memory",
+    kv_type: Literal["auto", "f32", "f16", "bf16/f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"] = Field(
+        default="auto",
+        description="data type of the KV cache; auto is bf16/f16 (keys/values) on the CPU, with the same numbers for any "
+        "number of threads, and f16 on a GPU; smaller types save memory",
     )
     mmap: Literal["auto", "on", "off"] = Field(
         default="auto", description="memory-map the model file instead of reading it into memory"

@@ -67,7 +67,9 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
 
     `exact`: this and the records before it tell how every cell of the cache was made, so that the reply can be made again bit
     for bit. `threads` are those it begins with. `thinking` are the tags around its thoughts, () for a model that does not
-    think.
+    think. `largest_change` is how much the difference between the logits of two candidates changed at most, as measured for
+    this model on this machine, with other numbers of threads and other sizes of batches: 0.0 where no bit did, None where it
+    was not measured.
     """
 
     version: int
@@ -87,6 +89,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
     thinking: tuple[str, ...] = ()
     walk: int | None = None
     group: Group | None = None
+    largest_change: float | None = None
 
     @property
     def is_served(self) -> bool:
@@ -270,6 +273,11 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
 
     An engine that does not draw here does not tell all of it: numbers are then `ABSENT` or `UNKNOWN`, `stages` empty, and a
     candidate whose probability is absent has no `removed_by`.
+
+    `margin` is by how much the winner of the draw was ahead of the runner-up, in nats: log-probability after the chain plus
+    noise, or logit after the chain where the draw is greedy; None where one token was left, or none was drawn here. `near_tie`:
+    with another number of threads or size of batches another token may win, since the margin, or a cut, is within
+    `Start.largest_change`; None where that is not known.
     """
 
     step: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -294,6 +302,8 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     phase: Phase | None = "answer"
     walk: int | None = None
     draft: Draft | None = None
+    margin: float | None = None
+    near_tie: bool | None = None
 
     @property
     def unlisted(self) -> float:

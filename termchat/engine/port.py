@@ -56,7 +56,8 @@ class ModelSpec(msgspec.Struct, frozen=True):
     they are `proposed_threads`.
     `prefill_batch` is the most prompt tokens decoded at once; `fast_prefill` makes it 512 at the price of exactness. `main_gpu`
     is the one GPU to use, counted from 0; -1 spreads the model over all. `rpc` are servers of llama.cpp's RPC, each HOST:PORT,
-    whose devices are used as GPUs are. `mlock` keeps the model from being swapped out.
+    whose devices are used as GPUs are. `kv_type` is that of the cache's numbers, of keys and values as "K/V" where they differ;
+    "auto" leaves it to the engine (`cache.kv_type_of`). `mlock` keeps the model from being swapped out.
     `sha256`, `quantization` and `layers` are what the file's header said. `path_bytes` says where the file is when its path is
     not UTF-8; `path` is then only what to show. `thinking` are the tags of its thoughts (see `thinking.tags_from`); () leaves
     them to its template. `batch_times` are what batches of so many rows cost in units of one row, as measured on this machine;
@@ -74,7 +75,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     gpu_layers: int = -1
     prefill_batch: int = 0
     flash_attention: Literal["auto", "on", "off"] = "auto"
-    kv_type: str = "f16"
+    kv_type: str = "auto"
     fast_prefill: bool = False
     sha256: str = ""
     quantization: str = ""

@@ -47,7 +47,7 @@ class Memory(NamedTuple):
 def estimate(
     header: Header,
     context: int,
-    kv_type: str = "f16",
+    kv_type: str = "auto",
     *,
     size: int | None = None,
     batch: int = BATCH,
@@ -61,11 +61,13 @@ def estimate(
 
     Args:
         context: tokens; 0 is what the model was trained on.
-        kv_type: the cache's number format, as llama.cpp names it.
+        kv_type: the cache's number format, as llama.cpp names it; `auto` and `bf16/f16` take as much as f16.
 
     Raises:
         ValueError: there is no such number format.
     """
+    if kv_type in ("auto", "bf16/f16"):
+        kv_type = "f16"
     if kv_type not in _PACKINGS:
         raise ValueError(f"unknown KV type {kv_type!r}")
     packing = _PACKINGS[kv_type]

@@ -20,7 +20,6 @@ from termchat.engine.port import ALL_FEATURES, Adjust, LoadDraft, ModelSpec
 from tests.chat.driven_chat import Faked, Make
 from tests.chat.kept_chat import Kept
 from tests.fewer_blocks import with_idle_blocks, with_vocabulary
-from tests.tui.fake_engine import INFO
 
 QUOTING = (
     "Repeat this text: The lighthouse keeper wrote in his journal every night, describing the waves, the wind and the ships"
@@ -322,65 +321,3 @@ def test_a_draft_model_of_another_vocabulary_is_named_and_the_chat_goes_on(
     assert it.chat.drafter is None
     assert [notice for notice in it.notices if notice.startswith("renamed has another vocabulary: ")]
     assert len(it.say("Hi").ids) == 4
-
-
-# --- exactness -------------------------------------------------------------------------------------------------------
-
-
-def exact_offers(it: Faked) -> list[Notice]:
-    return [change for change in it.told if isinstance(change, Notice) and "exact" in change.message]
-
-
-@pytest.mark.parametrize(("alike_until", "offered"), [(256, True), (0, False), (2048, False)])
-def test_bf16_is_offered_once_where_it_would_keep_a_drafted_reply_exact(alike_until: int, offered: bool) -> None:
-    it = drafting(Tuning(seed=7, draft="ngram"), info=msgspec.structs.replace(INFO, alike_until=alike_until))
-    it.engine.exact = False
-    it.replied("Hi", " one")
-    it.replied("And", " two")
-    offers = exact_offers(it)
-    assert len(offers) == offered
-    assert all("kv_type bf16" in offer.hint for offer in offers)
-
-
-def test_no_bf16_is_offered_for_what_is_exact_or_is_not_drafted() -> None:
-    it = drafting(Tuning(seed=7), info=msgspec.structs.replace(INFO, alike_until=256))
-    it.engine.exact = False
-    it.replied("Hi", " one")
-    it.engine.exact = True
-    it.chat.adjust("draft", "ngram")
-    it.replied("And", " two")
-    assert exact_offers(it) == []
-
-
-@pytest.mark.parametrize(("kv_type", "offers"), [("f16", 1), ("bf16", 0)])
-def test_a_real_reply_of_two_threads_is_offered_bf16_and_is_exact_with_it(
-    make: Make, spec: ModelSpec, kv_type: str, offers: int
-) -> None:
-    it = make(Tuning(seed=7, draft="ngram", temperature=0.0))
-    it.idle()
-    it.chat.loading.load(msgspec.structs.replace(spec, threads=2, kv_type=kv_type))
-    it.idle()
-    it.chat.send("Hi")
-    it.streaming(3)
-    it.chat.stop()
-    it.idle()
-    assert it.reply.start is not None
-    assert it.reply.start.exact == (not offers)
-    assert len([notice for notice in it.notices if "not exact" in notice]) == offers
-
-
-def test_a_reply_that_is_exact_stays_so_and_bf16_is_offered(make: Make, spec: ModelSpec) -> None:
-    it = make(Tuning(seed=7, temperature=0.0, max_tokens=12))
-    it.idle()
-    it.chat.loading.load(msgspec.structs.replace(spec, threads=2))
-    it.idle()
-    reply = it.stepped(QUOTING * 8, 2)
-    it.chat.adjust("draft", "ngram")
-    it.chat.replies.resume()
-    it.idle()
-    assert reply.start is not None
-    assert reply.start.exact
-    assert reply.finished is not None
-    assert not reply.finished.drafted
-    assert any("kv_type bf16" in settings.drafting for settings in reply.settings)
-    assert len([notice for notice in it.notices if "not exact" in notice]) == 1

@@ -2,9 +2,10 @@
 
 The bits of the logits depend on how each cell was made, so the caller is told the shape of every decode. Prompts are decoded in
 micro-batches of at most `EXACT_BATCH` tokens, with the last token always alone: then decoding one token and reading a prompt
-give the same numbers on the CPU, and a rewound reply continues just as it did. A single row depends on the number of threads,
-too, from cell `SPLIT` on: llama.cpp then splits the attention among them. The order of the cells counts as well; it is that of
-the ids, since what the spare sequence uses is always at the end and freed before the main one goes on.
+give the same numbers on the CPU, and a rewound reply continues just as it did. With keys and values of one type, f16 or f32, a
+single row depends on the number of threads, too, from cell `SPLIT` on: llama.cpp then splits the attention among them. With
+`STEADY`, two types of the same size, it does not, and is as fast. The order of the cells counts as well; it is that of the ids,
+since what the spare sequence uses is always at the end and freed before the main one goes on.
 
 Other sequences begin as copies of the main one, or of one another: a copy shares its cells, and what is decoded then is its
 own. Rows of several of them are one batch. Up to `EXACT_BATCH` rows, with weights that `does_batch_alike` knows, each row has
@@ -42,9 +43,12 @@ _SEQUENCES = 64
 _UNUSED = _SEQUENCES - 1
 """Holds the cells of sequences that ended, while others go on."""
 
+STEADY = "bf16/f16"
+"""The types of keys and values on the CPU, unless another one is asked for: a row has the same bits with any number of threads.
+llama.cpp splits the attention of a row among the threads where both types are f16, or f32 (`ggml_flash_attn_ext`)."""
 _KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "bf16": 30}
 _SPLIT_TYPES = ("f32", "f16")
-_ALIKE_TYPES = ("f32", "f16", "bf16", "q8_0")
+_ALIKE_TYPES = ("f32", "f16", "bf16", "q8_0", STEADY)
 _ALIKE_WEIGHTS = {"q4_0", "q4_1", "q5_1", "q8_0"}
 _FLASH = {"auto": -1, "off": 0, "on": 1}
 
@@ -63,7 +67,19 @@ def does_batch_alike(model: Model) -> bool:
     spec, weights = model.spec, model.weights - {"f32"}
     has_experts = model.metadata(f"{model.metadata('general.architecture')}.expert_count") not in (None, "0")
     alike = bool(weights) and weights <= _ALIKE_WEIGHTS and not has_experts
-    return alike and spec.kv_type in _ALIKE_TYPES and spec.flash_attention != "off"
+    return alike and kv_type_of(model) in _ALIKE_TYPES and spec.flash_attention != "off"
+
+
+def kv_type_of(model: Model) -> str:
+    """Return the types of keys and values, "K/V" where they differ, that are asked for, or are best here: `STEADY` on the CPU.
+
+    Where a GPU computes, or prompts are to be read fast, it is f16, for which llama.cpp has the fastest attention.
+    """
+    spec = model.spec
+    if spec.kv_type != "auto":
+        return spec.kv_type
+    elsewhere = bool(model.gpu_layers or spec.rpc or spec.fast_prefill) or spec.flash_attention == "off"
+    return "f16" if elsewhere else STEADY
 
 
 class _Cell:
@@ -80,7 +96,7 @@ class Cache:
     """Owns a `llama_context`. `ids` are those whose cells the main sequence holds, `sequences` those of the others.
 
     `threads` and `threads_batch` decode single rows and batches; `loaded` are both as the model was loaded, `adaptable` the
-    same with 1 for what a person set, and may not be changed.
+    same with 1 for what may not be changed: what a person set, and the threads of a row whose bits depend on them.
 
     `current` says whether the logits at hand are those after `ids`; they stay so while the spare sequence is used.
 
@@ -89,17 +105,20 @@ class Cache:
     """
 
     def __init__(self, model: Model, spec: ModelSpec, threads: int, threads_batch: int) -> None:
-        if spec.kv_type not in _KV_TYPES:
-            raise EngineError("settings", f"unknown kv_type {spec.kv_type!r}", f"one of {', '.join(_KV_TYPES)}")
-        self.model = model
+        self.model, self.kv_type = model, kv_type_of(model)
+        if not self.kv_type or not _KV_TYPES.keys() >= set(self.kv_type.split("/", 1)):
+            raise EngineError(
+                "settings", f"unknown kv_type {spec.kv_type!r}", f"auto, {STEADY}, {', '.join(_KV_TYPES)}"
+            )
         self.capacity = spec.context or min(model.context_trained or MOST_CONTEXT, MOST_CONTEXT)
         self.batch_size = spec.prefill_batch or (FAST_BATCH if spec.fast_prefill else EXACT_BATCH)
         self.exact = self.batch_size <= EXACT_BATCH and not spec.rpc
         self.threads, self.threads_batch = self.loaded = threads, threads_batch
-        free = not spec.threads or spec.proposed_threads
-        free_batch = spec.proposed_threads if spec.threads_batch else free
+        self._splits = self.kv_type in _SPLIT_TYPES
+        self.may_choose_threads = not spec.threads or spec.proposed_threads
+        free = self.may_choose_threads and not (self._splits and not model.gpu_layers)
+        free_batch = spec.proposed_threads if spec.threads_batch else self.may_choose_threads
         self.adaptable = (threads if free else 1, threads_batch if free_batch else 1)
-        self._splits = spec.kv_type in _SPLIT_TYPES
         params = LIB.llama_context_default_params()
         params.n_ctx = self.capacity + _SPARE_CELLS
         params.n_batch = params.n_ubatch = max(self.batch_size, 64)
@@ -107,10 +126,12 @@ class Cache:
         params.kv_unified = True  # else the other sequences cannot share the main one's cells
         params.n_threads, params.n_threads_batch = threads, threads_batch
         params.flash_attn_type = _FLASH[spec.flash_attention]
-        params.type_k = params.type_v = _KV_TYPES[spec.kv_type]
         params.no_perf = True
         last_errors()
-        self.pointer: Any = LIB.llama_init_from_model(model.pointer, params)
+        self.pointer = self._new_context(params)
+        if not self.pointer and spec.kv_type == "auto" and self.kv_type == STEADY:
+            self.kv_type, self._splits = "f16", True  # an architecture whose keys and values must have one type
+            self.pointer = self._new_context(params)
         if not self.pointer:
             why = last_errors() or "not enough memory?"
             raise EngineError(
@@ -144,6 +165,11 @@ class Cache:
         self._rows: NDArray[np.float32] = np.empty((0, 0), np.float32)
         self._logits: NDArray[np.float32] = np.empty(0, np.float32)
         self._kept: NDArray[np.float32] | None = None
+
+    def _new_context(self, params: Any) -> Any:
+        keys, _, values = self.kv_type.partition("/")
+        params.type_k, params.type_v = _KV_TYPES[keys], _KV_TYPES[values or keys]
+        return LIB.llama_init_from_model(self.model.pointer, params)
 
     def close(self) -> None:
         if self.pointer:

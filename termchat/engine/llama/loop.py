@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding.records import Prefill, Shape
-from termchat.engine.llama.cache import SPLIT, Cache, OutOfTime
+from termchat.engine.llama.cache import Cache, OutOfTime
 from termchat.engine.llama.drafts import Drafts, Learned
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.running_reply import Pending, Poll, RunningReply, Said, check, is_exact
@@ -88,7 +88,7 @@ class _Alone:
         """How many threads may decode lost cells again as they were decoded: where a person set the number, no others."""
         if self._pace is None:
             return MOST_THREADS
-        return all_threads() if self.cache.adaptable[0] > 1 else 0
+        return all_threads() if self.cache.may_choose_threads else 0
 
     def prefill(self, ids: list[int]) -> Iterator[Prefilling | Prefill]:
         prompt = PromptReader(self.cache, self._pace, ids, self._plan)
@@ -133,7 +133,7 @@ class PromptReader:
 def plan_for_many(cache: Cache, request: GenerateWalks | SearchBeams) -> list[Shape]:
     """What is to be decoded of the prompt of several replies. A single row, as the last one is, has one thread: rows that are
     decoded together have the bits of one."""
-    most = all_threads() if cache.adaptable[0] > 1 else cache.loaded[0]
+    most = all_threads() if cache.may_choose_threads else cache.loaded[0]
     plan = cache.prepare(request.ids, request.shapes if request.rebuild_exactly else None, most)
     return [Shape(1, shape.threads or 1) if shape.rows == 1 else shape for shape in plan]
 
@@ -174,15 +174,14 @@ def _read(
     """Decodes the next ids, and says how many microseconds it took; chooses the threads for the decode of the `following` rows.
 
     If it takes too long it is broken off, and done with fewer threads. Threads that the shape names are neither judged nor
-    changed. A row whose bits depend on the threads is not broken off: the record of a change would come behind it.
+    changed.
     """
     pace = None if shape.threads else pace
-    may_break = shape.rows > 1 or len(cache.ids) < SPLIT
     begun = now = perf_counter()
     while True:
         threads, too_long = cache.threads if shape.rows == 1 else cache.threads_batch, False
         try:
-            allowed = pace.allowed(shape.rows) if pace is not None and may_break else inf
+            allowed = pace.allowed(shape.rows) if pace is not None else inf
             made = cache.read(ids, shape, allowed, ahead)
             cache.logits()  # waits for a device that computes on its own
         except OutOfTime:

@@ -97,7 +97,7 @@ class Session(AskedModel):
             threads=cache.loaded[0],
             threads_batch=cache.loaded[1],
             prefill_batch=cache.batch_size,
-            kv_type=model.spec.kv_type,
+            kv_type=cache.kv_type,
             layers=model.layers,
             gpu_layers=model.gpu_layers,
             device=offload.named(offload.offloading(model.spec.main_gpu)) if model.gpu_layers else "cpu",

@@ -84,8 +84,9 @@ class Room(Protocol):
 
 
 class Batched(Protocol):
-    """Prompts are read `batch_size` tokens at once, by so many threads."""
+    """Prompts are read `batch_size` tokens at once, by so many threads, into cells of a type: "" where that is not known."""
 
+    kv_type: str
     batch_size: int
     threads_batch: int
 
@@ -170,7 +171,7 @@ def start_of(request: Generate, prepared: Prepared, walk: int | None = None, gro
         threads=prepared.threads,
         threads_batch=cache.threads_batch,
         ubatch=cache.batch_size,
-        kv_type=model.spec.kv_type,
+        kv_type=cache.kv_type,
         exact=prepared.exact,
         prefill=request.prefill,
         thinking=(tags.opening, tags.closing) if (tags := model.thinking) is not None else (),

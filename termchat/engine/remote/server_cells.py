@@ -58,6 +58,7 @@ class ServerCells:
     """
 
     exact = False
+    kv_type = ""
     threads_batch = 0
     batch_size = EXACT_BATCH
 
