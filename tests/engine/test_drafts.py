@@ -273,7 +273,7 @@ def test_a_reply_past_the_border_with_two_threads_is_not_exact_and_an_exact_one_
 ) -> None:
     tuning = Tuning(max_tokens=14)
     knowing.faults = 0.0
-    with closing(session_of(small_model_path, threads=2, threads_batch=1)) as two:
+    with closing(session_of(small_model_path, threads=2, threads_batch=1, kv_type="f16")) as two:
         for length, exact in ((SPLIT - 14, True), (SPLIT - 6, False)):
             without, with_them = both(two, knowing, request(ids_of(two, length), tuning))
             assert isinstance(with_them[0], Start)
@@ -288,7 +288,7 @@ def test_a_reply_past_the_border_with_two_threads_is_not_exact_and_an_exact_one_
         assert tokens(same(turned)) == tokens(same(without))
         assert end(turned).accepted
         assert any("exact" in record.drafting for record in turned if isinstance(record, SettingsRecord))
-    with closing(session_of(small_model_path, threads=2, threads_batch=1, kv_type="bf16")) as two:
+    with closing(session_of(small_model_path, threads=2, threads_batch=1)) as two:
         without, with_them = both(two, knowing, request(ids_of(two, SPLIT - 6), tuning))
         assert same(with_them) == same(without)
         assert isinstance(with_them[0], Start)

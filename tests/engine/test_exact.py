@@ -34,8 +34,9 @@ LATE = 12
 
 
 def session_with(path: Path, threads: int, **more: object) -> Session:
-    """Batches are read with one thread: they depend on no number, and on a busy machine that is much faster."""
-    spec = ModelSpec(str(path), "small", context=1024, threads=threads, threads_batch=1)
+    """Keys and values are f16, with which threads count. Batches are read with one thread: they depend on no number, and on a
+    busy machine that is much faster."""
+    spec = ModelSpec(str(path), "small", context=1024, threads=threads, threads_batch=1, kv_type="f16")
     return Session(msgspec.structs.replace(spec, **more), lambda _: None)
 
 
@@ -142,7 +143,7 @@ def test_from_the_border_on_a_single_row_depends_on_the_threads_and_a_batch_does
             assert np.array_equal(two.cache.logits(), alone[count - NEAR - 1])
 
 
-@pytest.mark.parametrize("kv_type", ["bf16", "q8_0"])
+@pytest.mark.parametrize("kv_type", ["auto", "bf16", "q8_0"])
 def test_other_kv_types_depend_on_neither(small_model_path: Path, kv_type: str) -> None:
     found = []
     for threads in (1, 2):
@@ -210,10 +211,11 @@ def test_a_new_reply_on_cells_that_are_not_as_recorded_says_so(two: Session, cou
         assert start_of(records(two, request(ids, Tuning(max_tokens=1), shapes=recorded))).exact is told
 
 
-def test_with_bf16_any_threads_are_exact(small_model_path: Path) -> None:
-    with closing(session_with(small_model_path, 2, kv_type="bf16")) as two:
+@pytest.mark.parametrize("kv_type", ["auto", "bf16"])
+def test_with_keys_as_bf16_any_threads_are_exact(small_model_path: Path, kv_type: str) -> None:
+    with closing(session_with(small_model_path, 2, kv_type=kv_type)) as two:
         stream = whole_reply(two, CHANGES)
-    with closing(session_with(small_model_path, 1, kv_type="bf16")) as one:
+    with closing(session_with(small_model_path, 1, kv_type=kv_type)) as one:
         forked = again(one, stream, LATE, script=())
         assert start_of(forked).exact
         assert numbers(forked) == numbers(stream)[LATE:]
