@@ -279,7 +279,7 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     was left, or nothing was drawn here: the token was forced, or a server drew it. `near_tie`: if differences of logits changed
     by up to `Start.largest_change`, another token could win: it is that close, or the winner or a rival is that close to a
     cut. It is True wherever xtc, typical_p, mirostat or another stage for which no bound is known shaped the draw; False for a
-    forced token; None where the largest change is not known.
+    forced token; None where the largest change is not known, or a search chose the token.
     """
 
     step: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
