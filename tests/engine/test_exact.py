@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from termchat.decoding.records import Prefill, Record, SettingsRecord, Shape, Start, Token
+from termchat.decoding.records import Prefill, Record, SettingsRecord, Shape, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import loop, observe
 from termchat.engine.llama.cache import SPLIT, OutOfTime
@@ -21,7 +21,7 @@ from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import Cancel, Explain, Generate, Inspect, ModelSpec, Prefilling, Score, Scripted
 from tests.engine.conftest import records, request, tokens
-from tests.engine.steered import numbers, script_of
+from tests.engine.steered import numbers, script_of, shapes_of, start_of
 
 NEAR = 240
 """A cell before the border."""
@@ -70,19 +70,6 @@ def prompt_of(session: Session, count: int = SPLIT - BEFORE) -> list[int]:
         "The ship sailed on over the wide, quiet water; nobody said a word. " * 40, special=False
     )
     return ids[:count]
-
-
-def start_of(stream: list[Record]) -> Start:
-    assert isinstance(stream[0], Start)
-    return stream[0]
-
-
-def shapes_of(stream: list[Record], count: int) -> list[Shape]:
-    """In which shapes a reply from an empty cache decoded the prompt and its first `count` tokens, by its records."""
-    prefill = next(record for record in stream if isinstance(record, Prefill))
-    threads = {record.number: record.threads for record in stream if isinstance(record, SettingsRecord)}
-    each = [Shape(1, threads[token.settings]) for token in tokens(stream)[:count]]
-    return [*map(Shape, prefill.shapes, prefill.threads), *each]
 
 
 def again(session: Session, stream: list[Record], count: int, **more: object) -> list[Record]:
