@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from termchat.decoding import dice
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Prefill, Record, Start
 from termchat.decoding.samplers import Tuning
@@ -23,6 +22,7 @@ from termchat.engine.port import Message, ModelSpec, Render, Scripted
 from tests.engine.bare_loop import BareContext
 from tests.engine.conftest import records, request, tokens
 from tests.engine.drafting import Knowing, end, same
+from tests.engine.float64 import numbers_of
 from tests.engine.steered import numbers, shapes_of, start_of
 from tests.engine.walking import ask, of, walk, walked
 from tests.made_models import BYTES, CHARACTERS, FAMILIES, SPECIAL, texts_of
@@ -90,26 +90,18 @@ def rows(session: Session, bare: BareContext, stream: list[Record]) -> list[Row]
 
 
 def test_numbers_are_those_of_llama_cpp_in_float64(session: Session, stream: list[Record], rows: list[Row]) -> None:
-    settings = TUNING.samplers()
+    samplers = TUNING.samplers()
     for token, logits in zip(tokens(stream), rows, strict=True):
-        row = logits.astype(np.float64)
-        p = np.exp(row - row.max())
-        p /= p.sum()
+        expected = numbers_of(logits, token, samplers, SEED, session.model.end_ids)
+        assert (token.id, token.rank) == (expected.id, expected.rank)
         assert token.logit == logits[token.id]
-        assert token.logprob == pytest.approx(np.log(p[token.id]), abs=1e-5)
-        assert token.rank == (row > row[token.id]).sum()
-        assert token.entropy == pytest.approx(-(p * np.log2(p, where=p > 0, out=np.zeros_like(p))).sum(), abs=1e-5)
-        assert token.p_end == pytest.approx(p[session.model.end_ids].sum(), rel=1e-5, abs=1e-9)
-        best = np.argsort(-logits, kind="stable")[: settings.top_k]
-        assert [candidate.id for candidate in token.candidates][:20] == best[:20].tolist()
-        assert [candidate.logit for candidate in token.candidates][:20] == logits[best[:20]].tolist()
-        kept = p[best] / p[best].sum()
-        before = np.cumsum(kept) - kept
-        best = best[(before < settings.top_p) & (kept >= settings.min_p * kept[0])]
-        final = p[best] / p[best].sum()
-        assert token.probability == pytest.approx(final[best == token.id][0], rel=2e-5)
-        scores = np.log(final) + dice.gumbel(SEED, token.step, best.astype(np.int32))
-        assert token.id == best[scores.argmax()]
+        assert token.logprob == pytest.approx(expected.logprob, abs=1e-5)
+        assert token.entropy == pytest.approx(expected.entropy, abs=1e-5)
+        assert token.p_end == pytest.approx(expected.p_end, rel=1e-5, abs=1e-9)
+        assert token.probability == pytest.approx(expected.probability, rel=2e-5)
+        best = np.argsort(-logits, kind="stable")[:20]
+        assert [candidate.id for candidate in token.candidates][:20] == best.tolist()
+        assert [candidate.logit for candidate in token.candidates][:20] == logits[best].tolist()
 
 
 def test_it_is_as_sure_as_a_real_model(stream: list[Record]) -> None:
