@@ -59,7 +59,7 @@ FAMILIES = {
     "qwen": Family("qwen3", (Q6_K, Q6_K), spm=False, vocabulary=151_936, tied=True, template=THINKING),
     "llama": Family("llama", (Q4_K, Q6_K), spm=True, vocabulary=4096, tied=False, template=GEMMA),
     "smol": Family("llama", (Q8_0, Q8_0), spm=False, vocabulary=4096, tied=False, template=CHATML),
-    "half": Family("qwen3", (F16, F16), spm=False, vocabulary=4096, tied=True, template=THINKING),
+    "half": Family("gemma3", (F16, F16), spm=False, vocabulary=4096, tied=True, template=THINKING, window=64),
 }
 
 

@@ -249,14 +249,16 @@ class Busy(LocalEngine):
 
 
 @pytest.mark.skipif(all_threads() < 2, reason="needs two threads")
+@pytest.mark.parametrize("name", ["llama", "half"])
 def test_threads_that_changed_are_replayed(
-    tmp_path: Path, small_model_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, made_model: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = made_model(name)
     store = Store.open(tmp_path / "chats.db")
     recorder = StoreRecorder(store, SessionInfo())
-    service = Chat(Busy(), Tuning(max_tokens=14, seed=3), conversation=Conversation(raw=True), recorder=recorder)
-    spec = ModelSpec(str(small_model_path), "small", context=2048, threads=2, sha256=_sha256(small_model_path))
+    service = Chat(Busy(), Tuning(max_tokens=14, seed=3), conversation=Conversation(), recorder=recorder)
+    spec = ModelSpec(str(path), name, context=2048, threads=2, sha256=_sha256(path))
     service.loading.load(msgspec.structs.replace(spec, proposed_threads=True))
     driven = Driven(service)
     driven.say("the fox saw the bear and " * (SPLIT // 6 + 1))
@@ -281,9 +283,7 @@ def test_threads_that_changed_are_replayed(
     assert nodes[2].prefill is not None
     assert nodes[2].prefill.reused == 0
     told: list[str] = []
-    assert (
-        replay(load({"model": str(small_model_path)}, {}, tmp_path / "no.toml"), saved, told.append, told.append) == 0
-    )
+    assert replay(load({"model": str(path)}, {}, tmp_path / "no.toml"), saved, told.append, told.append) == 0, told
     assert told[-1].startswith("identical, ")
 
 

@@ -19,12 +19,12 @@ _SEQUENCES = 18
 class BareContext:
     """A context of llama.cpp's over the model of a session, with as many cells, and with keys and values of its types."""
 
-    def __init__(self, session: Session, threads: int = 1) -> None:
+    def __init__(self, session: Session) -> None:
         cache = session.cache
         params = LIB.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch = cache.capacity, _ROWS, _ROWS
         params.n_seq_max, params.kv_unified, params.no_perf = _SEQUENCES, True, True
-        params.n_threads = params.n_threads_batch = threads
+        params.n_threads = params.n_threads_batch = 1
         keys, _, values = cache.kv_type.partition("/")
         params.type_k, params.type_v = _TYPES[keys], _TYPES[values or keys]
         self._vocabulary = session.model.n_vocab
@@ -50,6 +50,14 @@ class BareContext:
     def forget(self) -> None:
         """Clear all cells."""
         LIB.llama_memory_clear(self._memory, True)
+
+    def decode_with(self, threads: int, position: int, token: int) -> Row:
+        """Return the logits after a token of the first sequence, decoded by so many threads, and forget it."""
+        LIB.llama_set_n_threads(self._context, threads, threads)
+        (row,) = self.decode([(0, position, token)])
+        LIB.llama_set_n_threads(self._context, 1, 1)
+        LIB.llama_memory_seq_rm(self._memory, 0, position, -1)
+        return row
 
     def read(self, ids: Sequence[int], shapes: Sequence[int]) -> Iterator[Row]:
         """Decode ids from the first cell on in batches of so many; yield the logits after each batch."""

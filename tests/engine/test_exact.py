@@ -254,15 +254,14 @@ def test_every_change_is_on_record_and_the_records_make_the_same_reply(
     assert start_of(replayed).exact
 
 
-def test_the_next_reply_begins_with_the_threads_that_are_best(free: Session) -> None:
-    restless(free, request(prompt_of(free, 20), Tuning(max_tokens=3)))
-    assert free.cache.threads in (1, 2)
-    free.pace.rest()
-    records(
-        free,
-        request(prompt_of(free, 20), Tuning(max_tokens=3), script=(Scripted(0, threads=2), Scripted(1, threads=1))),
-    )
-    assert free.cache.threads == free.pace.limit
+def test_the_next_reply_begins_with_the_threads_that_are_best(small_model_path: Path) -> None:
+    script = Scripted(0, threads=2), Scripted(1, threads=1)
+    with closing(session_with(small_model_path, 2, proposed_threads=True, kv_type="auto")) as free:
+        restless(free, request(prompt_of(free, 20), Tuning(max_tokens=3)))
+        assert free.cache.threads in (1, 2)
+        free.pace.rest()
+        records(free, request(prompt_of(free, 20), Tuning(max_tokens=3), script=script))
+        assert free.cache.threads == free.pace.limit
 
 
 def test_a_model_says_how_many_threads_it_was_loaded_with_however_busy_it_is(free: Session) -> None:

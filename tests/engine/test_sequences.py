@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from termchat.engine.llama.cache import _UNUSED, MAIN, SPLIT, Cache, ContextFull
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import EngineError, ModelSpec
-from tests.requantized import requantized
 
 
 @pytest.fixture(scope="module")
@@ -195,9 +194,8 @@ def test_which_models_batch_alike(cache: Cache, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.undo()
 
 
-def test_half_precision_is_known_not_to_batch_alike(small_model_path: Path, tmp_path: Path) -> None:
-    path = requantized(small_model_path, tmp_path / "half.gguf", "F16")
-    spec = ModelSpec(str(path), "half", context=256, threads=1)
+def test_half_precision_is_known_not_to_batch_alike(made_model: Callable[[str], Path]) -> None:
+    spec = ModelSpec(str(made_model("half")), "half", context=256, threads=1)
     with closing(Session(spec, lambda _: None)) as session:
         assert session.model.weights == {"f32", "f16"}
         assert not does_batch_alike(session.model)

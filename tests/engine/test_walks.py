@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from math import inf
 from pathlib import Path
@@ -42,7 +42,6 @@ from termchat.engine.port import (
 )
 from tests.engine.conftest import Driver, records, tokens
 from tests.engine.walking import alone, ask, end, firsts, of, paused, plain, walk, walked
-from tests.requantized import requantized
 
 LENGTH = 10
 FREE = Tuning(max_tokens=LENGTH, temperature=1.0)
@@ -295,9 +294,8 @@ def test_a_model_that_cannot_rewind_is_refused(session: Session, monkeypatch: py
     assert raised.value.kind == "capability"
 
 
-def test_weights_whose_rows_depend_on_the_batch_are_told(model_path: Path, tmp_path: Path) -> None:
-    path = requantized(model_path, tmp_path / "f16.gguf", "F16")
-    spec = ModelSpec(str(path), "f16", context=512, threads=1)
+def test_weights_whose_rows_depend_on_the_batch_are_told(made_model: Callable[[str], Path]) -> None:
+    spec = ModelSpec(str(made_model("half")), "half", context=512, threads=1)
     with closing(Session(spec, lambda _: None)) as other:
         stream = walked(other, ask(story(other), [walk(i, Tuning(max_tokens=2), i) for i in range(2)]))
         assert [event.exact for event in stream if isinstance(event, Start)] == [False, False]
