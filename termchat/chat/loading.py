@@ -15,7 +15,6 @@ import msgspec
 from termchat.chat.changes import Notice, StatusChanged, TuningChanged
 from termchat.chat.speculation import Speculation
 from termchat.chat.state import State
-from termchat.config import per_model
 from termchat.config.origins import MODEL, followed
 from termchat.decoding.biases import parse
 from termchat.decoding.records import Failed
@@ -179,8 +178,6 @@ class Loading:
             place = choice.spec.engine
             info = msgspec.structs.replace(event.info, engine=place.name or place.url)
             state.model, state.progress, state.live.threads = info, 1.0, 0
-            measured = None if info.engine else per_model.find(info.sha256)
-            state.tolerance = measured.tolerance if measured is not None else None
             if choice is not self._loaded:
                 self._earlier, self._loaded = self._loaded, choice
             if info.recommended and choice.heeds:

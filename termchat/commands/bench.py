@@ -424,7 +424,7 @@ def keep(report: TuneReport, spec: ModelSpec) -> str:
     Raises:
         OSError: it cannot be written.
     """
-    before, costs = per_model.find(spec.sha256), report.speculation
+    before = per_model.find(spec.sha256)
     found = per_model.Tuned(
         spec.sha256,
         report.model,
@@ -433,9 +433,7 @@ def keep(report: TuneReport, spec: ModelSpec) -> str:
         report.decode,
         report.prefill,
         time(),
-        report.differences or (before.differences if before is not None else {}),
-        costs.batches if costs is not None else before.batches if before is not None else {},
-        costs.threads if costs is not None else before.batch_threads if before is not None else 0,
+        before.rows if before is not None else (),
     )
     return str(per_model.keep_measured(found))
 

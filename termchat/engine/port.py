@@ -49,6 +49,45 @@ MOST_CONTEXT = 8192
 """Tokens of context that an engine chooses at most by itself; more is for whoever asks for it."""
 
 
+class Measured(msgspec.Struct, frozen=True):
+    """What rows of a batch cost, and which bits they have, as measured for one model on one machine.
+
+    `how` is how it was loaded (`Cache.how`), and with that how many `threads`. `batch_times` are T(n), the time of a batch of n
+    rows in units of one row; {} where the machine was too busy to tell. In batches of up to `rows_alike` rows each row has the
+    bits of a row alone, with one thread; 1: no batch does.
+
+    `changes` are by how much the difference between the logits of two candidates, the likeliest one and each of the 20
+    likeliest, changed at most over so many `positions`, by what was changed: "threads", "2 rows" … "8 rows", and "prompt", the
+    prompt read in another way. 0.0 is no bit.
+    """
+
+    how: str
+    threads: int
+    batch_times: dict[int, float] = {}
+    rows_alike: int = 1
+    changes: dict[str, float] = {}
+    positions: int = 0
+
+    @property
+    def largest_change(self) -> float:
+        """The most that any of the `changes` comes to."""
+        return max(self.changes.values(), default=0.0)
+
+    def joined(self, other: Measured) -> Measured:
+        """Return what both measurements of the same model tell; the times are those of the `other`, newer one, if it has some."""
+        changes = {
+            what: max(self.changes.get(what, 0.0), other.changes.get(what, 0.0))
+            for what in {**self.changes, **other.changes}
+        }
+        return msgspec.structs.replace(
+            other,
+            batch_times=other.batch_times or self.batch_times,
+            rows_alike=min(self.rows_alike, other.rows_alike),
+            changes=changes,
+            positions=max(self.positions, other.positions),
+        )
+
+
 class ModelSpec(msgspec.Struct, frozen=True):
     """Which file to load and how. 0 lets the engine choose; `gpu_layers` -1 offloads all that the build can.
 
@@ -60,8 +99,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     "auto" leaves it to the engine (`cache.kv_type_of`). `mlock` keeps the model from being swapped out.
     `sha256`, `quantization` and `layers` are what the file's header said. `path_bytes` says where the file is when its path is
     not UTF-8; `path` is then only what to show. `thinking` are the tags of its thoughts (see `thinking.tags_from`); () leaves
-    them to its template. `batch_times` are what batches of so many rows cost in units of one row, as measured on this machine;
-    {} leaves that to a table, until replies tell.
+    them to its template. `measured` is what was measured of it on this machine, for each way in which it was loaded.
 
     `engine` says where the model runs. On another machine `path` is what that engine calls it, "" for its own choice, and
     its own settings count but for those that differ from these defaults or are `said`.
@@ -87,7 +125,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     layers: int = 0
     proposed_threads: bool = False
     thinking: tuple[str, ...] = ()
-    batch_times: dict[int, float] = {}
+    measured: tuple[Measured, ...] = ()
     engine: EngineAddress = HERE
     said: tuple[str, ...] = ()
 
@@ -507,7 +545,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     `suppressed` are the tokens that the file bans. `thinking` are the tags of its thoughts, None if it does not think; with
     `thinking_switch` its template turns them on and off. `engine` is what the engine is called that it runs on, "" for this
     machine's. `recommended` are knobs by name, where only the engine knows the model's file. Up to cell `alike_until` a drafted
-    token has the bits that it has alone; 0 where none has. `abilities`: what can be done with it.
+    token has the bits that it has alone; 0 where none has. `measured`: what was measured of it as it is loaded, None if
+    nothing was. `abilities`: what can be done with it.
     """
 
     name: str
@@ -539,6 +578,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     recommended: dict[str, Any] = {}
     abilities: EngineAbilities = LOCAL
     alike_until: int = 0
+    measured: Measured | None = None
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -98,6 +98,8 @@ class Cache:
     `threads` and `threads_batch` decode single rows and batches; `loaded` are both as the model was loaded, `adaptable` the
     same with 1 for what may not be changed: what a person set, and the threads of a row whose bits depend on them.
 
+    `measured` is what was measured of the model as it is loaded; None until it is.
+
     `current` says whether the logits at hand are those after `ids`; they stay so while the spare sequence is used.
 
     Raises:
@@ -145,6 +147,7 @@ class Cache:
         self._made: list[tuple[int, Shape]] = []
         self._ahead: list[int] = []
         self._alike = does_batch_alike(model) and not model.gpu_layers
+        self.measured = next((measured for measured in spec.measured if measured.how == self.how), None)
         self.abort = AbortFlag()
         size = max(self.batch_size, 64)
         self._batch: Any = LIB.llama_batch_init(size, 0, 1)
@@ -177,6 +180,23 @@ class Cache:
             LIB.llama_batch_free(self._one)
             LIB.llama_free(self.pointer)
             self.pointer = None
+
+    @property
+    def how(self) -> str:
+        """How the model was loaded, as far as bits and times depend on it."""
+        spec, (threads, threads_batch) = self.model.spec, self.loaded
+        devices = ", ".join((f"{self.model.gpu_layers} layers offloaded", *spec.rpc))
+        return f"{threads}/{threads_batch} threads, {self.kv_type}, flash attention {spec.flash_attention}, batches of {self.batch_size}, {devices}"
+
+    @property
+    def rows_alike(self) -> int:
+        """The most rows of a batch each of which is known to have the bits of a row alone with one thread."""
+        return self.measured.rows_alike if self.measured is not None else 1
+
+    @property
+    def largest_change(self) -> float | None:
+        """`Measured.largest_change`; None until it is measured."""
+        return self.measured.largest_change if self.measured is not None else None
 
     @property
     def alike_until(self) -> int:

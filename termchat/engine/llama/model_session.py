@@ -61,7 +61,8 @@ class Session(AskedModel):
             self.cache.probe()  # the first decode takes longer: it reads the weights
             loop.warm_up(self.cache, self.pace)
         super().__init__(Scorer(self.cache), Speller(self.model))
-        self._learned = Learned(spec.batch_times, self.cache.loaded[0])
+        measured = self.cache.measured
+        self._learned = Learned(measured.batch_times if measured is not None else {}, self.cache.loaded[0])
         self._walks: walk_batch.WalkBatch | beams.BeamSearch | None = None
 
     def _all_remarks(self) -> list[Remark]:
@@ -109,6 +110,7 @@ class Session(AskedModel):
             thinking=model.thinking,
             thinking_switch=model.thinking is not None and self.has_switch,
             alike_until=cache.alike_until,
+            measured=cache.measured,
         )
 
     def load_draft(self, spec: ModelSpec, progress: Callable[[float], None]) -> DraftInfo:
