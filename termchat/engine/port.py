@@ -74,7 +74,7 @@ class Measured(msgspec.Struct, frozen=True):
         return max(self.changes.values(), default=0.0)
 
     def joined(self, other: Measured) -> Measured:
-        """Return what both measurements of the same model tell; the times are those of the `other`, newer one, if it has some."""
+        """Return what both measurements of one model tell; the times are those of the `other`, newer one, if it has some."""
         changes = {
             what: max(self.changes.get(what, 0.0), other.changes.get(what, 0.0))
             for what in {**self.changes, **other.changes}
@@ -167,14 +167,16 @@ class LoadDraft(msgspec.Struct, frozen=True, tag=True):
 
 
 class MeasureBatches(msgspec.Struct, frozen=True, tag=True):
-    """How long batches of so many `rows` take, for about so many `seconds` in all, behind so many cells.
+    """Measure what batches cost and which bits they have, on the spare sequence, behind `cells` tokens of a text at least; for
+    about so many `seconds`, longer where the model is so slow that less would tell nothing.
 
-    It takes the place of what the context holds. Answer: `BatchesMeasured`.
+    Any other work goes first: the answer is then a `Failed` of kind "busy". Where it is `needed` for what follows, that waits.
+    Answer: `BatchesMeasured`.
     """
 
-    rows: list[int]
-    seconds: float = 4.0
-    cells: int = 128
+    seconds: float = 1.0
+    cells: int = 0
+    needed: bool = False
 
 
 class Probe(msgspec.Struct, frozen=True, tag=True):
@@ -481,16 +483,6 @@ class Check(msgspec.Struct, frozen=True, tag=True):
     constraint: Constraint
 
 
-class Compare(msgspec.Struct, frozen=True, tag=True):
-    """How far apart are what the model says when `ids` after the first `at` are decoded one by one, and in one batch?
-
-    Answer: `Compared`. It takes the place of what the context holds. Needs a model that can be asked about past positions.
-    """
-
-    ids: list[int]
-    at: int
-
-
 Command = (
     Load
     | LoadDraft
@@ -510,7 +502,6 @@ Command = (
     | Explain
     | Score
     | Check
-    | Compare
 )
 
 # --- what is answered ------------------------------------------------------------------------------------------------
@@ -614,22 +605,13 @@ class DraftLoaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class BatchesMeasured(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """`us`: by number of rows, the microseconds that a batch takes with so many `threads`, with one row always among them. Each
-    batch was compared with a row alone right before it; of these ratios it is the median."""
+    """Answers `MeasureBatches`."""
 
-    us: dict[int, float]
-    threads: int
+    measured: Measured
 
 
 class Unloaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Answers `Unload`."""
-
-
-class Compared(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """`difference`: the largest total variation distance of the distributions, so the most by which the probability of any
-    set of tokens differs; 0.0 where all are equal bit for bit."""
-
-    difference: float
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -799,13 +781,13 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 Event = (
     Progress | Loaded | DraftLoaded | BatchesMeasured | Unloaded | Probed | Rendered | Tokenized | Spelled
-    | Prefilling | Noted | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Checked | Compared
+    | Prefilling | Noted | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Checked
     | Start | SettingsRecord | Prefill | Token | Finished | Failed | Beams | Ranking | WalksFinished | Kept
 )  # fmt: skip
 
 _LAST = (
     Loaded, DraftLoaded, BatchesMeasured, Unloaded, Probed, Rendered, Tokenized, Spelled, Inspected, Explained, Scored,
-    Checked, Compared, Kept,
+    Checked, Kept,
     WalksFinished, Finished, Failed,
 )  # fmt: skip
 

@@ -95,6 +95,7 @@ class _Cell:
 class Cache:
     """Owns a `llama_context`. `ids` are those whose cells the main sequence holds, `sequences` those of the others.
 
+    `splits`: with keys and values of this type a single row behind `SPLIT` cells depends on the number of threads.
     `threads` and `threads_batch` decode single rows and batches; `loaded` are both as the model was loaded, `adaptable` the
     same with 1 for what may not be changed: what a person set, and the threads of a row whose bits depend on them.
 
@@ -116,9 +117,9 @@ class Cache:
         self.batch_size = spec.prefill_batch or (FAST_BATCH if spec.fast_prefill else EXACT_BATCH)
         self.exact = self.batch_size <= EXACT_BATCH and not spec.rpc
         self.threads, self.threads_batch = self.loaded = threads, threads_batch
-        self._splits = self.kv_type in _SPLIT_TYPES
+        self.splits = self.kv_type in _SPLIT_TYPES
         self.may_choose_threads = not spec.threads or spec.proposed_threads
-        free = self.may_choose_threads and not (self._splits and not model.gpu_layers)
+        free = self.may_choose_threads and not (self.splits and not model.gpu_layers)
         free_batch = spec.proposed_threads if spec.threads_batch else self.may_choose_threads
         self.adaptable = (threads if free else 1, threads_batch if free_batch else 1)
         params = LIB.llama_context_default_params()
@@ -132,7 +133,7 @@ class Cache:
         last_errors()
         self.pointer = self._new_context(params)
         if not self.pointer and spec.kv_type == "auto" and self.kv_type == STEADY:
-            self.kv_type, self._splits = "f16", True  # an architecture whose keys and values must have one type
+            self.kv_type, self.splits = "f16", True  # an architecture whose keys and values must have one type
             self.pointer = self._new_context(params)
         if not self.pointer:
             why = last_errors() or "not enough memory?"
@@ -185,8 +186,10 @@ class Cache:
     def how(self) -> str:
         """How the model was loaded, as far as bits and times depend on it."""
         spec, (threads, threads_batch) = self.model.spec, self.loaded
-        devices = ", ".join((f"{self.model.gpu_layers} layers offloaded", *spec.rpc))
-        return f"{threads}/{threads_batch} threads, {self.kv_type}, flash attention {spec.flash_attention}, batches of {self.batch_size}, {devices}"
+        rows = f"{threads}/{threads_batch} threads, batches of {self.batch_size}, {self.kv_type}"
+        return ", ".join(
+            (rows, f"flash attention {spec.flash_attention}", f"{self.model.gpu_layers} layers offloaded", *spec.rpc)
+        )
 
     @property
     def rows_alike(self) -> int:
@@ -203,7 +206,7 @@ class Cache:
         """Up to which cell a row of a batch has the bits that it has alone, with as many threads as were loaded."""
         if not self._alike:
             return 0
-        return SPLIT if self._splits and self.loaded[0] > 1 else self.capacity
+        return SPLIT if self.splits and self.loaded[0] > 1 else self.capacity
 
     def set_threads(self, threads: int) -> None:
         """Takes effect with the next decode; batches are decoded with no more threads if these are fewer than loaded."""
@@ -285,7 +288,7 @@ class Cache:
 
     def _threads_count(self, at: int, shape: Shape) -> bool:
         """Whether the bits of a decode that begins at cell `at` depend on the number of threads."""
-        return shape.rows == 1 and at >= SPLIT and self._splits
+        return shape.rows == 1 and at >= SPLIT and self.splits
 
     def _bits(self, at: int, shape: Shape) -> int:
         """The number of threads that gives the same bits; 0 if that is unknown. Batches give those of one thread."""
@@ -661,6 +664,35 @@ class Cache:
             return self._row().copy()
         finally:
             LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)
+
+    def room_aside(self) -> int:
+        """How many cells `read_aside` may use."""
+        return self.free + _SPARE_CELLS
+
+    def read_aside(self, ids: list[int], at: int, threads: int) -> NDArray[np.float32]:
+        """Decode `ids` in one batch on the spare sequence, in place of what that has from position `at` on; return the logits
+        after each, shape (n, n_vocab): a view, which the next decode writes over. `clear_aside` frees the cells.
+
+        Raises:
+            Aborted, ContextFull, EngineError: as `peek`, or the abort flag was set.
+        """
+        LIB.llama_memory_seq_rm(self.memory, SPARE, at, -1)
+        self._fill(ids, at, SPARE)
+        self._wanted[: len(ids)] = 1
+        before = self.threads, self.threads_batch
+        self._use(threads, threads)
+        self.abort.watch(self.pointer)
+        try:
+            self._run(self._batch, {SPARE: at})
+            rows = LIB.llama_get_logits(self.pointer)  # waits for a device that computes on its own
+        finally:
+            self.abort.leave(self.pointer)
+            self._use(*before)
+        return np.ctypeslib.as_array(rows, (len(ids), self.model.n_vocab))
+
+    def clear_aside(self) -> None:
+        """Free the cells of the spare sequence."""
+        LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)
 
     def rows_after(self, ids: list[int], row: int) -> Generator[NDArray[np.float32], None, None]:
         """The logits after `ids[row]` and each later id but the last, a batch at a time, on the spare sequence: views of shape

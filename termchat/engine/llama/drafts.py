@@ -8,7 +8,7 @@ costs time at most.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from operator import itemgetter
 from time import perf_counter
@@ -29,7 +29,7 @@ from termchat.engine.llama.cache import SPLIT, Aborted, Cache
 from termchat.engine.llama.draft_model import ByModel, DraftModel
 from termchat.engine.llama.drafter import Drafter, Drawing, Verified
 from termchat.engine.llama.model import Model
-from termchat.engine.port import EngineError, Generate
+from termchat.engine.port import EngineError, Generate, Measured
 
 T = TypeVar("T")
 
@@ -41,11 +41,18 @@ class Learned:
     """What replies tell of drafts, and the `model` that drafts, if one is loaded; lives as long as the model that it drafts for
     is loaded."""
 
-    def __init__(self, batch_times: Mapping[int, float] | None = None, threads: int = 0) -> None:
-        """`batch_times` are T(n) as measured with so many `threads`; with others the table says what batches cost."""
+    def __init__(self, measured: Measured | None = None) -> None:
+        """`measured` says what batches cost with its number of threads; with others a table does."""
         self.judge = Judge()
         self.model: DraftModel | None = None
-        self._times = {threads: BatchTimes(threads, batch_times)}
+        self._times: dict[int, BatchTimes] = {}
+        if measured is not None:
+            self.know(measured)
+
+    def know(self, measured: Measured) -> None:
+        """Begin anew with what was measured of batches, if times were."""
+        if measured.batch_times:
+            self._times[measured.threads] = BatchTimes(measured.threads, measured.batch_times)
 
     def times(self, threads: int) -> BatchTimes:
         """What batches cost with so many threads."""
