@@ -108,7 +108,6 @@ class Session(AskedModel):
             remarks=self._all_remarks(),
             thinking=model.thinking,
             thinking_switch=model.thinking is not None and self.has_switch,
-            alike_until=cache.alike_until,
             measured=cache.measured,
         )
 
