@@ -65,9 +65,7 @@ def test_cells_and_logits_at_hand_stay_as_they_were(session: Session) -> None:
     assert [token.id for token in tokens(again)] == before
 
 
-def test_weights_whose_rows_depend_on_the_batch_are_found(
-    small_model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_whose_rows_depend_on_the_batch_are_found(small_model_path: Path, tmp_path: Path) -> None:
     path = requantized(small_model_path, tmp_path / "half.gguf", "F16")
     with closing(Session(ModelSpec(str(path), "half", context=256, threads=1), lambda _: None)) as other:
         measured = other.measure(MeasureBatches(0.2))
@@ -80,7 +78,7 @@ def test_weights_whose_rows_depend_on_the_batch_are_found(
         two = other.cache.read_aside(ids[:2], 0, 1)[0].astype(np.float64)
         top = np.argsort(one)[-300:]
         moved = (two - one)[top]
-        assert batch_costs._change(one, two) == pytest.approx(max(moved[:, None] - moved[None]).max())  # type: ignore[arg-type]
+        assert batch_costs._change(one, two) == pytest.approx((moved[:, None] - moved[None]).max())
 
 
 def test_threads_change_bits_where_both_kv_types_are_f16(small_model_path: Path) -> None:
