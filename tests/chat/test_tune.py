@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -10,13 +11,12 @@ import pytest
 
 from termchat.chat.opening import choose, find_model
 from termchat.commands import bench, tune
-from termchat.commands.bench import BenchRun, KvPrice, Result, Series, TuneReport
+from termchat.commands.bench import BenchRun, Result, Series, TuneReport
 from termchat.config import per_model
 from termchat.config.settings import load
-from termchat.engine.llama.cache import SPLIT
-from termchat.engine.llama.threads import default_threads
+from termchat.engine.llama.model_session import Session
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import BatchesMeasured, EngineError, ModelInfo, ModelSpec
+from termchat.engine.port import EngineError, Measured, ModelInfo, ModelSpec
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
 
@@ -68,28 +68,29 @@ def test_what_is_not_exact_is_told_and_not_chosen() -> None:
     assert "--fast-prefill would be 1.50 times as fast, but is not exact" in "\n".join(tune.lines(report))
 
 
-def test_the_price_of_bf16_is_told() -> None:
-    result = bench.choose("threads", 4, [STEADY])
-    report = TuneReport("m", "here", "cpu", [result], 1.0, 1.0, bf16=KvPrice(505, 0.92, 1.04))
-    told = "\n".join(tune.lines(report))
-    assert "kv_type bf16: exact with any number of threads" in told
-    assert "after 505 tokens it decodes 0.92 times and reads prompts 1.04 times as fast as f16" in told
-    assert "bf16" not in "\n".join(tune.lines(TuneReport("m", "here", "cpu", [result], 1.0, 1.0)))
-
-
 def test_what_speculation_can_gain_is_told() -> None:
     result = bench.choose("threads", 4, [STEADY])
-    us = {1: 1000.0, 2: 1820.0, 4: 2370.0, 8: 4180.0, 16: 7620.0}
-    found = bench.VerifyCosts.of(BatchesMeasured(us, 2))
+    times = {2: 1.82, 4: 2.37, 8: 4.18, 16: 7.62}
+    measured = Measured("", 2, times, 3, {"threads": 0.0, "4 rows": 0.2}, 25)
+    found = bench.VerifyCosts.of(measured)
+    assert found is not None
     assert (found.tokens, found.threads) == (15, 2)
     assert found.ceiling == pytest.approx(16 / 7.62)
-    report = TuneReport("m", "here", "cpu", [result], 1.0, 1.0, speculation=found)
+    report = TuneReport("m", "here", "cpu", [result], 1.0, 1.0, measured)
     told = "\n".join(tune.lines(report))
     assert "speculation pays from 66 % accepted on, and is at most 2.10 times as fast" in told
     assert "a draft of 15 tokens costs 7.6 tokens" in told
-    dear = bench.VerifyCosts.of(BatchesMeasured({rows: 1000.0 * rows for rows in us}, 2))
-    assert "speculation never pays" in "\n".join(tune.lines(msgspec.structs.replace(report, speculation=dear)))
-    assert "speculation" not in "\n".join(tune.lines(msgspec.structs.replace(report, speculation=None)))
+    assert "threads change no bit" in told
+    assert "up to 3 rows have the bits of rows one by one" in told
+    assert "by up to 0.42" in told
+    dear = msgspec.structs.replace(measured, batch_times={rows: float(rows) for rows in times}, changes={"2 rows": 0.0})
+    told = "\n".join(tune.lines(msgspec.structs.replace(report, measured=dear)))
+    assert "speculation never pays" in told
+    assert "change no bit: the same seed gives the same reply" in told
+    busy = msgspec.structs.replace(measured, batch_times={})
+    told = "\n".join(tune.lines(msgspec.structs.replace(report, measured=busy)))
+    assert "speculation" not in told
+    assert "the cost of batches was not measured" in told
 
 
 def test_a_round_that_stalls_does_not_move_the_median() -> None:
@@ -129,16 +130,14 @@ def test_what_was_measured_goes_before_the_default_and_after_the_person(model_pa
     assert choose(load({"threads_batch": "3"}, {}, none), str(model_path)).spec.threads_batch == 3
 
 
-def test_batches_are_known_with_the_threads_they_were_measured_with(model_path: Path, tmp_path: Path) -> None:
-    none, batches = tmp_path / "none.toml", {2: 1.8, 8: 4.2}
-    flags = {"model": str(model_path)}
+def test_what_was_measured_of_batches_goes_along_with_the_model(model_path: Path, tmp_path: Path) -> None:
+    none, flags = tmp_path / "none.toml", {"model": str(model_path)}
     sha = find_model(load(flags, {}, none))[1].sha256
-    tuned = per_model.Tuned(sha, "m", per_model.machine(), {"threads": 3}, 1.0, 1.0, 0.0, {}, batches, 3)
-    per_model.keep_measured(tuned)
-    assert find_model(load(flags, {}, none))[1].batch_times == batches
-    assert find_model(load({**flags, "threads": "2"}, {}, none))[1].batch_times == {}
-    per_model.keep_measured(msgspec.structs.replace(tuned, settings={}, batch_threads=default_threads()))
-    assert find_model(load(flags, {}, none))[1].batch_times == batches
+    measured = Measured("one way", 3, {2: 1.8, 8: 4.2}, 63)
+    per_model.keep_rows(measured, sha, "m")
+    assert find_model(load(flags, {}, none))[1].measured == (measured,)
+    kept(sha, {"threads": 3})
+    assert find_model(load(flags, {}, none))[1].measured == (), "it was tuned anew"
 
 
 def test_another_model_or_machine_has_its_own(model_path: Path, tmp_path: Path) -> None:
@@ -203,24 +202,20 @@ def test_a_real_model_is_measured_with_every_thread_count(
     found = per_model.find(find_model(config)[1].sha256)
     assert found is not None
     assert found.settings == report["settings"]
-    before, after = sorted(found.differences)
-    assert before + 32 < SPLIT < after
-    assert all(0 <= difference < 0.5 for difference in found.differences.values())
-    assert found.differences[before] == 0 < found.differences[after]
-    assert found.tolerance == found.differences[after]
-    assert report["bf16"]["tokens"] > SPLIT
-    assert 0 < report["bf16"]["decode"] < 10
-    speculation = report["speculation"]
-    assert sorted(map(int, speculation["batches"])) == [2, 4, 8, 16]
-    assert found.batches == {int(rows): cost for rows, cost in speculation["batches"].items()}
-    assert found.batch_threads == speculation["threads"] in (1, 2)
-    assert 0 < speculation["break_even"] <= 1
-    assert speculation["ceiling"] == pytest.approx(max(rows / cost for rows, cost in found.batches.items()))
+    (measured,) = found.rows
+    assert measured.rows_alike == 63
+    assert measured.largest_change == 0
+    assert report["measured"] == msgspec.to_builtins(measured, str_keys=True)
+    if measured.batch_times:  # no other program kept the machine busy
+        assert 0 < report["speculation"]["break_even"] <= 1
+    chosen = msgspec.structs.replace(find_model(config)[1], context=256, threads=report["settings"].get("threads", 0))
+    with closing(Session(chosen, lambda _: None)) as session:
+        assert session.info().measured == measured
 
 
 @pytest.mark.parametrize(
     ("prompt_rate", "rate", "left_out"),
-    [(2000, 100, 0), (40, 8, 2), (10, 2, 4)],
+    [(2000, 100, 0), (40, 8, 1), (10, 2, 2)],
 )
 def test_a_slow_model_is_measured_in_the_time_that_was_asked_for(
     monkeypatch: pytest.MonkeyPatch, prompt_rate: float, rate: float, left_out: int
@@ -248,13 +243,9 @@ def test_a_slow_model_is_measured_in_the_time_that_was_asked_for(
             spend(prompt / prompt_rate + reply / rate)
             return BenchRun(prompt_rate, rate)
 
-        def compare(self, at: int, count: int) -> float:
-            self.run(1, at + count, count)
-            return 0.0
-
-        def batches(self, rows: tuple[int, ...], seconds: float) -> BatchesMeasured:
+        def batches(self, seconds: float, _cells: int = 0) -> Measured:
             spend(seconds)
-            return BatchesMeasured({1: 10.0} | dict.fromkeys(rows, 20.0), 1)
+            return Measured("", 1, {2: 2.0, 8: 2.0})
 
     monkeypatch.setattr(bench, "Bench", Slow)
     monkeypatch.setattr(bench, "monotonic", lambda: now)
@@ -265,7 +256,7 @@ def test_a_slow_model_is_measured_in_the_time_that_was_asked_for(
     assert now < 70
     assert sum("left out" in line for line in told) == left_out
     assert report.decode == rate
-    assert (report.bf16 is None) == (left_out > 0)
+    assert (report.measured is None) == (left_out > 0)
     assert "\n".join(tune.lines(report))
 
 
