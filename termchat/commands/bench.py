@@ -231,7 +231,7 @@ class VerifyCosts(msgspec.Struct, frozen=True):
         one = measured.us[1]
         costs = {rows: us / one for rows, us in sorted(measured.us.items()) if rows > 1}
         rows = max(costs, key=lambda rows: rows / costs[rows])
-        even = breaks_even(BatchTimes(measured.threads, costs).of, MOST_DRAFTED)
+        even = breaks_even(BatchTimes(costs).of, MOST_DRAFTED)
         return cls(measured.threads, costs, even, rows / costs[rows], rows - 1)
 
 

@@ -21,7 +21,6 @@ from termchat.decoding.drafting import (
     DraftSettings,
     Judge,
     Ngrams,
-    breaks_even,
     gain,
 )
 from termchat.decoding.records import Draft, DraftToken
@@ -52,11 +51,11 @@ class Learned:
     def know(self, measured: Measured) -> None:
         """Begin anew with what was measured of batches, if times were."""
         if measured.batch_times:
-            self._times[measured.threads] = BatchTimes(measured.threads, measured.batch_times)
+            self._times[measured.threads] = BatchTimes(measured.batch_times)
 
     def times(self, threads: int) -> BatchTimes:
         """What batches cost with so many threads."""
-        return self._times.setdefault(threads, BatchTimes(threads))
+        return self._times.setdefault(threads, BatchTimes())
 
 
 class ByNgrams:
@@ -76,8 +75,8 @@ class ByNgrams:
     def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
         ngrams, judge = self._ngrams, self._judge
 
-        def even() -> float:
-            return breaks_even(times.of, most)
+        def even() -> float | None:
+            return times.breaks_even(most)
 
         if last.drafted:
             cost = times.of(last.rows)

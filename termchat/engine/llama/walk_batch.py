@@ -235,7 +235,7 @@ class WalkBatch(RunningGroup[_Walk]):
     def _times_of(self, count: int) -> BatchTimes:
         """What batches cost in which so many walks have some rows each, in units of one with a row each."""
         if count not in self._times:
-            times = self._learned.times(self._cache.loaded[1]).of
-            several = {n: times(n * count) / times(count) for n in range(2, MOST_ROWS // count + 1)}
-            self._times[count] = BatchTimes(self._cache.loaded[1], several or {2: 2.0})
+            times = self._learned.times(self._cache.loaded[1])
+            several = {n: times.of(n * count) / times.of(count) for n in range(2, MOST_ROWS // count + 1)}
+            self._times[count] = BatchTimes((several or {2: 2.0}) if times.measured else {})
         return self._times[count]
