@@ -43,8 +43,7 @@ _RISK, _RISK_EACH, _RISK_RIGHT, _MOST_RISK = 3.0, 0.005, 0.1, 30.0
 the longest matches, and at most, once they have gained. On recorded replies more than that made free text slower than 0.98
 times plain; less kept copies from being drafted early."""
 _ROWS = 4
-"""Rows cost least in multiples of so many: the products of K-quants take these at once, and the remaining rows one by one, which
-may cost more than four."""
+"""Rows cost least in multiples of so many: the products of K-quants take these at once, and the remaining rows one by one."""
 _GUESS = 0.5
 """What each row more costs until that is measured: drafts are tried, and decide nothing."""
 _RECENT, _SINGLES, _FRESH, _WEIGHT = 9, 5, 3, 4
@@ -265,12 +264,12 @@ Times = Callable[[int], float]
 
 def gain(rates: Iterable[float], times: Times, each: float = 0.0) -> Iterator[float]:
     """How many times as fast it is, on average, with one drafted token, with two, and so on: `rates` are the probabilities that
-    each is taken if those before it are, `each` is what it takes to draft one."""
+    each is taken if those before it are, `each` is what it takes to draft one. If all are taken, the last is read, too."""
     tokens = likely = 1.0
     for count, rate in enumerate(rates, 1):
         likely *= rate
         tokens += likely
-        yield tokens / (times(count + 1) + count * each)
+        yield tokens / (times(count + 1) + (count + likely) * each)
 
 
 def how_many(rates: Iterable[float], times: Times, each: float = 0.0, risk: float = inf) -> int:

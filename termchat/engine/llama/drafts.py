@@ -216,7 +216,8 @@ class Drafts(NoDrafts):
             self._failed.pop("model", None)
         if by in ("model", "auto") and "model" not in self._failed and model is not None and self._reply is not None:
             if self._by_model is None:
-                self._by_model = ByModel(model, self._reply, self._seed, self._begin, self._cache, len(ids))
+                self._by_model = ByModel(model, self._reply, self._seed, self._begin, self._cache, ids)
+            self._by_model.limited = by == "auto"
             found.append(self._by_model)
         for drafter in found:
             drafter.always = self.settings is not None and self.settings.always
