@@ -394,7 +394,9 @@ class GenerateWalks(msgspec.Struct, frozen=True, tag=True):
     """Several replies to one prompt, decoded in one batch a step; fields as in `Generate`. The prompt is decoded once.
 
     However many threads compute a batch, its rows have the bits of one: so every walk is what its seed and settings give alone
-    with one thread, where the model's weights allow that; its `Start` says whether they do, and all records say `threads` 1.
+    with one thread, where a batch has no more rows than are known to have the bits of a row alone (`Measured.rows_alike`); if
+    it is to be `exact`, a step is as many batches as that takes. The `Start` says whether it is so, and all records say
+    `threads` 1.
     Cells of a walk that ended stay until all are over: without them the others would be computed otherwise. When there is no
     cell for each that runs, all of them end (`context`). A `draft` from the context is decoded with the others' rows where
     that pays, which few walks allow; a draft model drafts for one reply at a time.
@@ -414,6 +416,7 @@ class GenerateWalks(msgspec.Struct, frozen=True, tag=True):
     prefill: str = ""
     constraint_begun: int = 0
     draft: DraftSettings | None = None
+    exact: bool = False
 
 
 class SearchBeams(msgspec.Struct, frozen=True, tag=True):
@@ -535,9 +538,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     `gpu_layers` counts the output layer, so that all are `layers` + 1. `device` is where they are, "cpu" where there are none.
     `suppressed` are the tokens that the file bans. `thinking` are the tags of its thoughts, None if it does not think; with
     `thinking_switch` its template turns them on and off. `engine` is what the engine is called that it runs on, "" for this
-    machine's. `recommended` are knobs by name, where only the engine knows the model's file. Up to cell `alike_until` a drafted
-    token has the bits that it has alone; 0 where none has. `measured`: what was measured of it as it is loaded, None if
-    nothing was. `abilities`: what can be done with it.
+    machine's. `recommended` are knobs by name, where only the engine knows the model's file. `measured`: what was measured of
+    its batches as it is loaded, None if nothing was. `abilities`: what can be done with it.
     """
 
     name: str
@@ -568,7 +570,6 @@ class ModelInfo(msgspec.Struct, frozen=True):
     engine: str = ""
     recommended: dict[str, Any] = {}
     abilities: EngineAbilities = LOCAL
-    alike_until: int = 0
     measured: Measured | None = None
 
 

@@ -95,7 +95,7 @@ def measure_batches(cache: Cache, command: MeasureBatches) -> Measured:
     text = cache.model.tokenize(_TEXT, special=False)
     trial = _Trial(cache, text * (1 + (cells + 2 * _MOST) // len(text)), cells)
     changes: dict[str, float] = {}
-    unlike = set()
+    unlike: set[int] = set()
     try:
         for at in range(0, cells, _FIRST):
             trial.decode(at, min(_FIRST, cells - at), trial.threads)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from time import perf_counter
 
 import numpy as np
@@ -40,8 +39,6 @@ from termchat.engine.port import (
     WalksFinished,
 )
 
-_BRIEFLY = MeasureBatches(seconds=0.5)
-
 
 class Session(AskedModel):
     """Owns model, context and template.
@@ -65,7 +62,6 @@ class Session(AskedModel):
             loop.warm_up(self.cache, self.pace)
         super().__init__(Scorer(self.cache), Speller(self.model))
         self._learned = Learned(self.cache.measured)
-        self._measures = False
         self._walks: walk_batch.WalkBatch | beams.BeamSearch | None = None
 
     def _all_remarks(self) -> list[Remark]:
@@ -112,7 +108,6 @@ class Session(AskedModel):
             remarks=self._all_remarks(),
             thinking=model.thinking,
             thinking_switch=model.thinking is not None and self.has_switch,
-            alike_until=cache.alike_until,
             measured=cache.measured,
         )
 
@@ -125,7 +120,6 @@ class Session(AskedModel):
         made = DraftModel(spec, self.cache, progress)
         self.drop_draft()
         self._learned.model = made
-        self._measure_once()
         return made.info(self._learned.times(self.cache.loaded[0]))
 
     def drop_draft(self) -> None:
@@ -152,18 +146,9 @@ class Session(AskedModel):
         self._learned.know(measured)
         return measured
 
-    def _measure_once(self) -> None:
-        """Measure what batches cost before drafts go by it, unless that is known, or was tried."""
-        if not self._measures and not self._learned.times(self.cache.loaded[0]).measured:
-            self._measures = True
-            with suppress(EngineError):
-                self.measure(_BRIEFLY)
-
     def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
         """The records of a reply; see `loop.generate`."""
         self.cache.abort.clear()
-        if command.draft is not None and command.draft.on and not command.draft.always:
-            self._measure_once()
         if self._learned.model is not None:
             self._learned.model.cache.abort.clear()
         self._scorer.follow(command.ids, command.done, keep=command.keep_logits)
