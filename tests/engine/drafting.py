@@ -9,14 +9,28 @@ from time import perf_counter
 import msgspec
 
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.drafting import DraftSettings
+from termchat.decoding.drafting import MOST_DRAFTED, DraftSettings
 from termchat.decoding.records import Finished, Record, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Adjust, Cancel, Force, Generate, ModelSpec, Pause, Paused, Resume, Steer, Step
+from termchat.engine.port import (
+    Adjust,
+    Cancel,
+    Force,
+    Generate,
+    Measured,
+    ModelSpec,
+    Pause,
+    Paused,
+    Resume,
+    Steer,
+    Step,
+)
 from tests.engine.walking import plain
 
 LENGTH = 24
+COSTS = {2: 1.82, 3: 2.08, 4: 2.37, 8: 4.18, 16: 7.62}
+"""T(n) of a small model."""
 SETTINGS = {
     "greedy": Tuning(temperature=0),
     "warm": Tuning(temperature=0.8),
@@ -31,8 +45,12 @@ TEXT = "The ship sailed on over the wide, quiet water; nobody said a word. " * 4
 
 
 def session_of(path: Path, **more: object) -> Session:
+    """A session in which it was measured what batches cost, and that their rows are alike."""
     spec = ModelSpec(str(path), "small", context=1024, threads=1)
-    return Session(msgspec.structs.replace(spec, **more), lambda _: None)
+    made = Session(msgspec.structs.replace(spec, **more), lambda _: None)
+    made.cache.measured = Measured(made.cache.how, made.cache.loaded[0], COSTS, MOST_DRAFTED + 1)
+    made._learned.know(made.cache.measured)
+    return made
 
 
 def ids_of(session: Session, count: int) -> list[int]:

@@ -61,9 +61,9 @@ _USUAL = 2
 _CANNOT_CUT = "cannot take back what was drafted: its state is recurrent"
 
 
-_SHARE, _STAKE, _MOST_CREDIT = 0.01, 64, 30.0
-"""What trials of a model may cost where `auto` has the choice: so much of a row for each token of replies; what a draft of
-average quality gains in so many tokens, if it gains; and at most so many rows, once it gained more."""
+_SHARE, _STAKE, _USUALLY, _MOST_CREDIT = 0.01, 64, 0.8, 30.0
+"""What trials of a model may cost where `auto` has the choice: so much of a row for each token of replies; what drafts gain in
+so many tokens if so many of them are right; and at most so many rows, once they gained more."""
 _READING = 0.5
 """What an id that is read in a batch costs until that is known, of one that is drafted."""
 
@@ -326,18 +326,22 @@ class ByModel:
             return 0.0
         rates = [model.leads.mean] * most
         if model.credit is None:
-            model.credit = max(_STAKE * (1 - 1 / max(gain(rates, times.of, each))), 0.0)
-        if self.limited and not self.always and not self._can_afford(each):
+            model.credit = max(_STAKE * (1 - 1 / max(gain([_USUALLY] * most, times.of, each))), 0.0)
+        if not self._can_afford(each):
             return 0.0
         reading = model.reading(self._ids[self._first :])
         return max(gain(rates, lambda rows: times.of(rows) + reading, each))
 
+    @property
+    def _risk(self) -> float:
+        """What it may lose, in rows."""
+        return self.model.credit or 0.0 if self.limited and not self.always else inf
+
     def _can_afford(self, each: float) -> bool:
         """Whether it has the credit to read what it lacks, all or the last ids, and to draft a token."""
-        model, credit = self.model, self.model.credit or 0.0
-        if model.reading(self._ids[self._first :]) + each > credit:
+        if self.model.reading(self._ids[self._first :]) + each > self._risk:
             self._rested = True
-        return not self._rested or model.reading(self._ids[-_WINDOW:]) + each <= credit
+        return not self._rested or self.model.reading(self._ids[-_WINDOW:]) + each <= self._risk
 
     def _readable(self, ids: list[int]) -> list[int]:
         """The ids that it is to read: all, or for a trial the last ones."""
@@ -345,7 +349,7 @@ class ByModel:
         if self._rested:
             self._tried = 0
             self._first = len(ids) - _WINDOW if len(ids) - model.cache.common(ids) > _WINDOW else 0
-        elif self._tried > Judge.TOKENS and (not self.limited or model.reading(ids) <= (model.credit or 0.0)):
+        elif self._tried > Judge.TOKENS and model.reading(ids) <= self._risk:
             self._first = 0
         self._rested = False
         self._tried += 1
@@ -372,6 +376,8 @@ class ByModel:
                 break
             if not self.always and not goes_on(rates, model.leads.mean, most, times.of, model.each):
                 break
+            if len(made) * model.each >= self._risk:
+                break
             chain.take(drawn, forced=False)
             if constraint is not None:
                 constraint.take(drawn.id)
@@ -379,7 +385,7 @@ class ByModel:
             cache.read(path, Shape(1))
         self._drafted, self._at = made, len(ids)
         self._spent = model.each * (min(missing, _USUAL) + len(made) - 1)
-        return [token for token, _ in made[: most if self.always else how_many(rates, times.of)]]
+        return [token for token, _ in made[: most if self.always else how_many(rates, times.of, risk=self._risk)]]
 
     def _drawn(self, chain: Chain, constraint: Follower | None, length: int) -> Drawn | None:
         """What it takes behind so many ids; None where it can take nothing that the constraint allows."""
