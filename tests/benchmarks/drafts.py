@@ -286,13 +286,13 @@ def by_pair(threads: int, args: argparse.Namespace) -> None:
                     assert isinstance(end, Finished)
                     spent, ends[by] = process_time() - begun, end
                     rates.setdefault(by, []).append((end.tokens_per_second or 0.0, end.tokens / spent))
-            for by, told in rates.items():
+            for way, told in rates.items():
                 pairs = list(zip(told, rates["off"], strict=True))
                 wall, cpu = (median(one[at] / off[at] for one, off in pairs) for at in (0, 1))
-                end = ends[by]
+                end = ends[way]
                 drafted = f"accepted {end.accepted} of {end.drafted}" if end.drafted else end.not_drafted
                 print(
-                    f"  {task:12} {by:6} {median(rate for rate, _ in told):6.2f} tokens/s  {wall:.2f} times as fast"
+                    f"  {task:12} {way:6} {median(rate for rate, _ in told):6.2f} tokens/s  {wall:.2f} times as fast"
                     f" (by processor time {cpu:.2f}); {end.tokens} tokens{f', {drafted}' if drafted else ''}",
                     flush=True,
                 )

@@ -9,7 +9,7 @@ from time import perf_counter
 import msgspec
 
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.drafting import MOST_DRAFTED, DraftSettings
+from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Finished, Record, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
@@ -26,6 +26,7 @@ from termchat.engine.port import (
     Steer,
     Step,
 )
+from tests.engine.conftest import knowing
 from tests.engine.walking import plain
 
 LENGTH = 24
@@ -47,9 +48,8 @@ TEXT = "The ship sailed on over the wide, quiet water; nobody said a word. " * 4
 def session_of(path: Path, **more: object) -> Session:
     """A session in which it was measured what batches cost, and that their rows are alike."""
     spec = ModelSpec(str(path), "small", context=1024, threads=1)
-    made = Session(msgspec.structs.replace(spec, **more), lambda _: None)
-    made.cache.measured = Measured(made.cache.how, made.cache.loaded[0], COSTS, MOST_DRAFTED + 1)
-    made._learned.know(made.cache.measured)
+    made = knowing(Session(msgspec.structs.replace(spec, **more), lambda _: None))
+    made._learned.know(Measured(made.cache.how, made.cache.loaded[0], COSTS))
     return made
 
 

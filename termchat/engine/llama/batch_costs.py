@@ -19,12 +19,13 @@ from termchat.engine.port import EngineError, MeasureBatches, Measured
 
 _TEXT = (
     "Once upon a time, in a village far away from the sea, there lived an old woman who had never seen a ship. "
-    "One morning a traveller came down from the hills with a bundle of letters, a lantern and 3 copper coins. "
-    "\n\nThe boiling point of water falls by about 1 degree for every 285 metres of height, which is why a potato takes "
-    'longer in the mountains. "How long?" she asked.\n\n```python\ndef mean(values: list[float]) -> float:\n'
-    "    return sum(values) / len(values)\n```\n\n- Berlin, 3.7 million\n- Madrid, 3.3 million\n\nNiemand wusste, woher der "
-    "Brief kam. In short: the function fails for an empty list, so check its length first and return None. "
+    "One morning a traveller came from the hills. Niemand wusste, woher der Brief kam.\n\n```python\n"
+    "def mean(values: list[float]) -> float:\n    return sum(values) / len(values)\n```\n\n- Berlin, 3.7 million\n"
+    "- Madrid, 3.3 million\n\nThe boiling point of water falls by about 1 degree for every 285 metres of height, which is why "
+    'a potato takes longer in the mountains. "How long?" she asked. In short: the function fails for an empty list, so check '
+    "its length first and return None. Wer das liest, der kennt die Antwort schon.\n"
 )
+"""Of several kinds: in a story alone the logits change less."""
 _SIZES = (2, 3, 4, 8, 16)
 _FIRST = 16
 """Rows that are decoded before anything is measured, twice: the first batch takes longer."""
@@ -32,9 +33,12 @@ _LEAST, _MOST, _FEW = 6, EXACT_BATCH, 3
 """Places that are decoded with every size of batch, and the places at which threads are compared."""
 _COST, _OF_PLACE = 12, 4.2
 """What it costs to measure, and for each place, in rows: a little more than with weights whose batches cost most."""
-_TOP = 20
+_TOP = 300
+"""Candidates whose logits are compared. How far apart those of one place moved tells nearly as much as many places do."""
 _BUSY = 0.9
 """Share of the time of all threads that the process has to have had: threads that wait spin, so others had what it lacks."""
+_CROWDED = 0.7
+"""The share below which one thread is used, since those that wait for each other then take many times as long."""
 
 
 class _Trial:
@@ -46,6 +50,8 @@ class _Trial:
         self.threads = min(cache.threads, self.loaded)
         self._seconds: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
         self._wall = self._cpu = 0.0
+        self.spent = 0.0
+        """Seconds that the last batch took, without those that other programs had."""
 
     @property
     def is_busy(self) -> bool:
@@ -54,18 +60,22 @@ class _Trial:
             return False
         return self.threads < self.loaded or self._cpu < _BUSY * self._wall
 
-    def decode(self, at: int, count: int, threads: int) -> Row:
-        """Return the logits after each of `count` ids from `at` on: a view, which the next decode writes over."""
+    def decode(self, at: int, count: int, threads: int = 0) -> Row:
+        """Return the logits after each of `count` ids from `at` on: a view, which the next decode writes over. 0 threads are as
+        many as the machine has free: all, or one."""
+        threads = threads or self.threads
         begun, cpu = perf_counter(), process_time()
         rows = self._cache.read_aside(self._ids[at : at + count], at, threads)
-        seconds = perf_counter() - begun
-        self._seconds[count, threads].append(seconds)
-        if count == 1 and at > self._cells:
-            self._wall += seconds * threads
-            self._cpu += process_time() - cpu
+        seconds, cpu = perf_counter() - begun, process_time() - cpu
+        self.spent = seconds if self._cache.model.gpu_layers else cpu / threads
+        if at >= self._cells:
+            self._seconds[count, threads].append(seconds)
+        if at:
+            self._wall, self._cpu = self._wall + seconds * threads, self._cpu + cpu
+            self.threads = 1 if self._cpu < _CROWDED * self._wall else self.threads
         return rows
 
-    def places(self, rows: int, count: int, threads: int) -> list[Row]:
+    def places(self, rows: int, count: int, threads: int = 0) -> list[Row]:
         """Return the logits after so many places, decoded in batches of so many rows."""
         decoded: list[Row] = []
         while len(decoded) < count:
@@ -98,20 +108,17 @@ def measure_batches(cache: Cache, command: MeasureBatches) -> Measured:
     unlike: set[int] = set()
     try:
         for at in range(0, cells, _FIRST):
-            trial.decode(at, min(_FIRST, cells - at), trial.threads)
-        begun = perf_counter()
-        trial.decode(cells, 1, trial.threads)
-        rows = command.seconds / (perf_counter() - begun)
-        count = int(min(max((rows - _COST) / _OF_PLACE, _LEAST), _MOST))
-        ones = trial.places(1, count, 1 if splits else trial.threads)
-        if trial.is_busy:
-            trial.threads = 1
+            trial.decode(at, min(_FIRST, cells - at))
+        trial.decode(cells, 1)
+        count = int(min(max((command.seconds / trial.spent - _COST) / _OF_PLACE, _LEAST), _MOST))
+        ones = trial.places(1, count, 1 if splits else 0)
         if trial.loaded > 1:
-            others = trial.places(1, _FEW, trial.loaded if splits or trial.threads == 1 else 1)
+            few = 1 if trial.is_busy else _FEW
+            others = trial.places(1, few, trial.loaded if splits or trial.threads == 1 else 1)
             changes["threads"] = _largest_change(ones, others)[0]
         for size in (*_SIZES, wide):
             if size < wide or not unlike:  # else it tells no more
-                changes[f"{size} rows"], equal = _largest_change(ones, trial.places(size, count, trial.threads))
+                changes[f"{size} rows"], equal = _largest_change(ones, trial.places(size, count))
                 unlike |= set() if equal else {size}
     except Aborted:
         raise EngineError("busy", "interrupted by another request", "measure again") from None
@@ -130,7 +137,6 @@ def _largest_change(ones: list[Row], others: list[Row]) -> tuple[float, bool]:
 
 
 def _change(one: Row, other: Row) -> float:
-    """Return by how much the logits of the likeliest candidates moved against that of the likeliest one, at most."""
-    top = np.argpartition(one, -_TOP)[-_TOP:]
-    moved = other[top] - one[top]
-    return float(np.abs(moved - moved[one[top].argmax()]).max())
+    """Return how far the logits of the likeliest candidates moved apart, at most."""
+    top = np.argpartition(one, -_TOP)[-_TOP:] if len(one) > _TOP else slice(None)
+    return float(np.ptp(other[top] - one[top]))
