@@ -17,7 +17,9 @@ from termchat.decoding.drafting import BatchTimes, gain_at_best, tell_cost
 from termchat.decoding.records import Failed
 from termchat.engine.port import DraftLoaded, Event, LoadDraft, ModelSpec, Progress
 
-_HINT = "--draft model uses it anyway where it gains anything"
+_COST = "cost"
+"""The kind of failure of a model that cannot pay: whoever asks for it by name may have it."""
+_HINT = "--draft-always on drafts anyway"
 _SAVED = "saved for {}: --draft auto loads it from now on, until you unload it in the model list"
 
 
@@ -48,12 +50,16 @@ class Speculation:
             return
         if state.cannot_draft:
             state.changed(Notice(f"nothing is drafted: {state.cannot_draft}", severity="warning"))
-        elif wanted.by == "ngram" or state.drafter is not None or state.drafter_failure is not None or self._pending:
             return
-        elif isinstance(self._configured, Failed):
+        failed = state.drafter_failure
+        if failed is not None and failed.kind == _COST and wanted.by == "model":
+            failed = None
+        if wanted.by == "ngram" or state.drafter is not None or failed is not None or self._pending:
+            return
+        if isinstance(self._configured, Failed):
             self._fail(self._configured)
         elif self._configured is not None and (why := self._why_too_large(self._configured)):
-            self._fail(Failed("draft", why, _HINT))
+            self._fail(Failed(_COST, why, _HINT))
         elif self._configured is not None:
             self._ask(self._configured)
 
@@ -105,7 +111,7 @@ class Speculation:
                 self._keep(spec, draft_model)
             elif wanted is not None and wanted.by == "auto" and not wanted.always and event.info and event.info.why_not:
                 self._ask(None)
-                self._fail(Failed("draft", event.info.why_not, _HINT))
+                self._fail(Failed(_COST, event.info.why_not, _HINT))
         elif isinstance(event, Failed):
             self._fail(event)
         if state.phase == "loading" and not self._pending:
