@@ -49,8 +49,8 @@ _PROBES, _PATIENCE = 8, 512
 _BUSY = 0.9
 """Share of the time of all threads that the process has to have had for the cost to say something: threads that wait spin."""
 _RECENT = 9
-_FEW = 48
-"""Likeliest ids that a draft is drawn from: the chain then need not see the whole vocabulary."""
+_FEW = 256
+"""Likeliest ids that a draft is drawn from where the chain would have to see the whole vocabulary."""
 _WINDOW = 64
 """Ids that it reads for a trial after a rest: to read all that was said meanwhile costs more than the trial."""
 _LOOKS = 4
