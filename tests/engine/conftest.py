@@ -39,7 +39,7 @@ def prompt(session: Session, text: str) -> list[int]:
     return session.render(Render([Message("user", text)])).ids
 
 
-def knowing(session: Session, rows_alike: int = 63) -> Session:
+def know_rows(session: Session, rows_alike: int = 63) -> Session:
     """The same, which knows how many rows of a batch have the bits of a row alone."""
     cache = session.cache
     cache.measured = Measured(cache.how, cache.loaded[0], rows_alike=rows_alike)

@@ -26,7 +26,7 @@ from termchat.engine.port import (
     Steer,
     Step,
 )
-from tests.engine.conftest import knowing
+from tests.engine.conftest import know_rows
 from tests.engine.walking import plain
 
 LENGTH = 24
@@ -48,7 +48,7 @@ TEXT = "The ship sailed on over the wide, quiet water; nobody said a word. " * 4
 def session_of(path: Path, **more: object) -> Session:
     """A session in which it was measured what batches cost, and that their rows are alike."""
     spec = ModelSpec(str(path), "small", context=1024, threads=1)
-    made = knowing(Session(msgspec.structs.replace(spec, **more), lambda _: None))
+    made = know_rows(Session(msgspec.structs.replace(spec, **more), lambda _: None))
     made._learned.know(Measured(made.cache.how, made.cache.loaded[0], COSTS))
     return made
 

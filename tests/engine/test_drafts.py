@@ -27,7 +27,7 @@ from termchat.engine.port import (
     Paused,
     Score,
 )
-from tests.engine.conftest import prompt, records, request, tokens
+from tests.engine.conftest import know_rows, prompt, records, request, tokens
 from tests.engine.drafting import (
     DEEDS,
     LENGTH,
@@ -85,7 +85,9 @@ def small(small_model_path: Path) -> Iterator[Session]:
         yield made
 
 
-def both(session: Session, knowing: type[Knowing] | None, command: Generate) -> tuple[list[Record], list[Record]]:
+def both(
+    session: Session, knowing: type[Knowing] | None, command: Generate, draft: DraftSettings = ON
+) -> tuple[list[Record], list[Record]]:
     """The records of a reply from an empty cache, without and with drafts."""
     session.cache.rewind(0)
     without = records(session, command)
@@ -93,7 +95,7 @@ def both(session: Session, knowing: type[Knowing] | None, command: Generate) -> 
         knowing.begin = len(command.ids) - command.done
         knowing.said = [*command.ids[knowing.begin :], *(token.id for token in tokens(without))]
     session.cache.rewind(0)
-    return without, records(session, msgspec.structs.replace(command, draft=ON))
+    return without, records(session, msgspec.structs.replace(command, draft=draft))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -268,31 +270,30 @@ def test_nonsense_costs_time_only(
     assert ("failed" in settings[-1].drafting) is fails
 
 
-def test_a_reply_past_the_border_with_two_threads_is_not_exact_and_an_exact_one_does_not_draft_there(
-    small_model_path: Path, knowing: type[Knowing]
+@pytest.mark.parametrize(("rows", "kv_type", "most"), [(3, "auto", 2), (1, "auto", 0), (63, "f16", 0)])
+def test_an_exact_reply_drafts_as_many_tokens_as_rows_have_the_bits_of_each_alone(
+    small_model_path: Path, knowing: type[Knowing], rows: int, kv_type: str, most: int
 ) -> None:
     tuning = Tuning(max_tokens=14)
     knowing.faults = 0.0
-    with closing(session_of(small_model_path, threads=2, threads_batch=1)) as two:
-        for length, exact in ((SPLIT - 14, True), (SPLIT - 6, False)):
-            without, with_them = both(two, knowing, request(ids_of(two, length), tuning))
+    threads = 2 if kv_type == "f16" else 1
+    with closing(session_of(small_model_path, threads=threads, threads_batch=1, kv_type=kv_type)) as two:
+        know_rows(two, rows)
+        asked = request(ids_of(two, 40), tuning)
+        for drafted in (2, 15):
+            without, with_them = both(two, knowing, asked, draft=DraftSettings("ngram", drafted))
             assert isinstance(with_them[0], Start)
-            assert with_them[0].exact is exact
-            if exact:
-                assert same(with_them) == same(without)
-        knowing.begin, knowing.said = SPLIT - 6, [t.id for t in tokens(without)]
+            assert with_them[0].exact is (drafted <= most)
+        knowing.begin, knowing.said = 40, [t.id for t in tokens(without)]
         on = Adjust(tuning.samplers(), tuning.conditions(), draft=ON)
-        turned = [
-            r for r in steered(two, request(ids_of(two, SPLIT - 6), tuning), 1, [on]) if not isinstance(r, Paused)
-        ]
+        turned = [r for r in steered(two, asked, 1, [on]) if not isinstance(r, Paused)]
+        assert isinstance(turned[0], Start)
+        assert turned[0].exact
         assert tokens(same(turned)) == tokens(same(without))
-        assert end(turned).accepted
-        assert any("exact" in record.drafting for record in turned if isinstance(record, SettingsRecord))
-    with closing(session_of(small_model_path, threads=2, threads_batch=1, kv_type="bf16")) as two:
-        without, with_them = both(two, knowing, request(ids_of(two, SPLIT - 6), tuning))
-        assert same(with_them) == same(without)
-        assert isinstance(with_them[0], Start)
-        assert with_them[0].exact
+        lengths = [len(token.draft.tokens) for token in tokens(turned) if token.draft is not None]
+        assert max(lengths, default=0) == most
+        told = any("exact" in record.drafting for record in turned if isinstance(record, SettingsRecord))
+        assert told is (most == 0)
 
 
 def test_a_model_that_cannot_rewind_refuses(small: Session, monkeypatch: pytest.MonkeyPatch) -> None:

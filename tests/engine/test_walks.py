@@ -10,6 +10,7 @@ from math import inf
 from pathlib import Path
 from time import perf_counter
 
+import msgspec
 import pytest
 
 from termchat.decoding.constraint import Constraint
@@ -32,6 +33,7 @@ from termchat.engine.port import (
     Join,
     Keep,
     Kept,
+    MeasureBatches,
     ModelSpec,
     Pause,
     Resume,
@@ -40,7 +42,7 @@ from termchat.engine.port import (
     ToWalk,
     WalksFinished,
 )
-from tests.engine.conftest import Driver, knowing, records, tokens
+from tests.engine.conftest import Driver, know_rows, records, tokens
 from tests.engine.walking import alone, ask, end, firsts, of, paused, plain, walk, walked
 from tests.requantized import requantized
 
@@ -52,7 +54,7 @@ FREE = Tuning(max_tokens=LENGTH, temperature=1.0)
 def session(small_model_path: Path) -> Iterator[Session]:
     """Two blocks of the real model, so that it is quick."""
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=1)
-    with closing(knowing(Session(spec, lambda _: None))) as made:
+    with closing(know_rows(Session(spec, lambda _: None))) as made:
         yield made
 
 
@@ -86,7 +88,7 @@ def test_each_walk_is_what_its_seed_gives_alone(session: Session, count: int, pr
 
 def test_the_whole_model_says_the_same_in_a_batch(model_path: Path) -> None:
     spec = ModelSpec(str(model_path), "smollm2", context=512, threads=1)
-    with closing(knowing(Session(spec, lambda _: None))) as whole:
+    with closing(know_rows(Session(spec, lambda _: None))) as whole:
         command = ask(story(whole, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])
         check_each(whole, walked(whole, command), command)
 
@@ -108,7 +110,7 @@ def test_any_number_of_threads_gives_the_same(small_model_path: Path, monkeypatc
 
     monkeypatch.setattr(loop, "Pace", Restless)
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=2, proposed_threads=True)
-    with closing(knowing(Session(spec, lambda _: None))) as two:
+    with closing(know_rows(Session(spec, lambda _: None))) as two:
         command = ask(story(two, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])
         two.cache.rewind(0)
         stream = walked(two, command)
@@ -295,15 +297,44 @@ def test_a_model_that_cannot_rewind_is_refused(session: Session, monkeypatch: py
     assert raised.value.kind == "capability"
 
 
-def test_weights_whose_rows_depend_on_the_batch_are_told(model_path: Path, tmp_path: Path) -> None:
-    path = requantized(model_path, tmp_path / "f16.gguf", "F16")
+def test_weights_whose_rows_depend_on_the_batch_are_told_or_decoded_in_smaller_ones(
+    small_model_path: Path, tmp_path: Path
+) -> None:
+    path = requantized(small_model_path, tmp_path / "f16.gguf", "F16")
     spec = ModelSpec(str(path), "f16", context=512, threads=1)
     with closing(Session(spec, lambda _: None)) as other:
-        stream = walked(other, ask(story(other), [walk(i, Tuning(max_tokens=2), i) for i in range(2)]))
-        assert [event.exact for event in stream if isinstance(event, Start)] == [False, False]
-        assert other.keep(0).cells == 41
+        assert other.measure(MeasureBatches(0.1)).rows_alike == 1
+        command = ask(story(other), [walk(i, FREE, i) for i in range(3)])
+        seeds = [alone(other, command, one) for one in command.walks]
+        other.cache.rewind(0)
+        stream = walked(other, command)
+        assert [event.exact for event in stream if isinstance(event, Start)] == [False] * 3
+        assert any(tokens(plain(of(stream, i))) != tokens(seeds[i]) for i in range(3))
+        assert other.keep(0).cells == 40 + LENGTH - 1
         after = records(other, Generate([*story(other), 5, 6], FREE.samplers(), Tuning(max_tokens=1).conditions(), 1))
         assert isinstance(after[0], Start)
+        other.cache.rewind(0)
+        stream = walked(other, msgspec.structs.replace(command, exact=True))
+        assert [event.exact for event in stream if isinstance(event, Start)] == [True] * 3
+        assert [plain(of(stream, i)) for i in range(3)] == seeds
+
+
+def test_exact_walks_are_decoded_in_batches_of_as_many_rows_as_are_alike(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, sizes = session.cache.measured, []
+    decode = session.cache.decode_rows
+    monkeypatch.setattr(session.cache, "measured", msgspec.structs.replace(known, rows_alike=3))
+    monkeypatch.setattr(
+        session.cache, "decode_rows", lambda rows, *more: (sizes.append(len(rows)), decode(rows, *more))[1]
+    )
+    for count, wanted, most, exact in ((4, True, 3, True), (4, False, 4, False), (3, False, 3, True)):
+        sizes.clear()
+        command = ask(story(session), [walk(i, FREE, 30 + i) for i in range(count)], exact=wanted)
+        stream = walked(session, command)
+        assert max(sizes) == most
+        assert {event.exact for event in stream if isinstance(event, Start)} == {exact}
+        assert len({tuple(t.id for t in tokens(of(stream, i))) for i in range(count)}) > 1
 
 
 # --- the one that goes on --------------------------------------------------------------------------------------------
