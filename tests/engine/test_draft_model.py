@@ -26,6 +26,7 @@ from termchat.engine.port import (
     Load,
     LoadDraft,
     Loaded,
+    Measured,
     ModelSpec,
     Progress,
 )
@@ -106,8 +107,11 @@ def test_all_records_are_those_without_drafts(pair: Session, two_threads: Sessio
 
 
 @pytest.mark.usefixtures("cheap")
-def test_it_throws_the_dice_of_the_reply(session: Session, model_path: Path, tmp_path: Path) -> None:
+def test_it_throws_the_dice_of_the_reply(
+    session: Session, model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At temperature 1.2 it is right more often than the likeliest token of the model itself."""
+    monkeypatch.setattr(session.cache, "measured", Measured(session.cache.how, 1, rows_alike=63))
     loaded(session, without_blocks(model_path, tmp_path / "fewer.gguf", 14))
     tuning = Tuning(temperature=1.2, max_tokens=30)
     drafted = accepted = likeliest = replied = 0
