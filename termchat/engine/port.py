@@ -591,7 +591,7 @@ class Loaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 class DraftInfo(msgspec.Struct, frozen=True):
     """A loaded draft model: sizes as in `ModelInfo`; `cost` is the time of one of its tokens, in units of one row of the model
-    that it drafts for, measured when it was loaded."""
+    that it drafts for, measured when it was loaded. `why_not` says why it cannot pay, "" if it may."""
 
     name: str
     path: str
@@ -601,6 +601,7 @@ class DraftInfo(msgspec.Struct, frozen=True):
     layers: Count
     gpu_layers: Int32
     cost: float
+    why_not: str = ""
 
 
 class DraftLoaded(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -14,11 +14,25 @@ from termchat.decoding.drafting import BatchTimes, DraftSettings
 from termchat.decoding.records import Finished, Record, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Adjust, Cancel, Force, Generate, ModelSpec, Pause, Paused, Resume, Steer, Step
+from termchat.engine.port import (
+    Adjust,
+    Cancel,
+    Force,
+    Generate,
+    Measured,
+    ModelSpec,
+    Pause,
+    Paused,
+    Resume,
+    Steer,
+    Step,
+)
 from tests.engine.conftest import know_rows
 from tests.engine.walking import plain
 
 LENGTH = 24
+COSTS = {2: 1.82, 3: 2.08, 4: 2.37, 8: 4.18, 16: 7.62}
+"""T(n) of a small model."""
 SETTINGS = {
     "greedy": Tuning(temperature=0),
     "warm": Tuning(temperature=0.8),
@@ -58,8 +72,11 @@ class Knowing:
 
 
 def session_of(path: Path, **more: object) -> Session:
+    """A session in which it was measured what batches cost, and that their rows are alike."""
     spec = ModelSpec(str(path), "small", context=1024, threads=1)
-    return know_rows(Session(msgspec.structs.replace(spec, **more), lambda _: None))
+    made = know_rows(Session(msgspec.structs.replace(spec, **more), lambda _: None))
+    made._learned.know(Measured(made.cache.how, made.cache.loaded[0], COSTS))
+    return made
 
 
 def ids_of(session: Session, count: int) -> list[int]:

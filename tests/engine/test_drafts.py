@@ -23,11 +23,13 @@ from termchat.engine.port import (
     Explain,
     Generate,
     Inspect,
+    Measured,
     Paused,
     Score,
 )
 from tests.engine.conftest import know_rows, prompt, records, request, tokens
 from tests.engine.drafting import (
+    COSTS,
     DEEDS,
     LENGTH,
     SCHEMA,
@@ -291,7 +293,9 @@ def test_what_is_quoted_is_drafted_from_the_context(
 ) -> None:
     monkeypatch.setattr(BatchTimes, "add", lambda *_: None)  # a busy machine measures anything
     tuning = Tuning(temperature=temperature, max_tokens=30)
-    session._learned = drafts.Learned()
+    known = Measured(session.cache.how, session.cache.loaded[0], COSTS, 63)
+    monkeypatch.setattr(session.cache, "measured", known)
+    monkeypatch.setattr(session, "_learned", drafts.Learned(known))
     without, with_them = both(session, None, request(prompt(session, QUOTE), tuning, 1))
     assert same(with_them) == same(without)
     finished = end(with_them)

@@ -168,6 +168,8 @@ class FakeEngine:
         self.offers = offers
         self.hears = True
         self.full = False
+        self.draft_costs = ""
+        """Why a draft model that is loaded cannot pay."""
         self.no_draft = ""
         self.exact = True
         self.largest_change: float | None = None
@@ -389,7 +391,7 @@ class FakeEngine:
             return [DraftLoaded(None)]
         if self.no_draft:
             return [Progress(0.5), Failed("draft", self.no_draft, "choose a model of the same family")]
-        return [Progress(0.5), DraftLoaded(DraftInfo(spec.name, spec.path, "d" * 64, 1, 1, 1, 0, 0.1))]
+        return [Progress(0.5), DraftLoaded(DraftInfo(spec.name, spec.path, "d" * 64, 1, 1, 1, 0, 0.1, self.draft_costs))]
 
     def _begin(
         self, number: int, command: Generate | GenerateWalks | SearchBeams, walk: Walk, group: Group | None
