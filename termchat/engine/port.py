@@ -177,6 +177,9 @@ class Scripted(msgspec.Struct, frozen=True):
     """What is done before step `step` of a reply: other settings, so many threads (0: as they are), and token `id` taken
     whatever the dice say. None leaves a thing as it is. The constraint is changed only where there are `samplers`.
 
+    `pinned` is for an `id` that was drawn elsewhere: the dice draw, and where they draw another token the id is taken in its
+    place if the draw was a near tie there (True) or is one here (False). The record says `forced` then.
+
     A script that names threads has them all: they are not adapted to a busy machine, and those of its first step hold for the
     prompt too.
     """
@@ -188,6 +191,7 @@ class Scripted(msgspec.Struct, frozen=True):
     origin: dict[str, str] = {}
     threads: int = 0
     constraint: Constraint | None = None
+    pinned: bool | None = None
 
 
 class Describe(msgspec.Struct, frozen=True, tag=True):

@@ -245,6 +245,8 @@ class RunningReply:
                 yield from steering.begin(self.step)
                 begun = self._now()
                 drawn = yield from self._draw()
+                if steering.pin(drawn):
+                    drawn = yield from self._draw()
                 seconds = self._now() - self.drawn_at[0] if self.drawn_at else 0.0
                 rule = steering.before(self.step, drawn, drawn.id, seconds, self.redraw)
                 if rule:
