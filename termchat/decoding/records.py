@@ -342,6 +342,8 @@ def drop_impossible(token: Token) -> Token:
         changed["candidates"] = [msgspec.structs.replace(one, **_find_impossible(one)) for one in token.candidates]
     if any(stage.mass is not None and not 0 < stage.mass <= 1 + LIKELIEST for stage in token.stages):
         changed["stages"] = [msgspec.structs.replace(stage, mass=None, removed_mass=None) for stage in token.stages]
+    if token.margin is not None and not 0 <= token.margin <= _FLOAT32:
+        changed |= {"margin": None, "near_tie": None}
     if not 0 <= token.unlisted <= 1:
         changed["state"] = {name: value for name, value in token.state.items() if name != TAIL}
     return msgspec.structs.replace(token, **changed) if changed else token
@@ -449,10 +451,10 @@ _PLAIN = (str, int, bool, type(None))
 
 _LEFT_OUT: dict[Any, tuple[str, ...]] = {
     Candidate: ("bias",),
-    Start: ("walk", "group"),
+    Start: ("walk", "group", "largest_change"),
     Ranked: ("answer", "votes"),
     SettingsRecord: ("walk", "draft", "drafting"),
-    Token: ("walk", "draft"),
+    Token: ("walk", "draft", "margin", "near_tie"),
     DraftSettings: ("always",),
     Finished: ("walk", "drafted", "accepted", "rounds", "not_drafted"),
 } | dict.fromkeys((Prefill, Failed), ("walk",))

@@ -169,6 +169,7 @@ class FakeEngine:
         self.full = False
         self.no_draft = ""
         self.exact = True
+        self.largest_change: float | None = None
         self.loads_drafts = True
         self.info = INFO
         self.prompt = [1, 2, 3]
@@ -400,7 +401,7 @@ class FakeEngine:
         )  # fmt: skip
         self._streams.append(stream)
         start = replaced(made_records.start(command.ids, walk.seed), prefill=command.prefill, walk=of, group=group,
-            exact=self.exact)  # fmt: skip
+            exact=self.exact, largest_change=self.largest_change)  # fmt: skip
         self._answer(number, start)
         stream.now = walk
         self._answer(number, _settings(stream))

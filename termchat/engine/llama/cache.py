@@ -98,6 +98,8 @@ class Cache:
     `threads` and `threads_batch` decode single rows and batches; `loaded` are both as the model was loaded, `adaptable` the
     same with 1 for what may not be changed: what a person set, and the threads of a row whose bits depend on them.
 
+    `largest_change`: see `Start`; None as long as it was not measured.
+
     `current` says whether the logits at hand are those after `ids`; they stay so while the spare sequence is used.
 
     Raises:
@@ -114,6 +116,7 @@ class Cache:
         self.batch_size = spec.prefill_batch or (FAST_BATCH if spec.fast_prefill else EXACT_BATCH)
         self.exact = self.batch_size <= EXACT_BATCH and not spec.rpc
         self.threads, self.threads_batch = self.loaded = threads, threads_batch
+        self.largest_change: float | None = None
         self._splits = self.kv_type in _SPLIT_TYPES
         self.may_choose_threads = not spec.threads or spec.proposed_threads
         free = self.may_choose_threads and not (self._splits and not model.gpu_layers)

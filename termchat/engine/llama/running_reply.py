@@ -84,8 +84,10 @@ class Room(Protocol):
 
 
 class Batched(Protocol):
-    """Prompts are read `batch_size` tokens at once, by so many threads, into cells of a type: "" where that is not known."""
+    """Prompts are read `batch_size` tokens at once, by so many threads, into cells of a type: "" where that is not known.
+    `largest_change`: see `Start`."""
 
+    largest_change: float | None
     kv_type: str
     batch_size: int
     threads_batch: int
@@ -177,6 +179,7 @@ def start_of(request: Generate, prepared: Prepared, walk: int | None = None, gro
         thinking=(tags.opening, tags.closing) if (tags := model.thinking) is not None else (),
         walk=walk,
         group=group,
+        largest_change=cache.largest_change,
     )
 
 
@@ -217,7 +220,8 @@ class RunningReply:
     @cached_property
     def observer(self) -> Observer:
         model = self.model
-        return Observer(model.n_vocab, model.end_ids, model.names, self.request.candidates)
+        change = self.decoder.cache.largest_change
+        return Observer(model.n_vocab, model.end_ids, model.names, self.request.candidates, largest_change=change)
 
     def close(self) -> None:
         """Frees the chain."""
@@ -481,4 +485,6 @@ def token_record(
         phase=phase,
         walk=walk,
         draft=draft,
+        margin=drawn.margin,
+        near_tie=drawn.near_tie,
     )

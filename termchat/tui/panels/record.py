@@ -79,7 +79,8 @@ def from_columns(node: Node, index: int, step: int) -> Token:
         probability=tokens.probabilities[index], entropy=tokens.entropies[index], p_end=tokens.p_ends[index],
         settings=tokens.settings[index], forced=bool(tokens.forced[index]), stages=[], candidates=[],
         state=tokens.states.get(index, {}), decode_us=tokens.decode_us[index], sample_us=tokens.sample_us[index],
-        draft=tokens.draft(index),
+        draft=tokens.draft(index), margin=None if math.isnan(tokens.margins[index]) else tokens.margins[index],
+        near_tie=None if tokens.near_ties[index] == UNKNOWN else bool(tokens.near_ties[index]),
     )  # fmt: skip
 
 
