@@ -6,6 +6,7 @@ Not compared are times, and what says how the reply came about: versions, model,
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
@@ -146,6 +147,14 @@ def differing(recorded: Token, now: Token) -> Iterator[ChangedField]:
     before, after = (msgspec.structs.replace(token, **_NOT_COMPARED) for token in (recorded, now))
     if before != after:  # as also NaN makes them
         yield from changed_fields(before, after)
+
+
+def moved_apart(recorded: Token, now: Token) -> float:
+    """By how much the difference between the logits of two candidates is another one now, at most."""
+    before = {candidate.id: candidate.logit for candidate in recorded.candidates}
+    moved = [candidate.logit - before[candidate.id] for candidate in now.candidates if candidate.id in before]
+    finite = [change for change in moved if math.isfinite(change)]
+    return max(finite, default=0.0) - min(finite, default=0.0)
 
 
 def changed_fields(before: object, after: object) -> Iterator[ChangedField]:

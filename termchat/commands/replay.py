@@ -16,7 +16,7 @@ import msgspec
 
 from termchat import paths
 from termchat.chat.opening import choose, elsewhere
-from termchat.commands.comparison import ReplyComparison, is_cut_off
+from termchat.commands.comparison import ReplyComparison, is_cut_off, moved_apart
 from termchat.commands.difference import Difference, SearchDifference, difference_of, node_name, search_difference
 from termchat.commands.replay_requests import Prompt, Replayed, alone, replayed, search, together
 from termchat.config.fields import OPTIONS
@@ -347,7 +347,11 @@ class _Replay:
         elif group is not None and len(nodes) > 1:
             steps = self._run(together(prompt, replies, group), compared)
         else:
-            steps = self._run(alone(prompt, replies[0]), {None: compared[nodes[0].walk]})
+            request = alone(prompt, replies[0])
+            if self._anywhere:
+                change = self._measure_change(request, nodes[0])
+                request = msgspec.structs.replace(request, largest_change=change)
+            steps = self._run(request, {None: compared[nodes[0].walk]})
         self._compared += compared.values()
         self._made = nodes
         self._cells = prompt.ids if len(nodes) > 1 else [*prompt.ids, *nodes[0].tokens.ids[:-1]]
@@ -384,6 +388,25 @@ class _Replay:
             if is_last(event):
                 break
         return steps
+
+    def _measure_change(self, request: Generate, node: Node) -> float | None:
+        """Measure how far the logits of recorded candidates move apart here, with every recorded token forced.
+
+        None if only threads or batches differ from the record: near ties are known for those.
+        """
+        start, recorded = _start(node), self._recorded_tokens(node)
+        script = tuple(msgspec.structs.replace(entry, pinned=None) for entry in request.script)
+        change = 0.0
+        for event in self._events(self._engine.send(msgspec.structs.replace(request, script=script))):
+            if isinstance(event, Start) and (event.kv_type, event.llama_cpp) == (start.kv_type, start.llama_cpp):
+                if event.largest_change is not None or start.largest_change is not None:
+                    self._engine.send(Cancel())
+                    return None
+            elif isinstance(event, Token):
+                change = max(change, moved_apart(next(recorded), event))
+            if is_last(event):
+                break
+        return change
 
     def _keep_for(self, node: Node) -> None:
         """Goes on with the cells of a walk that was made just now, if those on record did."""

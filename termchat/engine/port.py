@@ -211,7 +211,8 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     on, here and below. With a `draft` tokens are guessed and decoded together, which changes none of them, but where rows of a
     batch have other bits than each alone; the `Start` says whether the reply is exact then.
 
-    An engine without ids answers the `messages`, which nobody gives to another one; `ids` are empty then.
+    An engine without ids answers the `messages`, which nobody gives to another one; `ids` are empty then. A `largest_change`
+    stands for the measured one (see `Start`).
 
     Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
     """
@@ -235,6 +236,7 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     constraint_begun: int = 0
     draft: DraftSettings | None = None
     messages: list[Message] = []
+    largest_change: float | None = None
 
 
 class Adjust(msgspec.Struct, frozen=True, tag=True):

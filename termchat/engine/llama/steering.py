@@ -268,9 +268,9 @@ class Steering:
     def pin(self, drawn: Drawn) -> bool:
         """Force the pinned token of the step if a different one was drawn in a near tie; return whether it is forced."""
         pin, self._pin = self._pin, None
-        if pin is None or pin.id in (None, drawn.id) or self._queue or not (pin.pinned or drawn.near_tie):
+        if pin is None or pin.id is None or pin.id == drawn.id or not (pin.pinned or drawn.near_tie):
             return False
-        self._queue.append(pin.id)
+        self._queue.appendleft(pin.id)
         return True
 
     # --- what is met -------------------------------------------------------------------------------------------------
