@@ -3,10 +3,9 @@ the middle of a round."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from random import Random
 from time import perf_counter
 
 import msgspec
@@ -33,6 +32,7 @@ from tests.engine.drafting import (
     LENGTH,
     SCHEMA,
     SETTINGS,
+    Knowing,
     end,
     ids_of,
     same,
@@ -43,31 +43,6 @@ from tests.engine.drafting import (
 from tests.engine.walking import plain
 
 ON = DraftSettings("ngram")
-
-
-class Knowing:
-    """Drafts what the reply is going to say, with faults; or whatever else is to be tried."""
-
-    by, why = "ngram", ""
-    said: Sequence[int] = ()
-    begin = 0
-    faults = 0.3
-    instead: Callable[[list[int], int], list[int]] | None = None
-
-    def __init__(self, _learned: object, ids: list[int]) -> None:
-        self._random = Random(len(ids))
-
-    def learn(self, *_: object) -> None:
-        pass
-
-    def expects(self, *_: object) -> float:
-        return 2.0
-
-    def propose(self, ids: list[int], most: int, _times: BatchTimes) -> list[int]:
-        if self.instead is not None:
-            return self.instead(ids, most)
-        known = list(self.said[len(ids) - self.begin :])[: self._random.randint(1, most)]
-        return [i if self._random.random() > self.faults else (i + 1) % 1000 for i in known]
 
 
 @pytest.fixture
@@ -273,7 +248,7 @@ def test_a_reply_past_the_border_with_two_threads_is_not_exact_and_an_exact_one_
 ) -> None:
     tuning = Tuning(max_tokens=14)
     knowing.faults = 0.0
-    with closing(session_of(small_model_path, threads=2, threads_batch=1)) as two:
+    with closing(session_of(small_model_path, threads=2, threads_batch=1, kv_type="f16")) as two:
         for length, exact in ((SPLIT - 14, True), (SPLIT - 6, False)):
             without, with_them = both(two, knowing, request(ids_of(two, length), tuning))
             assert isinstance(with_them[0], Start)
@@ -288,7 +263,7 @@ def test_a_reply_past_the_border_with_two_threads_is_not_exact_and_an_exact_one_
         assert tokens(same(turned)) == tokens(same(without))
         assert end(turned).accepted
         assert any("exact" in record.drafting for record in turned if isinstance(record, SettingsRecord))
-    with closing(session_of(small_model_path, threads=2, threads_batch=1, kv_type="bf16")) as two:
+    with closing(session_of(small_model_path, threads=2, threads_batch=1)) as two:
         without, with_them = both(two, knowing, request(ids_of(two, SPLIT - 6), tuning))
         assert same(with_them) == same(without)
         assert isinstance(with_them[0], Start)
