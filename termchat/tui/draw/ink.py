@@ -26,9 +26,9 @@ MARGIN = 1
 class Ink(NamedTuple):
     """How text is painted, and what the mouse does with it.
 
-    `color` and `ground` are names of palette colours; `heat` is 0 (hot) to HEATS - 1; `double` is underlined
-    twice. `does` is an action of the screen that a click performs. `knob` is the name of the one that the wheel turns there; what has it and does nothing is that knob's bar,
-    along which a drag sets it.
+    `color` and `ground` are names of palette colours; `heat` is 0 (hot) to HEATS - 1. `double` underlines twice. `does` is an
+    action of the screen that a click performs. `knob` is the name of the one that the wheel turns there; what has it and does
+    nothing is that knob's bar, along which a drag sets it.
     """
 
     color: str = "text"
