@@ -21,7 +21,18 @@ from termchat.decoding.biases import parse
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Value
 from termchat.decoding.stages import LOGIT_BIAS
-from termchat.engine.port import EngineError, Event, Load, Loaded, ModelInfo, ModelSpec, Progress, Remark
+from termchat.engine.port import (
+    BatchesMeasured,
+    EngineError,
+    Event,
+    Load,
+    Loaded,
+    MeasureBatches,
+    ModelInfo,
+    ModelSpec,
+    Progress,
+    Remark,
+)
 
 
 class Choice(NamedTuple):
@@ -178,9 +189,7 @@ class Loading:
         elif isinstance(event, Loaded):
             place = choice.spec.engine
             info = msgspec.structs.replace(event.info, engine=place.name or place.url)
-            state.model, state.progress, state.live.threads = info, 1.0, 0
-            measured = None if info.engine else per_model.find(info.sha256)
-            state.tolerance = measured.tolerance if measured is not None else None
+            state.model, state.progress, state.live.threads, state.measuring = info, 1.0, 0, False
             if choice is not self._loaded:
                 self._earlier, self._loaded = self._loaded, choice
             if info.recommended and choice.heeds:
@@ -237,3 +246,32 @@ class Loading:
             if remark not in self._told:
                 self._told.add(remark)
                 self._state.changed(Notice(remark.message, remark.hint))
+
+
+def measure(state: State, *, needed: bool = False) -> None:
+    """Have the engine measure what batches of its model cost and change, unless that is known, and keep it; `needed` for what
+    follows, else when nothing else is to be done, and again for times that a busy machine did not tell."""
+    model = state.model
+    if model is None or not model.kv_type or not model.can_rewind or (state.measuring and not needed):
+        return
+    if model.measured is None or not (needed or model.measured.batch_times):
+        state.measuring = True
+        state.line.ask(MeasureBatches(needed=needed), partial(_hear_measured, state, model))
+
+
+def _hear_measured(state: State, model: ModelInfo, event: Event) -> None:
+    """Keep what was measured; other work went first where it is `busy`, so it is measured later."""
+    now = state.model
+    if now is None or (now.path, now.sha256) != (model.path, model.sha256):
+        return
+    if isinstance(event, BatchesMeasured):
+        measured = event.measured
+        state.model = msgspec.structs.replace(now, measured=now.measured.joined(measured) if now.measured else measured)
+        try:
+            if model.sha256 and not model.engine:
+                per_model.keep_rows(measured, model.sha256, model.name)
+        except OSError as error:
+            why = error.strerror or str(error)
+            state.changed(Notice(f"what was measured of {model.name} could not be saved: {why}", severity="warning"))
+    elif isinstance(event, Failed) and event.kind == "busy":
+        state.measuring = False

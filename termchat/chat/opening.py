@@ -14,7 +14,7 @@ from termchat.chat.looking_on import INTERRUPTED
 from termchat.chat.recording import StoreRecorder
 from termchat.chat.reopening import Past
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PRESET
-from termchat.config.per_model import Picked, batch_times, run_of
+from termchat.config.per_model import Picked, find_rows, run_of
 from termchat.conversation.session import Followed, ModelRef
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
@@ -189,7 +189,7 @@ def _read(
         quantization=header.quantization,
         layers=header.block_count or 0,
         thinking=entry.thinking if entry is not None else (),
-        batch_times=batch_times(identity, config.engine.threads),
+        measured=find_rows(identity),
     )
     return config, spec, advice
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from termchat.chat.beginning import ReplyBeginning
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, ReplyGrew, StatusChanged
+from termchat.chat.loading import measure
 from termchat.chat.looking_on import LookingOn
 from termchat.chat.prompting import messages
 from termchat.chat.state import State
@@ -108,6 +109,8 @@ class Replies:
         self._tell_missing()
         self._tell_left_out()
         self.decodes(reply)
+        if asked.draft is not None:
+            measure(state, needed=True)
         state.line.ask(asked, partial(self._hear, self._running))
         self._stepping = self._pausing = False
 

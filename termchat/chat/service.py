@@ -13,7 +13,7 @@ from termchat.chat.beginning import Make, Then
 from termchat.chat.branches import Branches
 from termchat.chat.changes import BreakpointsChanged, Change, Notice, StatusChanged, TuningChanged
 from termchat.chat.forks import Editing, Forks
-from termchat.chat.loading import Choice, Loading
+from termchat.chat.loading import Choice, Loading, measure
 from termchat.chat.looking_on import LookingOn
 from termchat.chat.questions import Preview, Questions
 from termchat.chat.recording import Recorder
@@ -34,7 +34,7 @@ from termchat.engine.port import Engine, Event
 
 class Chat(State):
     """One conversation on one engine: its state, and what a person does. `configured` is what a new chat begins with; None
-    stands for what this one begins with.
+    stands for what this one begins with. With `measures` batches of a model that is new here are measured while it rests.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Chat(State):
         keep_logits: bool = True,
         step_by_step_text: str = STEP_BY_STEP,
         configured: Configured | None = None,
+        measures: bool = False,
     ) -> None:
         super().__init__(
             engine,
@@ -68,6 +69,7 @@ class Chat(State):
             keep_logits=keep_logits,
             step_by_step_text=step_by_step_text,
         )
+        self._measures = measures
         self.looking_on = LookingOn(self)
         self.replies = Replies(self, self.looking_on)
         self.turns = Turns(self, self.replies, self.looking_on)
@@ -321,3 +323,5 @@ class Chat(State):
             self.editing.make()
         elif self.turns.queue and not self.replies.held:
             self.turns.next()
+        elif self._measures and not self.line.waits:
+            measure(self)

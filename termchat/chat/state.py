@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 
 from termchat.chat.changes import Change, Full, Notice, PathChanged, Phase, StatusChanged
@@ -102,7 +103,8 @@ class State:
         self.model: ModelInfo | None = None
         self.progress = 0.0
         """Of loading, from 0 to 1."""
-        self.tolerance: float | None = None
+        self.measuring = False
+        """Whether the batches of the model that is loaded are measured, were, or cannot be; see `loading.measure`."""
         self.drafter: DraftInfo | None = None
         """The model that drafts for the one that is loaded."""
         self.drafter_failure: Failed | None = None
@@ -183,6 +185,13 @@ class State:
             self.changed(
                 Notice("thinking cannot be turned off: the model's chat template has no switch", hint, "warning")
             )
+
+    @property
+    def tolerance(self) -> float | None:
+        """How far a probability that is computed again may be from the one first drawn from; None if that was not measured."""
+        measured = self.model.measured if self.model is not None else None
+        # The odds of a token change by a factor of exp(largest_change) at most.
+        return None if measured is None else math.tanh(measured.largest_change / 4)
 
     @property
     def drafts(self) -> DraftSettings | None:

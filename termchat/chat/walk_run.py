@@ -10,6 +10,7 @@ import msgspec
 from termchat.chat.beginning import ReplyBeginning
 from termchat.chat.changes import LiveChanged, Notice, Phase, ReplyGrew, StatusChanged, WalksChanged, WalksGrew
 from termchat.chat.live import Live
+from termchat.chat.loading import measure
 from termchat.chat.state import State
 from termchat.chat.walk_group import WalkGroup
 from termchat.conversation.tree import Node, Place
@@ -89,7 +90,9 @@ class WalkRun:
             command = SearchBeams(group=group.group, **_shared(asked, SearchBeams))
         else:
             walks = [self._walk(walk, script=asked.script, paused=asked.paused) for walk in group.nodes]
-            command = GenerateWalks(walks=walks, group=group.group, **_shared(asked, GenerateWalks))
+            own: dict[str, Any] = {"walks": walks, "group": group.group, "exact": group.plan.exact}
+            command = GenerateWalks(**own, **_shared(asked, GenerateWalks))
+        measure(self._state, needed=True)
         self._state.line.ask(command, self._hear)
 
     # --- how it is steered --------------------------------------------------------------------------------------------

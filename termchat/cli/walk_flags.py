@@ -25,6 +25,14 @@ _FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
         "--walks",
         {"type": _SEVERAL, "metavar": "N", "help": "print N replies, decoded together, each with the next seed"},
     ),
+    (
+        "--exact",
+        {
+            "is_flag": True,
+            "help": "with --walks, --best-of or --vote: decode so that each reply equals the one that its seed gives alone,"
+            " though that may be slower; --grid does",
+        },
+    ),
     ("--same-dice", {"is_flag": True, "help": "with --walks or --grid: use the same seed for all replies"}),
     (
         "--grid",
@@ -97,10 +105,10 @@ _FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
 _ALSO = {"--best-of": ("--best",)}
 """What the slash command is called."""
 _GOES_WITH: dict[str, tuple[str, ...]] = {
-    "--walks": ("--same-dice",),
+    "--walks": ("--same-dice", "--exact"),
     "--grid": ("--same-dice", "--runs"),
-    "--best-of": ("--length-penalty",),
-    "--vote": ("--walks",),
+    "--best-of": ("--length-penalty", "--exact"),
+    "--vote": ("--walks", "--exact"),
     "--beams": ("--length-penalty", "--n-best", "--early-stopping", "--after-chain"),
 }
 """What makes several replies, and the other flags that it takes."""
@@ -133,10 +141,14 @@ def plan_of(given: dict[str, Any]) -> WalkPlan | None:
             raise click.UsageError(f"{flag} goes with {' or '.join(takers)}{not_with}")
     if not asked:
         return None
+    import msgspec
+
     from termchat.decoding.walk_plan import PlanError
 
     try:
+        exact = wanted.pop("--exact", False)
         plan = _plan(asked[0], wanted)
+        plan = msgspec.structs.replace(plan, exact=plan.exact or exact)
     except PlanError as error:
         raise click.BadParameter(f"{error.message}; {error.hint}".removesuffix("; "), param_hint=asked[0]) from None
     for knob in plan.knobs:

@@ -20,8 +20,6 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.threads import all_threads, default_threads
 from termchat.engine.port import (
     BatchesMeasured,
-    Compare,
-    Compared,
     Engine,
     EngineError,
     Event,
@@ -29,6 +27,7 @@ from termchat.engine.port import (
     Load,
     Loaded,
     MeasureBatches,
+    Measured,
     ModelInfo,
     ModelSpec,
     Scripted,
@@ -60,13 +59,10 @@ _LONGEST_BATCHES = 6.0
 """Seconds in which batches are measured at most."""
 _CONTEXT = 2048
 _SHORTEST = 2 * EXACT + 1
-_PLACES, _COMPARED = (192, 320), 32
-"""After how many tokens batches are compared with single tokens: from cell 256 on llama.cpp splits the work of a single token
-among the threads in another way."""
-_ROWS = (2, 4, 8, 16)
-"""Rows of batches as they are decoded for drafts."""
-_LATE = 8 * EXACT + 1
-"""Tokens of the prompt after which KV types are compared: their speed differs the more, the more there are."""
+_CELLS = 320
+"""Tokens before batches that are measured again: from cell 256 on llama.cpp may split the work of a row among the threads."""
+_ROWS = 200
+"""About as many tokens as batches cost to measure."""
 
 
 class BenchRun(msgspec.Struct, frozen=True):
@@ -128,19 +124,11 @@ class Bench:
             raise EngineError("measure", "the engine returned no measurements", "")
         return BenchRun((prefill.tokens - prefill.reused) / (prefill.ms / 1e3), finished.tokens_per_second)
 
-    def compare(self, at: int, count: int) -> float:
-        """How far apart single-token and batched distributions are (total variation), over `count` tokens after `at`."""
-        story = self._ids * ((at + count) // len(self._ids) + 1)
-        for event in self._events(self._engine.send(Compare(story[: at + count], at))):
-            if isinstance(event, Compared):
-                return event.difference
-        raise AssertionError  # the events end with an answer or an error
-
-    def batches(self, rows: tuple[int, ...], seconds: float) -> BatchesMeasured:
-        """What batches of so many rows cost; see `MeasureBatches`."""
-        for event in self._events(self._engine.send(MeasureBatches(list(rows), seconds))):
+    def batches(self, seconds: float, cells: int = 0) -> Measured:
+        """What batches cost and change; see `MeasureBatches`."""
+        for event in self._events(self._engine.send(MeasureBatches(seconds, cells, needed=True))):
             if isinstance(event, BatchesMeasured):
-                return event
+                return event.measured
         raise AssertionError  # the events end with an answer or an error
 
     def _events(self, number: int) -> Iterator[Event]:
@@ -206,14 +194,6 @@ class Result(msgspec.Struct, frozen=True):
         return next(series for series in self.series if series.value == value)
 
 
-class KvPrice(msgspec.Struct, frozen=True):
-    """How many times as fast as with f16 replies and prompts are with the KV type bf16, after so many tokens."""
-
-    tokens: int
-    decode: float
-    prefill: float
-
-
 class VerifyCosts(msgspec.Struct, frozen=True):
     """What drafts can gain with so many `threads`: `batches` are T(n), what a batch of n rows costs in units of one row.
     `break_even` is the least acceptance from which drafts pay, 1.0 where they never do; `ceiling` how many times as fast it is
@@ -226,20 +206,19 @@ class VerifyCosts(msgspec.Struct, frozen=True):
     tokens: int
 
     @classmethod
-    def of(cls, measured: BatchesMeasured) -> VerifyCosts:
-        """From microseconds."""
-        one = measured.us[1]
-        costs = {rows: us / one for rows, us in sorted(measured.us.items()) if rows > 1}
+    def of(cls, measured: Measured) -> VerifyCosts | None:
+        """From what was measured; None where times were not."""
+        costs = {rows: cost for rows, cost in sorted(measured.batch_times.items()) if rows > 1}
+        if not costs:
+            return None
         rows = max(costs, key=lambda rows: rows / costs[rows])
         even = breaks_even(BatchTimes(measured.threads, costs).of, MOST_DRAFTED)
         return cls(measured.threads, costs, even, rows / costs[rows], rows - 1)
 
 
 class TuneReport(msgspec.Struct, frozen=True):
-    """All measurements. The rates are those of the chosen values; `differences` as in `per_model.Tuned`.
-
-    `bf16` is None if the model does not run with f16, or has too small a context; `speculation` if it cannot take back tokens.
-    All but the threads are left out where there was no time.
+    """All measurements. The rates are those of the chosen values. `measured` is of batches, None if the model cannot take back
+    tokens. All but the threads are left out where there was no time.
     """
 
     model: str
@@ -248,9 +227,12 @@ class TuneReport(msgspec.Struct, frozen=True):
     results: list[Result]
     decode: float
     prefill: float
-    differences: dict[int, float] = {}
-    bf16: KvPrice | None = None
-    speculation: VerifyCosts | None = None
+    measured: Measured | None = None
+
+    @property
+    def speculation(self) -> VerifyCosts | None:
+        """What drafts can gain; None where the times of batches were not measured."""
+        return VerifyCosts.of(self.measured) if self.measured is not None else None
 
     @property
     def settings(self) -> dict[str, int]:
@@ -336,21 +318,9 @@ def measure(engine: Engine, spec: ModelSpec, seconds: float, tell: Callable[[str
         batch = choose("prefill_batch", EXACT, list(batches.values()), EXACT)
         results.append(batch)
         prefill = batch.of(batch.chosen).median
-    chosen = msgspec.structs.replace(spec, threads=decoding.chosen, threads_batch=reading.chosen)
-    speculation = _speculation(bench, chosen, clock, cost(_SHORTEST, 2 * sum(_ROWS)))
-    differences = _differences(bench, spec, clock, cost(sum(_PLACES), 4 * _COMPARED))
-    price = _price(bench, spec, decoding.chosen, clock, 2 * cost(_LATE, _REPLY))
-    return TuneReport(
-        model=bench.model.name,
-        machine=per_model.machine(),
-        device=bench.model.device,
-        results=results,
-        decode=decode,
-        prefill=prefill,
-        differences=differences,
-        bf16=price,
-        speculation=speculation,
-    )
+    report = TuneReport(bench.model.name, per_model.machine(), bench.model.device, results, decode, prefill)
+    measured = _measure_batches(bench, spec, report, clock, cost(_CELLS, _ROWS))
+    return msgspec.structs.replace(report, measured=measured)
 
 
 class _Clock:
@@ -379,43 +349,18 @@ class _Clock:
                 break
 
 
-def _speculation(bench: Bench, spec: ModelSpec, clock: _Clock, seconds: float) -> VerifyCosts | None:
-    if not bench.model.can_rewind or not clock.begin("batches of drafted tokens: cost in tokens", seconds):
+def _measure_batches(
+    bench: Bench, spec: ModelSpec, report: TuneReport, clock: _Clock, seconds: float
+) -> Measured | None:
+    """Measure batches on both sides of the cell from which llama.cpp may split the attention of a row."""
+    if not bench.model.can_rewind or not clock.begin("batches: cost in tokens, and changes of logits", seconds):
         return None
-    bench.load(spec)
-    found = VerifyCosts.of(bench.batches(_ROWS, min(clock.share(1 / 4), _LONGEST_BATCHES)))
-    clock.tell(f"  {', '.join(f'{rows}: {cost:.2f}' for rows, cost in found.batches.items())}")
-    return found
-
-
-def _price(bench: Bench, spec: ModelSpec, threads: int, clock: _Clock, seconds: float) -> KvPrice | None:
-    if spec.kv_type != "f16" or bench.model.context < _LATE + _REPLY:
-        return None
-    if not clock.begin("KV type: decode / prompt, tokens per second", seconds):
-        return None
-    decode, prefill = Series(0, []), Series(0, [])
-
-    def kv_round(number: int) -> str:
-        runs = {}
-        for kv_type in ("f16", "bf16") if number % 2 else ("bf16", "f16"):
-            bench.load(msgspec.structs.replace(spec, kv_type=kv_type))
-            runs[kv_type] = bench.run(threads, _LATE, _REPLY)
-        decode.rates.append(runs["bf16"].decode / runs["f16"].decode)
-        prefill.rates.append(runs["bf16"].prefill / runs["f16"].prefill)
-        return ", ".join(f"{kv_type}: {run.decode:.1f} / {run.prefill:.0f}" for kv_type, run in sorted(runs.items()))
-
-    clock.rounds(kv_round, 1)
-    return KvPrice(_LATE, decode.median, prefill.median)
-
-
-def _differences(bench: Bench, spec: ModelSpec, clock: _Clock, seconds: float) -> dict[int, float]:
-    places = [at for at in _PLACES if at + _COMPARED < bench.model.context]
-    if not bench.model.can_rewind or not places:
-        return {}
-    if not clock.begin("batches compared with single tokens", seconds):
-        return {}
-    bench.load(spec)
-    return {at: bench.compare(at, _COMPARED) for at in places}
+    chosen = {name: report.settings.get(name, 0) for name in ("threads", "threads_batch", "prefill_batch")}
+    bench.load(msgspec.structs.replace(spec, **chosen))  # as it will be loaded
+    share = min(clock.share(1 / 4), _LONGEST_BATCHES) / 2
+    measured = bench.batches(share).joined(bench.batches(share, _CELLS))
+    clock.tell(f"  {', '.join(f'{rows}: {cost:.2f}' for rows, cost in measured.batch_times.items())}")
+    return measured
 
 
 def keep(report: TuneReport, spec: ModelSpec) -> str:
@@ -424,20 +369,13 @@ def keep(report: TuneReport, spec: ModelSpec) -> str:
     Raises:
         OSError: it cannot be written.
     """
-    before, costs = per_model.find(spec.sha256), report.speculation
-    found = per_model.Tuned(
-        spec.sha256,
-        report.model,
-        report.machine,
-        report.settings,
-        report.decode,
-        report.prefill,
-        time(),
-        report.differences or (before.differences if before is not None else {}),
-        costs.batches if costs is not None else before.batches if before is not None else {},
-        costs.threads if costs is not None else before.batch_threads if before is not None else 0,
+    before = per_model.find(spec.sha256)
+    rows = before.rows if before is not None else ()
+    tuned = per_model.Tuned(
+        spec.sha256, report.model, report.machine, report.settings, report.decode, report.prefill, time(), rows
     )
-    return str(per_model.keep_measured(found))
+    place = per_model.keep_measured(tuned)
+    return str(place if report.measured is None else per_model.keep_rows(report.measured, spec.sha256, report.model))
 
 
 def _prompt(rate: float, context: int, seconds: float) -> int:

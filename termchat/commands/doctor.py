@@ -36,7 +36,7 @@ from termchat.engine.access_key import key_source, read_key
 from termchat.engine.address import EngineAddress
 from termchat.engine.checkup import ROUNDS, RPC, Checkup, check
 from termchat.engine.make import make_engine
-from termchat.engine.port import Device, Engine, EngineError, Probe, Probed
+from termchat.engine.port import Device, Engine, EngineError, Measured, Probe, Probed
 from termchat.models import catalogue, listing, memory
 from termchat.models.draft_pairs import draft_facts, why_not_draft
 from termchat.models.elsewhere import models_of
@@ -188,11 +188,21 @@ def _engine(report: DoctorReport, engine: Engine) -> None:
     for entry in per_model.entries():
         if entry.machine == per_model.machine():
             settings = ", ".join(f"{name} {value}" for name, value in entry.settings.items()) or "the defaults are best"
-            section.rows.append((f"tuned {entry.name}", f"{settings} ({entry.decode:.1f} tokens/s)"))
+            if entry.decode:
+                section.rows.append((f"tuned {entry.name}", f"{settings} ({entry.decode:.1f} tokens/s)"))
+            section.rows += [
+                (f"measured {entry.name}", f"{_bits_of(one)} ({one.threads} threads)") for one in entry.rows
+            ]
     for pick in per_model.picks():
         if pick.hardware == per_model.hardware():
             settings = ", ".join(f"{name} {value}" for name, value in pick.settings.items())
             section.rows.append((f"set for {pick.name}", settings))
+
+
+def _bits_of(measured: Measured) -> str:
+    if not measured.largest_change:
+        return "same bits in any batch"
+    return f"same bits in batches of up to {measured.rows_alike}, else logits change by up to {measured.largest_change:.2f}"
 
 
 def _free(device: Device) -> str:

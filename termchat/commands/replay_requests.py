@@ -106,7 +106,8 @@ def together(prompt: Prompt, replies: Sequence[Replayed], group: Group) -> Gener
         )
         for reply in replies
     ]
-    return GenerateWalks(**_begun(prompt, replies), walks=walks, group=group)
+    exact = all(reply.node.start is not None and reply.node.start.exact for reply in replies)
+    return GenerateWalks(**_begun(prompt, replies), walks=walks, group=group, exact=exact)
 
 
 def search(prompt: Prompt, replies: Sequence[Replayed], group: Group) -> SearchBeams:

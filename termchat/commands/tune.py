@@ -14,7 +14,7 @@ from termchat.chat.opening import find_here
 from termchat.commands.bench import EXACT, Result, TuneReport, VerifyCosts, keep, measure
 from termchat.config.settings import Settings
 from termchat.engine.make import make_engine
-from termchat.engine.port import EngineError
+from termchat.engine.port import EngineError, Measured
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
 
@@ -57,7 +57,7 @@ def as_dict(report: TuneReport, *, kept: bool) -> dict[str, Any]:
     for result, told in zip(report.results, found["results"], strict=True):
         for series, row in zip(result.series, told["series"], strict=True):
             row |= {"median": series.median, "quartiles": list(series.spread)}
-    return found | {"settings": report.settings, "kept": kept}
+    return found | {"speculation": msgspec.to_builtins(report.speculation), "settings": report.settings, "kept": kept}
 
 
 def lines(report: TuneReport) -> Iterator[str]:
@@ -70,20 +70,28 @@ def lines(report: TuneReport) -> Iterator[str]:
             yield f"{series.value:<16}{series.median:>8.1f}          {low:.1f}–{high:.1f}{remark}".rstrip()
         yield _verdict(result)
     yield ""
-    for at, apart in report.differences.items():
-        what = "equal bit for bit" if not apart else f"up to {apart:.1%} apart"
-        yield f"after {at} tokens: single-token and batched probabilities are {what}"
-    if report.bf16 is not None:
-        price = report.bf16
-        yield (
-            f"kv_type bf16: exact with any number of threads and batches; after {price.tokens} tokens it decodes "
-            f"{price.decode:.2f} times and reads prompts {price.prefill:.2f} times as fast as f16"
-        )
+    if report.measured is not None:
+        yield from _change_lines(report.measured)
     if report.speculation is not None:
         yield ""
         yield from _speculation_lines(report.speculation)
         yield ""
     yield "KV type and flash attention are left alone: changing them would change the numbers and the replies."
+
+
+def _change_lines(measured: Measured) -> Iterator[str]:
+    if not measured.largest_change:
+        yield "numbers of threads and sizes of batches change no bit: the same seed gives the same reply"
+        return
+    threads = measured.changes.get("threads", 0.0)
+    yield f"threads change {f'logits by up to {threads:.2f}' if threads else 'no bit'}"
+    alike = f"up to {measured.rows_alike} rows" if measured.rows_alike > 1 else "no batch of rows"
+    yield (
+        f"batches: {alike} {'have' if measured.rows_alike > 1 else 'has'} the bits of rows one by one, larger ones change "
+        f"the difference between two logits by up to {measured.largest_change:.2f}"
+    )
+    if not measured.batch_times:
+        yield "other programs kept the machine busy, so the cost of batches was not measured: run tune again"
 
 
 def _speculation_lines(found: VerifyCosts) -> Iterator[str]:

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from termchat import atomic, paths, regular_files
 from termchat.config.origins import PICKER
 from termchat.engine.llama.threads import all_threads, default_threads
+from termchat.engine.port import Measured
 from termchat.text import UNREADABLE
 
 if TYPE_CHECKING:
@@ -28,9 +30,8 @@ _MOST = 16 << 20
 
 class Tuned(msgspec.Struct, frozen=True):
     """One model on one machine. `settings` are those that beat their defaults; rates in tokens a second, `measured` in
-    seconds since the epoch. `differences`: after so many tokens, how far apart one token at a time and a batch were, as the
-    largest total variation distance of the model's own distributions. `batches`: T(n), what a batch of n rows costs in units of
-    one row, with `batch_threads` threads."""
+    seconds since the epoch; a rate of 0.0 was not measured. `rows` are the costs and bits of batches, one for each way in which
+    the model was loaded."""
 
     sha256: str
     name: str
@@ -39,14 +40,7 @@ class Tuned(msgspec.Struct, frozen=True):
     decode: float
     prefill: float
     measured: float
-    differences: dict[int, float] = {}
-    batches: dict[int, float] = {}
-    batch_threads: int = 0
-
-    @property
-    def tolerance(self) -> float | None:
-        """How far numbers that were computed again may be from those first drawn from; None where that was not measured."""
-        return max(self.differences.values(), default=None)
+    rows: tuple[Measured, ...] = ()
 
 
 class Pick(msgspec.Struct, frozen=True):
@@ -101,12 +95,10 @@ def find(sha256: str, file: Path | None = None) -> Tuned | None:
     return next((entry for entry in mine if entry.machine == here), None)
 
 
-def batch_times(sha256: str, threads: int, file: Path | None = None) -> dict[int, float]:
-    """T(n) by rows, as measured for this model on this machine with so many threads (0: as many as an engine chooses); {} where
-    that was not measured."""
-    found = find(sha256, file)
-    alike = found is not None and found.batch_threads == (threads or default_threads())
-    return dict(found.batches) if found is not None and alike else {}
+def find_rows(sha256: str, file: Path | None = None) -> tuple[Measured, ...]:
+    """Return what batches of this model cost and change on this machine, for each way in which it was loaded."""
+    tuned = find(sha256, file)
+    return tuned.rows if tuned is not None else ()
 
 
 def picks(file: Path | None = None) -> list[Pick]:
@@ -130,6 +122,18 @@ def keep_measured(tuned: Tuned, file: Path | None = None) -> Path:
     kept = _read(file)
     kept.tuned = [e for e in kept.tuned if (e.sha256, e.machine) != (tuned.sha256, tuned.machine)] + [tuned]
     return _write(kept, file)
+
+
+def keep_rows(measured: Measured, sha256: str, name: str, file: Path | None = None) -> Path:
+    """Join a measurement of batches with what was measured before; returns where it is kept.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    tuned = find(sha256, file) or Tuned(sha256, name, machine(), {}, 0.0, 0.0, time())
+    before = next((one for one in tuned.rows if one.how == measured.how), measured)
+    others = tuple(one for one in tuned.rows if one.how != measured.how)
+    return keep_measured(msgspec.structs.replace(tuned, rows=(*others, before.joined(measured))), file)
 
 
 def keep_pick(pick: Pick, file: Path | None = None) -> Path:

@@ -32,7 +32,7 @@ from termchat.config.sources import (
 )
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
 from termchat.engine.address import AddressError, EngineAddress, is_url
-from termchat.engine.port import ModelSpec
+from termchat.engine.port import Measured, ModelSpec
 
 _SAID_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
 """Whoever sets the second of two means the first, too."""
@@ -147,7 +147,7 @@ class Settings(Fields):
         quantization: str = "",
         layers: int = 0,
         thinking: tuple[str, ...] = (),
-        batch_times: Mapping[int, float] | None = None,
+        measured: tuple[Measured, ...] = (),
     ) -> ModelSpec:
         """`thinking` are the tags of the catalogue, which configured ones override."""
         configured = (self.think_start, self.think_end)
@@ -162,7 +162,7 @@ class Settings(Fields):
             layers=layers,
             proposed_threads=threads == {TUNED},
             thinking=configured if all(configured) else thinking,
-            batch_times=dict(batch_times or {}),
+            measured=measured,
             **self.engine.of_model,
         )
 

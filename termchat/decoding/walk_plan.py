@@ -45,7 +45,7 @@ class PlanError(ValueError):
 
 class WalkPlan(msgspec.Struct, frozen=True):
     """`size` replies from one prompt; the fields are those of `Group`. `changes` are, for each walk, the knobs that
-    differ from the chat's, with their values."""
+    differ from the chat's, with their values. `exact`: each is to have the bits of its seed alone, whatever that takes."""
 
     kind: GroupKind
     size: int
@@ -56,6 +56,7 @@ class WalkPlan(msgspec.Struct, frozen=True):
     answer: str = ""
     beams: BeamSettings | None = None
     length_penalty: float = 1.0
+    exact: bool = False
 
     def group(self, number: int) -> Group:
         shared = (getattr(self, name) for name in Group.__struct_fields__[1:])
@@ -132,7 +133,7 @@ def compare(a: Mapping[str, object], b: Mapping[str, object]) -> WalkPlan:
     changes = (_changed(a), _changed(b))
     if changes[0] == changes[1]:
         raise PlanError("both settings are the same", "change a knob of one of them")
-    return WalkPlan("compare", 2, changes, same_dice=True)
+    return WalkPlan("compare", 2, changes, same_dice=True, exact=True)
 
 
 def beams(settings: BeamSettings) -> WalkPlan:
@@ -178,7 +179,7 @@ def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -
         for cell in product(*(knob.values for knob in checked))
         for _ in range(runs)
     )
-    return WalkPlan("grid", cells * runs, changes, checked, runs, same_dice)
+    return WalkPlan("grid", cells * runs, changes, checked, runs, same_dice, exact=True)
 
 
 def parse_grid(texts: Sequence[str]) -> tuple[GridKnob, ...]:

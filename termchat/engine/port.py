@@ -6,6 +6,7 @@ A command gets a number from `send`; every event that answers it carries that nu
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
@@ -49,6 +50,48 @@ MOST_CONTEXT = 8192
 """Tokens of context that an engine chooses at most by itself; more is for whoever asks for it."""
 
 
+class Measured(msgspec.Struct, frozen=True):
+    """What rows of a batch cost, and which bits they have, as measured for one model on one machine.
+
+    `how` is how it was loaded (`Cache.how`), and with that how many `threads`. `batch_times` are T(n), the time of a batch of n
+    rows in units of one row; {} where the machine was too busy to tell. In batches of up to `rows_alike` rows each row has the
+    bits of a row alone, with one thread; 1: no batch does.
+
+    `changes` are by how much the difference between the logits of any two of the 300 likeliest candidates changed at most over
+    so many `positions`, by what was changed: "threads", or the rows of a batch, as "4 rows". 0.0 is no bit.
+    """
+
+    how: str
+    threads: int
+    batch_times: dict[int, float] = {}
+    rows_alike: int = 1
+    changes: dict[str, float] = {}
+    positions: int = 0
+
+    @property
+    def largest_change(self) -> float:
+        """What no change is likely to be above: the largest one that was measured, and more the fewer positions it is of.
+
+        Over 1,024 positions of four texts (Qwen2.5 0.5B, and 512 with Gemma 3 270M, Q4_K_M) the largest one was 2.5 and 3.4
+        times that over the calmest 8 of one text, 2.1 over 16, 1.9 over 32, 1.7 over 64 and 1.5 over 128.
+        """
+        return max(self.changes.values(), default=0.0) * (1 + 5.5 / math.sqrt(max(self.positions, 1)))
+
+    def joined(self, other: Measured) -> Measured:
+        """Return what both measurements of one model tell; the times are those of the `other`, newer one, if it has some."""
+        changes = {
+            what: max(self.changes.get(what, 0.0), other.changes.get(what, 0.0))
+            for what in {**self.changes, **other.changes}
+        }
+        return msgspec.structs.replace(
+            other,
+            batch_times=other.batch_times or self.batch_times,
+            rows_alike=min(self.rows_alike, other.rows_alike),
+            changes=changes,
+            positions=max(self.positions, other.positions),
+        )
+
+
 class ModelSpec(msgspec.Struct, frozen=True):
     """Which file to load and how. 0 lets the engine choose; `gpu_layers` -1 offloads all that the build can.
 
@@ -60,8 +103,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     "auto" leaves it to the engine (`cache.kv_type_of`). `mlock` keeps the model from being swapped out.
     `sha256`, `quantization` and `layers` are what the file's header said. `path_bytes` says where the file is when its path is
     not UTF-8; `path` is then only what to show. `thinking` are the tags of its thoughts (see `thinking.tags_from`); () leaves
-    them to its template. `batch_times` are what batches of so many rows cost in units of one row, as measured on this machine;
-    {} leaves that to a table, until replies tell.
+    them to its template. `measured` is what was measured of it on this machine, for each way in which it was loaded.
 
     `engine` says where the model runs. On another machine `path` is what that engine calls it, "" for its own choice, and
     its own settings count but for those that differ from these defaults or are `said`.
@@ -87,7 +129,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     layers: int = 0
     proposed_threads: bool = False
     thinking: tuple[str, ...] = ()
-    batch_times: dict[int, float] = {}
+    measured: tuple[Measured, ...] = ()
     engine: EngineAddress = HERE
     said: tuple[str, ...] = ()
 
@@ -129,14 +171,16 @@ class LoadDraft(msgspec.Struct, frozen=True, tag=True):
 
 
 class MeasureBatches(msgspec.Struct, frozen=True, tag=True):
-    """How long batches of so many `rows` take, for about so many `seconds` in all, behind so many cells.
+    """Measure what batches cost and which bits they have, on the spare sequence, behind `cells` tokens of a text at least; for
+    about so many `seconds`, longer where the model is so slow that less would tell nothing.
 
-    It takes the place of what the context holds. Answer: `BatchesMeasured`.
+    Any other work goes first: the answer is then a `Failed` of kind "busy". Where it is `needed` for what follows, that waits.
+    Answer: `BatchesMeasured`.
     """
 
-    rows: list[int]
-    seconds: float = 4.0
-    cells: int = 128
+    seconds: float = 1.0
+    cells: int = 0
+    needed: bool = False
 
 
 class Probe(msgspec.Struct, frozen=True, tag=True):
@@ -360,7 +404,9 @@ class GenerateWalks(msgspec.Struct, frozen=True, tag=True):
     """Several replies to one prompt, decoded in one batch a step; fields as in `Generate`. The prompt is decoded once.
 
     However many threads compute a batch, its rows have the bits of one: so every walk is what its seed and settings give alone
-    with one thread, where the model's weights allow that; its `Start` says whether they do, and all records say `threads` 1.
+    with one thread, where a batch has no more rows than are known to have the bits of a row alone (`Measured.rows_alike`); if
+    it is to be `exact`, a step is as many batches as that takes. The `Start` says whether it is so, and all records say
+    `threads` 1.
     Cells of a walk that ended stay until all are over: without them the others would be computed otherwise. When there is no
     cell for each that runs, all of them end (`context`). A `draft` from the context is decoded with the others' rows where
     that pays, which few walks allow; a draft model drafts for one reply at a time.
@@ -380,6 +426,7 @@ class GenerateWalks(msgspec.Struct, frozen=True, tag=True):
     prefill: str = ""
     constraint_begun: int = 0
     draft: DraftSettings | None = None
+    exact: bool = False
 
 
 class SearchBeams(msgspec.Struct, frozen=True, tag=True):
@@ -449,16 +496,6 @@ class Check(msgspec.Struct, frozen=True, tag=True):
     constraint: Constraint
 
 
-class Compare(msgspec.Struct, frozen=True, tag=True):
-    """How far apart are what the model says when `ids` after the first `at` are decoded one by one, and in one batch?
-
-    Answer: `Compared`. It takes the place of what the context holds. Needs a model that can be asked about past positions.
-    """
-
-    ids: list[int]
-    at: int
-
-
 Command = (
     Load
     | LoadDraft
@@ -478,7 +515,6 @@ Command = (
     | Explain
     | Score
     | Check
-    | Compare
 )
 
 # --- what is answered ------------------------------------------------------------------------------------------------
@@ -512,8 +548,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     `gpu_layers` counts the output layer, so that all are `layers` + 1. `device` is where they are, "cpu" where there are none.
     `suppressed` are the tokens that the file bans. `thinking` are the tags of its thoughts, None if it does not think; with
     `thinking_switch` its template turns them on and off. `engine` is what the engine is called that it runs on, "" for this
-    machine's. `recommended` are knobs by name, where only the engine knows the model's file. Up to cell `alike_until` a drafted
-    token has the bits that it has alone; 0 where none has. `abilities`: what can be done with it.
+    machine's. `recommended` are knobs by name, where only the engine knows the model's file. `measured`: what was measured of
+    its batches as it is loaded, None if nothing was. `abilities`: what can be done with it.
     """
 
     name: str
@@ -544,7 +580,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     engine: str = ""
     recommended: dict[str, Any] = {}
     abilities: EngineAbilities = LOCAL
-    alike_until: int = 0
+    measured: Measured | None = None
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -580,22 +616,13 @@ class DraftLoaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class BatchesMeasured(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """`us`: by number of rows, the microseconds that a batch takes with so many `threads`, with one row always among them. Each
-    batch was compared with a row alone right before it; of these ratios it is the median."""
+    """Answers `MeasureBatches`."""
 
-    us: dict[int, float]
-    threads: int
+    measured: Measured
 
 
 class Unloaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Answers `Unload`."""
-
-
-class Compared(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """`difference`: the largest total variation distance of the distributions, so the most by which the probability of any
-    set of tokens differs; 0.0 where all are equal bit for bit."""
-
-    difference: float
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -765,13 +792,13 @@ class Scored(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 Event = (
     Progress | Loaded | DraftLoaded | BatchesMeasured | Unloaded | Probed | Rendered | Tokenized | Spelled
-    | Prefilling | Noted | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Checked | Compared
+    | Prefilling | Noted | FirstToken | Paused | Inspected | Explained | Scoring | Scored | Checked
     | Start | SettingsRecord | Prefill | Token | Finished | Failed | Beams | Ranking | WalksFinished | Kept
 )  # fmt: skip
 
 _LAST = (
     Loaded, DraftLoaded, BatchesMeasured, Unloaded, Probed, Rendered, Tokenized, Spelled, Inspected, Explained, Scored,
-    Checked, Compared, Kept,
+    Checked, Kept,
     WalksFinished, Finished, Failed,
 )  # fmt: skip
 

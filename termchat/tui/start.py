@@ -94,6 +94,7 @@ def build(
         on_full=config.on_full,
         step_by_step_text=config.step_by_step_text,
         configured=configured,
+        measures=engine is None,
     )
     if found is not None and found.followed is not None:
         chat.looking_on.begin(found.followed, recorder.info)

@@ -18,6 +18,7 @@ from termchat.engine.port import (
     Generate,
     Load,
     Loaded,
+    Measured,
     Message,
     ModelSpec,
     Paused,
@@ -36,6 +37,13 @@ def request(ids: list[int], tuning: Tuning, seed: int = 7, **more: object) -> Ge
 def prompt(session: Session, text: str) -> list[int]:
     """Prompt ids of one user message."""
     return session.render(Render([Message("user", text)])).ids
+
+
+def knowing(session: Session, rows_alike: int = 63) -> Session:
+    """The same, which knows how many rows of a batch have the bits of a row alone."""
+    cache = session.cache
+    cache.measured = Measured(cache.how, cache.loaded[0], rows_alike=rows_alike)
+    return session
 
 
 def lasting(session: Session, text: str, tuning: Tuning, seed: int = 7) -> list[int]:

@@ -15,6 +15,7 @@ from termchat.decoding.records import Finished, Record, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import Adjust, Cancel, Force, Generate, ModelSpec, Pause, Paused, Resume, Steer, Step
+from tests.engine.conftest import knowing
 from tests.engine.walking import plain
 
 LENGTH = 24
@@ -58,7 +59,7 @@ class Knowing:
 
 def session_of(path: Path, **more: object) -> Session:
     spec = ModelSpec(str(path), "small", context=1024, threads=1)
-    return Session(msgspec.structs.replace(spec, **more), lambda _: None)
+    return knowing(Session(msgspec.structs.replace(spec, **more), lambda _: None))
 
 
 def ids_of(session: Session, count: int) -> list[int]:

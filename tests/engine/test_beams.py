@@ -38,7 +38,7 @@ from termchat.engine.port import (
     WalksFinished,
 )
 from tests.decoding import plain_beams
-from tests.engine.conftest import Driver, prompt, records, request, tokens
+from tests.engine.conftest import Driver, knowing, prompt, records, request, tokens
 
 PENALTIES = (0.0, 0.5, 1.0, 2.0)
 QUESTION = "Is Paris in France? Answer with one word."
@@ -46,7 +46,7 @@ QUESTION = "Is Paris in France? Answer with one word."
 
 def session_of(path: Path, **more: object) -> Session:
     spec = ModelSpec(str(path), "smollm2", context=1024, threads=1, threads_batch=2)
-    return Session(msgspec.structs.replace(spec, **more), lambda _: None)
+    return knowing(Session(msgspec.structs.replace(spec, **more), lambda _: None))
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from termchat.engine.llama import drafts
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import ModelSpec, Scripted
-from tests.engine.conftest import records, request, tokens
+from tests.engine.conftest import knowing, records, request, tokens
 from tests.requantized import requantized
 
 TEXT = "The ship sailed on over the wide, quiet water; nobody said a word. " * 40
@@ -38,7 +38,7 @@ def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def session_of(path: Path, threads: int, kv_type: str) -> Session:
     spec = ModelSpec(str(path), "small", context=1024, threads=threads, threads_batch=threads, kv_type=kv_type)
-    return Session(spec, lambda _: None)
+    return knowing(Session(spec, lambda _: None))
 
 
 def drafted(session: Session, length: int) -> tuple[Conversation, list[Record]]:

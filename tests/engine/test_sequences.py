@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
-from termchat.engine.llama.cache import _UNUSED, MAIN, SPLIT, Cache, ContextFull, does_batch_alike
+from termchat.engine.llama import loop
+from termchat.engine.llama.cache import _UNUSED, MAIN, SPLIT, Cache, ContextFull
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import EngineError, ModelSpec
-from tests.requantized import requantized
 
 
 @pytest.fixture(scope="module")
@@ -181,28 +180,14 @@ def test_what_can_not_be_rewound_can_not_be_shared(cache: Cache, monkeypatch: py
     assert raised.value.kind == "capability"
 
 
-def test_which_models_batch_alike(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = cache.model
-    assert model.weights == {"f32", "q4_1", "q8_0"}
-    assert does_batch_alike(model)
-    for types, alike in (("q4_0 f32", True), ("q8_0", True), ("q4_0 q6_K f32", False), ("f32", False), ("", False)):
-        monkeypatch.setattr(model, "weights", frozenset(types.split()))
-        assert does_batch_alike(model) is alike
-    monkeypatch.setattr(model, "weights", frozenset(("q4_1",)))
-    for changed in ({"kv_type": "q4_0"}, {"flash_attention": "off"}):
-        monkeypatch.setattr(model, "spec", msgspec.structs.replace(cache.model.spec, **changed))
-        assert not does_batch_alike(model)
-        monkeypatch.undo()
-
-
-def test_half_precision_is_known_not_to_batch_alike(small_model_path: Path, tmp_path: Path) -> None:
-    path = requantized(small_model_path, tmp_path / "half.gguf", "F16")
-    spec = ModelSpec(str(path), "half", context=256, threads=1)
-    with closing(Session(spec, lambda _: None)) as session:
-        assert session.model.weights == {"f32", "f16"}
-        assert not does_batch_alike(session.model)
-        ids = story(session.cache, 20)
-        (expected,) = alone(session.cache, ids, [500])
-        read(session.cache, ids)
-        rows = session.cache.decode_rows([(session.cache.begin(), 500) for _ in range(2)])
-        assert not np.array_equal(rows[0], expected)
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_step_in_several_batches_has_the_rows_of_each(cache: Cache, most: int) -> None:
+    ids, more = story(cache, 40), tails(cache, 5, 3)
+    expected = [alone(cache, ids, tail) for tail in more]
+    read(cache, ids)
+    numbers = [cache.begin() for _ in more]
+    batches = loop.Batches(cache)
+    for step in range(3):
+        rows, us = batches.decode([(number, tail[step]) for number, tail in zip(numbers, more, strict=True)], most)
+        assert us > 0
+        assert all(np.array_equal(row, tail[step]) for row, tail in zip(rows, expected, strict=True))

@@ -40,7 +40,7 @@ from termchat.engine.port import (
     ToWalk,
     WalksFinished,
 )
-from tests.engine.conftest import Driver, records, tokens
+from tests.engine.conftest import Driver, knowing, records, tokens
 from tests.engine.walking import alone, ask, end, firsts, of, paused, plain, walk, walked
 from tests.requantized import requantized
 
@@ -52,7 +52,7 @@ FREE = Tuning(max_tokens=LENGTH, temperature=1.0)
 def session(small_model_path: Path) -> Iterator[Session]:
     """Two blocks of the real model, so that it is quick."""
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=1)
-    with closing(Session(spec, lambda _: None)) as made:
+    with closing(knowing(Session(spec, lambda _: None))) as made:
         yield made
 
 
@@ -86,7 +86,7 @@ def test_each_walk_is_what_its_seed_gives_alone(session: Session, count: int, pr
 
 def test_the_whole_model_says_the_same_in_a_batch(model_path: Path) -> None:
     spec = ModelSpec(str(model_path), "smollm2", context=512, threads=1)
-    with closing(Session(spec, lambda _: None)) as whole:
+    with closing(knowing(Session(spec, lambda _: None))) as whole:
         command = ask(story(whole, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])
         check_each(whole, walked(whole, command), command)
 
@@ -108,7 +108,7 @@ def test_any_number_of_threads_gives_the_same(small_model_path: Path, monkeypatc
 
     monkeypatch.setattr(loop, "Pace", Restless)
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=2, proposed_threads=True)
-    with closing(Session(spec, lambda _: None)) as two:
+    with closing(knowing(Session(spec, lambda _: None))) as two:
         command = ask(story(two, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])
         two.cache.rewind(0)
         stream = walked(two, command)

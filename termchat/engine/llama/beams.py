@@ -28,7 +28,7 @@ from termchat.decoding.constraint import GRAMMAR, INCOMPLETE, NOT_YET
 from termchat.decoding.records import Beam, Beams, Finished, Prefill, Reason, Record, Shape, Token
 from termchat.decoding.thinking import Phase
 from termchat.engine.llama import loop
-from termchat.engine.llama.cache import MAIN, Aborted, Cache, ContextFull, does_batch_alike
+from termchat.engine.llama.cache import MAIN, Aborted, Cache, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer, left_by, top
 from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.grammars import Follower
@@ -173,7 +173,7 @@ class BeamSearch:
     def _records(self) -> Iterator[Event]:
         cache, request = self.cache, self.request
         plan = loop.plan_for_many(cache, request)
-        self.rows_alone = self._has_room() and does_batch_alike(self.model)
+        self.rows_alone = self._has_room() and self.how.width <= cache.rows_alike
         self.exact = self.rows_alone and is_exact(cache, request, plan)
         yield start_of(self.reply, self, 0, request.group)
         yield self.steering.record()

@@ -8,8 +8,8 @@ single row depends on the number of threads, too, from cell `SPLIT` on: llama.cp
 since what the spare sequence uses is always at the end and freed before the main one goes on.
 
 Other sequences begin as copies of the main one, or of one another: a copy shares its cells, and what is decoded then is its
-own. Rows of several of them are one batch. Up to `EXACT_BATCH` rows, with weights that `does_batch_alike` knows, each row has
-the bits that it has alone with one thread. For that the cells of each sequence have to be in the order of its ids, and are,
+own. Rows of several of them are one batch. Up to `rows_alike` of them, as was measured, each has the bits that it has alone
+with one thread. For that the cells of each sequence have to be in the order of its ids, and are,
 until a sequence is dropped: what is decoded afterwards fills the holes.
 
 Behind the main sequence's ids there may be cells of tokens that were drafted, and decoded in one batch with the last id. Nobody
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from termchat.decoding.drafting import MOST_DRAFTED
 from termchat.decoding.records import IN_ROUND, Shape
 from termchat.engine.llama.cells import Aborted as Aborted
 from termchat.engine.llama.cells import ContextFull as ContextFull
@@ -48,26 +49,11 @@ STEADY = "bf16/f16"
 llama.cpp splits the attention of a row among the threads where both types are f16, or f32 (`ggml_flash_attn_ext`)."""
 _KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "bf16": 30}
 _SPLIT_TYPES = ("f32", "f16")
-_ALIKE_TYPES = ("f32", "f16", "bf16", "q8_0", STEADY)
-_ALIKE_WEIGHTS = {"q4_0", "q4_1", "q5_1", "q8_0"}
 _FLASH = {"auto": -1, "off": 0, "on": 1}
 
 
 class OutOfTime(Exception):
     """A decode took longer than it was allowed to; the cache is as it was before."""
-
-
-def does_batch_alike(model: Model) -> bool:
-    """Whether it is known that a row of a batch has the bits, on the CPU, that it has alone with one thread.
-
-    It is not so without flash attention, nor for K-quants, F16 and F32: their products with several rows are summed in another
-    order, those of K-quants from eight rows on. What a file calls itself does not tell: one of Q4_0 mostly has a K-quant among
-    its tensors. Its vectors are of F32, and what chooses the experts, where it has some.
-    """
-    spec, weights = model.spec, model.weights - {"f32"}
-    has_experts = model.metadata(f"{model.metadata('general.architecture')}.expert_count") not in (None, "0")
-    alike = bool(weights) and weights <= _ALIKE_WEIGHTS and not has_experts
-    return alike and kv_type_of(model) in _ALIKE_TYPES and spec.flash_attention != "off"
 
 
 def kv_type_of(model: Model) -> str:
@@ -95,10 +81,11 @@ class _Cell:
 class Cache:
     """Owns a `llama_context`. `ids` are those whose cells the main sequence holds, `sequences` those of the others.
 
+    `splits`: with keys and values of this type a single row behind `SPLIT` cells depends on the number of threads.
     `threads` and `threads_batch` decode single rows and batches; `loaded` are both as the model was loaded, `adaptable` the
     same with 1 for what may not be changed: what a person set, and the threads of a row whose bits depend on them.
 
-    `largest_change`: see `Start`; None as long as it was not measured.
+    `measured` is what was measured of the model as it is loaded; None until it is.
 
     `current` says whether the logits at hand are those after `ids`; they stay so while the spare sequence is used.
 
@@ -116,10 +103,9 @@ class Cache:
         self.batch_size = spec.prefill_batch or (FAST_BATCH if spec.fast_prefill else EXACT_BATCH)
         self.exact = self.batch_size <= EXACT_BATCH and not spec.rpc
         self.threads, self.threads_batch = self.loaded = threads, threads_batch
-        self.largest_change: float | None = None
-        self._splits = self.kv_type in _SPLIT_TYPES
+        self.splits = self.kv_type in _SPLIT_TYPES
         self.may_choose_threads = not spec.threads or spec.proposed_threads
-        free = self.may_choose_threads and not (self._splits and not model.gpu_layers)
+        free = self.may_choose_threads and not (self.splits and not model.gpu_layers)
         free_batch = spec.proposed_threads if spec.threads_batch else self.may_choose_threads
         self.adaptable = (threads if free else 1, threads_batch if free_batch else 1)
         params = LIB.llama_context_default_params()
@@ -133,7 +119,7 @@ class Cache:
         last_errors()
         self.pointer = self._new_context(params)
         if not self.pointer and spec.kv_type == "auto" and self.kv_type == STEADY:
-            self.kv_type, self._splits = "f16", True  # an architecture whose keys and values must have one type
+            self.kv_type, self.splits = "f16", True  # an architecture whose keys and values must have one type
             self.pointer = self._new_context(params)
         if not self.pointer:
             why = last_errors() or "not enough memory?"
@@ -147,7 +133,8 @@ class Cache:
         self._used = 0
         self._made: list[tuple[int, Shape]] = []
         self._ahead: list[int] = []
-        self._alike = does_batch_alike(model) and not model.gpu_layers
+        self._ahead_rows = 1
+        self.measured = next((measured for measured in spec.measured if measured.how == self.how), None)
         self.abort = AbortFlag()
         size = max(self.batch_size, 64)
         self._batch: Any = LIB.llama_batch_init(size, 0, 1)
@@ -182,11 +169,33 @@ class Cache:
             self.pointer = None
 
     @property
-    def alike_until(self) -> int:
-        """Up to which cell a row of a batch has the bits that it has alone, with as many threads as were loaded."""
-        if not self._alike:
-            return 0
-        return SPLIT if self._splits and self.loaded[0] > 1 else self.capacity
+    def how(self) -> str:
+        """How the model was loaded, as far as bits and times depend on it."""
+        spec, (threads, threads_batch) = self.model.spec, self.loaded
+        rows = f"{threads}/{threads_batch} threads, batches of {self.batch_size}, {self.kv_type}"
+        return ", ".join(
+            (rows, f"flash attention {spec.flash_attention}", f"{self.model.gpu_layers} layers offloaded", *spec.rpc)
+        )
+
+    @property
+    def rows_alike(self) -> int:
+        """The most rows of a batch each of which is known to have the bits of a row alone with one thread."""
+        return self.measured.rows_alike if self.measured is not None else 1
+
+    @property
+    def rows_drafted_alike(self) -> int:
+        """The most rows of a round of drafting each of which is known to have the bits of a row alone, with all threads."""
+        return 1 if self.splits and self.loaded[0] > 1 else self.rows_alike
+
+    @property
+    def _rounds_alike(self) -> bool:
+        """Whether rows of any round of drafting have the bits of a row alone with one thread."""
+        return self.rows_alike > MOST_DRAFTED
+
+    @property
+    def largest_change(self) -> float | None:
+        """`Measured.largest_change`; None until it is measured."""
+        return self.measured.largest_change if self.measured is not None else None
 
     def set_threads(self, threads: int) -> None:
         """Takes effect with the next decode; batches are decoded with no more threads if these are fewer than loaded."""
@@ -239,7 +248,7 @@ class Cache:
         at = 0
         for shape in shapes:
             bits, same = self._bits(at, shape), 0
-            unknown = shape.threads == IN_ROUND and not self._alike
+            unknown = shape.threads == IN_ROUND and not self._rounds_alike
             for start, really in made[at : min(at + shape.rows, count)]:
                 fits = not really.rows if unknown else really.rows >= shape.rows
                 if start != at or not fits or bits not in (0, self._bits(at, really)):
@@ -268,12 +277,12 @@ class Cache:
 
     def _threads_count(self, at: int, shape: Shape) -> bool:
         """Whether the bits of a decode that begins at cell `at` depend on the number of threads."""
-        return shape.rows == 1 and at >= SPLIT and self._splits
+        return shape.rows == 1 and at >= SPLIT and self.splits
 
     def _bits(self, at: int, shape: Shape) -> int:
         """The number of threads that gives the same bits; 0 if that is unknown. Batches give those of one thread."""
         if shape.threads == IN_ROUND:
-            return int(self._alike)
+            return int(self._rounds_alike)
         return shape.threads if self._threads_count(at, shape) else 1
 
     def prepare(self, ids: list[int], shapes: list[Shape] | None = None, most_threads: int = 0) -> list[Shape]:
@@ -296,7 +305,7 @@ class Cache:
     def _usable(self, shape: Shape, most_threads: int) -> Shape:
         """The shape in which to decode cells again; one thread is never too many."""
         if shape.threads == IN_ROUND:
-            return Shape(shape.rows, 1) if self._alike else shape
+            return Shape(shape.rows, 1) if self._rounds_alike else shape
         return shape if 0 < shape.threads <= most_threads else Shape(shape.rows)
 
     def prefill(self, ids: list[int], plan: list[Shape]) -> Iterator[Shape]:
@@ -393,6 +402,7 @@ class Cache:
         self._fill(ids, at, MAIN)
         self._wanted[: len(ids)] = 1
         self._run(self._batch, {MAIN: at})
+        self._ahead_rows = len(ids)
         self._add_row(ids[0], 0)
         self._ahead = ids[1:]
         self.current = True
@@ -400,7 +410,7 @@ class Cache:
     def _add_row(self, token: int, index: int) -> None:
         """The row `index` of the last batch is the next one of the main sequence."""
         # A row of a batch has the bits of one thread; else it was made in no shape that can be rebuilt.
-        self._made.append((len(self.ids), Shape(1, 1) if self._alike else Shape(0)))
+        self._made.append((len(self.ids), Shape(1, 1) if self._ahead_rows <= self.rows_alike else Shape(0)))
         self.ids.append(token)
         self._index, self._fetched = index, False
 
@@ -588,7 +598,7 @@ class Cache:
     def keep(self, sequence: int, *, alone: bool = True) -> None:
         """Makes a sequence the main one and drops all others. Its cells are saved and restored, so that they stand in a row
         from the first one on, as if it had been alone; nothing is decoded. If not as they are `alone`, since cells of others
-        were freed meanwhile, its rows count as made in an unknown way.
+        were freed meanwhile or too many rows were one batch, its rows count as made in an unknown way.
 
         Raises:
             EngineError: llama.cpp could not restore it; nothing is left then.
@@ -597,8 +607,6 @@ class Cache:
         while end is not None:
             end, own = end.before, own + 1
         shared = len(ids) - own
-        # What has other bits than one thread gives was made in no shape that can be rebuilt.
-        alone = alone and does_batch_alike(self.model) and not self.model.gpu_layers
         row = Shape(1, 1) if alone else Shape(0)
         made = [*self._made[:shared], *((at, row) for at in range(shared, len(ids)))]
         state = np.empty(LIB.llama_state_seq_get_size(self.pointer, sequence), np.uint8)
@@ -644,6 +652,35 @@ class Cache:
             return self._row().copy()
         finally:
             LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)
+
+    def room_aside(self) -> int:
+        """How many cells `read_aside` may use."""
+        return self.free + _SPARE_CELLS
+
+    def read_aside(self, ids: list[int], at: int, threads: int) -> NDArray[np.float32]:
+        """Decode `ids` in one batch on the spare sequence, in place of what that has from position `at` on; return the logits
+        after each, shape (n, n_vocab): a view, which the next decode writes over. `clear_aside` frees the cells.
+
+        Raises:
+            Aborted, ContextFull, EngineError: as `peek`, or the abort flag was set.
+        """
+        LIB.llama_memory_seq_rm(self.memory, SPARE, at, -1)
+        self._fill(ids, at, SPARE)
+        self._wanted[: len(ids)] = 1
+        before = self.threads, self.threads_batch
+        self._use(threads, threads)
+        self.abort.watch(self.pointer)
+        try:
+            self._run(self._batch, {SPARE: at})
+            rows = LIB.llama_get_logits(self.pointer)  # waits for a device that computes on its own
+        finally:
+            self.abort.leave(self.pointer)
+            self._use(*before)
+        return np.ctypeslib.as_array(rows, (len(ids), self.model.n_vocab))
+
+    def clear_aside(self) -> None:
+        """Free the cells of the spare sequence."""
+        LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)
 
     def rows_after(self, ids: list[int], row: int) -> Generator[NDArray[np.float32], None, None]:
         """The logits after `ids[row]` and each later id but the last, a batch at a time, on the spare sequence: views of shape

@@ -8,7 +8,7 @@ costs time at most.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from operator import itemgetter
 from time import perf_counter
@@ -25,11 +25,11 @@ from termchat.decoding.drafting import (
     gain,
 )
 from termchat.decoding.records import Draft, DraftToken
-from termchat.engine.llama.cache import SPLIT, Aborted, Cache
+from termchat.engine.llama.cache import Aborted, Cache
 from termchat.engine.llama.draft_model import ByModel, DraftModel
 from termchat.engine.llama.drafter import Drafter, Drawing, Verified
 from termchat.engine.llama.model import Model
-from termchat.engine.port import EngineError, Generate
+from termchat.engine.port import EngineError, Generate, Measured
 
 T = TypeVar("T")
 
@@ -41,11 +41,18 @@ class Learned:
     """What replies tell of drafts, and the `model` that drafts, if one is loaded; lives as long as the model that it drafts for
     is loaded."""
 
-    def __init__(self, batch_times: Mapping[int, float] | None = None, threads: int = 0) -> None:
-        """`batch_times` are T(n) as measured with so many `threads`; with others the table says what batches cost."""
+    def __init__(self, measured: Measured | None = None) -> None:
+        """`measured` says what batches cost with its number of threads; with others a table does."""
         self.judge = Judge()
         self.model: DraftModel | None = None
-        self._times = {threads: BatchTimes(threads, batch_times)}
+        self._times: dict[int, BatchTimes] = {}
+        if measured is not None:
+            self.know(measured)
+
+    def know(self, measured: Measured) -> None:
+        """Begin anew with what was measured of batches, if times were."""
+        if measured.batch_times:
+            self._times[measured.threads] = BatchTimes(measured.threads, measured.batch_times)
 
     def times(self, threads: int) -> BatchTimes:
         """What batches cost with so many threads."""
@@ -120,7 +127,7 @@ class NoDrafts:
 
 class Drafts(NoDrafts):
     """The drafts of one reply: so many `rounds` of decoding some, which had so many tokens `drafted`. `begun`: they are on, or
-    were. Those of an `exact` reply end where rows of a batch have other bits than each alone.
+    were. Those of an `exact` reply are as long as rows of a batch are known to have the bits of each alone.
 
     Raises:
         EngineError: the model cannot do without what was drafted in vain.
@@ -153,7 +160,7 @@ class Drafts(NoDrafts):
     @property
     def keep_exact(self) -> bool:
         """Whether all rows of the reply have the bits that each has alone."""
-        return self.settings is None or self._end <= self._cache.alike_until
+        return self.settings is None or self._most < self._cache.rows_drafted_alike
 
     def follow(self, reply: Drawing) -> None:
         self._reply = reply
@@ -242,12 +249,12 @@ class Drafts(NoDrafts):
         settings = self.settings
         if settings is None or not self._model.can_rewind:
             return []
-        cells = self._cache.alike_until if self.exact else self._cache.capacity
-        if len(ids) >= cells < self._end:
-            self.why = _INEXACT if cells else _UNLIKE
+        alike = self._cache.rows_drafted_alike - 1 if self.exact else self._most
+        if not alike:
+            self.why = _INEXACT
             return []
         forced = self._reply is not None and self._reply.forced is not None
-        most = 0 if forced else max(min(self._most, self._end - 1 - len(ids), cells - len(ids)), 0)
+        most = 0 if forced else max(min(self._most, alike, self._end - 1 - len(ids)), 0)
         begun = perf_counter()
         made: list[int] = []
         drafters = self._drafters(ids)
@@ -302,5 +309,4 @@ def usable(model: Model, proposed: Sequence[int]) -> list[int]:
     return made[:end]
 
 
-_INEXACT = f"a reply that is exact cannot draft behind {SPLIT} cells: threads = 1 and kv_type bf16 or q8_0 can"
-_UNLIKE = "a reply that is exact cannot draft with these weights: begin one with drafts"
+_INEXACT = "a reply that is exact cannot draft here: begin one with drafts"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding.records import Prefill, Shape
-from termchat.engine.llama.cache import Cache, OutOfTime
+from termchat.engine.llama.cache import EXACT_BATCH, Cache, OutOfTime
 from termchat.engine.llama.drafts import Drafts, Learned
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.running_reply import Pending, Poll, RunningReply, Said, check, is_exact
@@ -144,10 +144,16 @@ class Batches:
     def __init__(self, cache: Cache) -> None:
         self._cache, self._pace = cache, Pace(cache.adaptable[1])
 
-    def decode(self, rows: Sequence[tuple[int, int]]) -> tuple[NDArray[np.float32], int]:
-        """`Cache.decode_rows`, and how many microseconds it took. If it takes too long it is broken off, and done with fewer
-        threads."""
+    def decode(self, rows: Sequence[tuple[int, int]], most: int = EXACT_BATCH) -> tuple[NDArray[np.float32], int]:
+        """`Cache.decode_rows` of at most so many rows at once, and how many microseconds it took. If it takes too long it is
+        broken off, and done with fewer threads."""
         cache, pace = self._cache, self._pace
+        if len(rows) > most:
+            logits, us = np.empty((len(rows), cache.model.n_vocab), np.float32), 0
+            for at in range(0, len(rows), most):
+                logits[at : at + most], spent = self.decode(rows[at : at + most], most)
+                us += spent
+            return logits, us
         # With drafts it takes longer, and tells nothing of the threads.
         several = 1 < len(rows) == len({sequence for sequence, _ in rows})
         found: NDArray[np.float32] | None = None

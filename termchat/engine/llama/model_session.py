@@ -21,10 +21,9 @@ from termchat.engine.llama.opening_model import open_model
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.running_reply import Poll, Said
 from termchat.engine.llama.running_walks import Poll as WalkPoll
-from termchat.engine.llama.scoring import Scorer, difference
+from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.spellings import Speller
 from termchat.engine.port import (
-    BatchesMeasured,
     DraftInfo,
     EngineError,
     Event,
@@ -32,6 +31,7 @@ from termchat.engine.port import (
     GenerateWalks,
     Kept,
     MeasureBatches,
+    Measured,
     ModelInfo,
     ModelSpec,
     Remark,
@@ -61,7 +61,7 @@ class Session(AskedModel):
             self.cache.probe()  # the first decode takes longer: it reads the weights
             loop.warm_up(self.cache, self.pace)
         super().__init__(Scorer(self.cache), Speller(self.model))
-        self._learned = Learned(spec.batch_times, self.cache.loaded[0])
+        self._learned = Learned(self.cache.measured)
         self._walks: walk_batch.WalkBatch | beams.BeamSearch | None = None
 
     def _all_remarks(self) -> list[Remark]:
@@ -108,7 +108,7 @@ class Session(AskedModel):
             remarks=self._all_remarks(),
             thinking=model.thinking,
             thinking_switch=model.thinking is not None and self.has_switch,
-            alike_until=cache.alike_until,
+            measured=cache.measured,
         )
 
     def load_draft(self, spec: ModelSpec, progress: Callable[[float], None]) -> DraftInfo:
@@ -135,22 +135,16 @@ class Session(AskedModel):
             model.cache.abort.set()
         self.cache.abort.set()
 
-    def measure_batches(self, command: MeasureBatches, wanted: Callable[[], bool]) -> BatchesMeasured:
-        """See `batch_costs`.
+    def measure(self, command: MeasureBatches) -> Measured:
+        """Measure as `measure_batches` does; replies use it from now on.
 
         Raises:
-            EngineError: it cannot be measured.
+            EngineError: it cannot be measured, or was aborted.
         """
-        self._walks = None
-        return measure_batches(self.cache, command, wanted)
-
-    def compare(self, ids: list[int], at: int) -> float:
-        """See `Compare`.
-
-        Raises:
-            Aborted, ContextFull, EngineError: as `score`.
-        """
-        return difference(self.cache, ids, at)
+        before, measured = self.cache.measured, measure_batches(self.cache, command)
+        self.cache.measured = before.joined(measured) if before is not None else measured
+        self._learned.know(measured)
+        return measured
 
     def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
         """The records of a reply; see `loop.generate`."""

@@ -12,10 +12,8 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 
 import numpy as np
-from numpy.typing import NDArray
 
 from termchat.decoding.draw import draw
-from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.cells import Aborted, Cells
 from termchat.engine.llama.chain import Chain, NothingFits, left_by
 from termchat.engine.llama.observe import Mask
@@ -196,36 +194,3 @@ def _draw(logits: Row, chain: Chain, seed: int, step: int, token: int, mask: Mas
     drawn = draw(left.ids, left.logits, seed, step, (token,))
     chain.remember(drawn.id == token, drawn.probability[token], float(left.before[left.ids == token].sum()))
     return drawn.id, drawn.probability[token]
-
-
-def difference(cache: Cache, ids: list[int], at: int) -> float:
-    """The largest total variation distance between the distributions after `ids[at]` and after each id that follows, when
-    these are decoded one by one and when they are one batch; 0 < at < len(ids). The context then holds `ids`.
-
-    Raises:
-        Aborted, ContextFull, EngineError: the ids do not fit, the model cannot be asked, or llama.cpp failed.
-    """
-    if not 0 < at < len(ids):
-        raise EngineError("prompt", "nothing to compare", "")
-    alone: list[Row] = []
-    for _ in cache.prefill(ids[: at + 1], cache.prepare(ids[: at + 1])):
-        pass
-    alone.append(cache.logits().copy())
-    for token in ids[at + 1 :]:
-        cache.decode(token)
-        alone.append(cache.logits().copy())
-    # The last id is there twice, since the logits after the last one are not asked for.
-    together = (row for batch in cache.rows_after([*ids, ids[-1]], at) for row in batch)
-    return max(_distance(one, other) for one, other in zip(alone, together, strict=True))
-
-
-def _distance(one: Row, other: Row) -> float:
-    if np.array_equal(one, other):
-        return 0.0
-    return float(np.abs(_softmax(one) - _softmax(other)).sum() / 2)
-
-
-def _softmax(row: Row) -> NDArray[np.float64]:
-    weights = np.exp(row.astype(np.float64) - row.max())
-    found: NDArray[np.float64] = weights / weights.sum()
-    return found

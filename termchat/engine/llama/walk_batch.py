@@ -3,6 +3,7 @@
 The prompt is decoded once, on the main sequence; each walk is a sequence that begins as a copy of it, or of another walk.
 
 Rows of a batch have the bits of one thread, however many compute them (`cache`), so that is what the records of a walk say.
+Where too many in one batch have other bits than each alone, exact walks take several batches a step.
 Cells of walks that ended stay until something else is decoded: without them the others would be computed otherwise.
 """
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from termchat.decoding.drafting import BatchTimes
 from termchat.decoding.records import Prefill, Shape
 from termchat.engine.llama import loop
-from termchat.engine.llama.cache import MAIN, Aborted, Cache, ContextFull, does_batch_alike
+from termchat.engine.llama.cache import MAIN, Aborted, Cache, ContextFull
 from termchat.engine.llama.drafts import Learned
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.running_reply import Pending, is_exact
@@ -111,9 +112,6 @@ class WalkBatch(RunningGroup[_Walk]):
         EngineError: as there, or the model cannot do it.
     """
 
-    rows_alone = True
-    """No cells are freed while others go on."""
-
     def __init__(
         self, cache: Cache, pace: Pace, request: GenerateWalks, asked_at: float, learned: Learned | None = None
     ) -> None:
@@ -133,6 +131,10 @@ class WalkBatch(RunningGroup[_Walk]):
         self._prefilled: Prefill | None = None
         self._prompt_us = 0
         self._exact = False
+        alike = cache.rows_alike
+        self.rows_alone = request.exact or len(request.walks) <= alike
+        """Whether each row has the bits that it has alone; no cells are freed while others go on."""
+        self._most = alike if self.rows_alone else cache.batch_size
 
     def sequence(self, number: int) -> int | None:
         """The cache's sequence that holds a walk; None once its cells are gone."""
@@ -144,7 +146,7 @@ class WalkBatch(RunningGroup[_Walk]):
     def _prepare(self) -> None:
         cache, request = self._cache, self._request
         self._plan = loop.plan_for_many(cache, request)
-        self._exact = is_exact(cache, request, self._plan) and does_batch_alike(cache.model)
+        self._exact = is_exact(cache, request, self._plan) and self.rows_alone
 
     def _leave(self) -> None:
         self._pace.rest()
@@ -207,9 +209,8 @@ class WalkBatch(RunningGroup[_Walk]):
             return self._fail(self._running, ContextFull(f"{used}: no cell left for each walk"))
         asked = [[walk.taken[-1], *ahead] for walk, ahead in zip(pending, self._drafted(pending), strict=True)]
         try:
-            rows, us = self._batches.decode(
-                [(walk.sequence or 0, token) for walk, ids in zip(pending, asked, strict=True) for token in ids]
-            )
+            tokens = [(walk.sequence or 0, token) for walk, ids in zip(pending, asked, strict=True) for token in ids]
+            rows, us = self._batches.decode(tokens, self._most)
         except (Aborted, ContextFull) as failure:
             for walk in pending:
                 walk.decoder.drafts.cut()
@@ -236,6 +237,10 @@ class WalkBatch(RunningGroup[_Walk]):
         """What batches cost in which so many walks have some rows each, in units of one with a row each."""
         if count not in self._times:
             times = self._learned.times(self._cache.loaded[1]).of
-            several = {n: times(n * count) / times(count) for n in range(2, MOST_ROWS // count + 1)}
+
+            def step(rows: int) -> float:
+                return sum(times(min(self._most, rows - at)) for at in range(0, rows, self._most))
+
+            several = {n: step(n * count) / step(count) for n in range(2, MOST_ROWS // count + 1)}
             self._times[count] = BatchTimes(self._cache.loaded[1], several or {2: 2.0})
         return self._times[count]

@@ -25,11 +25,10 @@ import msgspec
 from termchat.decoding.records import Beams, Failed, Token
 from termchat.engine import wire
 from termchat.engine.port import (
+    BatchesMeasured,
     Cancel,
     Check,
     Command,
-    Compare,
-    Compared,
     Describe,
     DraftLoaded,
     EngineError,
@@ -82,8 +81,8 @@ def _nothing() -> None:
 class Inbox:
     """Commands as they arrive, read by a thread of its own.
 
-    Commands that steer a running reply are kept apart from work that waits its turn. A cancel also sets the abort flag, so
-    that a long prefill ends at once. `beaten` is set by the app's first sign of life (`wire.BEAT`).
+    Commands that steer a running reply are kept apart from work that waits its turn, of which `on_work` hears. A cancel also
+    sets the abort flag, so that a long prefill ends at once. `beaten` is set by the app's first sign of life (`wire.BEAT`).
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -92,6 +91,7 @@ class Inbox:
         self._steer: deque[tuple[int, Steer]] = deque()
         self._ready = threading.Condition()
         self.on_cancel: Callable[[], None] = _nothing
+        self.on_work: Callable[[], None] = _nothing
         self.beaten = threading.Event()
         threading.Thread(target=self._run, name="inbox", daemon=True).start()
 
@@ -153,6 +153,7 @@ class Inbox:
                         self._steer.append((number, command))
                     else:
                         self._work.append((number, command, perf_counter()))
+                        self.on_work()
                     self._ready.notify()
                 if isinstance(command, Cancel):
                     self.on_cancel()
@@ -231,10 +232,8 @@ class Worker:
             return session.model.grammars.check(command.constraint)
         if isinstance(command, Keep):
             return session.keep(command.walk)
-        if isinstance(command, Compare):
-            return Compared(session.compare(command.ids, command.at))
         if isinstance(command, MeasureBatches):
-            return session.measure_batches(command, self._inbox.has_work)
+            return self._measure(session, command)
         alone, wanted = not self._replying, self._inbox.has_work
         if isinstance(command, Inspect):
             token, recomputed = session.inspect(command, alone=alone, wanted=wanted)
@@ -246,6 +245,19 @@ class Worker:
                 command, alone=alone, wanted=wanted, progress=lambda *parts: self._send(number, Scoring(*parts))
             )
         raise EngineError("internal", f"no such command: {type(command).__name__}")
+
+    def _measure(self, session: Session, command: MeasureBatches) -> BatchesMeasured:
+        """Measure unless there is other work, which also stops it where it is not needed."""
+        session.cache.abort.clear()
+        if not command.needed:
+            self._inbox.on_work = session.cache.abort.set
+            if self._inbox.has_work():
+                session.cache.abort.set()
+        try:
+            return BatchesMeasured(session.measure(command))
+        finally:
+            self._inbox.on_work = _nothing
+            session.cache.abort.clear()
 
     def _load_draft(self, number: int, spec: ModelSpec | None) -> DraftLoaded:
         session = self._loaded()

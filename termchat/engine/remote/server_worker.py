@@ -16,7 +16,6 @@ from termchat.engine.address import ServerKind
 from termchat.engine.llama import worker
 from termchat.engine.port import (
     Command,
-    Compare,
     EngineError,
     LoadDraft,
     MeasureBatches,
@@ -34,7 +33,6 @@ _REFUSED: dict[type, str] = {
     SearchBeams: "search with beams",
     LoadDraft: "draft tokens",
     MeasureBatches: "measure batches",
-    Compare: "compare batches with single tokens",
 }
 
 _STREAMS: dict[ServerKind, tuple[str, str]] = {

@@ -24,8 +24,9 @@ class Machine(NamedTuple):
 
     @classmethod
     def of(cls, chat: Chat) -> Machine:
+        measured = chat.model.measured if chat.model is not None else None
         threads = chat.live.threads or (chat.model.threads if chat.model is not None else 1)
-        return cls(threads, chat.spec.batch_times if chat.spec is not None else {})
+        return cls(threads, measured.batch_times if measured is not None else {})
 
 
 class ReplyDrafts:
