@@ -84,13 +84,15 @@ class Room(Protocol):
 
 
 class Batched(Protocol):
-    """Prompts are read `batch_size` tokens at once, by so many threads, into cells of a type: "" where that is not known.
-    `largest_change`: see `Start`."""
+    """Prompts are read `batch_size` tokens at once, by so many threads, into cells of a type: "" where that is not known."""
 
-    largest_change: float | None
     kv_type: str
     batch_size: int
     threads_batch: int
+
+    @property
+    def largest_change(self) -> float | None:
+        """See `Start`."""
 
 
 class Prepared(Context, Protocol):
