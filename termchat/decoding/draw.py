@@ -60,15 +60,16 @@ def _many(ids: _Ids, logits: _Logits, seed: int, step: int, noise: dict[int, flo
     scores = logits.astype(np.float64)
     scores -= scores.max()
     thrown = dice.gumbel(seed, step, ids)
-    ranked = np.argpartition(scores + thrown, -2)
-    second, best = ranked[-2:].tolist()
+    ranked = scores + thrown
+    best = int(ranked.argmax())
+    first, ranked[best] = float(ranked[best]), -math.inf
     winner = int(ids[best])
     noise.setdefault(winner, float(thrown[best]))
     weights = np.exp(scores)
     mass = float(weights.sum())
     wanted = np.flatnonzero(np.isin(ids, np.array(list(noise), np.int32)))
     probability.update(zip(ids[wanted].tolist(), (weights[wanted] / mass).tolist(), strict=True))
-    return Draw(winner, probability, noise, float(scores[best] + thrown[best] - scores[second] - thrown[second]))
+    return Draw(winner, probability, noise, first - float(ranked.max()))
 
 
 class Cut(NamedTuple):
@@ -78,10 +79,9 @@ class Cut(NamedTuple):
     knob: float = 0.0
 
 
-NO_CUT, COUNT, SHARE, FLOOR, DEVIATION, HEAT, XTC, UNBOUNDED = range(8)
+NO_CUT, COUNT, SHARE, FLOOR, DEVIATION, HEAT, UNBOUNDED = range(7)
 """Rules: a stage leaves all, so many tokens, those that hold a share of the mass, or those no further below the highest than so
-many logits or standard deviations. It divides by a temperature, of 0 where it leaves one. No bound is known for other stages,
-and for xtc where it acts."""
+many logits or standard deviations. It divides by a temperature, of 0 where it leaves one. Other stages have no known bound."""
 
 
 def is_near_tie(

@@ -47,9 +47,13 @@ class BareContext:
         shape = len(rows), self._vocabulary
         return list(np.ctypeslib.as_array(LIB.llama_get_logits(self._context), shape).copy())
 
+    def forget(self) -> None:
+        """Clear all cells."""
+        LIB.llama_memory_clear(self._memory, True)
+
     def read(self, ids: Sequence[int], shapes: Sequence[int]) -> Iterator[Row]:
         """Decode ids from the first cell on in batches of so many; yield the logits after each batch."""
-        LIB.llama_memory_clear(self._memory, True)
+        self.forget()
         at = 0
         for rows in shapes:
             yield self.decode([(0, at + i, token) for i, token in enumerate(ids[at : at + rows])])[-1]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from termchat.decoding import dice
 from termchat.decoding.arithmetic import APPLY, Situation, Surviving, softmax
 from termchat.decoding.constraint import GRAMMAR
-from termchat.decoding.draw import COUNT, DEVIATION, FLOOR, HEAT, NO_CUT, SHARE, UNBOUNDED, XTC, Cut, draw, is_near_tie
+from termchat.decoding.draw import COUNT, DEVIATION, FLOOR, HEAT, NO_CUT, SHARE, UNBOUNDED, Cut, draw, is_near_tie
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, after, state_of
@@ -226,7 +226,7 @@ def _cut_of(stage: SamplerStage, settings: SamplerSettings, place: int) -> Cut:
         return Cut(DEVIATION, settings.top_n_sigma)
     if stage.name == "temperature" and settings.dynatemp_range <= 0:
         return Cut(HEAT, settings.temperature)
-    return Cut(XTC if stage.name == "xtc" else UNBOUNDED)
+    return Cut(UNBOUNDED)
 
 
 class Chain:
@@ -235,6 +235,8 @@ class Chain:
     `state` is what mirostat and adaptive_p remember; what it lacks begins anew. `vocab` is llama.cpp's vocabulary, or the
     `Breakers` of one elsewhere; without either DRY cannot be on. `bias` is added to the logits of tokens, by id: what the logit
     biases of the settings come to with the model, and those that it has itself (`Model.bias`).
+
+    A difference of two logits that changes by x, as each of them may, changes by `stretch` times x at most after the penalties.
     """
 
     def __init__(
@@ -258,6 +260,9 @@ class Chain:
         hiding = stages.index(first) if first is not None else len(stages)
         self._limit = getattr(settings, first.limit) if first is not None and first.limit else 0
         self._floor = has_floor(settings)
+        penalised = any(stage.name == "penalties" and stage.active(settings) for stage in stages)
+        most = max(settings.repeat_penalty, 1 / settings.repeat_penalty)
+        self.stretch = 2 * most - 1 if penalised else 1.0
         self.native = NativeChain(
             names=tuple(stage.name for stage in stages),
             samplers=(ctypes.c_void_p * len(stages))(
@@ -336,21 +341,6 @@ class Chain:
     def _drawn_with(self, before: float) -> dict[str, float]:
         return {**self.state, BEFORE: before} if SUM in self.state else dict(self.state)
 
-    def change_of(self, largest: float) -> float:
-        """The most by which the difference of two logits is another one after the penalties, if it is up to `largest` before,
-        and each logit is, too: a repetition penalty stretches them, from 0."""
-        stretch = max(self.settings.repeat_penalty, 1 / self.settings.repeat_penalty)
-        is_on = any(
-            sampler.stage.name == "penalties" and sampler.stage.active(self.settings) for sampler in self._stages
-        )
-        return largest * (2 * stretch - 1) if is_on else largest
-
-    def cuts(self) -> list[Cut]:
-        """How its stages cut at the step that was begun last."""
-        xtc = self._drawing.get("xtc")
-        acts = xtc is not None and xtc.chance <= xtc.probability
-        return [Cut(UNBOUNDED if acts else NO_CUT) if cut.rule == XTC else cut for cut in self.native.cuts]
-
     def dry(self) -> dict[int, float]:
         """What DRY takes from the logit of each token that would go on a repetition."""
         found: dict[int, float] = {}
@@ -412,7 +402,7 @@ class Chain:
         lead: float | None = None
         for sampler, (rule, knob) in zip(self._stages, self.native.cuts, strict=True):
             stage = sampler.stage
-            if base is None and len(stages) == self.native.hiding:
+            if weights is not None and len(stages) == self.native.hiding:
                 base = data["id"][:size].copy(), data["logit"][:size].copy()
             if rule == HEAT and knob <= 0 and alive > 1:
                 best = np.partition(data["logit"][:size], size - 2)[-2:]
@@ -590,7 +580,7 @@ class Observer:
             NothingFits: all that the mask allows is impossible.
         """
         begins = chain.looks_at()
-        change = None if self._largest_change is None else chain.change_of(self._largest_change)
+        change = None if self._largest_change is None else self._largest_change * chain.stretch
         if self._native is not None and (begins is not None or (mask is not None and not mask.after_chain)):
             chain.begin(seed, step)
             drawn = self._native.draw(logits, chain.native, begins or 0, chain.moving, seed, step, forced, mask, change)
@@ -622,7 +612,7 @@ class Observer:
                 row = logits if mask is None or mask.after_chain else np.where(allowed, logits, np.float32(-np.inf))
                 more = np.setdiff1d(top(row, needs + 1, change), base[0], assume_unique=True)
                 base = np.concatenate((base[0], more)), np.concatenate((base[1], row[more]))
-            near_tie = is_near_tie(base, won, margin, chain.cuts(), change, seed, step, allowed)
+            near_tie = is_near_tie(base, won, margin, chain.native.cuts, change, seed, step, allowed)
         chosen = won if forced is None else forced
         if chosen not in watched:
             watched.append(chosen)

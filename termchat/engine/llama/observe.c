@@ -629,8 +629,8 @@ static bool cut_by_deviation(const step *s, const view *v, tokens *left, moments
 
 /* How each stage cuts, for near ties: it leaves so many, or those that hold a share, or what is above a floor, in logits or in
  * standard deviations below the highest; it divides by the temperature, 0 or less where that is greedy; or no bound is known for
- * what it does, of xtc where it acts. */
-enum { NO_CUT, COUNT, SHARE, FLOOR, DEVIATION, HEAT, XTC, UNBOUNDED };
+ * what it does. */
+enum { NO_CUT, COUNT, SHARE, FLOOR, DEVIATION, HEAT, UNBOUNDED };
 
 static void keep_base(field *f, const tokens *left) {
     f->size = 0;
@@ -735,7 +735,7 @@ static double highest_hidden(const step *s, const view *v) {
 /* Whether a token could win instead of the one that won if the differences of logits were others, each by up to `s->change`: see
  * `is_near_tie` of `decoding/draw.py`. */
 static bool is_near_tie(const step *s, const view *v, field *f, int32_t won, uint64_t key, double ahead, int total, bool last) {
-    double change = s->change, heat = 1, low = -INFINITY, sums[MAX_NEAR + 1] = {0};
+    double change = s->change, heat = 1, low = -INFINITY, sums[MAX_NEAR + 1];
     int size = f->size, sure = size, most = size, w = 0;
     tokens all = {f->base, (size_t)size, -1, false};
     const token *base = f->base;
@@ -746,7 +746,6 @@ static bool is_near_tie(const step *s, const view *v, field *f, int32_t won, uin
     double mine = base[w].logit, other = size > 1 ? base[!w].logit : -INFINITY;
     for (int number = 0; number < s->n_stages && !greedy; number++) {
         double knob = s->knobs[number];
-        const xtc *acts = ((const sampler *)s->samplers[number])->with;
         switch (s->rules[number]) {
         case COUNT: {
             double next = knob < size ? base[(int)knob].logit : size < total ? highest_hidden(s, v) : -INFINITY;
@@ -770,6 +769,7 @@ static bool is_near_tie(const step *s, const view *v, field *f, int32_t won, uin
         case SHARE: {
             double odds = knob / (1 - knob), tilt = exp(change / heat);
             int above = count_from(f, fmax(low, nextafter(mine - change, INFINITY))), i = 0, j = 0;
+            sums[0] = 0;
             for (int n = 0; n < size; n++) sums[n + 1] = sums[n] + exp(((double)base[n].logit - base[0].logit) / heat);
             double weight = sums[w + 1] - sums[w], rest = sums[sure > above ? sure : above] - sums[above] + weight;
             if (above > 1 && (sums[above] - weight) * tilt >= odds * rest) return true;
@@ -785,9 +785,6 @@ static bool is_near_tie(const step *s, const view *v, field *f, int32_t won, uin
             greedy = knob <= 0;
             heat = knob;
             break;
-        case XTC:
-            if (acts->chance > acts->probability) break;
-            /* fall through */
         case UNBOUNDED:
             if (other >= low) return true;
         }
