@@ -391,7 +391,10 @@ class FakeEngine:
             return [DraftLoaded(None)]
         if self.no_draft:
             return [Progress(0.5), Failed("draft", self.no_draft, "choose a model of the same family")]
-        return [Progress(0.5), DraftLoaded(DraftInfo(spec.name, spec.path, "d" * 64, 1, 1, 1, 0, 0.1, self.draft_costs))]
+        return [
+            Progress(0.5),
+            DraftLoaded(DraftInfo(spec.name, spec.path, "d" * 64, 1, 1, 1, 0, 0.1, self.draft_costs)),
+        ]
 
     def _begin(
         self, number: int, command: Generate | GenerateWalks | SearchBeams, walk: Walk, group: Group | None
