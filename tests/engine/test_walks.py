@@ -458,8 +458,8 @@ def test_what_walks_compute_with_is_freed_when_they_are_over(session: Session, m
     observers = weakref.WeakSet[running_reply.Observer]()
 
     class Seen(running_reply.Observer):
-        def __init__(self, *arguments: object) -> None:
-            super().__init__(*arguments)  # type: ignore[arg-type]
+        def __init__(self, *arguments: object, **named: object) -> None:
+            super().__init__(*arguments, **named)  # type: ignore[arg-type]
             observers.add(self)
 
     monkeypatch.setattr(running_reply, "Observer", Seen)
