@@ -95,15 +95,16 @@ def test_a_reply_is_drafted_by_the_model_that_a_flag_names_or_a_file_sets(model_
     assert next(record for record in by_file if record["record"] == "settings")["draft"]["by"] == "model"
 
 
-def test_a_draft_model_that_does_not_pay_is_told_unless_it_always_drafts(model_path: Path, tmp_path: Path) -> None:
+def test_why_nothing_was_drafted_is_told_unless_it_always_drafts(model_path: Path, tmp_path: Path) -> None:
     large = without_blocks(model_path, tmp_path / "large.gguf", 14)  # it costs nearly as much as the model
-    drafts = ("--draft", large, "--max-tokens", "8", "--threads", "1", "--seed", "1", "--json")
-    told = termchat(tmp_path, "run", "hi", *drafts)
+    run = ("--max-tokens", "8", "--threads", "1", "--seed", "1", "--json")
+    told = termchat(tmp_path, "run", "hi", "--draft", "ngram", *run)
     end = lines(told.stdout)[-1]
     jsonschema.validate(end, SCHEMA)
-    assert end["not_drafted"].startswith("no draft pays here")
+    assert end["not_drafted"] == "no guess was likely enough to pay"
     assert told.stderr.startswith(f"termchat: nothing was drafted: {end['not_drafted']}\n  --draft-always on ")
 
+    drafts = ("--draft", large, *run)
     always = termchat(tmp_path, "run", "hi", *drafts, "--draft-always", "on")
     for record in lines(always.stdout):
         jsonschema.validate(record, SCHEMA)
