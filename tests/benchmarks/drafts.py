@@ -35,11 +35,11 @@ from typing import NamedTuple
 import msgspec
 
 from termchat.decoding.draft_figures import rounds_of
-from termchat.decoding.drafting import By, DraftSettings, breaks_even
+from termchat.decoding.drafting import MOST_DRAFTED, By, DraftSettings, breaks_even
 from termchat.decoding.records import Finished, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Generate, MeasureBatches, Message, ModelSpec, Render
+from termchat.engine.port import Generate, MeasureBatches, Measured, Message, ModelSpec, Render
 from termchat.models import catalogue
 from tests.fewer_blocks import with_idle_blocks, without_blocks
 
@@ -99,7 +99,6 @@ FREE: dict[str, list[str]] = {
     "program": ["Write a Python program that plays tic-tac-toe."],
 }
 TASKS = QUOTING | FREE
-SIZES = [2, 4, 8, 12, 16]
 _RUN = 8
 _FEW = 2
 
@@ -190,15 +189,15 @@ def compare(
 
 def measured(session: Session, seconds: float) -> dict[int, float]:
     """T(n) for every number of rows up to the largest measured one; prints it."""
-    found = session.measure_batches(MeasureBatches(SIZES, seconds), lambda: False)
-    told = {rows: us / found.us[1] for rows, us in found.us.items()}
-    sizes = sorted(told)
+    told = {1: 1.0} | session.measure(MeasureBatches(seconds)).batch_times
+    if len(told) == 1:
+        raise SystemExit("other programs keep the machine busy: measure when it is idle")
     costs = dict(told)
-    for low, high in pairwise(sizes):
+    for low, high in pairwise(sorted(told)):
         costs |= {n: told[low] + (told[high] - told[low]) * (n - low) / (high - low) for n in range(low, high)}
-    even = breaks_even(lambda rows: costs[rows], SIZES[-1] - 1)
+    even = breaks_even(lambda rows: costs[rows], max(told) - 1)
     print(
-        f"  a row takes {found.us[1] / 1e3:.1f} ms; T(n) {', '.join(f'{n}: {told[n]:.2f}' for n in SIZES)};"
+        f"  T(n) {', '.join(f'{n}: {cost:.2f}' for n, cost in told.items())};"
         f" breaks even at {even:.0%} accepted; load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
@@ -211,8 +210,8 @@ def by_ngrams(path: str, threads: int, args: argparse.Namespace) -> None:
     with closing(Session(spec, lambda _: None)) as session:
         print(f"n-grams, {threads} threads, {args.kv_type} KV, up to {args.tokens} tokens, {args.pairs} pairs")
         costs = measured(session, 4.0)
-    spec = msgspec.structs.replace(spec, batch_times=costs)
     with closing(Session(spec, lambda _: None)) as session:
+        session._learned.know(Measured(session.cache.how, threads, costs))
         for temperature, tasks in product((0.0, 0.8), (QUOTING, FREE)):
             chosen = [task for task in tasks if not args.task or task in args.task]
             found = [compare(session, task, temperature, "auto", costs, args) for task in chosen]
@@ -235,10 +234,11 @@ def by_models(path: str, threads: int, args: argparse.Namespace) -> None:
         print(f"a draft model, {threads} threads, the target has {args.idle} blocks more, {args.pairs} pairs")
         with closing(Session(spec, lambda _: None)) as session:
             costs = measured(session, 8.0)
-        with closing(Session(msgspec.structs.replace(spec, batch_times=costs), lambda _: None)) as session:
+        with closing(Session(spec, lambda _: None)) as session:
+            session._learned.know(Measured(session.cache.how, threads, costs))
             for name, draft in drafts.items():
                 info = session.load_draft(ModelSpec(str(draft), name), lambda _: None)
-                even = breaks_even(lambda rows: costs[rows], SIZES[-1] - 1, info.cost)
+                even = breaks_even(lambda rows: costs[rows], MOST_DRAFTED, info.cost)
                 print(f" {name}: draft cost {info.cost:.2f}, breaks even at {even:.0%} accepted")
                 for task, temperature in product(("story", "explain"), (0.0, 0.8)):
                     compare(session, task, temperature, "model", costs, args)

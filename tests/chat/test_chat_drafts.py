@@ -16,7 +16,7 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import ALL_FEATURES, Adjust, LoadDraft, ModelSpec
+from termchat.engine.port import ALL_FEATURES, Adjust, LoadDraft, Measured, ModelSpec
 from tests.chat.driven_chat import Faked, Make
 from tests.chat.kept_chat import Kept
 from tests.fewer_blocks import with_idle_blocks, with_vocabulary
@@ -285,7 +285,8 @@ def test_draft_models_come_and_go_in_mid_reply_and_the_reply_stays_the_same(
 ) -> None:
     """The model is the one that drafts, and blocks that change nothing besides: it takes what is drafted, at less speed."""
     slow = with_idle_blocks(small_model_path, tmp_path / "slow.gguf", 28)
-    large = ModelSpec(str(slow), "large", context=2048, threads=1, batch_times=CHEAP)
+    how = "1/1 threads, batches of 63, bf16/f16, flash attention auto, 0 layers offloaded"
+    large = ModelSpec(str(slow), "large", context=2048, threads=1, measured=(Measured(how, 1, CHEAP),))
     drawn = []
     for drafted in (False, True):
         it = make(Tuning(temperature=0.8, seed=5, max_tokens=40, draft=by if drafted else "off"))
