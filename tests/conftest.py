@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+from filelock import FileLock
 
 import tests.store_timeouts  # noqa: F401  (to wait for disks that stall)
 from termchat.engine.port import ModelSpec
 from tests.fewer_blocks import truncated
+from tests.made_models import make_model
 
 for _size in ("COLUMNS", "LINES"):  # pytest-xdist sets them, and programs believe them before the terminal they are in
     os.environ.pop(_size, None)
@@ -45,6 +47,20 @@ def model_path() -> Path:
 def small_model_path(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two of its thirty blocks, for tests of how it is run and not of what it says."""
     return truncated(model_path, tmp_path_factory.mktemp("models") / "small.gguf")
+
+
+@pytest.fixture(scope="session")
+def made_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes the model of a family, once for all processes of the run."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+    def make(name: str) -> Path:
+        path = folder / f"{name}.gguf"
+        with FileLock(folder / f"{name}.lock"):
+            return path if path.exists() else make_model(name, path.with_suffix(".part")).rename(path)
+
+    return make
 
 
 @pytest.fixture

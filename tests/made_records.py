@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from array import array
 
+import msgspec
+
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Length, Stop, TextGate
 from termchat.decoding.records import (
@@ -83,6 +85,18 @@ def stream(
         gate.finish()
         records.append(finished(reason, "", gate.held, len(pieces)))
     return records
+
+
+def with_margins(records: list[Record], largest_change: float = 0.5) -> list[Record]:
+    """The records of a reply with margins, of which every second one is a near tie and the third token's is not known."""
+    told: list[Record] = []
+    for record in records:
+        if isinstance(record, Start):
+            record = msgspec.structs.replace(record, largest_change=largest_change)
+        elif isinstance(record, Token) and record.step != 2:
+            record = msgspec.structs.replace(record, margin=0.25 * record.step, near_tie=record.step % 2 == 0)
+        told.append(record)
+    return told
 
 
 def user(conversation: Conversation, text: str, ids: list[int]) -> Node:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FTYPES = {"F16": 1, "Q4_0": 2, "Q8_0": 7}
+FTYPES = {"Q4_0": 2, "Q8_0": 7}
 TEMPERATURE = 0.5
 TEMPLATE = "{% for m in messages %}<|im_start|>{{m.role}}: {{m.content}}<|im_end|>{% endfor %}<|im_start|>assistant:"
 

@@ -192,7 +192,7 @@ def test_variables_reach_the_engine_and_the_chat(written) -> None:
         ("top_k = 5\n", "config.toml, line 1: top_k belongs under [sampling]"),
         ("[engine]\nmodel = 'x'\n", "config.toml, line 2: model belongs at the top, before any table"),
         ("[engine]\ncontext = true\n", "config.toml, line 2: context must be a whole number from 0 to 10000000"),
-        ("[engine]\nkv_type = 'q9'\n", "config.toml, line 2: kv_type must be one of f32, f16, bf16"),
+        ("[engine]\nkv_type = 'q9'\n", "config.toml, line 2: kv_type must be one of auto, f32, f16, bf16/f16"),
         ("[engines]\nthreads = 2\n", "config.toml, line 2: threads belongs under [engine]"),
         ("engine = 3\n", "config.toml, line 1: engine must be a table, [engine]"),
         ("theme = 3\n", "config.toml, line 1: theme must be a string, not 3"),

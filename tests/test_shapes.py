@@ -145,6 +145,16 @@ def test_prompt_reply_next_turn_and_a_fork() -> None:
     assert sizes(shapes_of_prompt(chat, 2)) == [4, 4, 1, 1]
 
 
+def test_cells_of_another_kv_type_cannot_be_made_again() -> None:
+    chat = Conversation()
+    machine = Machine(chat)
+    first = asked(chat, list(range(10)))
+    assert sizes(shapes_of(chat, kv_type="bf16/f16")) == []
+    machine.run(chat.grow("assistant", parent=first.number, at=10), [20, 21, 22])
+    assert sizes(shapes_of(chat, kv_type="f16")) == sizes(shapes_of(chat)) == [4, 4, 1, 1, 1, 1]
+    assert shapes_of(chat, kv_type="bf16/f16") is None
+
+
 def test_what_another_process_decoded_anew_is_what_counts() -> None:
     chat = Conversation()
     machine = Machine(chat)

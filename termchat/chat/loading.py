@@ -206,6 +206,8 @@ class Loading:
             state.check_template()
             state.check_thinking()
             state.recorder.loaded(state.conversation, info)
+            if state.drafts is not None and isinstance(choice.drafter, ModelSpec):
+                measure(state, needed=True)  # the draft model is judged by that
             self.speculation.begin(choice.drafter)
             if state.drafter_progress is None:
                 state.enter("idle")

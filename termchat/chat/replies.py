@@ -299,7 +299,7 @@ class Replies:
 
 def question(state: State, beginning: ReplyBeginning, reply: Node, *, paused: bool = False) -> Generate:
     """What is asked for a reply that grows in the shown chat."""
-    shapes = shapes_of(state.conversation, reply.number)
+    shapes = shapes_of(state.conversation, reply.number, state.model.kv_type if state.model is not None else "")
     has_ids = state.abilities.ids
     return Generate(
         ids=state.conversation.ids_before(reply.number) if has_ids else [],

@@ -6,14 +6,20 @@ Until it is there, or where it cannot be had, a reply is made without it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from termchat.chat.changes import DrafterChanged, Notice, StatusChanged
 from termchat.chat.state import State
 from termchat.config import per_model
+from termchat.decoding.drafting import BatchTimes, gain_at_best, tell_cost
 from termchat.decoding.records import Failed
 from termchat.engine.port import DraftLoaded, Event, LoadDraft, ModelSpec, Progress
 
+_COST = "cost"
+"""The kind of failure of a model that cannot pay: whoever asks for it by name may have it."""
+_HINT = "--draft-always on drafts anyway"
 _SAVED = "saved for {}: --draft auto loads it from now on, until you unload it in the model list"
 
 
@@ -44,12 +50,31 @@ class Speculation:
             return
         if state.cannot_draft:
             state.changed(Notice(f"nothing is drafted: {state.cannot_draft}", severity="warning"))
-        elif wanted.by == "ngram" or state.drafter is not None or state.drafter_failure is not None or self._pending:
             return
-        elif isinstance(self._configured, Failed):
+        failed = state.drafter_failure
+        if failed is not None and failed.kind == _COST and wanted.by == "model":
+            failed = None
+        if wanted.by == "ngram" or state.drafter is not None or failed is not None or self._pending:
+            return
+        if isinstance(self._configured, Failed):
             self._fail(self._configured)
+        elif self._configured is not None and (why := self._why_too_large(self._configured)):
+            self._fail(Failed(_COST, why, _HINT))
         elif self._configured is not None:
             self._ask(self._configured)
+
+    def _why_too_large(self, spec: ModelSpec) -> str:
+        """Why a model cannot pay by the sizes of both and by what batches cost, if none was asked for; "" if it may, or if that
+        is not known."""
+        model, wanted = self._state.model, self._state.tuning.drafts
+        if model is None or wanted is None or wanted.by != "auto" or wanted.always or spec.engine.url:
+            return ""
+        times = BatchTimes(model.measured.batch_times if model.measured is not None else {})
+        with suppress(OSError):
+            each = Path(spec.path).stat().st_size / max(model.size, 1)
+            if times.measured and gain_at_best(times.of, each) < 1:
+                return tell_cost(spec.name, each, times.of)
+        return ""
 
     def draft_with(self, spec: ModelSpec | None, draft_model: str) -> None:
         """Has this model draft from now on, also in mid-reply, and keeps that for the model that is loaded; `draft_model` is
@@ -81,9 +106,12 @@ class Speculation:
         self._pending -= 1
         state.drafter_progress = state.drafter_progress if self._pending else None
         if isinstance(event, DraftLoaded):
-            state.drafter = event.info
+            state.drafter, wanted = event.info, state.tuning.drafts
             if draft_model is not None:
                 self._keep(spec, draft_model)
+            elif wanted is not None and wanted.by == "auto" and not wanted.always and event.info and event.info.why_not:
+                self._ask(None)
+                self._fail(Failed(_COST, event.info.why_not, _HINT))
         elif isinstance(event, Failed):
             self._fail(event)
         if state.phase == "loading" and not self._pending:

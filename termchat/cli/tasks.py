@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,12 +154,20 @@ def _rule(text: str) -> Rule:
     metavar="N",
     help="generate only walk N, alone; walks are numbered from 0, as in the records",
 )
+@click.option(
+    "--anywhere",
+    is_flag=True,
+    help="use the current engine settings, compare tokens only, and keep near ties as recorded",
+)
 @flags(without=_ON_RECORD, knobs=False)
-def replay(*, file: Path, as_json: bool, walk: int | None, **given: Any) -> None:
+def replay(*, file: Path, as_json: bool, walk: int | None, anywhere: bool, **given: Any) -> None:
     """Generate every reply in FILE again and report what differs, and why: any token, number, text or candidate. Times are
     ignored.
 
     Walks that were decoded together are generated together again.
+
+    With --anywhere, threads, batch sizes and KV type may differ from the record. Certain draws must give the recorded token. At
+    a near tie termchat takes the recorded token and counts it.
 
     FILE is a chat saved as .jsonl, or the output of termchat run --json; - is stdin. Model, threads and everything else on
     record are used as recorded, unless a flag overrides them.
@@ -167,7 +176,9 @@ def replay(*, file: Path, as_json: bool, walk: int | None, **given: Any) -> None
     from termchat.commands import replay as replaying
 
     sys.exit(
-        replaying.replay(chosen, file, click.echo, lambda line: click.echo(line, err=True), as_json=as_json, walk=walk)
+        replaying.replay(
+            chosen, file, click.echo, partial(click.echo, err=True), as_json=as_json, walk=walk, anywhere=anywhere
+        )
     )
 
 

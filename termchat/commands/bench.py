@@ -212,7 +212,7 @@ class VerifyCosts(msgspec.Struct, frozen=True):
         if not costs:
             return None
         rows = max(costs, key=lambda rows: rows / costs[rows])
-        even = breaks_even(BatchTimes(measured.threads, costs).of, MOST_DRAFTED)
+        even = breaks_even(BatchTimes(costs).of, MOST_DRAFTED)
         return cls(measured.threads, costs, even, rows / costs[rows], rows - 1)
 
 

@@ -6,6 +6,7 @@ Not compared are times, and what says how the reply came about: versions, model,
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
@@ -45,11 +46,14 @@ class ReplyComparison:
     """Compares as far as the first token that is another one.
 
     `identical` counts the tokens before `parted`, the first step with another record, whose token may be the same. `made` is
-    the reply generated again. `recorded` are the node's own tokens, the first of them step `done`.
+    the reply generated again. `recorded` are the node's own tokens, the first of them step `done`. `anywhere`: only ids are
+    compared. `near_ties` counts the draws that were near ties then or are now, `turned` those that come out otherwise now.
     """
 
-    def __init__(self, node: Node, recorded: Iterable[Token], done: int) -> None:
+    def __init__(self, node: Node, recorded: Iterable[Token], done: int, *, anywhere: bool = False) -> None:
         self._node, self._recorded, self._limit = node, iter(recorded), limit(node, done)
+        self._anywhere = anywhere
+        self.near_ties = self.turned = 0
         self.first = done
         self._prefill = node.prefill
         self._renumbered = is_drafted_inexactly(node)
@@ -84,7 +88,7 @@ class ReplyComparison:
 
     def frame(self) -> tuple[ChangedField, ...]:
         """What differs around tokens that are the same: in the prompt and the end."""
-        return (*self._prompt(), *self._ending())
+        return () if self._anywhere else (*self._prompt(), *self._ending())
 
     def _take(self, now: Token) -> bool:
         was = next(self._recorded, None)
@@ -95,7 +99,9 @@ class ReplyComparison:
             now = msgspec.structs.replace(now, text=was.text)  # the rest was in `held` then
         if self._renumbered:  # the threads that its rounds take are changes of settings, too
             now = msgspec.structs.replace(now, settings=was.settings)
-        fields = tuple(differing(was, now))
+        self.near_ties += bool(was.near_tie or now.near_tie) and not was.forced
+        self.turned += now.forced and not was.forced
+        fields = () if self._anywhere else tuple(differing(was, now))
         if self.parted is None and fields and [field.name for field in fields] != ["id"]:
             self.parted = ChangedStep(was, now, fields)
         self.identical += self.parted is None and was.id == now.id
@@ -141,6 +147,14 @@ def differing(recorded: Token, now: Token) -> Iterator[ChangedField]:
     before, after = (msgspec.structs.replace(token, **_NOT_COMPARED) for token in (recorded, now))
     if before != after:  # as also NaN makes them
         yield from changed_fields(before, after)
+
+
+def moved_apart(recorded: Token, now: Token) -> float:
+    """By how much the difference between the logits of two candidates is another one now, at most."""
+    before = {candidate.id: candidate.logit for candidate in recorded.candidates}
+    moved = [candidate.logit - before[candidate.id] for candidate in now.candidates if candidate.id in before]
+    finite = [change for change in moved if math.isfinite(change)]
+    return max(finite, default=0.0) - min(finite, default=0.0)
 
 
 def changed_fields(before: object, after: object) -> Iterator[ChangedField]:

@@ -16,7 +16,7 @@ import msgspec
 
 from termchat import paths
 from termchat.chat.opening import choose, elsewhere
-from termchat.commands.comparison import ReplyComparison, is_cut_off
+from termchat.commands.comparison import ReplyComparison, is_cut_off, moved_apart
 from termchat.commands.difference import Difference, SearchDifference, difference_of, node_name, search_difference
 from termchat.commands.replay_requests import Prompt, Replayed, alone, replayed, search, together
 from termchat.config.fields import OPTIONS
@@ -72,20 +72,29 @@ class ReplayError(Exception):
 
 
 def replay(
-    config: Settings, path: Path, tell: Tell, complain: Tell, *, as_json: bool = False, walk: int | None = None
+    config: Settings,
+    path: Path,
+    tell: Tell,
+    complain: Tell,
+    *,
+    as_json: bool = False,
+    walk: int | None = None,
+    anywhere: bool = False,
 ) -> int:
     """Generates every reply of a transcript again and reports on it, in JSON as one object; returns the exit code. With the
     number of a `walk` only that one of each group, alone.
 
     0: everything is identical. 1: a token differs, or the replay failed. Flags in `config` override the record; its other
-    settings count only where the record says nothing.
+    settings count only where the record says nothing. `anywhere` all that is not the reply's own is as configured here, and
+    the tokens are compared, not their numbers: a near tie that turns is no difference, and the recorded token is taken.
     """
     engine = make_engine(paths.log_file())
     try:
         with readable(path) as file:
             transcript = read(file)
         note: Tell = (lambda _: None) if as_json else (lambda line: tell(sanitize(line)))
-        difference, tokens = _Replay(config, transcript, engine, note, walk).run()
+        again = _Replay(config, transcript, engine, note, walk, anywhere=anywhere)
+        difference = again.run()
     except (TranscriptError, ReplayError, ModelError, EngineError) as error:
         complain(sanitize(f"termchat: {error.message}"))
         if error.hint:
@@ -94,12 +103,12 @@ def replay(
     finally:
         engine.close()
     if as_json:
-        found = {"identical": difference is None, "tokens": tokens, **(difference.as_dict() if difference else {})}
+        found = {"identical": difference is None, **again.counts(), **(difference.as_dict() if difference else {})}
         tell(json.dumps(found, allow_nan=False))
-    elif difference is None:
-        tell(_identical(tokens))
     else:
-        for line in difference.lines():
+        if difference is None or anywhere:
+            tell(again.verdict())
+        for line in difference.lines() if difference is not None else ():
             tell(line)
     return int(difference is not None)
 
@@ -112,10 +121,17 @@ class _Replay:
     """
 
     def __init__(
-        self, config: Settings, transcript: Transcript, engine: Engine, tell: Tell, walk: int | None = None
+        self,
+        config: Settings,
+        transcript: Transcript,
+        engine: Engine,
+        tell: Tell,
+        walk: int | None = None,
+        *,
+        anywhere: bool = False,
     ) -> None:
         self._config, self._transcript, self._engine, self._tell = config, transcript, engine, tell
-        self._walk = walk
+        self._walk, self._anywhere = walk, anywhere
         nodes = sorted(transcript.conversation.nodes.items())
         self._replies = [node for _, node in nodes if node.start is not None and len(node.tokens)]
         self._spec: ModelSpec | None = None
@@ -124,10 +140,10 @@ class _Replay:
         self._cells: list[int] = []
         self._made: list[Node] = []
         """The replies that were generated last, together or alone; the cells are those that they have in common."""
-        self._tokens = 0
+        self._compared: list[ReplyComparison] = []
 
-    def run(self) -> tuple[Difference | SearchDifference | None, int]:
-        """The first difference, or None, and how many tokens were identical.
+    def run(self) -> Difference | SearchDifference | None:
+        """The first difference, or None.
 
         Raises:
             ReplayError, ModelError, EngineError: the replay failed.
@@ -139,11 +155,31 @@ class _Replay:
         for nodes in wanted:
             difference = self._again(nodes)
             if difference is not None:
-                return difference, self._tokens
+                return difference
             if sum(map(len, wanted)) > 1:
                 for node in nodes:
                     self._tell(f"{_name(node)}: {_identical(len(node.tokens))}")
-        return None, self._tokens
+        return None
+
+    def counts(self) -> dict[str, int]:
+        """How many tokens were identical; anywhere, also of how many, and how many near ties there were and turned."""
+        tokens, near_ties, turned = (
+            sum(getattr(one, name) for one in self._compared) for name in ("identical", "near_ties", "turned")
+        )
+        if not self._anywhere:
+            return {"tokens": tokens}
+        recorded = sum(len(node.tokens) for nodes in self._wanted() for node in nodes)
+        return {"tokens": tokens, "recorded": recorded, "near_ties": near_ties, "turned": turned}
+
+    def verdict(self) -> str:
+        """The counts in one line."""
+        counts = self.counts()
+        if not self._anywhere:
+            return _identical(counts["tokens"])
+        near, turned = counts["near_ties"], counts["turned"]
+        ties = f"{near} near tie{'' if near == 1 else 's'}"
+        more = f", {turned} turned here and {'was' if turned == 1 else 'were'} pinned" if turned else ""
+        return f"same tokens: {counts['tokens']:,} of {counts['recorded']:,} · {ties}{more}"
 
     @property
     def _on_server(self) -> bool:
@@ -175,6 +211,15 @@ class _Replay:
                 f"{by} computed this reply, so it cannot be replayed on {self._config.address.shown}",
                 f"Pass --engine {where} to replay it there.",
             )
+        searched = [node for node in self._replies if self._anywhere and _is_searched(node)]
+        self._replies = [node for node in self._replies if node not in searched]
+        for node in searched if self._replies else ():
+            self._tell(f"{_name(node)}: not replayed, a beam search found it and drew no token")
+        if not self._replies:
+            raise ReplayError(
+                "a beam search found these replies and drew no token, so it has no near ties to pin",
+                "Leave out --anywhere.",
+            )
 
     def _wanted(self) -> list[list[Node]]:
         """What is generated again, in order: replies by themselves, and together those that began together; a walk that joined
@@ -191,6 +236,8 @@ class _Replay:
                     "Walks are counted from 0, and those of a beam search are replayed together: leave out --walk.",
                 )
             return wanted
+        if self._anywhere:
+            return [[node] for node in self._replies]
         begun: dict[tuple[int, ...], list[Node]] = {}
         for node in self._replies:
             at = (node.number,) if node.group is None else (-1, node.group.number, node.parent or 0, node.at)
@@ -204,7 +251,7 @@ class _Replay:
         spec = self._spec_for(self._most_threads(start))
         offered = _common(self._cells, self._transcript.conversation.prompt(node.number))
         lost = node.prefill is not None and node.prefill.reused < offered
-        if spec == self._spec and not lost:
+        if spec == self._spec and (self._anywhere or not lost):
             return
         number = self._engine.send(Load(spec))
         for event in self._events(number):
@@ -257,15 +304,15 @@ class _Replay:
         spec = self._found[key]
         if self._on_server:  # how it runs is the server's own affair
             return spec
-        recorded: dict[str, Any] = {
-            "threads": start.threads,
-            "threads_batch": start.threads_batch,
-            "prefill_batch": start.ubatch,
-            "kv_type": start.kv_type,
-            "fast_prefill": False,
-        }
-        if "threads" in given:
-            recorded["threads_batch"] = 0
+        recorded: dict[str, Any] = {}
+        if not self._anywhere:
+            recorded |= {
+                "threads": start.threads,
+                "threads_batch": 0 if "threads" in given else start.threads_batch,
+                "prefill_batch": start.ubatch,
+                "kv_type": start.kv_type,
+                "fast_prefill": False,
+            }
         chat = self._transcript.conversation
         longest = max(len(chat.prompt(nodes[0].number)) + sum(map(_most_cells, nodes)) for nodes in self._wanted())
         recorded["context"] = max(spec.context, (longest // _ROOM + 2) * _ROOM)
@@ -282,7 +329,7 @@ class _Replay:
         differs."""
         self._load(nodes[0], _start(nodes[0]))
         self._keep_for(nodes[0])
-        known = shapes_of_prompt(self._transcript.conversation, nodes[0].number)
+        known = None if self._anywhere else shapes_of_prompt(self._transcript.conversation, nodes[0].number)
         fixed = self._fixed_threads
         prompt = Prompt(
             self._transcript.conversation.prompt(nodes[0].number),
@@ -290,7 +337,7 @@ class _Replay:
         )
         replies = [self._replayed(node) for node in nodes]
         compared = {
-            node.walk: ReplyComparison(node, self._recorded_tokens(node), reply.first.step)
+            node.walk: ReplyComparison(node, self._recorded_tokens(node), reply.first.step, anywhere=self._anywhere)
             for node, reply in zip(nodes, replies, strict=True)
         }
         group = nodes[0].group
@@ -300,8 +347,12 @@ class _Replay:
         elif group is not None and len(nodes) > 1:
             steps = self._run(together(prompt, replies, group), compared)
         else:
-            steps = self._run(alone(prompt, replies[0]), {None: compared[nodes[0].walk]})
-        self._tokens += sum(one.identical for one in compared.values())
+            request = alone(prompt, replies[0])
+            if self._anywhere:
+                change = self._measure_change(request, nodes[0])
+                request = msgspec.structs.replace(request, largest_change=change)
+            steps = self._run(request, {None: compared[nodes[0].walk]})
+        self._compared += compared.values()
         self._made = nodes
         self._cells = prompt.ids if len(nodes) > 1 else [*prompt.ids, *nodes[0].tokens.ids[:-1]]
         found = (
@@ -338,6 +389,25 @@ class _Replay:
                 break
         return steps
 
+    def _measure_change(self, request: Generate, node: Node) -> float | None:
+        """Measure how far the logits of recorded candidates move apart here, with every recorded token forced.
+
+        None if only threads or batches differ from the record: near ties are known for those.
+        """
+        start, recorded = _start(node), self._recorded_tokens(node)
+        script = tuple(msgspec.structs.replace(entry, pinned=None) for entry in request.script)
+        change = 0.0
+        for event in self._events(self._engine.send(msgspec.structs.replace(request, script=script))):
+            if isinstance(event, Start) and (event.kv_type, event.llama_cpp) == (start.kv_type, start.llama_cpp):
+                if event.largest_change is not None or start.largest_change is not None:
+                    self._engine.send(Cancel())
+                    return None
+            elif isinstance(event, Token):
+                change = max(change, moved_apart(next(recorded), event))
+            if is_last(event):
+                break
+        return change
+
     def _keep_for(self, node: Node) -> None:
         """Goes on with the cells of a walk that was made just now, if those on record did."""
         ids = self._transcript.conversation.prompt(node.number)
@@ -363,7 +433,8 @@ class _Replay:
         if not node.settings:
             raise ReplayError(f"{_name(node)} has no recorded settings")
         first = next(self._recorded_tokens(node))
-        return replayed(node, first, self._transcript.records(node.number), self._fixed_threads)
+        records = self._transcript.records(node.number)
+        return replayed(node, first, records, self._fixed_threads, anywhere=self._anywhere)
 
     def _events(self, number: int) -> Iterator[Event]:
         """The engine's answers to a command, as they come.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from termchat.commands.comparison import is_cut_off, is_drafted_inexactly, is_timed, limit, wanted_candidates
 from termchat.conversation.batch_shapes import shapes_of_tokens
 from termchat.conversation.tree import Node
-from termchat.decoding.conditions import Condition, Length
+from termchat.decoding.conditions import Condition, IgnoreEnd, Length
 from termchat.decoding.group import Group
 from termchat.decoding.records import IN_ROUND, Record, SettingsRecord, Shape, Token
 from termchat.engine.port import Generate, GenerateWalks, Scripted, SearchBeams, Walk
@@ -40,20 +40,25 @@ class Replayed(NamedTuple):
         return self.node.start.seed if self.node.start is not None else 0
 
 
-def replayed(node: Node, first: Token, records: Iterable[Record], fixed_threads: int = 0) -> Replayed:
-    """How a reply with tokens and settings goes again: with so many threads, whatever is on record, if that is not 0."""
-    length = limit(node, first.step)
+def replayed(
+    node: Node, first: Token, records: Iterable[Record], fixed_threads: int = 0, *, anywhere: bool = False
+) -> Replayed:
+    """How a reply with tokens and settings goes again: with so many threads, whatever is on record, if that is not 0.
+
+    `anywhere`: the engine chooses the threads, what was drawn is pinned, and only the number of tokens ends the reply.
+    """
+    length = Length(first.step + len(node.tokens)) if anywhere else limit(node, first.step)
     begun = node.settings[0]
+    used = 0 if anywhere or node.start is None else fixed_threads or node.start.threads
     # Threads named in a script are fixed: the engine does not reduce them on a busy machine.
-    script = [Scripted(first.step, threads=fixed_threads or (node.start.threads if node.start is not None else 0))]
+    script = [Scripted(first.step, threads=used)]
     counts: list[tuple[int, int]] = []
-    step, used = first.step, script[0].threads
-    recorded = used
-    rounds = [] if fixed_threads or not is_drafted_inexactly(node) else shapes_of_tokens(node)
+    step, recorded = first.step, used
+    rounds = [] if anywhere or fixed_threads or not is_drafted_inexactly(node) else shapes_of_tokens(node)
     for record in records:
         if isinstance(record, SettingsRecord) and record.number != begun.number:
-            ends = _ends(record, length)
-            threads = fixed_threads or record.threads
+            ends = _ends(record, length, anywhere=anywhere)
+            threads = 0 if anywhere else fixed_threads or record.threads
             script.append(
                 Scripted(step, samplers=record.samplers, conditions=ends, threads=threads, constraint=record.constraint)
             )
@@ -65,11 +70,12 @@ def replayed(node: Node, first: Token, records: Iterable[Record], fixed_threads:
                 if threads != used:
                     script.append(Scripted(record.step, threads=threads))
                     used = threads
-            if record.forced:
-                script.append(Scripted(record.step, id=record.id))
+            if record.forced or anywhere:
+                pinned = None if record.forced else bool(record.near_tie)
+                script.append(Scripted(record.step, id=record.id, pinned=pinned))
             counts.append((len(record.candidates), record.rank))
             step = record.step + 1
-    return Replayed(node, first, begun, _ends(begun, length), tuple(script), counts)
+    return Replayed(node, first, begun, _ends(begun, length, anywhere=anywhere), tuple(script), counts)
 
 
 def alone(prompt: Prompt, reply: Replayed) -> Generate:
@@ -135,7 +141,8 @@ def _begun(prompt: Prompt, replies: Sequence[Replayed]) -> dict[str, Any]:
     }
 
 
-def _ends(settings: SettingsRecord, length: Length) -> tuple[Condition, ...]:
-    """What can end the reply under these settings; nothing pauses it, and a time is over when it was over then."""
+def _ends(settings: SettingsRecord, length: Length, *, anywhere: bool) -> tuple[Condition, ...]:
+    """What can end the reply under these settings; nothing pauses it, and a time is over when it was over then. `anywhere` the
+    numbers that rules look at may be others, so none ends it."""
     lasting = (c for c in settings.conditions if c.action != "pause" and not is_timed(c))
-    return (*lasting, length)
+    return (*(c for c in lasting if isinstance(c, IgnoreEnd) or not anywhere), length)

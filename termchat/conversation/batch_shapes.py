@@ -13,19 +13,21 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import IN_ROUND, Prefill, Shape, Start
 
 
-def shapes_of(conversation: Conversation, leaf: int | None = None) -> list[Shape] | None:
+def shapes_of(conversation: Conversation, leaf: int | None = None, kv_type: str = "") -> list[Shape] | None:
     """The shapes, from the first cell on, of all the path's ids that a run has decoded; None for the chat's leaf.
 
     Their rows add up to the number of those cells: all ids but a reply's last token, which nobody has decoded yet, and what a
     person wrote since. A batch of which only the beginning was kept counts as that beginning; with one row left it gives the
     bits of one thread. Cells that a chat took over from another one count as one batch, if they were within its first; where
-    more is not known, the answer is None.
+    more is not known, the answer is None. So it is where the cells were not of the `kv_type` that is asked for.
     """
     runs = [span for span in conversation.path(leaf) if span.node.prefill is not None]
     if not runs:
         return []
     node, count = runs[-1].node, runs[-1].count
     assert node.prefill is not None
+    if kv_type and node.start is not None and node.start.kv_type != kv_type:
+        return None
     return _shapes(conversation, node, node.prefill.tokens + min(count, max(len(node.tokens) - 1, 0)))
 
 

@@ -27,8 +27,8 @@ from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
 
 FAR = 0.2
-"""Total variation above which the weights must differ where all was computed in one exact way: inexact ways were at most 0.13
-apart."""
+"""Total variation above which the weights must differ where all was computed in one exact way, if it was not measured how far
+ways of computing are apart: inexact ways were at most 0.13."""
 
 Evidence = Literal["shown", "recorded", "excluded"]
 """`shown`: the token follows from it alone, by computing the step again or by what is on record. `recorded`: it differs and can
@@ -54,11 +54,13 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 class LogitShift(msgspec.Struct, frozen=True):
     """How far the model's logits are apart at the step: the `largest` difference of a token that both have on record (None:
-    there is none), the total variation of the model's distributions, 0 to 1, and the first token at which they differ."""
+    there is none), the total variation of the model's distributions, 0 to 1, and the first token at which they differ. `apart`
+    is how much the difference between two candidates' logits changed at most."""
 
     largest: float | None
     distance: float
     since: int
+    apart: float | None = None
 
 
 class WhyDifferent(msgspec.Struct, frozen=True):
@@ -371,7 +373,7 @@ def _shift(
         for token in (one.token, other.token)
     ]
     common = logits[0].keys() & logits[1].keys()
-    moved = [abs(logits[0][i] - logits[1][i]) for i in common]
+    moved = [logits[0][i] - logits[1][i] for i in common]
     fewest = min(len(token.candidates) for token in (one.token, other.token))
     same = common and not any(moved) and one.token.candidates[0].id == other.token.candidates[0].id
     distance = total_variation(one.token, other.token)
@@ -381,7 +383,8 @@ def _shift(
         return None
     numbers = zip(left.numbers(), right.numbers(), strict=False)
     since = next((at for at, (a, b) in enumerate(numbers) if at < index and a != b), index)
-    return LogitShift(max(moved, default=None), distance, since)
+    apart = max(moved) - min(moved) if moved else None
+    return LogitShift(max(map(abs, moved), default=None), distance, since, apart)
 
 
 def _told_logit(candidate: Candidate, *, alike: bool) -> float | None:
@@ -494,16 +497,15 @@ def _of_logits(
     if strong or evidence == "excluded":
         return found
     exact = all(step.start is not None and step.start.exact for step in (one, other))
-    if shift.distance > FAR and not origins and exact:
+    far = _is_far(one, other, shift)
+    if far and not origins and exact:
         away = f"the model's own distributions are far apart ({shift.distance:.3f} in total variation)"
         found.append(Cause(kind="weights", name="different weights", evidence=evidence, since=shift.since, detail=away))
-    elif (
-        shift.distance <= FAR
-        and one.id != other.id
-        and all(step.start is None or step.start.dice for step in (one, other))
-    ):
-        found.append(_near_tie(one, other, shift, evidence))
-    if not found or (not origins and shift.distance <= FAR):
+    elif one.id != other.id and all(step.start is None or step.start.dice for step in (one, other)):
+        ties = [step.token.near_tie for step in (one, other) if step.token is not None]
+        if any(ties) or (set(ties) <= {None} and not far):
+            found.append(_near_tie(one, other, shift, evidence))
+    if not found or (not origins and not far):
         name = "no recorded setting differs"
         away = (
             "probably another machine or llama.cpp build, or different weights behind the same header (the model's own "
@@ -511,6 +513,15 @@ def _of_logits(
         )
         found.append(Cause(kind="unknown", name=name, since=shift.since, detail=away))
     return found
+
+
+def _is_far(one: RecordedStep, other: RecordedStep, shift: LogitShift) -> bool:
+    """Whether logits are further apart than they are when computed in different ways, by what was measured if anything was."""
+    changes = [step.start.largest_change for step in (one, other) if step.start is not None]
+    measured = [change for change in changes if change is not None]
+    if measured and shift.apart is not None:
+        return shift.apart > max(measured)
+    return shift.distance > FAR
 
 
 def _beginning(cause: Cause, shift: LogitShift) -> int | None:

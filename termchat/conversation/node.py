@@ -19,6 +19,7 @@ from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.group import Group
 from termchat.decoding.loops import sign_of
 from termchat.decoding.records import (
+    ABSENT,
     BOUNDS,
     TAIL,
     UNKNOWN,
@@ -50,6 +51,8 @@ _ARRAYS = (
     "decode_us", "sample_us", "allowed", "bent",
 )  # fmt: skip
 
+_TIES = {"margins": ABSENT, "near_ties": UNKNOWN}
+"""Columns that are packed behind the others, and what stands there for None."""
 
 _NAMELESS = array("i", [UNKNOWN])
 
@@ -72,6 +75,8 @@ class _Rare(msgspec.Struct, array_like=True):
     end_tokens: list[int]
     thought: int
     drafts: bytes | None = None
+    margins: bytes | None = None
+    near_ties: bytes | None = None
 
 
 class TokenColumns:
@@ -79,7 +84,8 @@ class TokenColumns:
 
     `texts[i]` is what token i let out (see `Token.text`); `settings[i]` is the number of its `Settings` record; `forced[i]` is
     1 where the token was not drawn: a person chose it, or with `searched` a search did. A constraint allowed `allowed[i]`
-    tokens, and bent the draw by `bent[i]`, the -ln of the mass that it kept; both are 0 where there was none. `states` holds
+    tokens, and bent the draw by `bent[i]`, the -ln of the mass that it kept; both are 0 where there was none. `margins[i]` and
+    `near_ties[i]` are `Token.margin` and `Token.near_tie`: NaN and -1 for None, else 1 for a near tie and 0. `states` holds
     what stages of the chain remembered at token i, where they did, and `end_tokens` which are end tokens; `most_unlisted` is
     the largest `Token.unlisted`. The first `thought` tokens are thoughts; of the first `unsure` ones it is not known yet, and
     there are no thoughts then. `drafts` are the rounds of drafting, None as long as nothing was drafted. `columns[i]` and a
@@ -103,6 +109,8 @@ class TokenColumns:
         self.sample_us = array("i")
         self.allowed = array("i")
         self.bent = array("f")
+        self.margins = array("f")
+        self.near_ties = array("b")
         self.states: dict[int, dict[str, float]] = {}
         self.most_unlisted = 0.0
         self.end_tokens: list[int] = []
@@ -147,11 +155,12 @@ class TokenColumns:
         """All columns as bytes, little endian."""
         arrays = (words(getattr(self, name)) for name in _ARRAYS)
         drafts = None if self.drafts is None else self.drafts.packed()
+        ties = (words(getattr(self, name)) for name in _TIES)
         return [
             *self.texts.packed(),
             bytes(self.data),
             *arrays,
-            msgspec.msgpack.encode(_Rare(self.states, self.end_tokens, self.thought, drafts)),
+            msgspec.msgpack.encode(_Rare(self.states, self.end_tokens, self.thought, drafts, *ties)),
         ]
 
     @classmethod
@@ -163,9 +172,14 @@ class TokenColumns:
         columns.data += data
         for name, content in zip(_ARRAYS, arrays, strict=True):
             from_words(getattr(columns, name), content)
-        if {len(getattr(columns, name)) for name in _ARRAYS} != {len(columns.texts)}:
+        found, count = msgspec.msgpack.decode(rare, type=_Rare), len(columns.texts)
+        for name, none in _TIES.items():
+            if (content := getattr(found, name)) is None:  # packed before margins were recorded
+                getattr(columns, name).extend([none] * count)
+            else:
+                from_words(getattr(columns, name), content)
+        if {len(getattr(columns, name)) for name in (*_ARRAYS, *_TIES)} != {count}:
             raise ValueError("the columns have different lengths")
-        found = msgspec.msgpack.decode(rare, type=_Rare)
         columns.states, columns.end_tokens, columns.thought = found.states, found.end_tokens, found.thought
         columns.most_unlisted = max(map(columns.unlisted, columns.states), default=0.0)
         columns.drafts = None if found.drafts is None else DraftColumns.unpacked(found.drafts)
@@ -232,6 +246,8 @@ class TokenColumns:
         grammar = next((stage for stage in token.stages if stage.name == GRAMMAR), None)
         self.allowed.append(0 if grammar is None else grammar.survivors)
         self.bent.append(0 if grammar is None or not grammar.mass else -math.log(grammar.mass))
+        self.margins.append(ABSENT if token.margin is None else token.margin)
+        self.near_ties.append(UNKNOWN if token.near_tie is None else token.near_tie)
         if token.phase == "thinking":
             self.thought = len(self.ids)
         self.unsure = len(self.ids) if token.phase is None else 0

@@ -43,17 +43,16 @@ _RISK, _RISK_EACH, _RISK_RIGHT, _MOST_RISK = 3.0, 0.005, 0.1, 30.0
 the longest matches, and at most, once they have gained. On recorded replies more than that made free text slower than 0.98
 times plain; less kept copies from being drafted early."""
 _ROWS = 4
-"""Rows cost least in multiples of so many."""
-
-_SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
-_TIMES = {
-    1: (1.0, 1.88, 2.55, 2.94, 4.28, 4.98, 7.17, 9.14),
-    2: (1.0, 1.82, 2.08, 2.37, 3.48, 4.18, 5.86, 7.62),
-}
-"""T(n) of a small model with that many threads, until it is measured."""
+"""Rows cost least in multiples of so many: the products of K-quants take these at once, and the remaining rows one by one."""
+_GUESS = 0.5
+"""What each row more costs until that is measured: drafts are tried, and decide nothing."""
 _RECENT, _SINGLES, _FRESH, _WEIGHT = 9, 5, 3, 4
 """Newest batches of a size that count; newest single rows that one is compared with, and after how many batches these are too
-old; and as how many batches that counts which was known before."""
+old; and as how many batches a measurement counts, and a guess as one."""
+_SURE = 0.95
+"""The acceptance that drafts of a model have at best."""
+WORTH = 1.1
+"""How many times as fast a draft model has to make replies at best; else it is not tried."""
 
 
 class DraftSettings(msgspec.Struct, frozen=True, array_like=True):
@@ -178,15 +177,15 @@ def _group(match: int) -> int:
 
 
 class BatchTimes:
-    """T(n) with so many `threads`: as `measured` for the model by number of rows, else as the table says, until the newest
-    batches tell. These are compared with the single rows just before them, since a machine is now slower and now faster; and
-    what was known before counts as some of them, since other programs may disturb all of a few."""
+    """T(n) as `measured` for the model by number of rows, else guessed, until the newest batches tell. These are compared with
+    the single rows just before them, since a machine is now slower and now faster; and what was known before counts as some of
+    them, since other programs may disturb all of a few. What is not `measured` decides nothing for good."""
 
-    def __init__(self, threads: int, measured: Mapping[int, float] | None = None) -> None:
-        table = {1: 1.0, **_known(measured or {})}
-        if len(table) == 1:
-            table = dict(zip(_SIZES, _TIMES[min(max(threads, 1), max(_TIMES))], strict=True))
-        self._prior = [0.0, *(_between(table, rows) for rows in range(1, _SIZES[-1] + 1))]
+    def __init__(self, measured: Mapping[int, float] | None = None) -> None:
+        known = _known(measured or {})
+        self.measured = bool(known)
+        rows = range(MOST_DRAFTED + 2)
+        self._prior = _fill_up(known) if known else [1 + _GUESS * (count - 1) if count else 0.0 for count in rows]
         self._times = self._prior
         self._singles: deque[float] = deque(maxlen=_SINGLES)
         self._batches = 0
@@ -209,17 +208,44 @@ class BatchTimes:
         """What a batch of 1 to 16 rows costs. One of a size that was not seen is to the nearest seen one as it was before."""
         return self._times[rows]
 
+    def breaks_even(self, most: int, each: float = 0.0) -> float | None:
+        """See `breaks_even`; None where the costs are guessed."""
+        return breaks_even(self.of, most, each) if self.measured else None
+
     def _made(self, rows: int) -> float:
         if rows < 2:
             return self._prior[rows]
         size = min(self._ratios, key=lambda size: abs(size - rows))
         before = self._prior[size]
-        return max(median([*self._ratios[size], *[before] * _WEIGHT]) * self._prior[rows] / before, 1.0)
+        known = [before] * (_WEIGHT if self.measured else 1)
+        return max(median([*self._ratios[size], *known]) * self._prior[rows] / before, 1.0)
 
 
 def _known(measured: Mapping[int, float]) -> dict[int, float]:
     """Only what can be: it may be read from a file."""
     return {rows: max(time, 1.0) for rows, time in measured.items() if rows > 1 and 0 < time < inf}
+
+
+def _fill_up(measured: Mapping[int, float]) -> list[float]:
+    """Return T(0) to T(16) from those `measured`. Multiples of four are on the line between the measured ones; of the way from
+    4q to 4q + 4 rows, r more rows cost the share that T(r) is of T(4)."""
+    known = {1: 1.0, **measured}
+    fours = {rows: time for rows, time in known.items() if rows == 1 or rows % _ROWS == 0}
+    if len(fours) == 1:
+        fours = known
+    times = [0.0, 1.0]
+    for rows in range(2, MOST_DRAFTED + 2):
+        whole, rest = rows - rows % _ROWS, rows % _ROWS
+        if rows in known:
+            time = known[rows]
+        elif rest and whole:
+            time = times[whole] + (_between(fours, whole + _ROWS) - times[whole]) * times[rest] / _between(fours, _ROWS)
+        elif rows == 3 and 2 in known:
+            time = 2 * known[2] - 1
+        else:
+            time = _between(fours, rows)
+        times.append(max(time, 1.0))
+    return times
 
 
 def _between(table: Mapping[int, float], rows: int) -> float:
@@ -238,12 +264,12 @@ Times = Callable[[int], float]
 
 def gain(rates: Iterable[float], times: Times, each: float = 0.0) -> Iterator[float]:
     """How many times as fast it is, on average, with one drafted token, with two, and so on: `rates` are the probabilities that
-    each is taken if those before it are, `each` is what it takes to draft one."""
+    each is taken if those before it are, `each` is what it takes to draft one. If all are taken, the last is read, too."""
     tokens = likely = 1.0
     for count, rate in enumerate(rates, 1):
         likely *= rate
         tokens += likely
-        yield tokens / (times(count + 1) + count * each)
+        yield tokens / (times(count + 1) + (count + likely) * each)
 
 
 def how_many(rates: Iterable[float], times: Times, each: float = 0.0, risk: float = inf) -> int:
@@ -266,6 +292,17 @@ def breaks_even(times: Times, most: int, each: float = 0.0) -> float:
         else:
             low = middle
     return high
+
+
+def gain_at_best(times: Times, each: float) -> float:
+    """Return how many times as fast replies get at best with a draft model whose tokens cost `each`."""
+    return max(gain([_SURE] * MOST_DRAFTED, times, each))
+
+
+def tell_cost(model: str, each: float, times: Times) -> str:
+    """Why a draft model is not used: what it costs and could gain."""
+    best = gain_at_best(times, each)
+    return f"draft model {model}: a token costs {each:.2f} of one here, at best {best:.2f} times as fast"
 
 
 class Judge:
@@ -297,8 +334,8 @@ class Judge:
         """What would have been drafted was right, or not."""
         self._guesses.append(right)
 
-    def plain(self, break_even: Callable[[], float]) -> None:
-        """A token came without a draft."""
+    def plain(self, break_even: Callable[[], float | None]) -> None:
+        """A token came without a draft. `break_even` is None where it is only guessed: that says nothing."""
         self._idle += 1
         if self._left:
             self._left -= 1
@@ -307,9 +344,9 @@ class Judge:
         elif self._idle % self.IDLE == 0:
             count, even = len(self._guesses), break_even()
             share = sum(self._guesses) / count if count else 0.0
-            self.why = told(share, even) if count >= self.SHADOWS and share < even else ""
+            self.why = told(share, even) if count >= self.SHADOWS and even is not None and share < even else ""
 
-    def round(self, drafted: int, accepted: int, cost: float, break_even: Callable[[], float]) -> None:
+    def round(self, drafted: int, accepted: int, cost: float, break_even: Callable[[], float | None]) -> None:
         """A round is over that cost as much as so many rows alone."""
         self._idle = 0
         if not self._left:
@@ -326,7 +363,7 @@ class Judge:
             self._wait = self.REST
 
 
-def told(accepted: float, even: float) -> str:
-    """Both as people read them."""
-    pays = f"breaks even at {even:.0%}" if even < 1 else "never pays here"
-    return f"accepted {accepted:.0%}, {pays}".replace("%", " %")
+def told(accepted: float, even: float | None) -> str:
+    """Both as people read them, as far as they are known."""
+    pays = "" if even is None else f", breaks even at {even:.0%}" if even < 1 else ", never pays here"
+    return f"accepted {accepted:.0%}{pays}"

@@ -1,5 +1,5 @@
-"""The end of the chain: from the logits that are left to probabilities, and with the dice to the one that is drawn; and how
-often each would be drawn with other seeds."""
+"""The end of the chain: from the logits that are left to probabilities, and with the dice to the one that is drawn; whether
+another could be, if the logits were computed in another way; and how often each would be drawn with other seeds."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ costs microseconds to come back."""
 
 
 class Draw(NamedTuple):
-    """The winner, and of it and all tokens that were watched the probability (0.0 where it was cut) and the noise."""
+    """The winner, and of it and all tokens that were watched the probability (0.0 where it was cut) and the noise. `margin` is
+    how far the winner's score, logit plus noise, is ahead of the next; None where one token was left."""
 
     id: int
     probability: dict[int, float]
     noise: dict[int, float]
+    margin: float | None
 
 
 def draw(ids: _Ids, logits: _Logits, seed: int, step: int, watched: Sequence[int] = ()) -> Draw:
@@ -45,9 +47,11 @@ def _few(ids: _Ids, logits: _Logits, seed: int, step: int, noise: dict[int, floa
     weights = [math.exp(score) for score in scores]
     mass = math.fsum(weights)
     thrown = [score + noise[i] for i, score in zip(left, scores, strict=True)]
-    winner = left[thrown.index(max(thrown))]
+    ranked = sorted(thrown)
+    winner = left[thrown.index(ranked[-1])]
+    margin = ranked[-1] - ranked[-2] if len(ranked) > 1 else None
     probability.update(zip(left, [weight / mass for weight in weights], strict=True))
-    return Draw(winner, probability, noise)
+    return Draw(winner, probability, noise, margin)
 
 
 def _many(ids: _Ids, logits: _Logits, seed: int, step: int, noise: dict[int, float]) -> Draw:
@@ -56,14 +60,94 @@ def _many(ids: _Ids, logits: _Logits, seed: int, step: int, noise: dict[int, flo
     scores = logits.astype(np.float64)
     scores -= scores.max()
     thrown = dice.gumbel(seed, step, ids)
-    best = int((scores + thrown).argmax())
+    ranked = scores + thrown
+    best = int(ranked.argmax())
+    first, ranked[best] = float(ranked[best]), -math.inf
     winner = int(ids[best])
     noise.setdefault(winner, float(thrown[best]))
     weights = np.exp(scores)
     mass = float(weights.sum())
     wanted = np.flatnonzero(np.isin(ids, np.array(list(noise), np.int32)))
     probability.update(zip(ids[wanted].tolist(), (weights[wanted] / mass).tolist(), strict=True))
-    return Draw(winner, probability, noise)
+    return Draw(winner, probability, noise, first - float(ranked.max()))
+
+
+class Cut(NamedTuple):
+    """How a stage cuts: a rule, with its knob."""
+
+    rule: int
+    knob: float = 0.0
+
+
+NO_CUT, COUNT, SHARE, FLOOR, DEVIATION, HEAT, UNBOUNDED = range(7)
+"""Rules: a stage leaves all, so many tokens, those that hold a share of the mass, or those no further below the highest than so
+many logits or standard deviations. It divides by a temperature, of 0 where it leaves one. Other stages have no known bound."""
+
+
+def is_near_tie(
+    base: tuple[_Ids, _Logits],
+    winner: int,
+    margin: float | None,
+    cuts: Sequence[Cut],
+    change: float,
+    seed: int,
+    step: int,
+    allowed: NDArray[np.bool_],
+) -> bool:
+    """Whether another token could win if the difference of any two logits were another one, by up to `change`.
+
+    `base` are the ids and logits that the first cut is given, in any order (shape (n,) each). Cuts leave the highest: one is
+    cut when too many tokens, or too much mass, stand above it. So what could be left is known from stage to stage: tokens with
+    logits from `low` on, at least `sure` of them and `most` at most. The draw is a near tie if the winner could be cut, or if a
+    token that could be left could reach its score. Of all tokens some are `allowed` (shape (n_vocab,)).
+    """
+    ids, logits = base[0], base[1].astype(np.float64)
+    mine = float(logits[ids == winner][0])
+    ranked = -np.sort(-logits[np.isfinite(logits)])
+    other = -math.inf if len(ranked) < 2 else float(ranked[1] if mine == ranked[0] else ranked[0])
+    low, heat, sure, most = -math.inf, 1.0, len(ranked), len(ranked)
+    for rule, knob in cuts:
+        if rule == COUNT:
+            count = int(knob)
+            if count < len(ranked) and ranked[count] >= low and mine - ranked[count] <= change:
+                return True
+            if count <= len(ranked):
+                low, sure, most = max(low, ranked[count - 1] - change), min(sure, count), min(most, count)
+        elif rule in (FLOOR, DEVIATION):
+            depth, reach = knob * heat, change
+            if rule == DEVIATION:  # which changes by no more than that of the changes, at most half of their range
+                depth, reach = knob * float(ranked.std()), change * (1 + knob / 2)
+            if other >= low and mine - other + depth <= reach:
+                return True
+            floor = ranked[0] - depth
+            low = max(low, floor - reach)
+            sure, most = (min(at, int((ranked >= floor + far).sum())) for at, far in ((sure, reach), (most, -reach)))
+        elif rule == SHARE:
+            odds, tilt = knob / (1 - knob), math.exp(change / heat)
+            sums = np.concatenate(([0.0], np.exp((ranked - ranked[0]) / heat).cumsum()))
+            weight = math.exp((mine - ranked[0]) / heat)
+            above = int(((ranked > mine - change) & (ranked >= low)).sum())
+            rest = sums[max(sure, above)] - sums[above] + weight
+            if above > 1 and (sums[above] - weight) * tilt >= odds * rest:
+                return True
+            before = sums[np.searchsorted(-ranked[:most], -(ranked[:most] + change))]
+            out = (before > 0) & (before >= tilt * odds * (sums[most] - before))
+            if out.any():
+                most = int(out.argmax())
+                low = max(low, ranked[most - 1])
+        elif rule == HEAT and knob <= 0:
+            return bool(other >= low and mine - other <= change)
+        elif rule == HEAT:
+            heat = knob
+        elif rule == UNBOUNDED and other >= low:
+            return True
+    if margin is not None and margin * heat <= change:
+        return True
+    if low == -math.inf:  # nothing is cut
+        return False
+    rivals = (logits >= low) & (ids != winner) & allowed[ids]
+    scores = logits[rivals] / heat + dice.gumbel(seed, step, ids[rivals])
+    return bool((scores >= (mine - change) / heat + dice.noise(seed, step, [winner])[0]).any())
 
 
 OTHERS = 2**31 - 1

@@ -1,4 +1,5 @@
-"""Where two replies with the same dice part, and why. The records of that step have the same logits and noise."""
+"""Where two replies with the same dice part, and why. The records of that step have the same noise, and the same logits unless
+they were computed in different ways."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Divergence(NamedTuple):
     """Two replies part at `step`, where the first takes `one` and the second takes `other`, tokens as they are shown.
 
     `of_one` and `of_other` are the probabilities of these two, after the chain, in the first reply and in the second; None
-    where it was cut, or is not on record. `stage` is the one that cut it, "" where that is not known.
+    where it was cut, or is not on record. `stage` is the one that cut it, "" where that is not known. `tie`: one of the draws
+    was a near tie, and the logits differ.
     """
 
     step: int
@@ -32,6 +34,7 @@ class Divergence(NamedTuple):
     of_one: tuple[float | None, float | None] = (None, None)
     of_other: tuple[float | None, float | None] = (None, None)
     stage: str = ""
+    tie: bool = False
 
     def __str__(self) -> str:
         """On one line, as replies A and B; the step counts from 1."""
@@ -44,7 +47,8 @@ class Divergence(NamedTuple):
             "other dice": f"{self.other} instead of {self.one}, with other dice",
             "unknown": f"{self.other} instead of {self.one}",
         }
-        return f"they part at token {self.step + 1} (A → B): {told[self.cause]}"
+        tie = " · near tie: the setting may not be the cause" if self.tie else ""
+        return f"they part at token {self.step + 1} (A → B): {told[self.cause]}{tie}"
 
 
 def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
@@ -61,11 +65,13 @@ def parting(first: Token, second: Token) -> Divergence:
     of_other = _left(second.id, here), _known(second.probability)
 
     def found(cause: Cause, stage: str = "") -> Divergence:
-        return Divergence(first.step, cause, *pieces, of_one, of_other, stage)
+        return Divergence(first.step, cause, *pieces, of_one, of_other, stage, tie)
 
-    if first.forced or second.forced:
+    common, forced = here.keys() & there.keys(), first.forced or second.forced
+    moved = any(here[id].logit != there[id].logit for id in common)
+    tie = bool(first.near_tie or second.near_tie) and moved and not forced
+    if forced:
         return found("forced")
-    common = here.keys() & there.keys()
     if any(math.isnan(listed.noise) for listed in (*here.values(), *there.values())):
         return found("unknown")  # a server drew, and does not tell how
     if any(here[id].noise != there[id].noise for id in common):

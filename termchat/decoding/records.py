@@ -67,9 +67,9 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
 
     `exact`: this and the records before it tell how every cell of the cache was made, so that the reply can be made again bit
     for bit. `threads` are those it begins with. `thinking` are the tags around its thoughts, () for a model that does not
-    think. `largest_change` is how much the difference between the logits of two candidates changed at most, as measured for
-    this model on this machine, with other numbers of threads and other sizes of batches: 0.0 where no bit did, None where it
-    was not measured.
+    think. `largest_change` is the most by which the difference between the logits of two candidates changes with other numbers
+    of threads and other sizes of batches, as measured for this model on this machine: 0.0 where no bit does, None where it was
+    not measured.
     """
 
     version: int
@@ -274,10 +274,12 @@ class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
     An engine that does not draw here does not tell all of it: numbers are then `ABSENT` or `UNKNOWN`, `stages` empty, and a
     candidate whose probability is absent has no `removed_by`.
 
-    `margin` is by how much the winner of the draw was ahead of the runner-up, in nats: log-probability after the chain plus
-    noise, or logit after the chain where the draw is greedy; None where one token was left, or none was drawn here. `near_tie`:
-    with another number of threads or size of batches another token may win, since the margin, or a cut, is within
-    `Start.largest_change`; None where that is not known.
+    `margin` is how far the winner of the draw was ahead of the runner-up among the tokens that were left, in nats:
+    log-probability after the chain plus noise; at temperature 0 the difference of the two highest logits. None where one token
+    was left, or nothing was drawn here: the token was forced, or a server drew it. `near_tie`: if differences of logits changed
+    by up to `Start.largest_change`, another token could win: it is that close, or the winner or a rival is that close to a
+    cut. It is True wherever xtc, typical_p, mirostat or another stage for which no bound is known shaped the draw; False for a
+    forced token; None where the largest change is not known, or a search chose the token.
     """
 
     step: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -342,6 +344,8 @@ def drop_impossible(token: Token) -> Token:
         changed["candidates"] = [msgspec.structs.replace(one, **_find_impossible(one)) for one in token.candidates]
     if any(stage.mass is not None and not 0 < stage.mass <= 1 + LIKELIEST for stage in token.stages):
         changed["stages"] = [msgspec.structs.replace(stage, mass=None, removed_mass=None) for stage in token.stages]
+    if token.margin is not None and not 0 <= token.margin <= _FLOAT32:
+        changed |= {"margin": None, "near_tie": None}
     if not 0 <= token.unlisted <= 1:
         changed["state"] = {name: value for name, value in token.state.items() if name != TAIL}
     return msgspec.structs.replace(token, **changed) if changed else token
@@ -449,10 +453,10 @@ _PLAIN = (str, int, bool, type(None))
 
 _LEFT_OUT: dict[Any, tuple[str, ...]] = {
     Candidate: ("bias",),
-    Start: ("walk", "group"),
+    Start: ("walk", "group", "largest_change"),
     Ranked: ("answer", "votes"),
     SettingsRecord: ("walk", "draft", "drafting"),
-    Token: ("walk", "draft"),
+    Token: ("walk", "draft", "margin", "near_tie"),
     DraftSettings: ("always",),
     Finished: ("walk", "drafted", "accepted", "rounds", "not_drafted"),
 } | dict.fromkeys((Prefill, Failed), ("walk",))

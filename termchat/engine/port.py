@@ -221,6 +221,9 @@ class Scripted(msgspec.Struct, frozen=True):
     """What is done before step `step` of a reply: other settings, so many threads (0: as they are), and token `id` taken
     whatever the dice say. None leaves a thing as it is. The constraint is changed only where there are `samplers`.
 
+    `pinned` is for an `id` that was drawn elsewhere: the dice draw, and where they draw another token the id is taken in its
+    place if the draw was a near tie there (True) or is one here (False). The record says `forced` then.
+
     A script that names threads has them all: they are not adapted to a busy machine, and those of its first step hold for the
     prompt too.
     """
@@ -232,6 +235,7 @@ class Scripted(msgspec.Struct, frozen=True):
     origin: dict[str, str] = {}
     threads: int = 0
     constraint: Constraint | None = None
+    pinned: bool | None = None
 
 
 class Describe(msgspec.Struct, frozen=True, tag=True):
@@ -251,7 +255,8 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     on, here and below. With a `draft` tokens are guessed and decoded together, which changes none of them, but where rows of a
     batch have other bits than each alone; the `Start` says whether the reply is exact then.
 
-    An engine without ids answers the `messages`, which nobody gives to another one; `ids` are empty then.
+    An engine without ids answers the `messages`, which nobody gives to another one; `ids` are empty then. A `largest_change`
+    stands for the measured one (see `Start`).
 
     Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
     """
@@ -275,6 +280,7 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     constraint_begun: int = 0
     draft: DraftSettings | None = None
     messages: list[Message] = []
+    largest_change: float | None = None
 
 
 class Adjust(msgspec.Struct, frozen=True, tag=True):
@@ -591,7 +597,7 @@ class Loaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 class DraftInfo(msgspec.Struct, frozen=True):
     """A loaded draft model: sizes as in `ModelInfo`; `cost` is the time of one of its tokens, in units of one row of the model
-    that it drafts for, measured when it was loaded."""
+    that it drafts for, measured when it was loaded. `why_not` says why it cannot pay, "" if it may."""
 
     name: str
     path: str
@@ -601,6 +607,7 @@ class DraftInfo(msgspec.Struct, frozen=True):
     layers: Count
     gpu_layers: Int32
     cost: float
+    why_not: str = ""
 
 
 class DraftLoaded(msgspec.Struct, frozen=True, tag=True, array_like=True):

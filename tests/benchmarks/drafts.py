@@ -26,20 +26,20 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from statistics import median, quantiles
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import NamedTuple
 
 import msgspec
 
 from termchat.decoding.draft_figures import rounds_of
-from termchat.decoding.drafting import MOST_DRAFTED, By, DraftSettings, breaks_even
+from termchat.decoding.drafting import MOST_DRAFTED, BatchTimes, By, DraftSettings, breaks_even
 from termchat.decoding.records import Finished, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Generate, MeasureBatches, Measured, Message, ModelSpec, Render
+from termchat.engine.port import Generate, MeasureBatches, Message, ModelSpec, Render
 from termchat.models import catalogue
 from tests.fewer_blocks import with_idle_blocks, without_blocks
 
@@ -81,7 +81,26 @@ p.m., and it is free for everyone."""
 _SPELL = "Correct the spelling, and write the whole text again."
 _QUOTE = "Summarize the article, then quote the most important part."
 
+CODE = '''def total_price(items, discount=0.0):
+    """Return the total price of the items."""
+    total = 0.0
+    for item in items:
+        total += item["price"] * item["count"]
+    if discount:
+        total -= total * discount
+    return round(total, 2)
+
+
+def print_receipt(items, discount=0.0):
+    """Print one line for each item, and the total."""
+    for item in items:
+        name, price, count = item["name"], item["price"], item["count"]
+        print(f"{name:20} {count:3} x {price:8.2f} = {count * price:10.2f}")
+    print(f"{'total':20} {total_price(items, discount):29.2f}")
+'''
+
 QUOTING: dict[str, list[str]] = {
+    "change code": [f"Repeat this code, but rename print_receipt to show_receipt:\n\n```python\n{CODE}```"],
     "change a price in JSON": [f"Change the price of the lamp to 25 and show the whole JSON:\n\n```json\n{JSON}\n```"],
     "change a city in JSON": [f"```json\n{JSON}\n```\n\nShow this JSON again, but with the city changed to Boston."],
     "add to a plan": [f"{PLAN}\n\nRewrite this plan with one more item."],
@@ -189,19 +208,15 @@ def compare(
 
 def measured(session: Session, seconds: float) -> dict[int, float]:
     """T(n) for every number of rows up to the largest measured one; prints it."""
-    told = {1: 1.0} | session.measure(MeasureBatches(seconds)).batch_times
-    if len(told) == 1:
-        raise SystemExit("other programs keep the machine busy: measure when it is idle")
-    costs = dict(told)
-    for low, high in pairwise(sorted(told)):
-        costs |= {n: told[low] + (told[high] - told[low]) * (n - low) / (high - low) for n in range(low, high)}
-    even = breaks_even(lambda rows: costs[rows], max(told) - 1)
+    found = session.measure(MeasureBatches(seconds))
+    times = BatchTimes(found.batch_times)
+    even = breaks_even(times.of, MOST_DRAFTED)
     print(
-        f"  T(n) {', '.join(f'{n}: {cost:.2f}' for n, cost in told.items())};"
+        f"  T(n) {', '.join(f'{n}: {cost:.2f}' for n, cost in found.batch_times.items()) or 'not measured: busy'};"
         f" breaks even at {even:.0%} accepted; load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
-    return costs
+    return {n: times.of(n) for n in range(1, MOST_DRAFTED + 2)}
 
 
 def by_ngrams(path: str, threads: int, args: argparse.Namespace) -> None:
@@ -210,8 +225,6 @@ def by_ngrams(path: str, threads: int, args: argparse.Namespace) -> None:
     with closing(Session(spec, lambda _: None)) as session:
         print(f"n-grams, {threads} threads, {args.kv_type} KV, up to {args.tokens} tokens, {args.pairs} pairs")
         costs = measured(session, 4.0)
-    with closing(Session(spec, lambda _: None)) as session:
-        session._learned.know(Measured(session.cache.how, threads, costs))
         for temperature, tasks in product((0.0, 0.8), (QUOTING, FREE)):
             chosen = [task for task in tasks if not args.task or task in args.task]
             found = [compare(session, task, temperature, "auto", costs, args) for task in chosen]
@@ -234,8 +247,6 @@ def by_models(path: str, threads: int, args: argparse.Namespace) -> None:
         print(f"a draft model, {threads} threads, the target has {args.idle} blocks more, {args.pairs} pairs")
         with closing(Session(spec, lambda _: None)) as session:
             costs = measured(session, 8.0)
-        with closing(Session(spec, lambda _: None)) as session:
-            session._learned.know(Measured(session.cache.how, threads, costs))
             for name, draft in drafts.items():
                 info = session.load_draft(ModelSpec(str(draft), name), lambda _: None)
                 even = breaks_even(lambda rows: costs[rows], MOST_DRAFTED, info.cost)
@@ -244,20 +255,69 @@ def by_models(path: str, threads: int, args: argparse.Namespace) -> None:
                     compare(session, task, temperature, "model", costs, args)
 
 
+def by_pair(threads: int, args: argparse.Namespace) -> None:
+    """A real model and one that drafts for it: each way to draft against none, in turns, with the cells of the prompt at hand.
+
+    The draft model reads the prompt anew each time. Beside the ratio of the rates is that of the time on all processors, which
+    other programs disturb less; while they compute, threads spin, so that it means something with one thread only.
+    """
+    target, draft = args.pair
+    ways: list[By] = ["off", "ngram", "model", "auto"]
+    spec = ModelSpec(target, "target", context=2048, threads=threads, kv_type=args.kv_type)
+    with closing(Session(spec, lambda _: None)) as session:
+        print(f"{Path(target).stem} with {Path(draft).stem}, {threads} threads, {args.pairs} pairs")
+        measured(session, 2.0)
+        info = session.load_draft(ModelSpec(draft, Path(draft).stem), lambda _: None)
+        print(f"  a drafted token costs {info.cost:.2f} of one; {info.why_not or 'it may pay'}", flush=True)
+        assert session._learned.model is not None
+        for task in args.task or ("change code", "story"):
+            ids = session.render(Render([Message("user", TASKS[task][0])])).ids
+            tuning = Tuning(temperature=0.0, max_tokens=args.tokens)
+            rates: dict[str, list[tuple[float, float]]] = {}
+            ends: dict[str, Finished] = {}
+            for pair in range(args.pairs):
+                for by in ways[:: -1 if pair % 2 else 1]:
+                    session._learned.model.cache.rewind(0)
+                    command = Generate(ids, tuning.samplers(), tuning.conditions(), 1, keep_logits=False)
+                    if by != "off":
+                        command = msgspec.structs.replace(command, draft=DraftSettings(by))
+                    begun = process_time()
+                    *_, end = session.generate(command, lambda: None, perf_counter())
+                    assert isinstance(end, Finished)
+                    spent, ends[by] = process_time() - begun, end
+                    rates.setdefault(by, []).append((end.tokens_per_second or 0.0, end.tokens / spent))
+            for way, told in rates.items():
+                pairs = list(zip(told, rates["off"], strict=True))
+                wall, cpu = (median(one[at] / off[at] for one, off in pairs) for at in (0, 1))
+                end = ends[way]
+                drafted = f"accepted {end.accepted} of {end.drafted}" if end.drafted else end.not_drafted
+                print(
+                    f"  {task:12} {way:6} {median(rate for rate, _ in told):6.2f} tokens/s  {wall:.2f} times as fast"
+                    f" (by processor time {cpu:.2f}); {end.tokens} tokens{f', {drafted}' if drafted else ''}",
+                    flush=True,
+                )
+
+
 def main() -> None:
     """Runs all and prints a line for each kind of task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, nargs="*", default=sorted({1, os.cpu_count() or 1}, reverse=True))
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--tokens", type=int, default=200)
-    parser.add_argument("--kv-type", default="f16")
+    parser.add_argument("--kv-type", default="auto")
     parser.add_argument("--task", action="append", choices=TASKS)
     parser.add_argument("--drafter", choices=("ngram", "model", "both"), default="both")
+    parser.add_argument(
+        "--pair", nargs=2, metavar=("MODEL", "DRAFT"), help="files of a model and of one that drafts for it"
+    )
     parser.add_argument("--idle", type=int, default=150, help="blocks that the target of a draft model has more")
     args = parser.parse_args()
     sys.setswitchinterval(0.0005)
     path = str(catalogue.resolve(None)[1])
     for threads in args.threads:
+        if args.pair:
+            by_pair(threads, args)
+            continue
         if args.drafter != "model":
             by_ngrams(path, threads, args)
         if args.drafter != "ngram":

@@ -135,6 +135,8 @@ def arguments(what: str | None) -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--threads", type=int, action="append")
+    parser.add_argument("--model", help="a GGUF file; without it SmolLM2")
+    parser.add_argument("--no-prompts", action="store_true", help="only replies")
     args = parser.parse_args()
     args.threads = args.threads or sorted({1, os.cpu_count() or 1})
     return args
@@ -143,7 +145,7 @@ def arguments(what: str | None) -> argparse.Namespace:
 def main() -> None:
     """Runs all and prints a table."""
     args = arguments(__doc__)
-    path = str(catalogue.resolve(None)[1])
+    path = args.model or str(catalogue.resolve(None)[1])
     for threads in args.threads:
         ours, bare = Ours(path, threads), BareProcess(path, threads)
         story = ours.tokenize("Once upon a time, in a village far away from the sea, there lived an old woman who")
@@ -161,7 +163,7 @@ def main() -> None:
             return bare.run(ids=story, batch=63, tokens=args.tokens, seed=i)["decode_s"]
 
         report("  decode, tokens", args.tokens - 1, pairs(args.pairs, decode, yardstick))
-        for prompt in prompts:
+        for prompt in () if args.no_prompts else prompts:
             for batch in (63, 512):
                 report(
                     f"  prefill of {len(prompt)}, against {batch} rows", len(prompt),

@@ -5,6 +5,9 @@ second of the reply, and seconds to its first token. Then the whole app in a ter
 turn in every round, so that a machine that others make busy is busy for all. Prints the default by the best, from the medians
 of the rounds and as the median of their ratios. It is to be at least 0.7 from the first token on, and 0.97 in the app on a
 quiet machine.
+
+`--same 20` makes one seeded reply so often instead, beside the busy programs, and says how many were the same in every token
+and every log-probability.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import monotonic, sleep
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from termchat.engine.llama.threads import all_threads
 from tests.benchmarks.screen import PROMPT, screen
@@ -41,15 +44,38 @@ class Run(NamedTuple):
     threads: set[int]
 
 
-def run(home: Path, threads: int, prompt: str, tokens: int, seed: int) -> Run | None:
-    """A reply of `termchat run`; None if the model ended it early."""
-    flags = ["--threads", str(threads)] if threads else []
+def reply(home: Path, prompt: str, tokens: int, seed: int, *flags: str) -> list[dict[str, Any]]:
+    """The records of a reply of `termchat run`."""
     done = subprocess.run(
         [sys.executable, "-m", "termchat", "run", "--raw", prompt, "--json", "--max-tokens", str(tokens), "--seed", str(seed),
          *flags],
         env=environment(home, {}), capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    records = [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def same(model: str, count: int, tokens: int) -> None:
+    """Makes a reply so often, and prints how many were the same."""
+    flags = [*(["--model", model] if model else []), "--ignore-eos"]
+    seen: dict[str, int] = {}
+    used: set[int] = set()
+    made = 0
+    for _ in range(count):
+        with tempfile.TemporaryDirectory() as folder:
+            records = reply(Path(folder), PROMPT, tokens, 7, *flags)
+        numbers = [(r["id"], r["logprob"], r["entropy"]) for r in records if r["record"] == "token"]
+        used |= {record["threads"] for record in records if record["record"] == "settings"}
+        made = len(numbers)
+        seen[str(numbers)] = seen.get(str(numbers), 0) + 1
+    print(
+        f"{model or 'SmolLM2'}: {max(seen.values())} of {count} replies of {made} tokens the same, threads {sorted(used)}",
+        flush=True,
+    )
+
+
+def run(home: Path, threads: int, prompt: str, tokens: int, seed: int) -> Run | None:
+    """A reply of `termchat run`; None if the model ended it early."""
+    records = reply(home, prompt, tokens, seed, *(["--threads", str(threads)] if threads else []))
     last = records[-1]
     if last["tokens"] != tokens:
         return None
@@ -127,8 +153,14 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=100)
     parser.add_argument("--busy", type=int, nargs="*", default=[0, 1, 2], help="numbers of busy programs")
     parser.add_argument("--prompts", nargs="*", default=["short", "long"], choices=["short", "long"])
+    parser.add_argument("--same", type=int, default=0, help="how often to make one reply with a seed")
+    parser.add_argument("--model", default="", help="a GGUF file for --same; without it SmolLM2")
     parser.add_argument("--app-tokens", type=int, default=200, help="0 leaves the app out")
     args = parser.parse_args()
+    if args.same:
+        with busy(max(args.busy)):
+            same(args.model, args.same, args.tokens)
+        return
     deadline = monotonic() + args.seconds
     for count in args.busy:
         for length in args.prompts:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from termchat.chat.changes import DrafterChanged, Notice
-from termchat.chat.loading import Choice
+from termchat.chat.loading import Choice, measure
 from termchat.config import per_model, presets
 from termchat.config.settings import Settings
 from termchat.conversation import setting_changes
@@ -31,6 +31,8 @@ def test_drafts_are_turned_on_and_off_in_mid_reply_and_the_reply_stays_the_same(
     tuning = Tuning(temperature=0.0, seed=5, max_tokens=24)
     plain = make(tuning).say(QUOTING)
     it = make(tuning)
+    it.idle()
+    measure(it.chat, needed=True)
     drawn = it.stepped(QUOTING, 4)
     it.chat.adjust("draft", "ngram")
     it.step(14)
@@ -163,6 +165,40 @@ def test_a_draft_model_that_is_refused_is_told_and_the_chat_goes_on(by: str) -> 
     assert it.notices == ["small has another vocabulary"]
 
 
+COSTS = "draft model small: a token costs 0.66 of one here, at best 0.71 times as fast"
+
+
+@pytest.mark.parametrize(("tuning", "stays"), [({}, False), ({"draft": "model"}, True), ({"draft_always": True}, True)])
+def test_a_draft_model_that_cannot_pay_is_dropped_where_nobody_asked_for_it(
+    tuning: dict[str, object], stays: bool
+) -> None:
+    it = drafting(msgspec.structs.replace(Tuning(seed=7, draft="auto"), **tuning), draft_costs=COSTS)
+    assert loads(it) == (["small"] if stays else ["small", None])
+    assert (it.chat.drafter is not None) is stays
+    assert it.notices == ([] if stays else [COSTS])
+    assert it.replied("Hi", " one").text() == " one"
+    it.chat.adjust("draft", "model")
+    it.pump()
+    assert it.chat.drafter is not None, "who asks for it gets it"
+
+
+def test_a_draft_model_whose_file_is_too_large_to_pay_is_not_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "small.gguf"
+    small = ModelSpec(str(file), "small")
+    dear, cheap = {2: 1.9, 4: 3.6, 8: 8.0, 16: 10.0}, {4: 1.2, 8: 1.4, 16: 2.0}
+    for size, batch_times, asked in ((700, dear, []), (200, cheap, ["small"]), (700, {}, ["small"])):
+        file.write_bytes(bytes(size))
+        it = Faked(Tuning(seed=7, draft="auto"), origin={"draft": "panel"})
+        measured = Measured("", 1, batch_times)
+        it.engine.info = msgspec.structs.replace(it.engine.info, size=1000, measured=measured)
+        it.told.clear()
+        it.chat.loading.load(ModelSpec("/tiny.gguf", "tiny"), small)
+        it.pump()
+        assert loads(it) == asked
+        why = "draft model small: a token costs 0.70 of one here, at best 0.60 times as fast"
+        assert it.notices == ([] if asked else [why])
+
+
 def test_a_draft_model_that_is_not_there_is_told_once_it_is_wanted() -> None:
     it = drafting(Tuning(seed=7), Failed("draft", "draft model: unknown model 'smal'", "did you mean small?"))
     assert it.notices == []
@@ -285,8 +321,8 @@ def test_draft_models_come_and_go_in_mid_reply_and_the_reply_stays_the_same(
 ) -> None:
     """The model is the one that drafts, and blocks that change nothing besides: it takes what is drafted, at less speed."""
     slow = with_idle_blocks(small_model_path, tmp_path / "slow.gguf", 28)
-    how = "1/1 threads, batches of 63, bf16/f16, flash attention auto, 0 layers offloaded"
-    large = ModelSpec(str(slow), "large", context=2048, threads=1, measured=(Measured(how, 1, CHEAP),))
+    known = Measured("1/1 threads, batches of 63, bf16/f16, flash attention auto, 0 layers offloaded", 1, CHEAP, 63)
+    large = ModelSpec(str(slow), "large", context=2048, threads=1, measured=(known,))
     drawn = []
     for drafted in (False, True):
         it = make(Tuning(temperature=0.8, seed=5, max_tokens=40, draft=by if drafted else "off"))

@@ -35,6 +35,16 @@ def test_a_fork_goes_on_from_the_replys_own_ids_with_its_own_dice() -> None:
     assert first.text() == " one two three four"
 
 
+def test_cells_of_another_kv_type_are_not_said_to_be_made_again() -> None:
+    it = Faked()
+    first = it.replied("hi", " one", " two", " three")
+    assert it.chat.model is not None
+    it.chat.model = msgspec.structs.replace(it.chat.model, kv_type="bf16/f16")
+    it.chat.forks.fork(first, 2)
+    made = asked(it)
+    assert (made.ids, made.shapes, made.rebuild_exactly) == ([1, 2, 3, 1000, 1001], [], False)
+
+
 def test_chosen_ids_come_first_and_it_can_wait_behind_them() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two")

@@ -51,7 +51,7 @@ def reopened(path: Path, session: str) -> Conversation:
 
 def same(one: Node, other: Node) -> bool:
     def all_of(node: Node) -> object:
-        columns = dict(vars(node.tokens))
+        columns = vars(node.tokens) | {"margins": bytes(node.tokens.margins)}  # NaN is not NaN
         earlier = node.earlier.number if node.earlier is not None else None
         return {name: value for name, value in vars(node).items() if name != "tokens"} | columns | {"earlier": earlier}
 

@@ -307,6 +307,34 @@ def test_the_logits_without_a_cause_on_record() -> None:
     assert "far apart" in far.causes[0].detail
 
 
+def known(one: RecordedReply, near_tie: bool | None, change: float = 0.5) -> RecordedReply:
+    """The reply as if its engine had measured the largest change, and had said this of each draw."""
+    node, told = one._pieces[0].node, one._token
+    assert node.start is not None
+    node.start = msgspec.structs.replace(node.start, largest_change=change)
+    one._token = lambda of, at: msgspec.structs.replace(told(of, at), near_tie=near_tie)  # type: ignore[type-var]
+    return one
+
+
+def test_a_near_tie_is_told_where_the_record_of_either_knows_one() -> None:
+    drifted = {"length": 150, "drift": (0, 0.1)}
+    for left, right, told in ((True, False, 1), (None, True, 1), (False, False, 0), (False, None, 0)):
+        why = found(known(reply(length=150), left), known(reply(**drifted), right))  # type: ignore[arg-type]
+        assert [cause.name for cause in why.causes].count("near tie") == told
+    same = found(known(reply(length=60), True), known(reply(length=60, seed=6), True))
+    assert "near tie" not in [cause.name for cause in same.causes]  # the logits are the same
+
+
+def test_how_far_apart_logits_may_be_is_the_measured_change_where_it_is_known() -> None:
+    one, other = reply(length=150), reply(length=150, drift=(0, 0.1))
+    why = found(one, other)
+    assert why.logits is not None
+    assert why.logits.apart is not None
+    for change, name in ((why.logits.apart * 1.01, "no recorded setting differs"), (0.01, "different weights")):
+        told = found(known(one, False, change), known(other, False, change))
+        assert [cause.name for cause in told.causes] == [name]
+
+
 def test_another_way_of_computing_is_no_other_model_however_far_apart_the_numbers_are() -> None:
     far = found(reply(), reply(weights=2, kv_type="q4_0"))
     assert [each.name for each in far.causes] == ["KV type"]

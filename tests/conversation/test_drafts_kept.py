@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import sys
 from contextlib import closing
@@ -107,8 +108,13 @@ def test_a_stored_reply_has_its_drafts(path: Path, end: bool, damage: str) -> No
         assert (node.finished.drafted, node.finished.accepted, node.finished.rounds) == (5, 4, 2)
 
 
-def test_a_store_from_before_there_were_drafts_opens(path: Path) -> None:
-    """Records and packed replies had fewer fields then."""
+@pytest.mark.parametrize(
+    ("fewer", "packed"),
+    [({"start": 1, "token": 3, "settings": 2, "finished": 3}, 3), ({"start": 1, "token": 2}, 4)],
+    ids=["drafts", "margins"],
+)
+def test_a_store_from_before_there_were_these_fields_opens(path: Path, fewer: dict[str, int], packed: int) -> None:
+    """Records had fewer fields then, and of packed replies `_Rare` had so many."""
     store = Store.open(path)
     chat = Conversation()
     session = store.begin(chat)
@@ -119,7 +125,6 @@ def test_a_store_from_before_there_were_drafts_opens(path: Path) -> None:
         chat.add(answer, record)
         store.add_record(session, answer.number, record)
     assert store.close()
-    fewer = {"token": 1, "settings": 2, "finished": 3}
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         for seq, blob in db.execute("SELECT seq, record FROM records").fetchall():
             fields = msgspec.msgpack.decode(blob)
@@ -128,10 +133,14 @@ def test_a_store_from_before_there_were_drafts_opens(path: Path) -> None:
         (blob,) = db.execute("SELECT packed FROM replies").fetchone()
         records, at, columns = msgspec.msgpack.decode(blob)
         records = [fields[: len(fields) - fewer.get(fields[0], 0)] for fields in records]
-        columns[-1] = msgspec.msgpack.encode(msgspec.msgpack.decode(columns[-1], strict=False)[:3])
+        columns[-1] = msgspec.msgpack.encode(msgspec.msgpack.decode(columns[-1], strict=False)[:packed])
         db.execute("UPDATE replies SET packed = ?", (msgspec.msgpack.encode((records, at, columns)),))
     stored = reopened(path, session)
     assert same(stored.nodes[2], chat.nodes[2])
+    assert (set(map(math.isnan, stored.nodes[2].tokens.margins)), set(stored.nodes[2].tokens.near_ties)) == (
+        {True},
+        {-1},
+    )
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("DELETE FROM replies")
     assert same(reopened(path, session).nodes[2], chat.nodes[2])

@@ -17,8 +17,8 @@ from termchat.conversation.store import codec, load
 from termchat.conversation.store.store import Store
 from termchat.conversation.token_texts import Texts, words
 from termchat.conversation.tree import Conversation
-from tests.conversation.stored import same, say
-from tests.made_records import settings, stream, user
+from tests.conversation.stored import reopened, same, say
+from tests.made_records import reply, settings, stream, user, with_margins
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=5), max_size=600), st.data())
@@ -118,6 +118,28 @@ def test_a_copy_needs_no_records_either(path: Path, monkeypatch: pytest.MonkeyPa
     copy = store.duplicate(session)
     assert store.close()
     assert reads_records(path, copy, monkeypatch, chat) == [4]
+
+
+@pytest.mark.parametrize("damage", ["", "DELETE FROM replies"], ids=["packed", "from its records"])
+def test_a_stored_reply_has_its_margins(path: Path, damage: str) -> None:
+    store = Store.open(path)
+    chat = Conversation()
+    session = store.begin(chat)
+    store.add_node(session, user(chat, "hello", [1, 2]))
+    answer = reply(chat)
+    store.add_node(session, answer)
+    for record in with_margins(stream(chat.ids_before(answer.number), [b"a", b"b", b"c", b"d"])):
+        chat.add(answer, record)
+        store.add_record(session, answer.number, record)
+    assert store.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.executescript(damage)
+    node = reopened(path, session).nodes[2]
+    assert same(node, chat.nodes[2])
+    assert str(list(node.tokens.margins)) == "[0.0, 0.25, nan, 0.75]"
+    assert list(node.tokens.near_ties) == [1, 0, -1, 0]
+    assert node.start is not None
+    assert node.start.largest_change == 0.5
 
 
 def test_columns_of_different_lengths_are_refused() -> None:

@@ -23,6 +23,7 @@ from termchat.decoding.records import (
     Stage,
     Start,
     Token,
+    drop_impossible,
     to_dict,
     to_json,
 )
@@ -88,6 +89,13 @@ def test_json_lacks_what_an_engine_does_not_tell() -> None:
     assert set(to_dict(one)) == {"id", "text", "logit", "logprob"}
     kept = msgspec.structs.replace(TOKEN.candidates[0], removed_by=None)
     assert to_dict(kept)["removed_by"] is None
+
+
+@pytest.mark.parametrize("margin", [-0.5, math.nan, math.inf])
+def test_an_impossible_margin_is_none(margin: float) -> None:
+    token = msgspec.structs.replace(TOKEN, margin=margin, near_tie=True)
+    assert drop_impossible(token) == TOKEN
+    assert drop_impossible(msgspec.structs.replace(token, margin=0.0)).near_tie
 
 
 def test_binary_round_trip() -> None:

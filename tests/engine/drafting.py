@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from random import Random
 from time import perf_counter
 
 import msgspec
 
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.drafting import DraftSettings
+from termchat.decoding.drafting import BatchTimes, DraftSettings
 from termchat.decoding.records import Finished, Record, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Adjust, Cancel, Force, Generate, ModelSpec, Pause, Paused, Resume, Steer, Step
+from termchat.engine.port import (
+    Adjust,
+    Cancel,
+    Force,
+    Generate,
+    Measured,
+    ModelSpec,
+    Pause,
+    Paused,
+    Resume,
+    Steer,
+    Step,
+)
 from tests.engine.conftest import know_rows
 from tests.engine.walking import plain
 
 LENGTH = 24
+COSTS = {2: 1.82, 3: 2.08, 4: 2.37, 8: 4.18, 16: 7.62}
+"""T(n) of a small model."""
 SETTINGS = {
     "greedy": Tuning(temperature=0),
     "warm": Tuning(temperature=0.8),
@@ -31,9 +46,37 @@ SCHEMA = Constraint("json_schema", '{"type": "array", "items": {"type": "integer
 TEXT = "The ship sailed on over the wide, quiet water; nobody said a word. " * 40
 
 
+class Knowing:
+    """Drafts what the reply is going to say, with faults; or whatever else is to be tried."""
+
+    by, why = "ngram", ""
+    said: Sequence[int] = ()
+    begin = 0
+    faults = 0.3
+    instead: Callable[[list[int], int], list[int]] | None = None
+
+    def __init__(self, _learned: object, ids: list[int]) -> None:
+        self._random = Random(len(ids))
+
+    def learn(self, *_: object) -> None:
+        pass
+
+    def expects(self, *_: object) -> float:
+        return 2.0
+
+    def propose(self, ids: list[int], most: int, _times: BatchTimes) -> list[int]:
+        if self.instead is not None:
+            return self.instead(ids, most)
+        known = list(self.said[len(ids) - self.begin :])[: self._random.randint(1, most)]
+        return [i if self._random.random() > self.faults else (i + 1) % 1000 for i in known]
+
+
 def session_of(path: Path, **more: object) -> Session:
+    """A session in which it was measured what batches cost, and that their rows are alike."""
     spec = ModelSpec(str(path), "small", context=1024, threads=1)
-    return know_rows(Session(msgspec.structs.replace(spec, **more), lambda _: None))
+    made = know_rows(Session(msgspec.structs.replace(spec, **more), lambda _: None))
+    made._learned.know(Measured(made.cache.how, made.cache.loaded[0], COSTS))
+    return made
 
 
 def ids_of(session: Session, count: int) -> list[int]:

@@ -58,6 +58,8 @@ class FakeModel:
 class FakeCache:
     """A list of ids, and logits that are the same wherever the same ids are."""
 
+    largest_change: float | None = None
+    may_choose_threads, kv_type = False, "f16"
     exact, batch_size, threads, threads_batch, adaptable = True, 63, 1, 1, (1, 1)
 
     def __init__(self, capacity: int = 2048) -> None:

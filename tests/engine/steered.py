@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from termchat.decoding.conditions import Condition, parse
-from termchat.decoding.records import Finished, Prefill, Record, SettingsRecord, Token
+from termchat.decoding.records import Finished, Prefill, Record, SettingsRecord, Shape, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import (
@@ -71,6 +71,19 @@ def numbers(stream: Iterable[object]) -> Numbers:
          t.candidates)
         for t in stream if isinstance(t, Token)
     ]  # fmt: skip
+
+
+def start_of(stream: list[Record]) -> Start:
+    assert isinstance(stream[0], Start)
+    return stream[0]
+
+
+def shapes_of(stream: list[Record], count: int) -> list[Shape]:
+    """In which shapes a reply from an empty cache decoded the prompt and its first `count` tokens, by its records."""
+    prefill = next(record for record in stream if isinstance(record, Prefill))
+    threads = {record.number: record.threads for record in stream if isinstance(record, SettingsRecord)}
+    each = [Shape(1, threads[token.settings]) for token in tokens(stream)[:count]]
+    return [*map(Shape, prefill.shapes, prefill.threads), *each]
 
 
 def paused(stream: Iterable[object]) -> list[Paused]:

@@ -319,6 +319,9 @@ def check(case: Case, wanted: Expected, observer: Observer, vocab: Any, toleranc
     assert [stage.mass for stage in drawn.stages[:-1]] == pytest.approx(wanted.masses, rel=2e-4), case.settings
     best = max(wanted.probabilities, key=lambda i: math.log(wanted.probabilities[i] or 1e-300) + noise(case.seed, i))
     assert drawn.id == best, case.settings
+    scores = sorted(math.log(p) + noise(case.seed, i) for i, p in wanted.probabilities.items() if p)
+    if len(scores) > 1:
+        assert drawn.margin == pytest.approx(scores[-1] - scores[-2], rel=tolerance, abs=20 * tolerance), case.settings
     for one in drawn.candidates:
         assert one.probability == pytest.approx(wanted.probabilities.get(one.id, 0.0), rel=tolerance, abs=tolerance)
         assert one.removed_by == wanted.removed_by.get(one.id), case.settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from time import perf_counter
@@ -25,7 +25,6 @@ from termchat.engine.port import (
     Prefill,
 )
 from tests.engine.conftest import Driver, prompt, records, request, tokens
-from tests.requantized import requantized
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +64,8 @@ def test_cells_and_logits_at_hand_stay_as_they_were(session: Session) -> None:
     assert [token.id for token in tokens(again)] == before
 
 
-def test_weights_whose_rows_depend_on_the_batch_are_found(small_model_path: Path, tmp_path: Path) -> None:
-    path = requantized(small_model_path, tmp_path / "half.gguf", "F16")
-    with closing(Session(ModelSpec(str(path), "half", context=256, threads=1), lambda _: None)) as other:
+def test_weights_whose_rows_depend_on_the_batch_are_found(made_model: Callable[[str], Path]) -> None:
+    with closing(Session(ModelSpec(str(made_model("half")), "half", context=256, threads=1), lambda _: None)) as other:
         measured = other.measure(MeasureBatches(0.2))
         assert measured.rows_alike == 1
         assert measured.changes["2 rows"] > 0

@@ -8,14 +8,17 @@ from pathlib import Path
 from time import perf_counter
 
 import msgspec
+import numpy as np
 import pytest
 
 from termchat.decoding.drafting import BatchTimes, DraftSettings, Judge
 from termchat.decoding.records import Failed, Record, SettingsRecord, Shape, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.cache import SPLIT, Cache
-from termchat.engine.llama.draft_model import DraftModel
+from termchat.engine.llama.chain import Chain, Observer
+from termchat.engine.llama.draft_model import DraftModel, draw_from_few
 from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.observe import Labels
 from termchat.engine.port import (
     DraftLoaded,
     EngineError,
@@ -23,11 +26,12 @@ from termchat.engine.port import (
     Load,
     LoadDraft,
     Loaded,
+    Measured,
     ModelSpec,
     Progress,
 )
 from tests.engine.conftest import Driver, prompt, records, request, tokens
-from tests.engine.drafting import DEEDS, LENGTH, SCHEMA, SETTINGS, end, ids_of, same, session_of, steered, taken
+from tests.engine.drafting import COSTS, DEEDS, LENGTH, SCHEMA, SETTINGS, end, ids_of, same, session_of, steered, taken
 from tests.fewer_blocks import with_vocabulary, without_blocks
 from tests.requantized import requantized
 
@@ -55,8 +59,13 @@ def pair(small_model_path: Path, other_weights: Path) -> Iterator[Session]:
         yield made
 
 
-def loaded(session: Session, path: Path) -> None:
+def loaded(session: Session, path: Path) -> DraftModel:
+    """Loads it, as on a machine that is not busy."""
     session.load_draft(ModelSpec(str(path), "drafter"), lambda _: None)
+    model = session._learned.model
+    assert model is not None
+    model.measured = True
+    return model
 
 
 def both(session: Session, command: Generate, draft: DraftSettings = MODEL) -> tuple[list[Record], list[Record]]:
@@ -98,8 +107,11 @@ def test_all_records_are_those_without_drafts(pair: Session, two_threads: Sessio
 
 
 @pytest.mark.usefixtures("cheap")
-def test_it_throws_the_dice_of_the_reply(session: Session, model_path: Path, tmp_path: Path) -> None:
+def test_it_throws_the_dice_of_the_reply(
+    session: Session, model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At temperature 1.2 it is right more often than the likeliest token of the model itself."""
+    monkeypatch.setattr(session.cache, "measured", Measured(session.cache.how, 1, rows_alike=63))
     loaded(session, without_blocks(model_path, tmp_path / "fewer.gguf", 14))
     tuning = Tuning(temperature=1.2, max_tokens=30)
     drafted = accepted = likeliest = replied = 0
@@ -112,6 +124,42 @@ def test_it_throws_the_dice_of_the_reply(session: Session, model_path: Path, tmp
         replied += len(tokens(without))
     session.drop_draft()
     assert likeliest / replied + 0.1 < accepted / drafted < 1
+
+
+ALL = Tuning(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+"""The whole vocabulary is drawn from."""
+WIDE = {
+    "hot": ({"temperature": 1.4}, 1.0),
+    "penalties": ({"repeat_penalty": 1.3}, 1.0),
+    "xtc": ({"xtc_probability": 1.0, "xtc_threshold": 0.05}, 0.9),  # what few make up of all counts a little
+    "typical_p": ({"typical_p": 0.9}, 0.9),
+    "top_p": ({"top_p": 0.9}, 0.9),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_draft_is_drawn_from_few_as_from_all(name: str) -> None:
+    """Where the winner is one of the likeliest few hundred, it is the same token: the dice throw the same for each."""
+    n_vocab, steps, random = 4000, 100, np.random.default_rng(1)
+    turned, least = WIDE[name]
+    samplers, past = ALL.turned(turned).samplers(), list(range(100, 130))
+    few = draw_from_few(samplers)
+    assert draw_from_few(few) == few != samplers
+    assert draw_from_few(Tuning().samplers()) == Tuning().samplers()
+    observer = Observer(n_vocab, [0], Labels(n_vocab, str), 1)
+    chains = [Chain(each, n_vocab, past) for each in (samplers, few)]
+    equal = among = 0
+    for step in range(steps):
+        row = random.standard_normal(n_vocab).astype(np.float32)
+        row[random.choice(n_vocab, 200, replace=False)] += random.exponential(4, 200).astype(np.float32)
+        wide, narrow = (observer.draw(row, chain, 7, step) for chain in chains)
+        if wide.rank < 256:
+            among += 1
+            equal += wide.id == narrow.id
+    for chain in chains:
+        chain.close()
+    assert among > steps / 2
+    assert equal >= least * among
 
 
 # --- which model can draft -------------------------------------------------------------------------------------------
@@ -206,8 +254,22 @@ def test_a_draft_model_that_costs_as_much_as_the_model_is_never_asked(
     monkeypatch.setattr(DraftModel, "each", 1.0)
     without, with_them = both(pair, request(ids_of(pair, 30), Tuning(max_tokens=6)))
     assert same(with_them) == same(without)
-    assert drafting(with_them)[-1] == "no draft pays here: a drafted token costs 100 % of a decoded one"
+    why = "draft model drafter: a token costs 1.00 of one here, at best 0.60 times as fast"
+    assert drafting(with_them)[-1] == end(with_them).not_drafted == why
     assert end(with_them).rounds is None
+
+
+def test_what_a_busy_machine_measured_says_nothing(pair: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a cost that other programs disturbed, nor batches that were not measured, say that a draft model never pays."""
+    model = pair._learned.model
+    assert model is not None
+    monkeypatch.setattr(DraftModel, "each", 1.0)
+    assert model.why_not(BatchTimes(COSTS))
+    assert model.why_not(BatchTimes()) == ""
+    monkeypatch.setattr("termchat.engine.llama.draft_model.process_time", lambda: 0.0)
+    model.measure(pair.cache)
+    assert model.why_not(BatchTimes(COSTS)) == ""
+    model.measured = True
 
 
 def test_the_worker_loads_one_and_drops_it(spec: ModelSpec, small_model_path: Path, other_weights: Path) -> None:
@@ -339,7 +401,9 @@ def test_what_it_costs_is_measured_again_after_a_while(pair: Session, monkeypatc
     monkeypatch.setattr(DraftModel, "add_cost", lambda *_: None)
     model.cost = 9.0
     _, stream = both(pair, request(ids_of(pair, 30), Tuning(max_tokens=24)))
-    assert drafting(stream)[1:] == ["no draft pays here: a drafted token costs 900 % of a decoded one", ""]
+    why, then = drafting(stream)[1:]
+    assert why.startswith("draft model drafter: a token costs 9.00 of one here, at best 0.1")
+    assert then == ""
     first = next(token.step for token in tokens(stream) if token.draft is not None)
     assert first > 12
 
@@ -375,11 +439,39 @@ def test_it_rests_where_its_drafts_do_not_pay_and_tries_again(pair: Session, mon
     assert max(lengths[again : again + 12]) < 64 + 40
 
 
-def test_auto_takes_the_one_that_gains_more(pair: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    for cost, both_draft in ((0.02, True), (0.97, False)):
-        monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.1 * rows)
-        monkeypatch.setattr(DraftModel, "each", cost)
-        monkeypatch.setattr(Judge, "rests", False)
-        _, stream = both(pair, request(ids_of(pair, 200), Tuning(max_tokens=60)), AUTO)
-        by = {token.draft.by for token in tokens(stream) if token.draft is not None}
-        assert ("drafter" in by) is both_draft
+@pytest.mark.parametrize(("cost", "drafts"), [(0.02, True), (0.97, False)])
+def test_auto_takes_the_one_that_gains_more(
+    pair: Session, monkeypatch: pytest.MonkeyPatch, cost: float, drafts: bool
+) -> None:
+    monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.1 * (rows - 1))
+    monkeypatch.setattr(DraftModel, "each", cost)
+    monkeypatch.setattr(Judge, "rests", False)
+    loaded(pair, Path(pair._learned.model.model.spec.path))
+    _, stream = both(pair, request(ids_of(pair, 60), Tuning(max_tokens=60)), AUTO)
+    by = {token.draft.by for token in tokens(stream) if token.draft is not None}
+    assert ("drafter" in by) is drafts
+
+
+def test_auto_spends_no_more_on_a_model_than_it_gained(pair: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it reads, looks at and drafts in vain is paid by its drafts, by what a usual one would gain in a while, and by one
+    part in a hundred of the reply."""
+    monkeypatch.setattr(BatchTimes, "add", lambda *_: None)
+    path, read = Path(pair._learned.model.model.spec.path), DraftModel.read
+    lengths: list[int] = []
+
+    def reading(self: DraftModel, ids: list[int], threads: int) -> int:
+        lengths.append(len(ids))
+        return read(self, ids, threads)
+
+    monkeypatch.setattr(DraftModel, "read", reading)
+    monkeypatch.setattr(DraftModel, "reading", lambda self, ids: (len(ids) - self.cache.common(ids) - 1) * 0.1)
+    for each, drafts in ((0.2, False), (0.05, True)):  # with COSTS four of five right tokens pay for the second alone
+        monkeypatch.setattr(DraftModel, "each", each)
+        lengths.clear()
+        model = loaded(pair, path)
+        pair.cache.rewind(0)
+        records(pair, request(ids_of(pair, 100), Tuning(temperature=1.6, max_tokens=90), draft=AUTO))
+        assert model.credit is not None
+        assert model.credit >= -2 * each
+        assert bool(lengths) is drafts
+        assert max(lengths, default=0) < 190, "it begins with the last ids"

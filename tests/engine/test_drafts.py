@@ -3,10 +3,9 @@ the middle of a round."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from random import Random
 from time import perf_counter
 
 import msgspec
@@ -24,15 +23,18 @@ from termchat.engine.port import (
     Explain,
     Generate,
     Inspect,
+    Measured,
     Paused,
     Score,
 )
 from tests.engine.conftest import know_rows, prompt, records, request, tokens
 from tests.engine.drafting import (
+    COSTS,
     DEEDS,
     LENGTH,
     SCHEMA,
     SETTINGS,
+    Knowing,
     end,
     ids_of,
     same,
@@ -43,31 +45,6 @@ from tests.engine.drafting import (
 from tests.engine.walking import plain
 
 ON = DraftSettings("ngram")
-
-
-class Knowing:
-    """Drafts what the reply is going to say, with faults; or whatever else is to be tried."""
-
-    by, why = "ngram", ""
-    said: Sequence[int] = ()
-    begin = 0
-    faults = 0.3
-    instead: Callable[[list[int], int], list[int]] | None = None
-
-    def __init__(self, _learned: object, ids: list[int]) -> None:
-        self._random = Random(len(ids))
-
-    def learn(self, *_: object) -> None:
-        pass
-
-    def expects(self, *_: object) -> float:
-        return 2.0
-
-    def propose(self, ids: list[int], most: int, _times: BatchTimes) -> list[int]:
-        if self.instead is not None:
-            return self.instead(ids, most)
-        known = list(self.said[len(ids) - self.begin :])[: self._random.randint(1, most)]
-        return [i if self._random.random() > self.faults else (i + 1) % 1000 for i in known]
 
 
 @pytest.fixture
@@ -316,7 +293,9 @@ def test_what_is_quoted_is_drafted_from_the_context(
 ) -> None:
     monkeypatch.setattr(BatchTimes, "add", lambda *_: None)  # a busy machine measures anything
     tuning = Tuning(temperature=temperature, max_tokens=30)
-    session._learned = drafts.Learned()
+    known = Measured(session.cache.how, session.cache.loaded[0], COSTS, 63)
+    monkeypatch.setattr(session.cache, "measured", known)
+    monkeypatch.setattr(session, "_learned", drafts.Learned(known))
     without, with_them = both(session, None, request(prompt(session, QUOTE), tuning, 1))
     assert same(with_them) == same(without)
     finished = end(with_them)

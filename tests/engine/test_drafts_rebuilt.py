@@ -4,7 +4,7 @@ or decoded again, or is told that it does not."""
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,6 @@ from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import ModelSpec, Scripted
 from tests.engine.conftest import know_rows, records, request, tokens
-from tests.requantized import requantized
 
 TEXT = "The ship sailed on over the wide, quiet water; nobody said a word. " * 40
 LENGTH = 22
@@ -124,10 +123,9 @@ def test_a_fork_finds_the_cells_as_they_were(
             assert shown(tokens(kept)[0]) == shown(token)
 
 
-def test_where_rows_of_a_batch_have_other_bits_it_says_so(small_model_path: Path, tmp_path: Path) -> None:
+def test_where_rows_of_a_batch_have_other_bits_it_says_so(made_model: Callable[[str], Path]) -> None:
     """The cells that are kept are those that were there; but the last id is decoded again, which is not in a round then."""
-    path = requantized(small_model_path, tmp_path / "half.gguf", "F16")
-    with closing(session_of(path, 1, "f16", 1)) as session:
+    with closing(session_of(made_model("half"), 1, "f16", 1)) as session:
         chat, stream = drafted(session, 60)
         assert not exact(stream)
         first = next(rounds_of(tokens(stream))).begin

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from termchat.decoding.records import Prefill, Record, SettingsRecord, Shape, Start, Token
+from termchat.decoding.records import Prefill, Record, SettingsRecord, Shape, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import loop, observe
 from termchat.engine.llama.cache import SPLIT, OutOfTime
@@ -21,7 +21,7 @@ from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import Cancel, Explain, Generate, Inspect, ModelSpec, Prefilling, Score, Scripted
 from tests.engine.conftest import records, request, tokens
-from tests.engine.steered import numbers, script_of
+from tests.engine.steered import numbers, script_of, shapes_of, start_of
 
 NEAR = 240
 """A cell before the border."""
@@ -34,8 +34,9 @@ LATE = 12
 
 
 def session_with(path: Path, threads: int, **more: object) -> Session:
-    """Batches are read with one thread: they depend on no number, and on a busy machine that is much faster."""
-    spec = ModelSpec(str(path), "small", context=1024, threads=threads, threads_batch=1)
+    """Keys and values are f16, with which threads count. Batches are read with one thread: they depend on no number, and on a
+    busy machine that is much faster."""
+    spec = ModelSpec(str(path), "small", context=1024, threads=threads, threads_batch=1, kv_type="f16")
     return Session(msgspec.structs.replace(spec, **more), lambda _: None)
 
 
@@ -69,19 +70,6 @@ def prompt_of(session: Session, count: int = SPLIT - BEFORE) -> list[int]:
         "The ship sailed on over the wide, quiet water; nobody said a word. " * 40, special=False
     )
     return ids[:count]
-
-
-def start_of(stream: list[Record]) -> Start:
-    assert isinstance(stream[0], Start)
-    return stream[0]
-
-
-def shapes_of(stream: list[Record], count: int) -> list[Shape]:
-    """In which shapes a reply from an empty cache decoded the prompt and its first `count` tokens, by its records."""
-    prefill = next(record for record in stream if isinstance(record, Prefill))
-    threads = {record.number: record.threads for record in stream if isinstance(record, SettingsRecord)}
-    each = [Shape(1, threads[token.settings]) for token in tokens(stream)[:count]]
-    return [*map(Shape, prefill.shapes, prefill.threads), *each]
 
 
 def again(session: Session, stream: list[Record], count: int, **more: object) -> list[Record]:
@@ -142,7 +130,7 @@ def test_from_the_border_on_a_single_row_depends_on_the_threads_and_a_batch_does
             assert np.array_equal(two.cache.logits(), alone[count - NEAR - 1])
 
 
-@pytest.mark.parametrize("kv_type", ["bf16", "q8_0"])
+@pytest.mark.parametrize("kv_type", ["auto", "bf16", "q8_0"])
 def test_other_kv_types_depend_on_neither(small_model_path: Path, kv_type: str) -> None:
     found = []
     for threads in (1, 2):
@@ -210,10 +198,11 @@ def test_a_new_reply_on_cells_that_are_not_as_recorded_says_so(two: Session, cou
         assert start_of(records(two, request(ids, Tuning(max_tokens=1), shapes=recorded))).exact is told
 
 
-def test_with_bf16_any_threads_are_exact(small_model_path: Path) -> None:
-    with closing(session_with(small_model_path, 2, kv_type="bf16")) as two:
+@pytest.mark.parametrize("kv_type", ["auto", "bf16"])
+def test_with_keys_as_bf16_any_threads_are_exact(small_model_path: Path, kv_type: str) -> None:
+    with closing(session_with(small_model_path, 2, kv_type=kv_type)) as two:
         stream = whole_reply(two, CHANGES)
-    with closing(session_with(small_model_path, 1, kv_type="bf16")) as one:
+    with closing(session_with(small_model_path, 1, kv_type=kv_type)) as one:
         forked = again(one, stream, LATE, script=())
         assert start_of(forked).exact
         assert numbers(forked) == numbers(stream)[LATE:]
@@ -265,15 +254,14 @@ def test_every_change_is_on_record_and_the_records_make_the_same_reply(
     assert start_of(replayed).exact
 
 
-def test_the_next_reply_begins_with_the_threads_that_are_best(free: Session) -> None:
-    restless(free, request(prompt_of(free, 20), Tuning(max_tokens=3)))
-    assert free.cache.threads in (1, 2)
-    free.pace.rest()
-    records(
-        free,
-        request(prompt_of(free, 20), Tuning(max_tokens=3), script=(Scripted(0, threads=2), Scripted(1, threads=1))),
-    )
-    assert free.cache.threads == free.pace.limit
+def test_the_next_reply_begins_with_the_threads_that_are_best(small_model_path: Path) -> None:
+    script = Scripted(0, threads=2), Scripted(1, threads=1)
+    with closing(session_with(small_model_path, 2, proposed_threads=True, kv_type="auto")) as free:
+        restless(free, request(prompt_of(free, 20), Tuning(max_tokens=3)))
+        assert free.cache.threads in (1, 2)
+        free.pace.rest()
+        records(free, request(prompt_of(free, 20), Tuning(max_tokens=3), script=script))
+        assert free.cache.threads == free.pace.limit
 
 
 def test_a_model_says_how_many_threads_it_was_loaded_with_however_busy_it_is(free: Session) -> None:

@@ -52,10 +52,18 @@ def labels(n_vocab: int) -> Labels:
     return Labels(n_vocab, lambda token: f"<{token}> " + "é∅🦊"[token % 3] * (token % 40 if token % 7 else 900))
 
 
-def both(logits: NDArray[np.float32], settings: SamplerSettings, past: list[int], forced: int | None) -> list[Drawn]:
+def both(
+    logits: NDArray[np.float32],
+    settings: SamplerSettings,
+    past: list[int],
+    forced: int | None,
+    change: float | None = None,
+) -> list[Drawn]:
     chain = Chain(settings, len(logits), past)
     drawn = [
-        Observer(len(logits), ENDS, labels(len(logits)), 20, native=native).draw(logits, chain, 99, 7, forced)
+        Observer(len(logits), ENDS, labels(len(logits)), 20, native=native, largest_change=change).draw(
+            logits, chain, 99, 7, forced
+        )
         for native in (True, False)
     ]
     chain.close()
@@ -74,8 +82,10 @@ def test_it_says_what_numpy_says(made: object, settings: SamplerSettings) -> Non
         logits = made(rng).astype(np.float32)  # type: ignore[operator]
         past = rng.integers(0, 5000, 90).tolist()
         forced = [None, None, int(logits.argmax()), 17][trial % 4]
-        native, plain = both(logits, settings, past, forced)
-        assert (native.id, native.rank) == (plain.id, plain.rank)
+        native, plain = both(logits, settings, past, forced, [0.6, 0.02, None, 2.0, 0.0][trial % 5])
+        assert (native.id, native.rank, native.near_tie) == (plain.id, plain.rank, plain.near_tie)
+        if made is not ROWS["ties"]:  # which of equal logits top_k leaves is open
+            assert native.margin == pytest.approx(plain.margin, rel=1e-6, abs=1e-6)
         assert [(s.name, s.survivors) for s in native.stages] == [(s.name, s.survivors) for s in plain.stages]
         assert [s.mass for s in native.stages] == pytest.approx([s.mass for s in plain.stages], rel=1e-5, abs=1e-9)
         assert native.state == pytest.approx(plain.state, rel=1e-5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from math import inf
 from pathlib import Path
@@ -44,7 +44,6 @@ from termchat.engine.port import (
 )
 from tests.engine.conftest import Driver, know_rows, records, tokens
 from tests.engine.walking import alone, ask, end, firsts, of, paused, plain, walk, walked
-from tests.requantized import requantized
 
 LENGTH = 10
 FREE = Tuning(max_tokens=LENGTH, temperature=1.0)
@@ -298,10 +297,9 @@ def test_a_model_that_cannot_rewind_is_refused(session: Session, monkeypatch: py
 
 
 def test_weights_whose_rows_depend_on_the_batch_are_told_or_decoded_in_smaller_ones(
-    small_model_path: Path, tmp_path: Path
+    made_model: Callable[[str], Path],
 ) -> None:
-    path = requantized(small_model_path, tmp_path / "f16.gguf", "F16")
-    spec = ModelSpec(str(path), "f16", context=512, threads=1)
+    spec = ModelSpec(str(made_model("half")), "half", context=512, threads=1)
     with closing(Session(spec, lambda _: None)) as other:
         assert other.measure(MeasureBatches(0.1)).rows_alike == 1
         command = ask(story(other), [walk(i, FREE, i) for i in range(3)])

@@ -16,7 +16,7 @@ from termchat.decoding.conditions import Every, Text, Threshold
 from termchat.decoding.records import Candidate, Failed, ModelIdentity, Ranked, Ranking, Record, Token
 from termchat.decoding.samplers import Tuning
 from tests.made_drafts import drafted_stream
-from tests.made_records import MODEL, add_all, finished, settings, stream, user
+from tests.made_records import MODEL, add_all, finished, settings, stream, user, with_margins
 from tests.made_walks import beams, group, walked
 
 INFO = SessionInfo(
@@ -76,7 +76,7 @@ def whole() -> ExampleChat:
     made.say("Write a story")
     pieces = [b"Once", b" upon", b" a", b" time", b" \xf0\x9f", b"\xa6\x8a", b"\nmet", b" a <bear>"]
     turned = {3: settings(1, temperature=1.2, max_tokens=64, stops=("END",))}
-    made.reply(stream([1, 2, 3], pieces, turned=turned, reason="user", seed=42))
+    made.reply(with_margins(stream([1, 2, 3], pieces, turned=turned, reason="user", seed=42)))
     made.reply(stream([], [b" and", b" slept"], reason="length"))
     made.reply(
         [*stream([], [b" wild"], reason=None), Failed("engine", "it died", "restart")], parent=2, at=4

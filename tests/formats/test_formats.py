@@ -292,6 +292,24 @@ def test_a_row_a_token_with_the_records_own_names() -> None:
     assert {row["node"] for row in rows} == {"2"}
 
 
+def test_margins_are_told_where_they_are_known() -> None:
+    page = example_chats.whole()
+    rows = [row for row in csv.DictReader(page.lines("csv")) if row["node"] == "2"]
+    assert [(row["margin"], row["near_tie"]) for row in rows[:4]] == [
+        ("0.0", "True"), ("0.25", "False"), ("", ""), ("0.75", "False"),
+    ]  # fmt: skip
+    lines = [json.loads(line) for line in page.lines("jsonl")]
+    tokens = [line for line in lines if line["record"] == "token"]
+    assert [(line.get("margin"), line.get("near_tie")) for line in tokens[:3]] == [
+        (0.0, True),
+        (0.25, False),
+        (None, None),
+    ]
+    assert "margin" not in tokens[2]
+    starts = [line for line in lines if line["record"] == "start"]
+    assert [line.get("largest_change") for line in starts] == [0.5] + [None] * (len(starts) - 1)
+
+
 def test_the_table_has_the_knobs_that_each_token_was_drawn_with() -> None:
     page = example_chats.whole()
     rows = list(csv.DictReader(io.StringIO("\n".join(page.lines("csv")))))

@@ -70,6 +70,7 @@ def test_the_same_seed_draws_the_same_tokens(
         assert other.probability == pytest.approx(one.probability, abs=2e-5)
         assert (other.text, other.bytes, other.rank, other.end) == (one.text, one.bytes, one.rank, one.end)
         assert other.logprob == pytest.approx(one.logprob, abs=1e-4)
+        assert (other.margin, other.near_tie) == (pytest.approx(one.margin, abs=2e-4), None)
         assert [stage.name for stage in other.stages] == [stage.name for stage in one.stages]
         assert [c.id for c in other.candidates] == [c.id for c in one.candidates]
         assert [c.removed_by for c in other.candidates] == [c.removed_by for c in one.candidates]

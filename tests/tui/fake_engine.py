@@ -168,8 +168,11 @@ class FakeEngine:
         self.offers = offers
         self.hears = True
         self.full = False
+        self.draft_costs = ""
+        """Why a draft model that is loaded cannot pay."""
         self.no_draft = ""
         self.exact = True
+        self.largest_change: float | None = None
         self.loads_drafts = True
         self.info = INFO
         self.prompt = [1, 2, 3]
@@ -388,7 +391,10 @@ class FakeEngine:
             return [DraftLoaded(None)]
         if self.no_draft:
             return [Progress(0.5), Failed("draft", self.no_draft, "choose a model of the same family")]
-        return [Progress(0.5), DraftLoaded(DraftInfo(spec.name, spec.path, "d" * 64, 1, 1, 1, 0, 0.1))]
+        return [
+            Progress(0.5),
+            DraftLoaded(DraftInfo(spec.name, spec.path, "d" * 64, 1, 1, 1, 0, 0.1, self.draft_costs)),
+        ]
 
     def _begin(
         self, number: int, command: Generate | GenerateWalks | SearchBeams, walk: Walk, group: Group | None
@@ -401,7 +407,7 @@ class FakeEngine:
         )  # fmt: skip
         self._streams.append(stream)
         start = replaced(made_records.start(command.ids, walk.seed), prefill=command.prefill, walk=of, group=group,
-            exact=self.exact)  # fmt: skip
+            exact=self.exact, largest_change=self.largest_change)  # fmt: skip
         self._answer(number, start)
         stream.now = walk
         self._answer(number, _settings(stream))

@@ -189,7 +189,7 @@ async def test_a_model_goes_on_with_the_chat_as_it_was_set(tmp_path: Path) -> No
         await at(desk, "threads", "3")
         await at(desk, "kv_type", "right")
         assert line(desk, "threads")[:2] == ["3", "picker"]
-        assert line(desk, "kv_type")[:2] == ["bf16", "picker"]
+        assert line(desk, "kv_type")[:2] == ["f32", "picker"]
         await at(desk, "context", *"256")
         await desk.type("", "down")
         small = memory(desk)
@@ -200,7 +200,7 @@ async def test_a_model_goes_on_with_the_chat_as_it_was_set(tmp_path: Path) -> No
         await desk.type("", "enter")
         await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
         spec = desk.loads[-1]
-        assert (spec.path, spec.threads, spec.kv_type, spec.context) == (str(file), 3, "bf16", 0)
+        assert (spec.path, spec.threads, spec.kv_type, spec.context) == (str(file), 3, "f32", 0)
         assert "Hello" in desk.text
         await desk.type("next", "enter")
         assert len(desk.engine.generated) == 2

@@ -61,6 +61,15 @@ def test_time_is_measured_by_the_median_so_far_and_stays_as_it_was() -> None:
     assert list(heats(node.tokens, "time")) == [*once, 0]
 
 
+def test_the_legend_says_how_near_ties_are_marked_where_there_are_some() -> None:
+    node = reply(chat_of("Go"))
+    measured(node, 3)
+    assert legend_line("rank", [Span(node, 3)]).text.endswith("  forced")
+    node.add(msgspec.structs.replace(token(3, " fox"), near_tie=True))
+    assert legend_line("rank", [Span(node, 3)]).text.endswith("  forced")
+    assert legend_line("rank", [Span(node, 4)]).text.endswith("  forced  near tie")
+
+
 @pytest.mark.parametrize("look", TOKEN_LOOKS)
 def test_each_look_paints_the_heat_of_its_measure(look: TokenLook) -> None:
     chat = chat_of("Go")

@@ -270,7 +270,7 @@ async def test_what_drafts_would_have_gained_on_the_last_reply_is_said_before_th
         await command(desk, "/draft")
         await desk.until(lambda: "times as fast" in " ".join(panel(desk).split()))
         node = desk.chat.conversation.reply()[0].node
-        times = BatchTimes(2)
+        times = BatchTimes()
         expected = forecast(desk.chat.conversation.ids_before(node.number), node.ids, times.of)
         assert expected.gain > 1.2
         assert expected.acceptance is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from textual.geometry import Region
 
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed, Finished
+from termchat.tui.themes.depth import PLAIN as NO_COLOUR
 from termchat.tui.transcript import Look
 from termchat.tui.transcript.source import Part, Source
 from tests.tui.transcripts import (
@@ -99,6 +101,32 @@ async def test_what_was_forced_is_underlined_in_the_reading_look_and_counted_in_
         rows = app.transcript.render_lines(Region(0, 0, 60, 20))
         marked = ["".join(text for text, style, _ in row if style is not None and style.underline) for row in rows]
         assert [text.strip() for text in marked if text] == ["Sure, **b", "", "- `two`"]
+
+
+async def test_near_ties_are_counted_in_the_head_and_underlined_twice_where_probabilities_are_shown() -> None:
+    chat = chat_of("Go")
+    node = reply(chat)
+    told = {" bear": True, " fox": False, " wolf": None, " crow": True, " hare": False}
+    app = Host(chat)
+    async with app.run_test(size=(80, 20)):
+        node.add(token(0, "One"))
+        app.transcript.grew(node.number)
+        assert texts(app)[3] == "smollm2 · seed 42"  # nothing is known
+        for piece, near_tie in told.items():
+            made = token(len(node.tokens), piece, 1.0, forced=piece == " hare")
+            node.add(msgspec.structs.replace(made, near_tie=near_tie, margin=0.5))
+        app.transcript.grew(node.number)
+        assert texts(app)[3] == "smollm2 · seed 42 · 1 forced token · 2 of 6 tokens are near ties"
+
+        def underlined_twice() -> list[str]:
+            rows = app.transcript.render_lines(Region(0, 0, 80, 20))
+            return [text for row in rows for text, style, _ in row if style is not None and style.underline2]
+
+        assert underlined_twice() == []
+        for theme in (app.transcript.palette, NO_COLOUR):
+            app.transcript.palette = theme
+            app.transcript.look = "probability"
+            assert underlined_twice() == [" bear", " crow"]
 
 
 async def test_code_in_a_list_item_streams_as_code() -> None:

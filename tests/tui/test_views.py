@@ -33,7 +33,7 @@ from termchat.decoding.records import (
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import Explained, Scored, Tokenized
 from termchat.tui.draw.ink import Line
-from termchat.tui.panels.record import Shown, from_columns, record_lines
+from termchat.tui.panels.record import Shown, from_columns, record_lines, step_lines
 from termchat.tui.panels.whatif import ending_lines, whatif_lines
 from termchat.tui.panels.why import remedies, why_lines
 from termchat.tui.tokens.branch_tree import leaf_of, tree_lines, tree_rows
@@ -105,6 +105,20 @@ def test_where_there_is_little_room_the_token_that_was_drawn_is_still_among_the_
     assert len(rows) == 12
     assert rows[-1].endswith("●")
     assert rows[-1].split()[0] == "·c18"  # no number: that key takes what belongs there
+
+
+def test_a_near_tie_is_told_in_a_sentence_and_the_margin_with_its_unit() -> None:
+    tied = replaced(FOX, margin=0.0314, near_tie=True)
+    for lines in (record_lines(Shown(tied), 44, 40), step_lines(Shown(tied), None, 44, 40, large=True, numbered=False)):
+        told = words(lines)
+        assert "Near tie: with a different number of threads or batch size, a different token may win." in told
+        assert "margin 0.03 nats" in told
+        assert max(cell_len(line.text) for line in lines) <= 44
+    for near_tie in (None, False):
+        told = words(record_lines(Shown(replaced(FOX, margin=0.0, near_tie=near_tie)), 44, 40))
+        assert "Near tie" not in told
+        assert "margin 0.00 nats" in told
+    assert "margin" not in words(record_lines(Shown(FOX), 44, 40))
 
 
 def test_what_waits_says_why_and_nothing_of_a_sampling_that_has_not_been() -> None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from termchat.decoding import dice
 from termchat.decoding.arithmetic import APPLY, Situation, Surviving, softmax
 from termchat.decoding.constraint import GRAMMAR
-from termchat.decoding.draw import draw
+from termchat.decoding.draw import COUNT, DEVIATION, FLOOR, HEAT, NO_CUT, SHARE, UNBOUNDED, Cut, draw, is_near_tie
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, after, state_of
@@ -41,10 +41,15 @@ _PRESELECT_LIMIT = 4  # preselect while it takes less than 1/4 of the vocabulary
 _GROUP = 64
 
 
+Base = tuple[NDArray[np.int32], NDArray[np.float32]]
+"""The ids and logits that the first cut is given, shape (n,) each."""
+
+
 class Survivors(NamedTuple):
     """What the chain left: ids and final logits, shape (n,) each; `stages` counts; `removed` says which stage cut an id.
 
-    `removed` holds only ids that were asked about; `before` is what the last stage found each one's probability to be.
+    `removed` holds only ids that were asked about; `before` is what the last stage found each one's probability to be. `lead`
+    is how far the highest was ahead of the second at temperature 0.
     """
 
     ids: NDArray[np.int32]
@@ -52,6 +57,8 @@ class Survivors(NamedTuple):
     stages: list[Stage]
     removed: dict[int, str]
     before: NDArray[np.float32]
+    base: Base
+    lead: float | None = None
 
 
 class _Weights:
@@ -91,8 +98,9 @@ class _Weights:
         self._mass = float(weights.sum()) + self._hidden
 
 
-def top(logits: NDArray[np.float32], count: int) -> NDArray[np.int32]:
-    """Ids in ascending order that hold the `count` highest logits, and all that tie with or come near the last.
+def top(logits: NDArray[np.float32], count: int, below: float = 0.0) -> NDArray[np.int32]:
+    """Ids in ascending order that hold the `count` highest logits, and all that tie with or come near the last, or are no more
+    than that `below` it.
 
     The count-th largest maximum over disjoint groups is a lower bound for the count-th largest value; one pass finds it,
     and what reaches it is then looked for where a maximum does.
@@ -101,13 +109,13 @@ def top(logits: NDArray[np.float32], count: int) -> NDArray[np.int32]:
     if count >= len(logits):
         return np.arange(len(logits), dtype=np.int32)
     if rows <= count:
-        bound = np.partition(logits, len(logits) - count)[len(logits) - count]
+        bound = np.partition(logits, len(logits) - count)[len(logits) - count] - np.float32(below)
     else:
         grid = logits[: rows * _GROUP].reshape(_GROUP, rows)
         highest = grid.max(axis=0)
         ordered = highest.copy()  # methods, here and below: a step finds numpy's wrappers gone from the caches
         ordered.partition(rows - count)
-        bound = ordered[rows - count]
+        bound = ordered[rows - count] - np.float32(below)
         columns = (highest >= bound).nonzero()[0]  # nothing in the other ones reaches it
         row, column = (grid.take(columns, axis=1) >= bound).nonzero()
         found: NDArray[np.int32] = (row * rows + columns[column]).astype(np.int32)
@@ -203,12 +211,32 @@ def _native_sampler(stage: SamplerStage, settings: SamplerSettings, known: Mappi
     return getattr(LIB, f"llama_sampler_init_{stage.sampler}")(*arguments)
 
 
+def _cut_of(stage: SamplerStage, settings: SamplerSettings, place: int) -> Cut:
+    """How a stage cuts, for near ties. Its `place` is counted from the first full stage: those before it move single logits, by
+    what does not depend on logits."""
+    if not stage.active(settings) or (stage.sparse and place < 0):
+        return Cut(NO_CUT)
+    if stage.name == "top_k":
+        return Cut(COUNT, settings.top_k)
+    if stage.name == "top_p":
+        return Cut(SHARE, settings.top_p)
+    if stage.name == "min_p":
+        return Cut(FLOOR, -math.log(settings.min_p))
+    if stage.name == "top_n_sigma" and place == 0 and has_floor(settings):
+        return Cut(DEVIATION, settings.top_n_sigma)
+    if stage.name == "temperature" and settings.dynatemp_range <= 0:
+        return Cut(HEAT, settings.temperature)
+    return Cut(UNBOUNDED)
+
+
 class Chain:
     """The samplers for one set of settings, with the memory of the last tokens.
 
     `state` is what mirostat and adaptive_p remember; what it lacks begins anew. `vocab` is llama.cpp's vocabulary, or the
     `Breakers` of one elsewhere; without either DRY cannot be on. `bias` is added to the logits of tokens, by id: what the logit
     biases of the settings come to with the model, and those that it has itself (`Model.bias`).
+
+    A difference of two logits that changes by x, as each of them may, changes by `stretch` times x at most after the penalties.
     """
 
     def __init__(
@@ -232,6 +260,9 @@ class Chain:
         hiding = stages.index(first) if first is not None else len(stages)
         self._limit = getattr(settings, first.limit) if first is not None and first.limit else 0
         self._floor = has_floor(settings)
+        penalised = any(stage.name == "penalties" and stage.active(settings) for stage in stages)
+        most = max(settings.repeat_penalty, 1 / settings.repeat_penalty)
+        self.stretch = 2 * most - 1 if penalised else 1.0
         self.native = NativeChain(
             names=tuple(stage.name for stage in stages),
             samplers=(ctypes.c_void_p * len(stages))(
@@ -242,6 +273,7 @@ class Chain:
             cut=observe.CUTS.index(first.name) if first is not None and self._floor else 0,
             share=getattr(settings, first.name) if first is not None and self._floor else 0.0,
             drawn_with=self._drawn_with,
+            cuts=tuple(_cut_of(stage, settings, place - hiding) for place, stage in enumerate(stages)),
             biases={token: value for token, value in bias.items() if math.isfinite(value)},
         )
         self._drawing = {sampler.stage.name: sampler.with_ for sampler in self._stages if sampler.with_ is not None}
@@ -366,8 +398,15 @@ class Chain:
         seen, masked, hidden = size == total, False, total - size
         weights = None if mass is None else _Weights(total, self.n_vocab, data, float(logits.max()), mass)
         at = Situation((), dice.chance(seed, step), self.state, n_vocab=self.n_vocab)
-        for sampler in self._stages:
+        base: Base | None = None
+        lead: float | None = None
+        for sampler, (rule, knob) in zip(self._stages, self.native.cuts, strict=True):
             stage = sampler.stage
+            if weights is not None and len(stages) == self.native.hiding:
+                base = data["id"][:size].copy(), data["logit"][:size].copy()
+            if rule == HEAT and knob <= 0 and alive > 1:
+                best = np.partition(data["logit"][:size], size - 2)[-2:]
+                lead = float(best[1]) - float(best[0])
             if sampler.pointer is not None:
                 LIB.llama_sampler_apply(sampler.pointer, self._reference)
                 if stage.name == "xtc":  # it leaves the end of the array
@@ -393,7 +432,9 @@ class Chain:
         rest = data[:size]
         if alive != size:
             rest = rest[np.isfinite(rest["logit"])]
-        return Survivors(rest["id"], rest["logit"], stages, removed, rest["p"])
+        return Survivors(
+            rest["id"], rest["logit"], stages, removed, rest["p"], base or (rest["id"], rest["logit"]), lead
+        )
 
     def _filled(self, logits: NDArray[np.float32], near: NDArray[np.int32] | None) -> NDArray[Any]:
         count = self.n_vocab if near is None else len(near)
@@ -465,7 +506,9 @@ def apply_masked(
             share = float(weights[stays].sum() / weights.sum())
             left.stages.append(Stage(GRAMMAR, int(stays.sum()), share, 1 - kept, len(allowed) == 1))
             removed = {i: GRAMMAR for i in watched if not is_allowed[i]} | left.removed
-            return Survivors(left.ids[stays], left.logits[stays], left.stages, removed, left.before[stays])
+            return left._replace(
+                ids=left.ids[stays], logits=left.logits[stays], removed=removed, before=left.before[stays]
+            )
     masked = np.where(is_allowed, logits, np.float32(-np.inf))
     near = None if needs is None or needs >= len(allowed) else top(masked, needs)
     left = chain.apply(masked, near, watched, seed, step, mass, allowed)
@@ -491,13 +534,23 @@ def left_by(chain: Chain, logits: NDArray[np.float32], seed: int, step: int, mas
 class Observer:
     """Says what a row of logits means: the model's own softmax, the chain's effect, the draw.
 
+    With the `largest_change` (see `Start.largest_change`) it tells near ties.
+
     Exponentials and their sums are float32, summed in pairs; logarithms and quotients are float64: all within 1e-5 of a
     float64 softmax.
     """
 
     def __init__(
-        self, n_vocab: int, end_ids: Sequence[int], names: Labels, candidates: int, *, native: bool = True
+        self,
+        n_vocab: int,
+        end_ids: Sequence[int],
+        names: Labels,
+        candidates: int,
+        *,
+        native: bool = True,
+        largest_change: float | None = None,
     ) -> None:
+        self._largest_change = largest_change
         self._count = min(candidates, n_vocab)
         self._end_ids = list(end_ids)
         self._names = names
@@ -527,9 +580,10 @@ class Observer:
             NothingFits: all that the mask allows is impossible.
         """
         begins = chain.looks_at()
+        change = None if self._largest_change is None else self._largest_change * chain.stretch
         if self._native is not None and (begins is not None or (mask is not None and not mask.after_chain)):
             chain.begin(seed, step)
-            drawn = self._native.draw(logits, chain.native, begins or 0, chain.moving, seed, step, forced, mask)
+            drawn = self._native.draw(logits, chain.native, begins or 0, chain.moving, seed, step, forced, mask, change)
             if drawn is not None:
                 return drawn
         needs = chain.needs()
@@ -547,16 +601,26 @@ class Observer:
             left = chain.apply(logits, preselected, watched, seed, step, math.exp(log_mass))
         else:
             left = apply_masked(logits, chain, mask, watched, seed, step, highest + log_mass)
-        ids, final, stages, removed, before = left
-        won, probability, noise = draw(ids, final, seed, step, watched)
+        ids, final, stages, removed, before, _, lead = left
+        won, probability, noise, margin = draw(ids, final, seed, step, watched)
+        margin = None if forced is not None else lead if margin is None else margin
+        near_tie: bool | None = None if change is None else False
+        if change and forced is None:
+            allowed = np.ones(len(logits), np.bool_) if mask is None else mask.allowed(len(logits))
+            base = left.base
+            if needs is not None:  # what was left out of the array could come in
+                row = logits if mask is None or mask.after_chain else np.where(allowed, logits, np.float32(-np.inf))
+                more = np.setdiff1d(top(row, needs + 1, change), base[0], assume_unique=True)
+                base = np.concatenate((base[0], more)), np.concatenate((base[1], row[more]))
+            near_tie = is_near_tie(base, won, margin, chain.native.cuts, change, seed, step, allowed)
         chosen = won if forced is None else forced
         if chosen not in watched:
             watched.append(chosen)
         stages.append(Stage(DICE, 1, probability[won]))
         listed = logits[watched].tolist()
-        base, biases = highest + log_mass, chain.native.biases
+        scale, biases = highest + log_mass, chain.native.biases
         candidates = [
-            Candidate(i, self._names[i], logit, logit - base, probability[i], noise[i], removed.get(i), biases.get(i))
+            Candidate(i, self._names[i], logit, logit - scale, probability[i], noise[i], removed.get(i), biases.get(i))
             for i, logit in zip(watched, listed, strict=True)
         ]
         place = watched.index(chosen)
@@ -566,7 +630,7 @@ class Observer:
         return Drawn(
             id=chosen,
             logit=logit,
-            logprob=logit - base,
+            logprob=logit - scale,
             rank=int(np.count_nonzero(field > np.float32(logit))),
             probability=candidates[place].probability,
             entropy=entropy,
@@ -574,6 +638,8 @@ class Observer:
             stages=stages,
             candidates=candidates,
             state=chain.native.drawn_with(float(before[ids == chosen].sum())),
+            margin=margin,
+            near_tie=near_tie,
         )
 
     def _own(self, logits: NDArray[np.float32], highest: float) -> tuple[float, float, float]:

@@ -13,13 +13,23 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from math import inf
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 
 import msgspec
 
 from termchat.decoding.draft_lead import LeadCounts, goes_on, lead
-from termchat.decoding.drafting import MOST_DRAFTED, BatchTimes, Judge, breaks_even, gain, how_many
+from termchat.decoding.drafting import (
+    WORTH,
+    BatchTimes,
+    Judge,
+    gain,
+    gain_at_best,
+    how_many,
+    tell_cost,
+)
 from termchat.decoding.records import Shape
+from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stages import STAGES, needs_all
 from termchat.engine.llama.cache import FAST_BATCH, Cache
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.drafter import Drawing, Verified
@@ -36,9 +46,11 @@ _CANDIDATES = 20
 """Tokens among which the one is looked for that came next in the throw."""
 _PROBES, _PATIENCE = 8, 512
 """Rows of each to measure the cost, and tokens until it is measured again."""
+_BUSY = 0.9
+"""Share of the time of all threads that the process has to have had for the cost to say something: threads that wait spin."""
 _RECENT = 9
-_SURE, _WORTH = 0.95, 1.1
-"""If even with so many right ones it is not so many times as fast, nothing is tried."""
+_FEW = 256
+"""Likeliest ids that a draft is drawn from where the chain would have to see the whole vocabulary."""
 _WINDOW = 64
 """Ids that it reads for a trial after a rest: to read all that was said meanwhile costs more than the trial."""
 _LOOKS = 4
@@ -47,6 +59,13 @@ _USUAL = 2
 """Ids that it lacks where all that it drafted was taken: the last one of them, and the one that came after it."""
 
 _CANNOT_CUT = "cannot take back what was drafted: its state is recurrent"
+
+
+_SHARE, _STAKE, _USUALLY, _MOST_CREDIT = 0.01, 64, 0.8, 30.0
+"""What trials of a model may cost where `auto` has the choice: so much of a row for each token of replies; what drafts gain in
+so many tokens if so many of them are right; and at most so many rows, once they gained more."""
+_READING = 0.5
+"""What an id that is read in a batch costs until that is known, of one that is drafted."""
 
 
 class _RareTrials(Judge):
@@ -83,10 +102,15 @@ class DraftModel:
         self._follows_threads = not spec.threads or spec.proposed_threads
         self.n_vocab = min(self.model.n_vocab, self.target.n_vocab)
         self.leads, self.judge = LeadCounts(), _RareTrials()
+        self.credit: float | None = None
+        """What drafts and trials may lose, in rows of the target; None before the first."""
         self._idle = 0
         self._costs: deque[float] = deque(maxlen=_RECENT)
         self._rows: deque[float] = deque(maxlen=_RECENT)
+        self._readings: deque[float] = deque(maxlen=_RECENT)
         self.cost = 0.0
+        self.measured = False
+        """Whether the cost is known: a busy machine does not tell."""
         try:
             self.measure(target)
         except EngineError as error:
@@ -97,7 +121,7 @@ class DraftModel:
         self.cache.close()
         self.model.close()
 
-    def info(self) -> DraftInfo:
+    def info(self, times: BatchTimes) -> DraftInfo:
         model, spec = self.model, self.model.spec
         return DraftInfo(
             name=self.name,
@@ -108,6 +132,7 @@ class DraftModel:
             layers=model.layers,
             gpu_layers=model.gpu_layers,
             cost=self.cost,
+            why_not=self.why_not(times),
         )
 
     @property
@@ -122,6 +147,11 @@ class DraftModel:
 
     # --- what it costs -----------------------------------------------------------------------------------------------
 
+    def why_not(self, times: BatchTimes) -> str:
+        """Why it cannot pay, whatever is accepted; "" where it can, or where that is not known."""
+        known = times.measured and self.measured
+        return tell_cost(self.name, self.each, times.of) if known and gain_at_best(times.of, self.each) < WORTH else ""
+
     @property
     def each(self) -> float:
         """What a drafted token costs of late, in rows of the target."""
@@ -134,11 +164,14 @@ class DraftModel:
             EngineError: llama.cpp failed.
         """
         best = [inf, inf]
+        begun, cpu = perf_counter(), process_time()
         for _ in range(_PROBES):
             for number, cache in enumerate((self.cache, target)):
-                begun = perf_counter()
+                since = perf_counter()
                 cache.peek([0])
-                best[number] = min(best[number], perf_counter() - begun)
+                best[number] = min(best[number], perf_counter() - since)
+        had, wanted = process_time() - cpu, (perf_counter() - begun) * min(target.threads, self.cache.threads)
+        self.measured = had > _BUSY * wanted or bool(target.model.gpu_layers or self.model.gpu_layers)
         self.cost = best[0] / best[1]
         self._costs.clear()
         self._idle = 0
@@ -158,6 +191,21 @@ class DraftModel:
         """A row of the target took so many microseconds."""
         self._rows.append(us)
 
+    def in_rows(self, us: float) -> float:
+        """So many microseconds in rows of the target."""
+        return us / median(self._rows) if self._rows else 0.0
+
+    def reading(self, ids: list[int]) -> float:
+        """What it costs to read what it lacks of `ids`, beyond what each draft reads."""
+        missing = len(ids) - self.cache.common(ids) - _USUAL
+        each = self.in_rows(median(self._readings)) if self._readings and self._rows else _READING * self.each
+        return max(missing, 0) * each
+
+    def spend(self, rows: float, tokens: int) -> None:
+        """Drafts cost so many rows more than they gave, in so many tokens of a reply."""
+        if self.credit is not None:
+            self.credit = min(self.credit - rows + _SHARE * tokens, max(_MOST_CREDIT, self.credit))
+
     # --- its cells ---------------------------------------------------------------------------------------------------
 
     def read(self, ids: list[int], threads: int) -> int:
@@ -170,8 +218,11 @@ class DraftModel:
         if self._follows_threads:
             cache.set_threads(threads)
         missing = len(ids) - cache.rewind(cache.common(ids))
-        cache.read(ids, Shape(min(missing, cache.batch_size)))
+        count, begun = min(missing, cache.batch_size), perf_counter()
+        cache.read(ids, Shape(count))
         cache.logits()  # waits for a device that computes on its own
+        if missing > _USUAL:
+            self._readings.append((perf_counter() - begun) * 1e6 / count)
         return missing
 
 
@@ -192,16 +243,17 @@ def difference(target: Model, other: Model) -> str:
 
 class ByModel:
     """Drafts what the model takes with the dice of the reply, until it is too unsure. `begin` is where the reply begins among
-    its ids, of which there are `length`.
+    its `ids`.
 
     At every step in which it does not rest it drafts one token at least, to look how sure it is. Where the context is long and
     new to it, it reads a batch of it at each step, and drafts once it has all of it. After a rest it begins with the last few
-    ids, and reads all of them only if its drafts pay then.
+    ids, and reads all of them only if its drafts pay then. If it is not the only one that may draft, so that nobody asked for
+    it, it is `limited`: it does neither where that could cost more than its drafts have gained, and a small share of the reply.
     """
 
-    def __init__(self, model: DraftModel, reply: Drawing, seed: int, begin: int, target: Cache, length: int) -> None:
+    def __init__(self, model: DraftModel, reply: Drawing, seed: int, begin: int, target: Cache, ids: list[int]) -> None:
         self.model, self.by = model, model.name
-        self.always = False
+        self.always = self.limited = False
         self._reply, self._seed, self._begin, self._target = reply, seed, begin, target
         self._chain: Chain | None = None
         ends = [i for i in model.target.end_ids if i < model.n_vocab]
@@ -209,7 +261,8 @@ class ByModel:
         self._observer = Observer(model.n_vocab, ends, model.target.names, _CANDIDATES)
         self._drafted: list[tuple[int, float]] = []
         self._looks: list[tuple[bool, float]] = []
-        self._at = self._seen = length
+        self._ids, self._at, self._seen = ids, len(ids), len(ids)
+        self._spent = self._read = 0.0
         self._never = ""
         self._rested, self._first, self._tried = model.judge.rests, 0, 0
 
@@ -225,24 +278,27 @@ class ByModel:
 
     def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
         model, judge = self.model, self.model.judge
-        model.add_row(last.us / times.of(last.rows))
+        if last.rows == 1 or times.measured:
+            model.add_row(last.us / times.of(last.rows))
         if self._never:
             model.idle(len(ids) - self._seen, self._target)
 
-        def even() -> float:
-            return breaks_even(times.of, most, model.each)
+        def even() -> float | None:
+            return times.breaks_even(most, model.each) if model.measured else None
 
-        spent, since = len(self._drafted) * model.each, len(ids) - self._seen
+        since, cost = len(ids) - self._seen, times.of(last.rows)
+        (spent, self._spent), (read, self._read) = (self._spent, 0.0), (self._read, 0.0)
+        model.spend(spent + read - (1 + last.accepted - cost if last.drafted else 0.0), since)
         right, self._seen = list(self._compared(ids)), len(ids)
         if last.drafted:
-            judge.round(last.drafted, last.accepted, times.of(last.rows) + spent, even)
+            judge.round(last.drafted, last.accepted, cost + spent, even)
         elif right:
             self._looked(right[0], spent, even)
         else:
             for _ in range(since):
                 judge.plain(even)
 
-    def _looked(self, right: bool, spent: float, even: Callable[[], float]) -> None:
+    def _looked(self, right: bool, spent: float, even: Callable[[], float | None]) -> None:
         """It only looked how sure it is, so that nothing was gained: some of these are judged as a round which cost what it
         gave, and the looks."""
         self._looks.append((right, spent))
@@ -262,22 +318,38 @@ class ByModel:
 
     def expects(self, most: int, times: BatchTimes) -> float:
         model, each = self.model, self.model.each
-        if self.always or max(gain([_SURE] * MOST_DRAFTED, times.of, each)) > _WORTH:
-            self._never = ""
-        elif not self._never:
-            self._never = f"no draft pays here: a drafted token costs {each:.0%} of a decoded one".replace("%", " %")
+        why_not = "" if self.always else model.why_not(times)
+        self._never = why_not and (self._never or why_not)
         rests = model.judge.rests and not self.always
         self._rested = self._rested or rests
         if self._never or most <= 0 or rests:
             return 0.0
-        return max(gain([model.leads.mean] * most, times.of, each))
+        rates = [model.leads.mean] * most
+        if model.credit is None:
+            model.credit = max(_STAKE * (1 - 1 / max(gain([_USUALLY] * most, times.of, each))), 0.0)
+        if not self._can_afford(each):
+            return 0.0
+        reading = model.reading(self._ids[self._first :])
+        return max(gain(rates, lambda rows: times.of(rows) + reading, each))
+
+    @property
+    def _risk(self) -> float:
+        """What it may lose, in rows."""
+        return self.model.credit or 0.0 if self.limited and not self.always else inf
+
+    def _can_afford(self, each: float) -> bool:
+        """Whether it has the credit to read what it lacks, all or the last ids, and to draft a token."""
+        if self.model.reading(self._ids[self._first :]) + each > self._risk:
+            self._rested = True
+        return not self._rested or self.model.reading(self._ids[-_WINDOW:]) + each <= self._risk
 
     def _readable(self, ids: list[int]) -> list[int]:
         """The ids that it is to read: all, or for a trial the last ones."""
+        model = self.model
         if self._rested:
             self._tried = 0
-            self._first = len(ids) - _WINDOW if len(ids) - self.model.cache.common(ids) > _WINDOW else 0
-        elif self._tried > Judge.TOKENS:
+            self._first = len(ids) - _WINDOW if len(ids) - model.cache.common(ids) > _WINDOW else 0
+        elif self._tried > Judge.TOKENS and model.reading(ids) <= self._risk:
             self._first = 0
         self._rested = False
         self._tried += 1
@@ -285,9 +357,10 @@ class ByModel:
 
     def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
         model, cache, path = self.model, self.model.cache, self._readable(ids)
-        begun = perf_counter()
+        begun, self._read = perf_counter(), model.reading(path)
         missing = model.read(path, self._target.threads)
         if missing > cache.batch_size:
+            self._read *= cache.batch_size / missing
             return []
         chain, constraint = self._chain_after(ids), self._reply.fork_constraint()
         made: list[tuple[int, float]] = []
@@ -303,13 +376,16 @@ class ByModel:
                 break
             if not self.always and not goes_on(rates, model.leads.mean, most, times.of, model.each):
                 break
+            if len(made) * model.each >= self._risk:
+                break
             chain.take(drawn, forced=False)
             if constraint is not None:
                 constraint.take(drawn.id)
             path.append(drawn.id)
             cache.read(path, Shape(1))
         self._drafted, self._at = made, len(ids)
-        return [token for token, _ in made[: most if self.always else how_many(rates, times.of)]]
+        self._spent = model.each * (min(missing, _USUAL) + len(made) - 1)
+        return [token for token, _ in made[: most if self.always else how_many(rates, times.of, risk=self._risk)]]
 
     def _drawn(self, chain: Chain, constraint: Follower | None, length: int) -> Drawn | None:
         """What it takes behind so many ids; None where it can take nothing that the constraint allows."""
@@ -322,8 +398,8 @@ class ByModel:
             return None
 
     def _chain_after(self, ids: list[int]) -> Chain:
-        """A chain as the reply's is now."""
-        samplers, target, chain = self._reply.samplers, self.model.target, self._chain
+        """A chain as the reply's is now, of few ids."""
+        samplers, target, chain = draw_from_few(self._reply.samplers), self.model.target, self._chain
         if chain is not None and chain.settings == samplers:
             chain.restart(ids, self._reply.state)
             return chain
@@ -331,3 +407,13 @@ class ByModel:
         bias = {i: value for i, value in target.bias(samplers.logit_bias).items() if i < self.model.n_vocab}
         self._chain = Chain(samplers, self.model.n_vocab, ids, state=self._reply.state, vocab=target.vocab, bias=bias)
         return self._chain
+
+
+def draw_from_few(samplers: SamplerSettings) -> SamplerSettings:
+    """Return settings whose chain draws from the likeliest ids alone, where it would have to see the whole vocabulary: a tenth
+    of the time, and the same token if that is among them, but for cuts by the mass of all."""
+    if needs_all(samplers) in ("", "mirostat"):
+        return samplers
+    order = [name for name in samplers.order if name != "top_k"]
+    at = next((number for number, name in enumerate(order) if not STAGES[name].sparse), len(order))
+    return msgspec.structs.replace(samplers, top_k=_FEW, order=(*order[:at], "top_k", *order[at:]))

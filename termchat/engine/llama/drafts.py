@@ -21,7 +21,6 @@ from termchat.decoding.drafting import (
     DraftSettings,
     Judge,
     Ngrams,
-    breaks_even,
     gain,
 )
 from termchat.decoding.records import Draft, DraftToken
@@ -52,11 +51,11 @@ class Learned:
     def know(self, measured: Measured) -> None:
         """Begin anew with what was measured of batches, if times were."""
         if measured.batch_times:
-            self._times[measured.threads] = BatchTimes(measured.threads, measured.batch_times)
+            self._times[measured.threads] = BatchTimes(measured.batch_times)
 
     def times(self, threads: int) -> BatchTimes:
         """What batches cost with so many threads."""
-        return self._times.setdefault(threads, BatchTimes(threads))
+        return self._times.setdefault(threads, BatchTimes())
 
 
 class ByNgrams:
@@ -76,8 +75,8 @@ class ByNgrams:
     def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
         ngrams, judge = self._ngrams, self._judge
 
-        def even() -> float:
-            return breaks_even(times.of, most)
+        def even() -> float | None:
+            return times.breaks_even(most)
 
         if last.drafted:
             cost = times.of(last.rows)
@@ -217,7 +216,8 @@ class Drafts(NoDrafts):
             self._failed.pop("model", None)
         if by in ("model", "auto") and "model" not in self._failed and model is not None and self._reply is not None:
             if self._by_model is None:
-                self._by_model = ByModel(model, self._reply, self._seed, self._begin, self._cache, len(ids))
+                self._by_model = ByModel(model, self._reply, self._seed, self._begin, self._cache, ids)
+            self._by_model.limited = by == "auto"
             found.append(self._by_model)
         for drafter in found:
             drafter.always = self.settings is not None and self.settings.always

@@ -100,7 +100,7 @@ class Model(Vocabulary):
         self._pieces: dict[int, bytes] = {}
         self._grammars: Grammars | None = None
         self.thinking = tags_from(spec.thinking) or tags_of(self.template or "")
-        self.names = Labels(self.n_vocab, lambda token: self._to_piece(token, special=True).decode("utf-8", "replace"))
+        self.names = Labels(self.n_vocab, self._label)
 
     def close(self) -> None:
         """Frees the model; its contexts must be gone."""
@@ -165,6 +165,11 @@ class Model(Vocabulary):
             if written >= 0:
                 return self._buffer.raw[:written]
             self._buffer = ctypes.create_string_buffer(-written)
+
+    def _label(self, token: int) -> str:
+        # A token that is unused in training has no piece, but a name.
+        label = self._to_piece(token, special=True) or LIB.llama_vocab_get_text(self.vocab, token)
+        return str(label.decode("utf-8", "replace"))
 
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
         data = text.encode("utf-8", "surrogatepass")

@@ -120,7 +120,7 @@ class Session(AskedModel):
         made = DraftModel(spec, self.cache, progress)
         self.drop_draft()
         self._learned.model = made
-        return made.info()
+        return made.info(self._learned.times(self.cache.loaded[0]))
 
     def drop_draft(self) -> None:
         """No model drafts any more; its memory is free."""

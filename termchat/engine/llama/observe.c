@@ -14,10 +14,10 @@
 #include <string.h>
 #include <time.h>
 
-#define ABI 8
+#define ABI 9
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
-#define MAX_NEAR 1024
+#define MAX_NEAR 2048
 #define MAX_LEFT 512
 #define LANES 8
 #define BLOCK 512
@@ -407,6 +407,9 @@ typedef struct {
     int32_t hiding;     /* the stage until which what is not near is only hidden: the first that cuts */
     int32_t cut;        /* what that leaves: see below */
     float share;        /* min_p's or top_n_sigma's knob */
+    double change;        /* the most by which a difference of two logits may be another; 0: no near ties are looked for */
+    const int32_t *rules; /* how each stage cuts: see below */
+    const double *knobs;
     const int32_t *moving;
     const uint32_t *allowed; /* by the grammar, a bit each; NULL: there is none */
     float *masked;           /* room for n_vocab logits; the grammar's business */
@@ -424,6 +427,8 @@ typedef struct {
     double p_end;
     double before;  /* the chosen one's p as the last stage found it, in llama.cpp's way; 0 where it is not left */
     double won;     /* the probability of what the dice take */
+    double margin;  /* NaN where one token was left, or none was drawn */
+    int32_t near_tie;
     int32_t n_allowed, n_kept; /* tokens that the grammar allows, of all and of those that it was given */
     double kept, kept_of_all;  /* the share of the mass of those, of what it was given and of the model's own */
     int32_t *ids;
@@ -499,13 +504,18 @@ static int collect(const step *s, const view *v, token *near) {
     return have;
 }
 
+/* How far a floor so many standard deviations below the highest logit may move, from any logit: the deviation changes by no
+ * more than that of the changes, which is at most half of their range. */
+static double reach_of(const step *s, double deviations) { return s->change * (1 + deviations / 2); }
+
 static bool is_moving(const step *s, int32_t id) {
     for (int i = 0; i < s->n_moving; i++)
         if (s->moving[i] == id) return true;
     return false;
 }
 
-/* The tokens of a row that hold at least the `count` highest logits, and all that a first `cut` can leave; as `collect`. */
+/* The tokens of a row that hold at least the `count` highest logits, and all that a first `cut` can leave, or could with a
+ * `change` where it is a floor; as `collect`. */
 static int look(const step *s, const float *row, int count, int cut, view *v, token *near) {
     int groups = s->n_vocab / GROUP, first = 0;
     v->row = row;
@@ -526,6 +536,7 @@ static int look(const step *s, const float *row, int count, int cut, view *v, to
         v->all = moments_of(row, s->n_vocab, near[0].logit);
         least = highest - (float)(1.01 * s->share * deviation(&v->all)); /* which the stages before may change a little */
     }
+    least -= (float)reach_of(s, cut == MIN_P ? 0 : s->share);
     if (!(least < v->bound)) return have;
     v->bound = least;
     return collect(s, v, near);
@@ -596,20 +607,51 @@ static void weigh(scales *w, const tokens *left) {
         w->mass += w->weights[place_of(w, left->data[i].id)] = exp((double)left->data[i].logit - highest);
 }
 
+/* What `is_near_tie` looks at: the tokens that the first cut is given, and the standard deviation of all. `alive` are left at
+ * the end, before a grammar that follows; `ahead` is the margin of a greedy draw. */
+typedef struct {
+    token base[MAX_NEAR];
+    int size, alive;
+    double deviation, ahead;
+} field;
+
 /* llama.cpp's top_n_sigma, where `hidden` are not in the array; false where the floor is below what is. */
-static bool cut_by_deviation(const step *s, const view *v, tokens *left, moments hidden, double zero) {
+static bool cut_by_deviation(const step *s, const view *v, tokens *left, moments hidden, double zero, field *f) {
     float highest = -INFINITY;
     for (size_t i = 0; i < left->size; i++) highest = left->data[i].logit > highest ? left->data[i].logit : highest;
     add(&hidden, left, zero, 1);
-    float least = highest - s->share * (float)deviation(&hidden);
+    f->deviation = deviation(&hidden);
+    float least = highest - s->share * (float)f->deviation;
     for (size_t i = 0; i < left->size; i++)
         if (left->data[i].logit < least) left->data[i].logit = -INFINITY;
     return least >= v->bound;
 }
 
+/* How each stage cuts, for near ties: it leaves so many, or those that hold a share, or what is above a floor, in logits or in
+ * standard deviations below the highest; it divides by the temperature, 0 or less where that is greedy; or no bound is known for
+ * what it does. */
+enum { NO_CUT, COUNT, SHARE, FLOOR, DEVIATION, HEAT, UNBOUNDED };
+
+static void keep_base(field *f, const tokens *left) {
+    f->size = 0;
+    for (size_t i = 0; i < left->size; i++)
+        if (isfinite(left->data[i].logit)) f->base[f->size++] = left->data[i];
+}
+
+/* How far the highest is ahead of the second; NaN where there is none. */
+static double lead_of(const tokens *left) {
+    float first = -INFINITY, second = -INFINITY;
+    for (size_t i = 0; i < left->size; i++) {
+        float logit = left->data[i].logit;
+        second = logit > first ? first : logit > second ? logit : second;
+        first = logit > first ? logit : first;
+    }
+    return isfinite(second) ? (double)first - second : NAN;
+}
+
 /* `mass` is that of the `total` tokens that the chain is given, where the `highest` logit weighs 1. With `last` the grammar
  * follows the other stages. False where what is near is not enough, or nothing is left. */
-static bool apply_stages(step *s, const view *v, tokens *left, double highest, double mass, int total, bool last) {
+static bool apply_stages(step *s, const view *v, tokens *left, double highest, double mass, int total, bool last, field *f) {
     moments hidden = v->all;
     if (s->cut == TOP_N_SIGMA) add(&hidden, left, highest, -1);
     scales w = {.hidden = mass, .highest = highest, .n = (int)left->size};
@@ -622,8 +664,10 @@ static bool apply_stages(step *s, const view *v, tokens *left, double highest, d
     if (w.hidden < 0 || w.n == total) w.hidden = 0;
     weigh(&w, left);
     for (int number = 0; number < s->n_stages; number++) {
+        if (number == s->hiding) keep_base(f, left);
+        if (s->rules[number] == HEAT && s->knobs[number] <= 0) f->ahead = lead_of(left);
         if (number != s->hiding || s->cut != TOP_N_SIGMA) s->apply(s->samplers[number], left);
-        else if (!cut_by_deviation(s, v, left, hidden, highest)) return false;
+        else if (!cut_by_deviation(s, v, left, hidden, highest, f)) return false;
         size_t now = left->size;
         if (s->masking & ((2u << number) - 1)) {
             now = 0;
@@ -643,6 +687,8 @@ static bool apply_stages(step *s, const view *v, tokens *left, double highest, d
         if (seen) w.hidden = 0;
         weigh(&w, left);
     }
+    if (s->hiding >= s->n_stages) keep_base(f, left);
+    f->alive = (int)alive;
     if (!last) return true;
     double kept = 0;
     size_t size = 0;
@@ -666,14 +712,106 @@ static uint64_t mixed(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-static double noise_of(uint64_t key, int32_t id) {
-    return -log(-log(((double)(mixed((uint64_t)id ^ key) >> 12) + 0.5) * 0x1p-52));
+static double uniform_of(uint64_t key, int32_t id) {
+    return ((double)(mixed((uint64_t)id ^ key) >> 12) + 0.5) * 0x1p-52;
+}
+
+static double noise_of(uint64_t key, int32_t id) { return -log(-log(uniform_of(key, id))); }
+
+static int count_from(const field *f, double logit) {
+    int count = 0;
+    while (count < f->size && f->base[count].logit >= logit) count++;
+    return count;
+}
+
+/* The highest logit of the tokens that are not near; few steps need it. */
+static double highest_hidden(const step *s, const view *v) {
+    float highest = -INFINITY;
+    for (int i = 0; i < s->n_vocab; i++)
+        if (v->row[i] < v->bound && v->row[i] > highest && !is_moving(s, i)) highest = v->row[i];
+    return highest;
+}
+
+/* Whether a token could win instead of the one that won if the differences of logits were others, each by up to `s->change`: see
+ * `is_near_tie` of `decoding/draw.py`. */
+static bool is_near_tie(const step *s, const view *v, field *f, int32_t won, uint64_t key, double ahead, int total, bool last) {
+    double change = s->change, heat = 1, low = -INFINITY, sums[MAX_NEAR + 1];
+    int size = f->size, sure = size, most = size, w = 0;
+    tokens all = {f->base, (size_t)size, -1, false};
+    const token *base = f->base;
+    bool greedy = false;
+    sort(&all);
+    while (w < size && base[w].id != won) w++;
+    if (w == size) return true;
+    double mine = base[w].logit, other = size > 1 ? base[!w].logit : -INFINITY;
+    for (int number = 0; number < s->n_stages && !greedy; number++) {
+        double knob = s->knobs[number];
+        switch (s->rules[number]) {
+        case COUNT: {
+            double next = knob < size ? base[(int)knob].logit : size < total ? highest_hidden(s, v) : -INFINITY;
+            if (next >= low && mine - next <= change) return true;
+            if (knob > size) break;
+            low = fmax(low, base[(int)knob - 1].logit - change);
+            sure = fmin(sure, knob);
+            most = fmin(most, knob);
+            break;
+        }
+        case FLOOR:
+        case DEVIATION: {
+            double depth = s->rules[number] == FLOOR ? knob * heat : knob * f->deviation;
+            double reach = reach_of(s, s->rules[number] == FLOOR ? 0 : knob);
+            if (other >= low && mine - other + depth <= reach) return true;
+            low = fmax(low, base[0].logit - depth - reach);
+            sure = fmin(sure, count_from(f, base[0].logit - depth + reach));
+            most = fmin(most, count_from(f, base[0].logit - depth - reach));
+            break;
+        }
+        case SHARE: {
+            double odds = knob / (1 - knob), tilt = exp(change / heat);
+            int above = count_from(f, fmax(low, nextafter(mine - change, INFINITY))), i = 0, j = 0;
+            sums[0] = 0;
+            for (int n = 0; n < size; n++) sums[n + 1] = sums[n] + exp(((double)base[n].logit - base[0].logit) / heat);
+            double weight = sums[w + 1] - sums[w], rest = sums[sure > above ? sure : above] - sums[above] + weight;
+            if (above > 1 && (sums[above] - weight) * tilt >= odds * rest) return true;
+            for (; i < most; i++) {
+                while (base[j].logit > base[i].logit + change) j++;
+                if (j && sums[j] >= tilt * odds * (sums[most] - sums[j])) break;
+            }
+            if (i < most) low = fmax(low, base[i - 1].logit);
+            most = i;
+            break;
+        }
+        case HEAT:
+            greedy = knob <= 0;
+            heat = knob;
+            break;
+        case UNBOUNDED:
+            if (other >= low) return true;
+        }
+    }
+    if (greedy) return other >= low && mine - other <= change;
+    if (ahead * heat <= change) return true;
+    double target = mine / heat + noise_of(key, won) - change / heat; /* the scores from which on a token could win */
+    for (int i = f->alive; i < size && base[i].logit >= low; i++)
+        if (i != w && (!last || is_allowed(s, base[i].id)) && base[i].logit / heat + noise_of(key, base[i].id) >= target)
+            return true;
+    if (size == total || low >= v->bound) return false;
+    double least = exp(-exp(v->bound / heat - target)); /* quicker than the noise of each */
+    for (int g = 0, groups = s->n_vocab / GROUP; g <= groups; g++) {
+        int begin = g * GROUP, end = g < groups ? begin + GROUP : s->n_vocab;
+        if (g < groups && !(v->maxima[g] >= low)) continue;
+        for (int i = begin; i < end; i++)
+            if (v->row[i] >= low && v->row[i] < v->bound && uniform_of(key, i) >= least && !is_moving(s, i) &&
+                (!last || is_allowed(s, i)) && v->row[i] / heat + noise_of(key, i) >= target)
+                return true;
+    }
+    return false;
 }
 
 /* Throws the dice for what is left; false where that is more than is drawn from here. */
-static bool draw(step *s, const tokens *left) {
+static bool draw(step *s, const view *v, const tokens *left, field *f, int total, bool last) {
     int32_t ids[MAX_LEFT], won = -1;
-    double noise[MAX_LEFT], weights[MAX_LEFT], mass = 0, best = -INFINITY;
+    double noise[MAX_LEFT], weights[MAX_LEFT], mass = 0, best = -INFINITY, second = -INFINITY;
     uint64_t key = mixed(mixed(s->seed) ^ s->step);
     float highest = -INFINITY;
     int count = 0;
@@ -688,8 +826,11 @@ static bool draw(step *s, const tokens *left) {
         weights[count] = exp(score);
         mass += weights[count];
         if (score + noise[count] > best) {
+            second = best;
             best = score + noise[count];
             won = count;
+        } else if (score + noise[count] > second) {
+            second = score + noise[count];
         }
         count++;
     }
@@ -702,6 +843,8 @@ static bool draw(step *s, const tokens *left) {
         s->noise[w] = i < count ? noise[i] : noise_of(key, s->ids[w]);
     }
     s->won = weights[won] / mass;
+    s->margin = s->forced >= 0 ? NAN : isfinite(second) ? best - second : f->ahead;
+    s->near_tie = s->forced < 0 && s->change > 0 && is_near_tie(s, v, f, ids[won], key, s->margin, total, last);
     s->before = 0;
     for (size_t i = 0; i < left->size; i++)
         if (left->data[i].id == s->ids[s->chosen]) s->before = left->data[i].p;
@@ -780,8 +923,10 @@ static bool observe(step *s, bool first) {
     }
     if (!n_near || n_near + s->n_moving > MAX_NEAR) return false;
     tokens left = {room, gather(s, near, n_near, first, room), -1, false};
-    if (!apply_stages(s, &v, &left, near[0].logit, given, total, s->allowed && !first)) return false;
-    if (!draw(s, &left)) return false;
+    field f;
+    f.ahead = NAN;
+    if (!apply_stages(s, &v, &left, near[0].logit, given, total, s->allowed && !first, &f)) return false;
+    if (!draw(s, &v, &left, &f, total, s->allowed && !first)) return false;
     s->rank = rank_of(s, (float)s->logits_of[s->chosen], raw, n_raw);
     for (int w = 0; w < s->n_watched; w++) s->logprobs[w] = s->logits_of[w] - (highest + log(mass));
     return true;

@@ -9,6 +9,7 @@ of them where it could not be compiled.
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from termchat.decoding.conditions import Measure
 from termchat.decoding.constraint import GRAMMAR
+from termchat.decoding.draw import Cut
 from termchat.decoding.records import Candidate, PackedCandidates, Stage
 from termchat.decoding.stages import DICE
 from termchat.engine.llama.softmax import Row
@@ -42,6 +44,8 @@ class Drawn(NamedTuple):
     candidates: Sequence[Candidate]
     state: dict[str, float]
     least: Mapping[Measure, float] = MappingProxyType({})
+    margin: float | None = None
+    near_tie: bool | None = None
 
 
 class Labels(dict[int, str]):
@@ -72,7 +76,7 @@ def packed_text(text: str) -> Any:
     return ctypes.create_string_buffer(bytes(ctypes.c_int32(len(data))) + data, 4 + len(data))
 
 
-ABI = 8
+ABI = 9
 """Of the calls; a library that was built from another version of the source is left alone."""
 
 LIBRARY = Path(__file__).with_name("libobserve.so")
@@ -99,7 +103,7 @@ class NativeChain(NamedTuple):
     """A chain as native code sees it: the names and addresses of its samplers, which of them mask instead of cutting (bit by
     bit), and which is the one until which what was left out of the array is only hidden: the first that cuts. `cut` is its
     place in `CUTS` and `share` its knob, where it leaves what is above a floor. `drawn_with` makes the state of a record, given
-    what `p` the last stage saw of the token that was drawn. `biases` are added to logits, by id."""
+    what `p` the last stage saw of the token that was drawn. `cuts` say how each stage cuts, `biases` what logits gain."""
 
     names: tuple[str, ...]
     samplers: Any
@@ -108,6 +112,7 @@ class NativeChain(NamedTuple):
     cut: int
     share: float
     drawn_with: Callable[[float], dict[str, float]]
+    cuts: tuple[Cut, ...]
     biases: Mapping[int, float] = {}
 
 
@@ -130,6 +135,9 @@ class _Step(ctypes.Structure):
         ("hiding", ctypes.c_int32),
         ("cut", ctypes.c_int32),
         ("share", ctypes.c_float),
+        ("change", ctypes.c_double),
+        ("rules", _Ids),
+        ("knobs", _Numbers),
         ("moving", ctypes.c_void_p),
         ("allowed", ctypes.c_void_p),
         ("masked", ctypes.c_void_p),
@@ -146,6 +154,8 @@ class _Step(ctypes.Structure):
         ("p_end", ctypes.c_double),
         ("before", ctypes.c_double),
         ("won", ctypes.c_double),
+        ("margin", ctypes.c_double),
+        ("near_tie", ctypes.c_int32),
         ("n_allowed", ctypes.c_int32),
         ("n_kept", ctypes.c_int32),
         ("kept", ctypes.c_double),
@@ -241,15 +251,17 @@ class NativeStep:
         number: int,
         forced: int | None,
         mask: Mask | None = None,
+        change: float | None = None,
     ) -> Drawn | None:
         """Draws step `number` of a reply, or None where it is none of the usual ones: hardly any logit is finite, many tie,
         or much is left to draw from.
 
         `needs` of the highest logits hold all that can be left, but for `moving`, the ids that sparse stages may change; where
         the chain's first cut is a floor, they hold one that is not among those. It may be 0, if all are needed, for a `mask`
-        before the chain, which allows few tokens.
+        before the chain, which allows few tokens. `change`: see `is_near_tie`; None tells no near ties.
         """
         step = self._step
+        step.change = change or 0.0
         if chain is not self._chain:
             self._use(chain)
         if mask is not self._mask:
@@ -279,6 +291,8 @@ class NativeStep:
             stages,
             PackedCandidates(self._packed()),
             chain.drawn_with(step.before),
+            margin=None if math.isnan(step.margin) else step.margin,
+            near_tie=None if change is None else bool(step.near_tie),
         )
 
     def _packed(self) -> bytes:
@@ -308,6 +322,8 @@ class NativeStep:
         step = self._step
         step.samplers, step.n_stages = ctypes.addressof(chain.samplers), len(chain.names)
         step.masking, step.hiding, step.cut, step.share = chain.masking, chain.hiding, chain.cut, chain.share
+        step.rules = (ctypes.c_int32 * len(chain.cuts))(*(cut.rule for cut in chain.cuts))
+        step.knobs = (ctypes.c_double * len(chain.cuts))(*(cut.knob for cut in chain.cuts))
         step.n_biased = count = len(chain.biases)
         step.biased, step.bias = (
             (ctypes.c_int32 * count)(*chain.biases),

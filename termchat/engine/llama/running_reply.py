@@ -90,6 +90,10 @@ class Batched(Protocol):
     batch_size: int
     threads_batch: int
 
+    @property
+    def largest_change(self) -> float | None:
+        """See `Start`."""
+
 
 class Prepared(Context, Protocol):
     """What the prompt of a reply is prepared in; whether it is `exact` is known then."""
@@ -177,7 +181,12 @@ def start_of(request: Generate, prepared: Prepared, walk: int | None = None, gro
         thinking=(tags.opening, tags.closing) if (tags := model.thinking) is not None else (),
         walk=walk,
         group=group,
+        largest_change=largest_change_of(request, cache),
     )
+
+
+def largest_change_of(request: Generate, cache: Batched) -> float | None:
+    return cache.largest_change if request.largest_change is None else request.largest_change
 
 
 class RunningReply:
@@ -217,7 +226,8 @@ class RunningReply:
     @cached_property
     def observer(self) -> Observer:
         model = self.model
-        return Observer(model.n_vocab, model.end_ids, model.names, self.request.candidates)
+        change = largest_change_of(self.request, self.decoder.cache)
+        return Observer(model.n_vocab, model.end_ids, model.names, self.request.candidates, largest_change=change)
 
     def close(self) -> None:
         """Frees the chain."""
@@ -245,6 +255,9 @@ class RunningReply:
                 yield from steering.begin(self.step)
                 begun = self._now()
                 drawn = yield from self._draw()
+                if steering.pin(drawn):
+                    pinned = yield from self._draw()
+                    drawn = pinned._replace(margin=drawn.margin, near_tie=drawn.near_tie)
                 seconds = self._now() - self.drawn_at[0] if self.drawn_at else 0.0
                 rule = steering.before(self.step, drawn, drawn.id, seconds, self.redraw)
                 if rule:
@@ -479,4 +492,6 @@ def token_record(
         phase=phase,
         walk=walk,
         draft=draft,
+        margin=drawn.margin,
+        near_tie=drawn.near_tie,
     )

@@ -43,6 +43,7 @@ from termchat.engine.port import (
     Pause,
     Remark,
     Resume,
+    Scripted,
     SteerReply,
     Unit,
 )
@@ -111,6 +112,7 @@ class Steering:
         self._past, self._reply, self._state = past, reply, request.state
         self._script = deque(request.script)
         self._queue: deque[int] = deque()
+        self._pin: Scripted | None = None
         self._steps: deque[Unit] = deque()
         self._said: bytes | None = None
         self.gate = TextGate()
@@ -256,9 +258,20 @@ class Steering:
             if changed:
                 yield self.record()
             if entry.id is not None and entry.step == step:
-                self._queue.appendleft(entry.id)
+                if entry.pinned is None:
+                    self._queue.appendleft(entry.id)
+                else:
+                    self._pin = entry
         if self._budget is not None and self.thoughts.thought >= self._budget:
             self._answer()
+
+    def pin(self, drawn: Drawn) -> bool:
+        """Force the pinned token of the step if a different one was drawn in a near tie; return whether it is forced."""
+        pin, self._pin = self._pin, None
+        if pin is None or pin.id is None or pin.id == drawn.id or not (pin.pinned or drawn.near_tie):
+            return False
+        self._queue.appendleft(pin.id)
+        return True
 
     # --- what is met -------------------------------------------------------------------------------------------------
 

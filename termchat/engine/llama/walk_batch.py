@@ -236,11 +236,11 @@ class WalkBatch(RunningGroup[_Walk]):
     def _times_of(self, count: int) -> BatchTimes:
         """What batches cost in which so many walks have some rows each, in units of one with a row each."""
         if count not in self._times:
-            times = self._learned.times(self._cache.loaded[1]).of
+            times = self._learned.times(self._cache.loaded[1])
 
             def step(rows: int) -> float:
-                return sum(times(min(self._most, rows - at)) for at in range(0, rows, self._most))
+                return sum(times.of(min(self._most, rows - at)) for at in range(0, rows, self._most))
 
             several = {n: step(n * count) / step(count) for n in range(2, MOST_ROWS // count + 1)}
-            self._times[count] = BatchTimes(self._cache.loaded[1], several or {2: 2.0})
+            self._times[count] = BatchTimes((several or {2: 2.0}) if times.measured else {})
         return self._times[count]

@@ -58,6 +58,7 @@ class ServerCells:
     """
 
     exact = False
+    largest_change: float | None = None
     kv_type = ""
     threads_batch = 0
     batch_size = EXACT_BATCH

@@ -52,6 +52,7 @@ def seed_of(seed: int, step: int) -> int:
 class _NoBatches:
     """How prompts are read is the server's own affair."""
 
+    largest_change: float | None = None
     kv_type = ""
     batch_size = 0
     threads_batch = 0

@@ -26,9 +26,9 @@ MARGIN = 1
 class Ink(NamedTuple):
     """How text is painted, and what the mouse does with it.
 
-    `color` and `ground` are names of palette colours; `heat` is 0 (hot) to HEATS - 1. `does` is an action of the screen that a
-    click performs. `knob` is the name of the one that the wheel turns there; what has it and does nothing is that knob's bar,
-    along which a drag sets it.
+    `color` and `ground` are names of palette colours; `heat` is 0 (hot) to HEATS - 1. `double` underlines twice. `does` is an
+    action of the screen that a click performs. `knob` is the name of the one that the wheel turns there; what has it and does
+    nothing is that knob's bar, along which a drag sets it.
     """
 
     color: str = "text"
@@ -38,6 +38,7 @@ class Ink(NamedTuple):
     italic: bool = False
     strike: bool = False
     underline: bool = False
+    double: bool = False
     does: str = ""
     knob: str = ""
 
@@ -127,10 +128,10 @@ class Paint:
                 color, reverse = DEFAULT, True
         if palette.accent == palette.text:
             bold, underline = bold or ink.color in _LOUD, underline or (ink.color == "success" and bool(ink.ground))
-        return color, bgcolor, bold, ink.italic, ink.strike, underline, reverse
+        return color, bgcolor, bold, ink.italic, ink.strike, underline, reverse, ink.double
 
 
-_Look = tuple[str, str, bool, bool, bool, bool, bool]
+_Look = tuple[str, str, bool, bool, bool, bool, bool, bool]
 
 _HOT, _WARM = HEATS // 5, HEATS // 2
 """Without colours, heats below these are bold and underlined, or underlined: under 4 % and 25 % by probability."""
@@ -139,7 +140,9 @@ _LOUD = frozenset({"accent", "user", "stamp", "warning", "error", "heading", "cu
 
 
 @cache
-def _style(color: str, bgcolor: str, bold: bool, italic: bool, strike: bool, underline: bool, reverse: bool) -> Style:
+def _style(
+    color: str, bgcolor: str, bold: bool, italic: bool, strike: bool, underline: bool, reverse: bool, double: bool
+) -> Style:
     """One object for each way to look: Textual writes the escape codes of the first of equal ones only."""
     return Style(
         color=color.removeprefix("ansi_"),
@@ -147,6 +150,7 @@ def _style(color: str, bgcolor: str, bold: bool, italic: bool, strike: bool, und
         bold=bold or None,
         italic=italic or None,
         strike=strike or None,
-        underline=underline or None,
+        underline=(underline and not double) or None,
+        underline2=double or None,
         reverse=reverse or None,
     )

@@ -39,6 +39,7 @@ AS_RECORDED = "as recorded"
 WITH_KNOBS = "with the current knobs"
 ORIGINAL = "with its original settings"
 
+_NEAR_TIE = "Near tie: with a different number of threads or batch size, a different token may win."
 _NONE_TOLD = "The server told no candidates for this text."
 _UNRECORDED = "No candidates were recorded for this token; {} asks the model for them."
 _STAMP = Ink("stamp", bold=True)
@@ -79,7 +80,8 @@ def from_columns(node: Node, index: int, step: int) -> Token:
         probability=tokens.probabilities[index], entropy=tokens.entropies[index], p_end=tokens.p_ends[index],
         settings=tokens.settings[index], forced=bool(tokens.forced[index]), stages=[], candidates=[],
         state=tokens.states.get(index, {}), decode_us=tokens.decode_us[index], sample_us=tokens.sample_us[index],
-        draft=tokens.draft(index),
+        draft=tokens.draft(index), margin=None if math.isnan(tokens.margins[index]) else tokens.margins[index],
+        near_tie=None if tokens.near_ties[index] == UNKNOWN else bool(tokens.near_ties[index]),
     )  # fmt: skip
 
 
@@ -93,7 +95,7 @@ def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
     token = shown.token
     gap = [BLANK] if rows >= ROOMY else []
     stages, settings = flowing(_stages(token), width), flowing(_settings(shown), width)
-    lines = [*_title(shown, width), *_drafted(shown, width), *flowing(_facts(shown), width)]
+    lines = [*_title(shown, width), *_drafted(shown, width), *flowing(_facts(shown), width), *_near_tie(token, width)]
     lines += [*(gap if stages else []), *stages, *(gap if settings else []), *settings, *gap]
     if not token.candidates:
         return [*lines, *_unrecorded(token, width)]
@@ -104,7 +106,8 @@ def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
 def step_lines(shown: Shown, rolls: Rolls | None, width: int, rows: int, *, large: bool, numbered: bool) -> list[Line]:
     """The distribution: candidates with bars, all others, what each stage left, and rolls of the dice. `large`: with the facts
     that are not in the table."""
-    token, title = shown.token, [*_title(shown, width), *_drafted(shown, width)]
+    token = shown.token
+    title = [*_title(shown, width), *_drafted(shown, width), *_near_tie(token, width)]
     if not token.candidates:
         return [*title, *_unrecorded(token, width)]
     gap = [BLANK] if rows >= ROOMY else []
@@ -149,6 +152,10 @@ def _drafted(shown: Shown, width: int) -> list[Line]:
     return drafted_lines(shown.round, width) if shown.round is not None else []
 
 
+def _near_tie(token: Token, width: int) -> list[Line]:
+    return prose(_NEAR_TIE, width, Ink("stamp")) if token.near_tie else []
+
+
 def _unrecorded(token: Token, width: int) -> list[Line]:
     if token.id == UNKNOWN:
         return prose(_NONE_TOLD, width, MUTED)
@@ -166,6 +173,7 @@ def _facts(shown: Shown) -> list[list[Run]]:
         ("entropy", token.entropy, f"{at_most(token.entropy, token.unlisted)}{token.entropy:.2f} bit"),
         ("p(end)", token.p_end, p_end_of(token.p_end, token.unlisted)),
         ("dice", noise, signed(noise)),
+        ("margin", math.nan if token.margin is None else token.margin, f"{token.margin or 0:.2f} nats"),
     ]
     facts = [(name, text) for name, value, text in numbers if not math.isnan(value)]
     if token.decode_us:

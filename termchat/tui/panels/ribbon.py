@@ -68,14 +68,17 @@ def token_at(reply: Sequence[Span], look: TokenLook, column: int, width: int) ->
 
 
 def legend_line(look: TokenLook, reply: Sequence[Span] | None = None) -> Line:
-    """The look's name, its colours from hot to calm between the words for both ends, and how forced tokens are marked. The
-    look of drafts has a word for each colour, and one where nothing was drafted for the `reply`, if that is given."""
+    """The look's name, its colours from hot to calm between the words for both ends, and how forced tokens and near ties are
+    marked. The look of drafts has a word for each colour, and one where nothing was drafted for the
+    `reply`, if that is given."""
     if look == "drafts":
         return _drafts_legend(reply)
     measure = MEASURES[look]
     swatches = [("  ", Ink(heat=step * HEATS // _SWATCHES)) for step in range(_SWATCHES)]
     ends = (f"{measure.hot} ", MUTED), *swatches, (f" {measure.calm}", MUTED)
-    return Line(((f"{measure.title} ", TEXT), *ends, ("  ", MUTED), ("forced", FORCED)))
+    near_tie = any(1 in span.node.tokens.near_ties[: span.count] for span in reply or ())
+    tied: list[Run] = [("  ", MUTED), ("near tie", Ink("muted", double=True))] if near_tie else []
+    return Line(((f"{measure.title} ", TEXT), *ends, ("  ", MUTED), ("forced", FORCED), *tied))
 
 
 def _drafts_legend(reply: Sequence[Span] | None) -> Line:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Node, Span
 from termchat.decoding.draft_forecast import Forecast, forecast
-from termchat.decoding.drafting import breaks_even
 from termchat.text import one_line
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.draw.ink import BLANK, Line
@@ -86,6 +85,6 @@ def _on_reply(found: Forecast | None) -> str:
 def _by_model(chat: Chat, drafts: ReplyDrafts) -> str:
     if (drafter := chat.drafter) is None:
         return f"No draft model is loaded; {name_of('models')} marks those that fit with ◇, and /draft NAME loads one."
-    even = breaks_even(drafts.times.of, chat.tuning.draft_max, drafter.cost)
-    pays = f"pays from {even:.0%} acceptance" if even < 1 else "never pays here"
-    return f"{one_line(drafter.name, 40)} drafts a token in {drafter.cost:.2f} of the time of one, and {pays}."
+    even = drafts.times.breaks_even(chat.tuning.draft_max, drafter.cost)
+    pays = "" if even is None else f", and pays from {even:.0%} acceptance" if even < 1 else ", and never pays here"
+    return f"{one_line(drafter.name, 40)} drafts a token in {drafter.cost:.2f} of the time of one{pays}."

@@ -26,7 +26,8 @@ class Machine(NamedTuple):
     def of(cls, chat: Chat) -> Machine:
         measured = chat.model.measured if chat.model is not None else None
         threads = chat.live.threads or (chat.model.threads if chat.model is not None else 1)
-        return cls(threads, measured.batch_times if measured is not None else {})
+        alike = measured is not None and measured.threads == threads
+        return cls(threads, measured.batch_times if measured is not None and alike else {})
 
 
 class ReplyDrafts:
@@ -38,7 +39,7 @@ class ReplyDrafts:
     def _begin(self, machine: Machine) -> None:
         self.machine = machine
         self.figures = DraftFigures()
-        self.times = BatchTimes(max(machine.threads, 1), machine.batch_times)
+        self.times = BatchTimes(machine.batch_times)
         """What batches cost, as far as it is known or the reply has measured it."""
         self.newest: Round | None = None
         """The newest round."""

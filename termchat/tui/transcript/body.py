@@ -7,7 +7,7 @@ from typing import Protocol
 from termchat.conversation.tree import TokenColumns
 from termchat.tui.draw.ink import Ink, Run
 from termchat.tui.transcript.blocks import THOUGHT, Block, ChunkBlock, FoldBlock, Inked, TextBlock, ThoughtBlock
-from termchat.tui.transcript.looks import Look, TokenLook, heat_inks, heats
+from termchat.tui.transcript.looks import Look, TokenLook, heat_inks, heats, kinds
 from termchat.tui.transcript.markdown.chunks import Splitter
 from termchat.tui.transcript.source import TurnText
 
@@ -44,7 +44,7 @@ class Plain:
 
 
 class Hot:
-    """The text of tokens, each in the ink of its heat; what was forced is marked."""
+    """The text of tokens, each in the ink of its heat; what was forced, and near ties, are marked."""
 
     def __init__(self, tokens: TokenColumns, look: TokenLook) -> None:
         self.tokens, self._look, self._inks = tokens, look, heat_inks(look)
@@ -55,8 +55,8 @@ class Hot:
         pieces = texts[first:last]
         pieces[-1] = pieces[-1][: end - texts.start(last - 1)]
         pieces[0] = pieces[0][begin - texts.start(first) :]
-        found = zip(pieces, self.tokens.by_hand[first:last], hot[first:last], strict=True)
-        return [(text, self._inks[forced][heat]) for text, forced, heat in found if text]
+        found = zip(pieces, kinds(self.tokens, first, last), hot[first:last], strict=True)
+        return [(text, self._inks[kind][heat]) for text, kind, heat in found if text]
 
 
 class PlainBody:

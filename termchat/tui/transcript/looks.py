@@ -27,17 +27,14 @@ REJECTED, ACCEPTED, PLAIN = 0, HEATS // 2, CALM
 _L = TypeVar("_L", Look, TokenLook)
 
 Inks = Sequence[Sequence[Ink]]
-"""Those of tokens that were drawn, and of those that a person forced, by heat."""
+"""Those of tokens that were drawn, of those that a person forced, and of near ties, by heat."""
 
-_BY_HAND = (False, True)
-_MEASURED: Inks = [[Ink(heat=heat, underline=forced, italic=forced) for heat in range(HEATS)] for forced in _BY_HAND]
+DRAWN, FORCED, NEAR_TIE = range(3)
+_MARKS = (Ink(), Ink(underline=True, italic=True), Ink(double=True))
+_MEASURED: Inks = [[mark._replace(heat=heat) for heat in range(HEATS)] for mark in _MARKS]
 _DRAFTED: Inks = [
-    [
-        inks[REJECTED],
-        *[Ink("success", ground="surface", underline=forced, italic=forced)] * (HEATS - 2),
-        inks[PLAIN],
-    ]
-    for forced, inks in zip(_BY_HAND, _MEASURED, strict=True)
+    [inks[REJECTED], *[mark._replace(color="success", ground="surface")] * (HEATS - 2), inks[PLAIN]]
+    for mark, inks in zip(_MARKS, _MEASURED, strict=True)
 ]
 
 
@@ -68,6 +65,12 @@ def heats(tokens: TokenColumns, look: TokenLook) -> Sequence[int]:
 
 def heat_inks(look: Look) -> Inks:
     return _DRAFTED if look == "drafts" else _MEASURED
+
+
+def kinds(tokens: TokenColumns, begin: int, end: int) -> list[int]:
+    """Which of the `Inks` each token has, from one to another."""
+    pairs = zip(tokens.by_hand[begin:end], tokens.near_ties[begin:end], strict=True)
+    return [FORCED if forced else NEAR_TIE if near_tie > 0 else DRAWN for forced, near_tie in pairs]
 
 
 def has_drafts(replies: Iterable[Node]) -> bool:

@@ -160,6 +160,9 @@ class Source:
         told = [f"seed {node.start.seed}"] if drawn else []
         if forced := sum(bytes(part.node.tokens.by_hand[: part.shown]).count(1) for part in self.parts):
             told.append(f"{forced} forced token{'s' if forced > 1 else ''}")
+        if near := sum(part.node.tokens.near_ties[: part.shown].count(1) for part in self.parts):
+            of = sum(len(part.node.tokens.near_ties[: part.shown]) for part in self.parts)
+            told.append(f"{near} of {of} tokens {'are near ties' if near > 1 else 'is a near tie'}")
         return "" if raw else node.start.model.name, " · ".join(told)
 
     def ending(self, *, running: bool) -> str:

@@ -14,7 +14,7 @@ from termchat.text import cells, one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, length, prose
 from termchat.tui.panels.candidates import candidate_table
-from termchat.tui.transcript.looks import heat_inks, heats
+from termchat.tui.transcript.looks import heat_inks, heats, kinds
 from termchat.tui.walks.walk_facts import ending_word
 from termchat.tui.walks.walk_scene import WalksScene
 
@@ -166,7 +166,7 @@ def _side(scene: WalksScene, walk: int) -> _Side:
         inks = [TEXT] * count
     else:
         by_heat, hot = heat_inks(scene.look), heats(tokens, scene.look)
-        inks = [by_heat[bool(forced)][heat] for forced, heat in zip(tokens.by_hand, hot, strict=False)]
+        inks = [by_heat[kind][heat] for kind, heat in zip(kinds(tokens, 0, count), hot, strict=False)]
     if count and not tokens.texts[count - 1] and node.finished is not None and node.finished.reason == "end":
         pieces[-1] = _END
     paused = scene.group.paused.get(walk)

@@ -18,7 +18,7 @@ from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, length, spread
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.body import PLAIN
-from termchat.tui.transcript.looks import Look, heat_inks, heats
+from termchat.tui.transcript.looks import Look, heat_inks, heats, kinds
 from termchat.tui.walks.walk_facts import FEWEST, apart, rates_of, state_runs
 
 TITLES: dict[GroupKind, str] = {
@@ -168,13 +168,13 @@ def head_runs(node: Node, look: Look, width: int) -> list[Run]:
     tokens = node.tokens
     runs: list[Run] = []
     used = 0
-    hot, inks, forced = heats(tokens, look) if look != "reading" else None, heat_inks(look), tokens.by_hand
+    hot, inks = heats(tokens, look) if look != "reading" else None, heat_inks(look)
     for at in range(len(tokens)):
         text = tokens.texts[at]
         if not text or (not runs and text.isspace()):
             continue
         shown, wide = _measured(text, width)
-        runs.append((shown, inks[forced[at]][hot[at]] if hot is not None else PLAIN))
+        runs.append((shown, inks[kinds(tokens, at, at + 1)[0]][hot[at]] if hot is not None else PLAIN))
         used += wide
         if used > width:
             break
