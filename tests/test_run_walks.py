@@ -298,6 +298,7 @@ def told(records: list[dict[str, Any]], walk: int | None = None) -> list[dict[st
         "decode_ms",
         "tokens_per_second",
     }
+    other |= {"largest_change", "near_tie"}  # known of the one number of threads, not of the other
     mine = [record for record in records if record.get("walk") == walk and record["record"] != "ranking"]
     return [{name: value for name, value in record.items() if name not in other} for record in mine]
 

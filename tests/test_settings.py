@@ -41,7 +41,7 @@ def test_with_nothing_set_the_defaults_are_the_engines_and_the_knobs(tmp_path: P
 
 def test_every_field_an_engine_takes_can_be_set() -> None:
     told = {"path", "path_bytes", "name", "sha256", "quantization", "layers", "proposed_threads", "thinking", "engine"}
-    told |= {"batch_times", "said"}
+    told |= {"measured", "said"}
     assert {name for name, option in OPTIONS.items() if option.table == "engine"} == set(
         ModelSpec.__struct_fields__
     ) - told | {"draft_model"}

@@ -321,7 +321,7 @@ def test_draft_models_come_and_go_in_mid_reply_and_the_reply_stays_the_same(
 ) -> None:
     """The model is the one that drafts, and blocks that change nothing besides: it takes what is drafted, at less speed."""
     slow = with_idle_blocks(small_model_path, tmp_path / "slow.gguf", 28)
-    known = Measured("1/1 threads, bf16/f16, flash attention auto, batches of 63, 0 layers offloaded", 1, CHEAP, 63)
+    known = Measured("1/1 threads, batches of 63, bf16/f16, flash attention auto, 0 layers offloaded", 1, CHEAP, 63)
     large = ModelSpec(str(slow), "large", context=2048, threads=1, measured=(known,))
     drawn = []
     for drafted in (False, True):

@@ -183,7 +183,7 @@ def test_an_engine_behind_a_url_answers_as_the_local_one_does(engine: Engine, re
     tuning = Tuning(max_tokens=4)
     events = until(engine, engine.send(Generate(rendered.ids, tuning.samplers(), tuning.conditions(), 1)), Finished)
     assert sum(isinstance(event, Token) for event in events) == 4
-    refused = until(engine, engine.send(MeasureBatches([1])), Failed)[-1]
+    refused = until(engine, engine.send(MeasureBatches()), Failed)[-1]
     assert isinstance(refused, Failed)
     assert (refused.kind, refused.message) == ("capability", "a model on a server cannot measure batches")
 

@@ -19,7 +19,7 @@ FILE = Path(__file__).with_name("session.tape")
 LESSONS = Path(__file__).with_name("lessons")
 """A tape a lesson, by its id."""
 
-_LEFT_OUT = frozenset({"origin", "shapes", "rebuild_exactly", "keep_logits", "candidates", "number"})
+_LEFT_OUT = frozenset({"origin", "shapes", "rebuild_exactly", "exact", "keep_logits", "candidates", "number"})
 """What makes no other answer: where settings came from, how cells were made, and what things are called."""
 _OF_LOAD = ("fast_prefill",)
 """What of a spec makes another model."""
