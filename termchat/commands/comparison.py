@@ -21,8 +21,8 @@ from termchat.engine.port import Event
 from termchat.text import sanitize, show_piece
 
 _NOT_COMPARED = {"decode_us": 0, "sample_us": 0, "walk": None, "draft": None, "near_tie": None}
-"""Times, drafts, the number that a token's reply has among those made together (it is generated alone, too), and near ties, which
-depend on what was measured."""
+"""Times, drafts, the number that a token's reply has among those made together (it is generated alone, too), and near ties,
+which depend on what was measured."""
 
 
 class ChangedField(NamedTuple):
