@@ -116,6 +116,7 @@ PAGES: dict[str, Manual] = {
         (
             ("Check that a reply is reproducible", "termchat run --json hello > a.jsonl && termchat replay a.jsonl"),
             ("Replay only the third walk", "termchat replay --walk 2 a.jsonl"),
+            ("Replay a reply of another machine", "termchat replay --anywhere a.jsonl"),
             ("Replay a saved chat", "termchat sessions export last -o chat.jsonl && termchat replay chat.jsonl"),
         ),
         ("compare", "run", "sessions export"),

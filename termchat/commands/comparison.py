@@ -20,8 +20,9 @@ from termchat.decoding.records import Finished, Prefill, SettingsRecord, Start, 
 from termchat.engine.port import Event
 from termchat.text import sanitize, show_piece
 
-_NOT_COMPARED = {"decode_us": 0, "sample_us": 0, "walk": None, "draft": None}
-"""Times, drafts, and the number that a token's reply has among those made together: it is generated alone, too."""
+_NOT_COMPARED = {"decode_us": 0, "sample_us": 0, "walk": None, "draft": None, "near_tie": None}
+"""Times, drafts, the number that a token's reply has among those made together (it is generated alone, too), and near ties,
+which depend on what was measured."""
 
 
 class ChangedField(NamedTuple):
@@ -97,6 +98,8 @@ class ReplyComparison:
         self.last = was, now
         if len(self.made.tokens) == len(self._node.tokens) and is_cut_off(self._node) and now.text.startswith(was.text):
             now = msgspec.structs.replace(now, text=was.text)  # the rest was in `held` then
+        if was.margin is None:  # as before margins were recorded
+            now = msgspec.structs.replace(now, margin=None)
         if self._renumbered:  # the threads that its rounds take are changes of settings, too
             now = msgspec.structs.replace(now, settings=was.settings)
         self.near_ties += bool(was.near_tie or now.near_tie) and not was.forced
