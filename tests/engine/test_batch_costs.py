@@ -69,7 +69,7 @@ def test_weights_whose_rows_depend_on_the_batch_are_found(made_model: Callable[[
         measured = other.measure(MeasureBatches(0.2))
         assert measured.rows_alike == 1
         assert measured.changes["2 rows"] > 0
-        assert measured.largest_change > 1.6 * max(measured.changes.values())
+        assert measured.largest_change > 1.2 * max(measured.changes.values())
         # The reference: the difference between any two logits of a row, by hand.
         ids = other.model.tokenize(batch_costs._TEXT, special=False)
         one = other.cache.read_aside(ids[:1], 0, 1)[0].astype(np.float64)
