@@ -20,7 +20,7 @@ from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import Message, ModelSpec, Render, Scripted
 from tests.engine.bare_loop import BareContext
-from tests.engine.conftest import records, request, tokens
+from tests.engine.conftest import know_rows, records, request, tokens
 from tests.engine.drafting import Knowing, same
 from tests.engine.float64 import numbers_of
 from tests.engine.steered import numbers, shapes_of, start_of
@@ -99,6 +99,7 @@ def test_numbers_are_those_of_llama_cpp_in_float64(session: Session, stream: lis
         assert token.entropy == pytest.approx(expected.entropy, abs=1e-5)
         assert token.p_end == pytest.approx(expected.p_end, rel=1e-5, abs=1e-9)
         assert token.probability == pytest.approx(expected.probability, rel=2e-5)
+        assert token.margin == pytest.approx(expected.margin, abs=1e-5)
         best = np.argsort(-logits, kind="stable")[:20]
         assert [candidate.id for candidate in token.candidates][:20] == best.tolist()
         assert [candidate.logit for candidate in token.candidates][:20] == logits[best].tolist()
@@ -132,7 +133,9 @@ def test_a_fork_goes_on_bit_for_bit(session: Session, stream: list[Record], kept
 @pytest.fixture(scope="module")
 def equal_rows(session: Session, bare: BareContext) -> int:
     """Up to how many rows of a batch have the bits of each alone, on this machine."""
-    return bare.count_equal_rows(prompt_of(session), MOST_ROWS)
+    count = bare.count_equal_rows(prompt_of(session), MOST_ROWS)
+    know_rows(session, count)
+    return count
 
 
 @pytest.fixture(scope="module")
@@ -147,11 +150,13 @@ def test_exact_walks_are_their_seeds_alone(session: Session, equal_rows: int, al
         said = walked(session, ask(prompt_of(session), [walk(seed, WALK, seed) for seed in range(count)]))
         exact = [event.exact for event in said if isinstance(event, Start)]
         assert len(exact) == count
+        assert all(exact) or count > equal_rows
         for seed in range(count):
             if exact[seed]:
                 assert numbers(of(said, seed)) == numbers(alone[seed]), (count, equal_rows)
 
 
+@pytest.mark.usefixtures("equal_rows")
 def test_an_exact_reply_with_drafts_is_the_one_without(
     session: Session, alone: list[list[Record]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
