@@ -74,9 +74,10 @@ def legend_line(look: TokenLook, reply: Sequence[Span] | None = None) -> Line:
     if look == "drafts":
         return _drafts_legend(reply)
     measure = MEASURES[look]
-    swatches = [("  ", Ink(heat=step * HEATS // _SWATCHES)) for step in range(_SWATCHES)]
-    ends = (f"{measure.hot} ", MUTED), *swatches, (f" {measure.calm}", MUTED)
     near_tie = any(1 in span.node.tokens.near_ties[: span.count] for span in reply or ())
+    wide = " " if near_tie else "  "  # else the line is too long for the panel
+    swatches = [(wide, Ink(heat=step * HEATS // _SWATCHES)) for step in range(_SWATCHES)]
+    ends = (f"{measure.hot} ", MUTED), *swatches, (f" {measure.calm}", MUTED)
     tied: list[Run] = [("  ", MUTED), ("near tie", Ink("muted", double=True))] if near_tie else []
     return Line(((f"{measure.title} ", TEXT), *ends, ("  ", MUTED), ("forced", FORCED), *tied))
 
