@@ -3,10 +3,12 @@
 Records about TOKENS tokens a model, half of them by replies alone with two threads, half by eight walks in one batch, a quarter
 at temperature 0, and replays each of them anywhere: with one thread, with a prompt batch of 16, with keys and values as f16.
 A row says how many draws were near ties, how many turned, and how many replies a certain draw made differ: that must be none.
+`--walks` records walks only, `--elsewhere "1 thread"` replays only so.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import sys
@@ -54,13 +56,18 @@ ELSEWHERE: dict[str, dict[str, object]] = {
 
 
 def main() -> None:
-    tokens, models = int(sys.argv[1]), sys.argv[2:]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tokens", type=int)
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--walks", action="store_true")
+    parser.add_argument("--elsewhere", nargs="*", default=list(ELSEWHERE), choices=list(ELSEWHERE))
+    args = parser.parse_args()
     print("| model | largest change | elsewhere | tokens | near ties | turned | certain draws that differ |")
     print("|---|---:|---|---:|---:|---:|---:|")
-    for model in models:
+    for model in args.models:
         with tempfile.TemporaryDirectory() as folder:
-            files, change = record(Path(model), tokens, Path(folder))
-            for name, flags in ELSEWHERE.items():
+            files, change = record(Path(model), args.tokens, Path(folder), walks=args.walks)
+            for name, flags in ((name, ELSEWHERE[name]) for name in args.elsewhere):
                 counts = [replayed(Path(model), file, flags, Path(folder)) for file in files]
                 same, ties, turned = (
                     sum(one.get(key, 0) for one in counts) for key in ("tokens", "near_ties", "turned")
@@ -70,7 +77,7 @@ def main() -> None:
                 print(f"| {' | '.join(row)} |", flush=True)
 
 
-def record(model: Path, tokens: int, folder: Path) -> tuple[list[Path], float]:
+def record(model: Path, tokens: int, folder: Path, *, walks: bool) -> tuple[list[Path], float]:
     """The transcripts, one a reply, and the model's largest change."""
     engine = LocalEngine()
     files: list[Path] = []
@@ -84,7 +91,7 @@ def record(model: Path, tokens: int, folder: Path) -> tuple[list[Path], float]:
             rendered = [
                 event for event in ask(engine, Render([Message("user", prompt)])) if isinstance(event, Rendered)
             ]
-            together = seed % 2 == 0 and [Walk(at, *how(seed + at), seed + at) for at in range(WALKS)]
+            together = (walks or seed % 2 == 0) and [Walk(at, *how(seed + at), seed + at) for at in range(WALKS)]
             events = (
                 ask(engine, GenerateWalks(rendered[0].ids, together, Group(random.getrandbits(50), "walks", WALKS)))
                 if together
