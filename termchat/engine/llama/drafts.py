@@ -41,7 +41,7 @@ class Learned:
     is loaded."""
 
     def __init__(self, measured: Measured | None = None) -> None:
-        """`measured` says what batches cost with its number of threads; with others a table does."""
+        """`measured` says what batches cost with its number of threads; with others that is guessed."""
         self.judge = Judge()
         self.model: DraftModel | None = None
         self._times: dict[int, BatchTimes] = {}
