@@ -27,7 +27,7 @@ from termchat.engine.port import (
     Load,
     Loaded,
     MeasureBatches,
-    Measured,
+    Measurement,
     ModelInfo,
     ModelSpec,
     Scripted,
@@ -124,7 +124,7 @@ class Bench:
             raise EngineError("measure", "the engine returned no measurements", "")
         return BenchRun((prefill.tokens - prefill.reused) / (prefill.ms / 1e3), finished.tokens_per_second)
 
-    def batches(self, seconds: float, cells: int = 0) -> Measured:
+    def batches(self, seconds: float, cells: int = 0) -> Measurement:
         """What batches cost and change; see `MeasureBatches`."""
         for event in self._events(self._engine.send(MeasureBatches(seconds, cells, needed=True))):
             if isinstance(event, BatchesMeasured):
@@ -206,7 +206,7 @@ class VerifyCosts(msgspec.Struct, frozen=True):
     tokens: int
 
     @classmethod
-    def of(cls, measured: Measured) -> VerifyCosts | None:
+    def of(cls, measured: Measurement) -> VerifyCosts | None:
         """From what was measured; None where times were not."""
         costs = {rows: cost for rows, cost in sorted(measured.batch_times.items()) if rows > 1}
         if not costs:
@@ -227,7 +227,7 @@ class TuneReport(msgspec.Struct, frozen=True):
     results: list[Result]
     decode: float
     prefill: float
-    measured: Measured | None = None
+    measured: Measurement | None = None
 
     @property
     def speculation(self) -> VerifyCosts | None:
@@ -351,7 +351,7 @@ class _Clock:
 
 def _measure_batches(
     bench: Bench, spec: ModelSpec, report: TuneReport, clock: _Clock, seconds: float
-) -> Measured | None:
+) -> Measurement | None:
     """Measure batches on both sides of the cell from which llama.cpp may split the attention of a row."""
     if not bench.model.can_rewind or not clock.begin("batches: cost in tokens, and changes of logits", seconds):
         return None

@@ -36,7 +36,7 @@ from termchat.engine.access_key import key_source, read_key
 from termchat.engine.address import EngineAddress
 from termchat.engine.checkup import ROUNDS, RPC, Checkup, check
 from termchat.engine.make import make_engine
-from termchat.engine.port import Device, Engine, EngineError, Measured, Probe, Probed
+from termchat.engine.port import Device, Engine, EngineError, Measurement, Probe, Probed
 from termchat.models import catalogue, listing, memory
 from termchat.models.draft_pairs import draft_facts, why_not_draft
 from termchat.models.elsewhere import models_of
@@ -199,7 +199,7 @@ def _engine(report: DoctorReport, engine: Engine) -> None:
             section.rows.append((f"set for {pick.name}", settings))
 
 
-def _bits_of(measured: Measured) -> str:
+def _bits_of(measured: Measurement) -> str:
     if not measured.largest_change:
         return "same bits in any batch"
     return f"same bits in batches of up to {measured.rows_alike}, else logits change by up to {measured.largest_change:.2f}"

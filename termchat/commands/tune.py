@@ -14,7 +14,7 @@ from termchat.chat.opening import find_here
 from termchat.commands.bench import EXACT, Result, TuneReport, VerifyCosts, keep, measure
 from termchat.config.settings import Settings
 from termchat.engine.make import make_engine
-from termchat.engine.port import EngineError, Measured
+from termchat.engine.port import EngineError, Measurement
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
 
@@ -79,7 +79,7 @@ def lines(report: TuneReport) -> Iterator[str]:
     yield "KV type and flash attention are left alone: changing them would change the numbers and the replies."
 
 
-def _change_lines(measured: Measured) -> Iterator[str]:
+def _change_lines(measured: Measurement) -> Iterator[str]:
     if not measured.largest_change:
         yield "numbers of threads and sizes of batches change no bit: the same seed gives the same reply"
         return

@@ -14,7 +14,7 @@ import msgspec
 from termchat import atomic, paths, regular_files
 from termchat.config.origins import PICKER
 from termchat.engine.llama.threads import all_threads, default_threads
-from termchat.engine.port import Measured
+from termchat.engine.port import Measurement
 from termchat.text import UNREADABLE
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Tuned(msgspec.Struct, frozen=True):
     decode: float
     prefill: float
     measured: float
-    rows: tuple[Measured, ...] = ()
+    rows: tuple[Measurement, ...] = ()
 
 
 class Pick(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ def find(sha256: str, file: Path | None = None) -> Tuned | None:
     return next((entry for entry in mine if entry.machine == here), None)
 
 
-def find_rows(sha256: str, file: Path | None = None) -> tuple[Measured, ...]:
+def find_rows(sha256: str, file: Path | None = None) -> tuple[Measurement, ...]:
     """Return what batches of this model cost and change on this machine, for each way in which it was loaded."""
     tuned = find(sha256, file)
     return tuned.rows if tuned is not None else ()
@@ -124,7 +124,7 @@ def keep_measured(tuned: Tuned, file: Path | None = None) -> Path:
     return _write(kept, file)
 
 
-def keep_rows(measured: Measured, sha256: str, name: str, file: Path | None = None) -> Path:
+def keep_rows(measured: Measurement, sha256: str, name: str, file: Path | None = None) -> Path:
     """Join a measurement of batches with what was measured before; returns where it is kept.
 
     Raises:

@@ -32,7 +32,7 @@ from termchat.config.sources import (
 )
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
 from termchat.engine.address import AddressError, EngineAddress, is_url
-from termchat.engine.port import Measured, ModelSpec
+from termchat.engine.port import Measurement, ModelSpec
 
 _SAID_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
 """Whoever sets the second of two means the first, too."""
@@ -147,7 +147,7 @@ class Settings(Fields):
         quantization: str = "",
         layers: int = 0,
         thinking: tuple[str, ...] = (),
-        measured: tuple[Measured, ...] = (),
+        measured: tuple[Measurement, ...] = (),
     ) -> ModelSpec:
         """`thinking` are the tags of the catalogue, which configured ones override."""
         configured = (self.think_start, self.think_end)

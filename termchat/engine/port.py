@@ -50,7 +50,7 @@ MOST_CONTEXT = 8192
 """Tokens of context that an engine chooses at most by itself; more is for whoever asks for it."""
 
 
-class Measured(msgspec.Struct, frozen=True):
+class Measurement(msgspec.Struct, frozen=True):
     """What rows of a batch cost, and which bits they have, as measured for one model on one machine.
 
     `how` is how it was loaded (`Cache.how`), and with that how many `threads`. `batch_times` are T(n), the time of a batch of n
@@ -78,7 +78,7 @@ class Measured(msgspec.Struct, frozen=True):
         """
         return max(self.changes.values(), default=0.0) * (1 + 2 / math.sqrt(max(self.positions, 1)))
 
-    def joined(self, other: Measured) -> Measured:
+    def joined(self, other: Measurement) -> Measurement:
         """Return what both measurements of one model tell; the times are those of the `other`, newer one, if it has some."""
         changes = {
             what: max(self.changes.get(what, 0.0), other.changes.get(what, 0.0))
@@ -130,7 +130,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     layers: int = 0
     proposed_threads: bool = False
     thinking: tuple[str, ...] = ()
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[Measurement, ...] = ()
     engine: EngineAddress = HERE
     said: tuple[str, ...] = ()
 
@@ -405,8 +405,8 @@ class GenerateWalks(msgspec.Struct, frozen=True, tag=True):
     """Several replies to one prompt, decoded in one batch a step; fields as in `Generate`. The prompt is decoded once.
 
     However many threads compute a batch, its rows have the bits of one: so every walk is what its seed and settings give alone
-    with one thread, where a batch has no more rows than are known to have the bits of a row alone (`Measured.rows_alike`); if
-    it is to be `exact`, a step is as many batches as that takes. The `Start` says whether it is so, and all records say
+    with one thread, where a batch has no more rows than are known to have the bits of a row alone (`Measurement.rows_alike`);
+    if it is to be `exact`, a step is as many batches as that takes. The `Start` says whether it is so, and all records say
     `threads` 1.
     Cells of a walk that ended stay until all are over: without them the others would be computed otherwise. When there is no
     cell for each that runs, all of them end (`context`). A `draft` from the context is decoded with the others' rows where
@@ -581,7 +581,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     engine: str = ""
     recommended: dict[str, Any] = {}
     abilities: EngineAbilities = LOCAL
-    measured: Measured | None = None
+    measured: Measurement | None = None
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -620,7 +620,7 @@ class DraftLoaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class BatchesMeasured(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Answers `MeasureBatches`."""
 
-    measured: Measured
+    measured: Measurement
 
 
 class Unloaded(msgspec.Struct, frozen=True, tag=True, array_like=True):

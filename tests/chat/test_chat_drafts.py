@@ -16,7 +16,7 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import ALL_FEATURES, Adjust, LoadDraft, Measured, ModelSpec
+from termchat.engine.port import ALL_FEATURES, Adjust, LoadDraft, Measurement, ModelSpec
 from tests.chat.driven_chat import Faked, Make
 from tests.chat.kept_chat import Kept
 from tests.fewer_blocks import with_idle_blocks, with_vocabulary
@@ -189,7 +189,7 @@ def test_a_draft_model_whose_file_is_too_large_to_pay_is_not_loaded(tmp_path: Pa
     for size, batch_times, asked in ((700, dear, []), (200, cheap, ["small"]), (700, {}, ["small"])):
         file.write_bytes(bytes(size))
         it = Faked(Tuning(seed=7, draft="auto"), origin={"draft": "panel"})
-        measured = Measured("", 1, batch_times)
+        measured = Measurement("", 1, batch_times)
         it.engine.info = msgspec.structs.replace(it.engine.info, size=1000, measured=measured)
         it.told.clear()
         it.chat.loading.load(ModelSpec("/tiny.gguf", "tiny"), small)
@@ -321,7 +321,7 @@ def test_draft_models_come_and_go_in_mid_reply_and_the_reply_stays_the_same(
 ) -> None:
     """The model is the one that drafts, and blocks that change nothing besides: it takes what is drafted, at less speed."""
     slow = with_idle_blocks(small_model_path, tmp_path / "slow.gguf", 28)
-    known = Measured("1/1 threads, batches of 63, bf16/f16, flash attention auto, 0 layers offloaded", 1, CHEAP, 63)
+    known = Measurement("1/1 threads, batches of 63, bf16/f16, flash attention auto, 0 layers offloaded", 1, CHEAP, 63)
     large = ModelSpec(str(slow), "large", context=2048, threads=1, measured=(known,))
     drawn = []
     for drafted in (False, True):

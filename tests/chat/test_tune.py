@@ -16,7 +16,7 @@ from termchat.config import per_model
 from termchat.config.settings import load
 from termchat.engine.llama.model_session import Session
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import EngineError, Measured, ModelInfo, ModelSpec
+from termchat.engine.port import EngineError, Measurement, ModelInfo, ModelSpec
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
 
@@ -71,7 +71,7 @@ def test_what_is_not_exact_is_told_and_not_chosen() -> None:
 def test_what_speculation_can_gain_is_told() -> None:
     result = bench.choose("threads", 4, [STEADY])
     times = {2: 1.82, 4: 2.37, 8: 4.18, 16: 7.62}
-    measured = Measured("", 2, times, 3, {"threads": 0.0, "4 rows": 0.2}, 25)
+    measured = Measurement("", 2, times, 3, {"threads": 0.0, "4 rows": 0.2}, 25)
     found = bench.VerifyCosts.of(measured)
     assert found is not None
     assert (found.tokens, found.threads) == (15, 2)
@@ -82,7 +82,7 @@ def test_what_speculation_can_gain_is_told() -> None:
     assert "a draft of 15 tokens costs 7.6 tokens" in told
     assert "threads change no bit" in told
     assert "up to 3 rows have the bits of rows one by one" in told
-    assert "by up to 0.42" in told
+    assert "by up to 0.28" in told
     dear = msgspec.structs.replace(measured, batch_times={rows: float(rows) for rows in times}, changes={"2 rows": 0.0})
     told = "\n".join(tune.lines(msgspec.structs.replace(report, measured=dear)))
     assert "speculation never pays" in told
@@ -133,7 +133,7 @@ def test_what_was_measured_goes_before_the_default_and_after_the_person(model_pa
 def test_what_was_measured_of_batches_goes_along_with_the_model(model_path: Path, tmp_path: Path) -> None:
     none, flags = tmp_path / "none.toml", {"model": str(model_path)}
     sha = find_model(load(flags, {}, none))[1].sha256
-    measured = Measured("one way", 3, {2: 1.8, 8: 4.2}, 63)
+    measured = Measurement("one way", 3, {2: 1.8, 8: 4.2}, 63)
     per_model.keep_rows(measured, sha, "m")
     assert find_model(load(flags, {}, none))[1].measured == (measured,)
     kept(sha, {"threads": 3})
@@ -243,9 +243,9 @@ def test_a_slow_model_is_measured_in_the_time_that_was_asked_for(
             spend(prompt / prompt_rate + reply / rate)
             return BenchRun(prompt_rate, rate)
 
-        def batches(self, seconds: float, _cells: int = 0) -> Measured:
+        def batches(self, seconds: float, _cells: int = 0) -> Measurement:
             spend(seconds)
-            return Measured("", 1, {2: 2.0, 8: 2.0})
+            return Measurement("", 1, {2: 2.0, 8: 2.0})
 
     monkeypatch.setattr(bench, "Bench", Slow)
     monkeypatch.setattr(bench, "monotonic", lambda: now)

@@ -18,7 +18,7 @@ from termchat.engine.port import (
     Generate,
     Load,
     Loaded,
-    Measured,
+    Measurement,
     Message,
     ModelSpec,
     Paused,
@@ -42,7 +42,7 @@ def prompt(session: Session, text: str) -> list[int]:
 def know_rows(session: Session, rows_alike: int = 63) -> Session:
     """The same, which knows how many rows of a batch have the bits of a row alone."""
     cache = session.cache
-    cache.measured = Measured(cache.how, cache.loaded[0], rows_alike=rows_alike)
+    cache.measured = Measurement(cache.how, cache.loaded[0], rows_alike=rows_alike)
     return session
 
 

@@ -19,7 +19,7 @@ from termchat.engine.port import (
     Cancel,
     Force,
     Generate,
-    Measured,
+    Measurement,
     ModelSpec,
     Pause,
     Paused,
@@ -75,7 +75,7 @@ def session_of(path: Path, **more: object) -> Session:
     """A session in which it was measured what batches cost, and that their rows are alike."""
     spec = ModelSpec(str(path), "small", context=1024, threads=1)
     made = know_rows(Session(msgspec.structs.replace(spec, **more), lambda _: None))
-    made._learned.know(Measured(made.cache.how, made.cache.loaded[0], COSTS))
+    made._learned.know(Measurement(made.cache.how, made.cache.loaded[0], COSTS))
     return made
 
 

@@ -20,7 +20,7 @@ from termchat.engine.port import (
     EngineError,
     Finished,
     MeasureBatches,
-    Measured,
+    Measurement,
     ModelSpec,
     Prefill,
 )
@@ -134,8 +134,8 @@ def test_what_is_kept_is_known_to_the_next_load_of_the_same_kind(
 
 
 def test_two_measurements_tell_the_largest_change() -> None:
-    few = Measured("so", 2, {2: 1.5}, 3, {"4 rows": 0.2, "8 rows": 0.5}, 6)
-    many = Measured("so", 2, {}, 63, {"4 rows": 0.4}, 25)
+    few = Measurement("so", 2, {2: 1.5}, 3, {"4 rows": 0.2, "8 rows": 0.5}, 6)
+    many = Measurement("so", 2, {}, 63, {"4 rows": 0.4}, 25)
     both = few.joined(many)
-    assert both == Measured("so", 2, {2: 1.5}, 3, {"4 rows": 0.4, "8 rows": 0.5}, 25)
+    assert both == Measurement("so", 2, {2: 1.5}, 3, {"4 rows": 0.4, "8 rows": 0.5}, 25)
     assert both.largest_change == pytest.approx(0.5 * 1.4)

@@ -185,7 +185,9 @@ def test_one_beam_is_greedy_decoding(whole: Session, penalty: float) -> None:
 def numbers(walk: list[Token]) -> list[Token]:
     """All but the times, and what is of the walk."""
     return [
-        msgspec.structs.replace(token, decode_us=0, sample_us=0, walk=None, candidates=list(token.candidates))
+        msgspec.structs.replace(
+            token, decode_us=0, sample_us=0, walk=None, near_tie=None, candidates=list(token.candidates)
+        )
         for token in walk
     ]
 

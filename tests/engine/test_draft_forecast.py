@@ -13,7 +13,7 @@ from termchat.decoding.drafting import BatchTimes, DraftSettings
 from termchat.decoding.records import Finished
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Measured, ModelSpec
+from termchat.engine.port import Measurement, ModelSpec
 from tests.engine.conftest import records, request, tokens
 
 COSTS = {2: 1.2, 4: 1.4, 8: 2.0, 16: 3.0}
@@ -28,7 +28,7 @@ PROMPTS = {
 def session(small_model_path: Path) -> Iterator[Session]:
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=1)
     with closing(Session(spec, lambda _: None)) as made:
-        made._learned.know(Measured(made.cache.how, 1, COSTS))
+        made._learned.know(Measurement(made.cache.how, 1, COSTS))
         yield made
 
 

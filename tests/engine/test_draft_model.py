@@ -26,7 +26,7 @@ from termchat.engine.port import (
     Load,
     LoadDraft,
     Loaded,
-    Measured,
+    Measurement,
     ModelSpec,
     Progress,
 )
@@ -111,7 +111,7 @@ def test_it_throws_the_dice_of_the_reply(
     session: Session, model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At temperature 1.2 it is right more often than the likeliest token of the model itself."""
-    monkeypatch.setattr(session.cache, "measured", Measured(session.cache.how, 1, rows_alike=63))
+    monkeypatch.setattr(session.cache, "measured", Measurement(session.cache.how, 1, rows_alike=63))
     loaded(session, without_blocks(model_path, tmp_path / "fewer.gguf", 14))
     tuning = Tuning(temperature=1.2, max_tokens=30)
     drafted = accepted = likeliest = replied = 0

@@ -23,7 +23,7 @@ from termchat.engine.port import (
     Explain,
     Generate,
     Inspect,
-    Measured,
+    Measurement,
     Paused,
     Score,
 )
@@ -293,7 +293,7 @@ def test_what_is_quoted_is_drafted_from_the_context(
 ) -> None:
     monkeypatch.setattr(BatchTimes, "add", lambda *_: None)  # a busy machine measures anything
     tuning = Tuning(temperature=temperature, max_tokens=30)
-    known = Measured(session.cache.how, session.cache.loaded[0], COSTS, 63)
+    known = Measurement(session.cache.how, session.cache.loaded[0], COSTS, 63)
     monkeypatch.setattr(session.cache, "measured", known)
     monkeypatch.setattr(session, "_learned", drafts.Learned(known))
     without, with_them = both(session, None, request(prompt(session, QUOTE), tuning, 1))

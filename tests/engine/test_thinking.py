@@ -87,7 +87,7 @@ def test_a_limited_reply_is_made_again_from_its_forced_tokens(thinker: Session) 
         assert numbers(records(thinker, command)) == numbers(reply)
 
 
-@pytest.mark.parametrize("cut", [5, 13, 30])
+@pytest.mark.parametrize("cut", [5, 13, 24])
 def test_a_fork_goes_on_in_the_phase_of_its_place(thinker: Session, cut: int) -> None:
     """In the thoughts, inside the closing tag that was forced, and in the answer."""
     ids = opened(thinker)

@@ -60,7 +60,7 @@ from termchat.engine.port import (
     Load,
     LoadDraft,
     Loaded,
-    Measured,
+    Measurement,
     ModelInfo,
     Noted,
     Pause,
@@ -92,7 +92,7 @@ INFO = ModelInfo(
     name="tiny", path="/tiny.gguf", sha256=made_records.MODEL.sha256, architecture="llama", quantization="Q4_1", description="",
     size=1, parameters=1, vocabulary=49152, context=2048, context_trained=2048, threads=2, threads_batch=2,
     prefill_batch=63, kv_type="f16", layers=1, gpu_layers=0, device="cpu", has_template=True, can_rewind=True,
-    end_ids=[2], measured=Measured("", 2, {2: 1.8, 4: 2.4}, 63),
+    end_ids=[2], measured=Measurement("", 2, {2: 1.8, 4: 2.4}, 63),
 )  # fmt: skip
 
 

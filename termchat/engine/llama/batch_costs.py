@@ -15,7 +15,7 @@ import numpy as np
 
 from termchat.engine.llama.cache import EXACT_BATCH, SPLIT, Aborted, Cache
 from termchat.engine.llama.softmax import Row
-from termchat.engine.port import EngineError, MeasureBatches, Measured
+from termchat.engine.port import EngineError, MeasureBatches, Measurement
 
 _TEXT = (
     "Once upon a time, in a village far away from the sea, there lived an old woman who had never seen a ship. "
@@ -88,7 +88,7 @@ class _Trial:
         return median(self._seconds[rows, self.loaded])
 
 
-def measure_batches(cache: Cache, command: MeasureBatches) -> Measured:
+def measure_batches(cache: Cache, command: MeasureBatches) -> Measurement:
     """Measure as `command` says, with all threads that were loaded; with one where other programs need the others.
 
     Raises:
@@ -127,7 +127,7 @@ def measure_batches(cache: Cache, command: MeasureBatches) -> Measured:
     sizes = sorted({*_SIZES, wide})
     alike = next((size for size, larger in zip([1, *sizes], sizes, strict=False) if larger in unlike), sizes[-1])
     times = {} if trial.is_busy else {size: trial.second(size) / trial.second(1) for size in _SIZES}
-    return Measured(cache.how, cache.loaded[0], times, alike, changes, count)
+    return Measurement(cache.how, cache.loaded[0], times, alike, changes, count)
 
 
 def _largest_change(ones: list[Row], others: list[Row]) -> tuple[float, bool]:

@@ -194,7 +194,7 @@ class Cache:
 
     @property
     def largest_change(self) -> float | None:
-        """`Measured.largest_change`; None until it is measured."""
+        """`Measurement.largest_change`; None until it is measured."""
         return self.measured.largest_change if self.measured is not None else None
 
     def set_threads(self, threads: int) -> None:

@@ -28,7 +28,7 @@ from termchat.engine.llama.cache import Aborted, Cache
 from termchat.engine.llama.draft_model import ByModel, DraftModel
 from termchat.engine.llama.drafter import Drafter, Drawing, Verified
 from termchat.engine.llama.model import Model
-from termchat.engine.port import EngineError, Generate, Measured
+from termchat.engine.port import EngineError, Generate, Measurement
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Learned:
     """What replies tell of drafts, and the `model` that drafts, if one is loaded; lives as long as the model that it drafts for
     is loaded."""
 
-    def __init__(self, measured: Measured | None = None) -> None:
+    def __init__(self, measured: Measurement | None = None) -> None:
         """`measured` says what batches cost with its number of threads; with others that is guessed."""
         self.judge = Judge()
         self.model: DraftModel | None = None
@@ -48,7 +48,7 @@ class Learned:
         if measured is not None:
             self.know(measured)
 
-    def know(self, measured: Measured) -> None:
+    def know(self, measured: Measurement) -> None:
         """Begin anew with what was measured of batches, if times were."""
         if measured.batch_times:
             self._times[measured.threads] = BatchTimes(measured.batch_times)

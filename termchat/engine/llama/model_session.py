@@ -31,7 +31,7 @@ from termchat.engine.port import (
     GenerateWalks,
     Kept,
     MeasureBatches,
-    Measured,
+    Measurement,
     ModelInfo,
     ModelSpec,
     Remark,
@@ -135,7 +135,7 @@ class Session(AskedModel):
             model.cache.abort.set()
         self.cache.abort.set()
 
-    def measure(self, command: MeasureBatches) -> Measured:
+    def measure(self, command: MeasureBatches) -> Measurement:
         """Measure as `measure_batches` does; replies use it from now on.
 
         Raises:
