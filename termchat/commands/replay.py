@@ -33,6 +33,7 @@ from termchat.decoding.records import Beams, Failed, Finished, Prefill, Settings
 from termchat.engine.abilities import refused
 from termchat.engine.make import make_engine
 from termchat.engine.port import (
+    BatchesMeasured,
     Cancel,
     Engine,
     EngineError,
@@ -42,6 +43,8 @@ from termchat.engine.port import (
     Keep,
     Load,
     Loaded,
+    MeasureBatches,
+    ModelInfo,
     ModelSpec,
     Paused,
     SearchBeams,
@@ -260,6 +263,7 @@ class _Replay:
                 if why is not None:
                     raise ReplayError(*why)
                 self._spec, self._cells, self._made = spec, [], []
+                self._measure(event.info)
                 self._tell_of_another(event.info.sha256, start.model.sha256)
                 break
 
@@ -321,6 +325,15 @@ class _Replay:
         except OptionError as error:
             raise ReplayError(f"the transcript is inconsistent: {error}") from None
         return msgspec.structs.replace(spec, said=(*spec.said, *wanted) if address.url else (), **wanted)
+
+    def _measure(self, model: ModelInfo) -> None:
+        """Have the engine measure which rows are alike, as it did before walks, beams and drafts were recorded."""
+        together = any(node.group is not None or node.tokens.drafts is not None for node in self._replies)
+        if not together or not model.kv_type or not model.can_rewind or model.measured is not None:
+            return
+        for event in self._events(self._engine.send(MeasureBatches(needed=True))):
+            if isinstance(event, BatchesMeasured):
+                return
 
     # --- a reply -----------------------------------------------------------------------------------------------------
 
