@@ -126,7 +126,7 @@ def test_a_draft_model_of_another_vocabulary_is_named(small_model_path: Path, tm
     assert [record["record"] for record in lines(refused.stdout)] == ["failed"]
 
     termchat(tmp_path, "config", "set", "draft_model", other)
-    told = termchat(tmp_path, "run", "hi", *RUN, "--draft", "auto")
+    told = termchat(tmp_path, "run", "hi", *RUN, "--draft", "auto", "--draft-always", "on")
     assert told.returncode == 0
     assert "other has another vocabulary" in told.stderr
     assert lines(told.stdout)[-1]["record"] == "finished"

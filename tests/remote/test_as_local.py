@@ -53,7 +53,7 @@ KNOBS = {
     "repeat": {"repeat_penalty": 1.3},
     "repeat a little": {"repeat_penalty": 1.05, "temperature": 1.1, "top_k": 80},
     "min_p": {"top_k": 0, "top_p": 1.0, "min_p": 0.1},
-    "top_p": {"top_k": 0, "min_p": 0.0, "top_p": 0.75},
+    "top_p": {"top_k": 0, "min_p": 0.0, "top_p": 0.4},
     "xtc": {"xtc_probability": 0.5, "xtc_threshold": 0.1},
     "dry": {"dry_multiplier": 2.0, "dry_allowed_length": 1, "dry_sequence_breakers": ("\n", " a")},
     "biased": {"logit_bias": ("' the'=-2",)},

@@ -12,6 +12,7 @@ from termchat.decoding.draft_forecast import forecast
 from termchat.decoding.drafting import BatchTimes
 from termchat.tui.speculation.reply_drafts import ReplyDrafts
 from tests.tui.drafted import drafted, fields_in_round, say_plain, say_round, say_story
+from tests.tui.fake_engine import INFO
 from tests.tui.running_app import Desktop, command, desktop
 from tests.tui.token_mode import Memory
 
@@ -270,7 +271,8 @@ async def test_what_drafts_would_have_gained_on_the_last_reply_is_said_before_th
         await command(desk, "/draft")
         await desk.until(lambda: "times as fast" in " ".join(panel(desk).split()))
         node = desk.chat.conversation.reply()[0].node
-        times = BatchTimes()
+        assert INFO.measured is not None
+        times = BatchTimes(INFO.measured.batch_times)
         expected = forecast(desk.chat.conversation.ids_before(node.number), node.ids, times.of)
         assert expected.gain > 1.2
         assert expected.acceptance is not None
