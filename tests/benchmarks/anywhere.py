@@ -36,6 +36,8 @@ from termchat.engine.port import (
     ModelSpec,
     Render,
     Rendered,
+    Tokenize,
+    Tokenized,
     Walk,
     is_last,
 )
@@ -84,13 +86,13 @@ def record(model: Path, tokens: int, folder: Path, *, walks: bool) -> tuple[list
     change, made, seed = 0.0, 0, 1
     try:
         identity = read_header(model).identity()
-        ask(engine, Load(ModelSpec(str(model), model.stem, context=4096, threads=2, sha256=identity)))
+        loaded = ask(engine, Load(ModelSpec(str(model), model.stem, context=4096, threads=2, sha256=identity)))[-1]
+        assert isinstance(loaded, Loaded)
         ask(engine, MeasureBatches(seconds=4.0, needed=True))
         while made < tokens:
             prompt = ASKED[seed % len(ASKED)]
-            rendered = [
-                event for event in ask(engine, Render([Message("user", prompt)])) if isinstance(event, Rendered)
-            ]
+            command = Render([Message("user", prompt)]) if loaded.info.has_template else Tokenize(prompt)
+            rendered = [event for event in ask(engine, command) if isinstance(event, (Rendered, Tokenized))]
             together = (walks or seed % 2 == 0) and [Walk(at, *how(seed + at), seed + at) for at in range(WALKS)]
             events = (
                 ask(engine, GenerateWalks(rendered[0].ids, together, Group(random.getrandbits(50), "walks", WALKS)))
