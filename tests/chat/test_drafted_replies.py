@@ -22,7 +22,7 @@ QUOTING = (
     "Repeat this text: The lighthouse keeper wrote in his journal every night, describing the waves, the wind and the ships"
     " that passed far away in the dark."
 )
-DRAFTED = Tuning(temperature=0.3, seed=5, max_tokens=30, draft="ngram")
+DRAFTED = Tuning(temperature=0.3, seed=5, max_tokens=30, draft="ngram", draft_always=1)
 PLAIN = Tuning(temperature=0.3, seed=5, max_tokens=30)
 
 

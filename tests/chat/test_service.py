@@ -131,7 +131,7 @@ def test_after_a_stop_sequence_the_next_turn_does_not_see_it_and_continue_shows_
 
 
 def test_knobs_in_mid_reply_and_while_idle(make: Make) -> None:
-    driven = make(Tuning(max_tokens=60, seed=3))
+    driven = make(Tuning(max_tokens=60, seed=3, top_k=0, top_p=1.0, min_p=0.0))
     driven.stepped("Describe the sea.", 10)
     driven.chat.replies.resume()
     driven.chat.adjust("temperature", 0)

@@ -65,6 +65,7 @@ def loaded(session: Session, path: Path) -> DraftModel:
     model = session._learned.model
     assert model is not None
     model.measured = True
+    session._learned.know(Measurement(session.cache.how, session.cache.loaded[0], COSTS))
     return model
 
 
@@ -252,6 +253,8 @@ def test_a_draft_model_that_costs_as_much_as_the_model_is_never_asked(
     pair: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DraftModel, "each", 1.0)
+    monkeypatch.setattr(BatchTimes, "add", lambda *_: None)
+    loaded(pair, Path(pair._learned.model.model.spec.path))
     without, with_them = both(pair, request(ids_of(pair, 30), Tuning(max_tokens=6)))
     assert same(with_them) == same(without)
     why = "draft model drafter: a token costs 1.00 of one here, at best 0.60 times as fast"
