@@ -75,8 +75,13 @@ def session_of(path: Path, **more: object) -> Session:
     """A session in which it was measured what batches cost, and that their rows are alike."""
     spec = ModelSpec(str(path), "small", context=1024, threads=1)
     made = know_rows(Session(msgspec.structs.replace(spec, **more), lambda _: None))
-    made._learned.know(Measurement(made.cache.how, made.cache.loaded[0], COSTS))
+    know_costs(made)
     return made
+
+
+def know_costs(session: Session) -> None:
+    """Begin anew with what batches cost, whatever replies told since."""
+    session._learned.know(Measurement(session.cache.how, session.cache.loaded[0], COSTS))
 
 
 def ids_of(session: Session, count: int) -> list[int]:

@@ -31,7 +31,20 @@ from termchat.engine.port import (
     Progress,
 )
 from tests.engine.conftest import Driver, prompt, records, request, tokens
-from tests.engine.drafting import COSTS, DEEDS, LENGTH, SCHEMA, SETTINGS, end, ids_of, same, session_of, steered, taken
+from tests.engine.drafting import (
+    COSTS,
+    DEEDS,
+    LENGTH,
+    SCHEMA,
+    SETTINGS,
+    end,
+    ids_of,
+    know_costs,
+    same,
+    session_of,
+    steered,
+    taken,
+)
 from tests.fewer_blocks import with_vocabulary, without_blocks
 from tests.requantized import requantized
 
@@ -65,7 +78,7 @@ def loaded(session: Session, path: Path) -> DraftModel:
     model = session._learned.model
     assert model is not None
     model.measured = True
-    session._learned.know(Measurement(session.cache.how, session.cache.loaded[0], COSTS))
+    know_costs(session)
     return model
 
 
