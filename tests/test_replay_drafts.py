@@ -18,7 +18,7 @@ TEXT = (
 )
 RUN = (
     "--raw", "--seed", "5", "--threads", "2", "--temperature", "0", "--context", "2048", "--max-tokens", "24", "--json",
-    "--draft", "ngram",
+    "--draft", "ngram", "--draft-always", "on",
 )  # fmt: skip
 SCHEMA = json.loads((Path(transcripts.__file__).parent / "transcript.schema.json").read_text("utf-8"))
 

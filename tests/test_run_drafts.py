@@ -26,12 +26,12 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 
 def test_a_drafted_reply_is_the_plain_one_and_can_be_replayed(tmp_path: Path) -> None:
-    drafted = said(termchat(tmp_path, "run", PROMPT, *RUN, "--draft", "ngram", "--draft-max", "7"))
+    drafted = said(termchat(tmp_path, "run", PROMPT, *RUN, "--draft", "ngram", "--draft-max", "7", "--draft-always", "on"))
     records = lines(drafted)
     for record in records:
         jsonschema.validate(record, SCHEMA)
     settings = next(record for record in records if record["record"] == "settings")
-    assert settings["draft"] == {"by": "ngram", "most": 7}
+    assert settings["draft"] == {"by": "ngram", "most": 7, "always": True}
     tokens = [record for record in records if record["record"] == "token"]
     taken = [token for token in tokens if "draft" in token and token["draft"]["accepted"]]
     end = records[-1]
@@ -49,7 +49,7 @@ def test_a_drafted_reply_is_the_plain_one_and_can_be_replayed(tmp_path: Path) ->
 
 def test_walks_draft_from_their_own_words_and_can_be_replayed(tmp_path: Path) -> None:
     walks = ("--walks", "2", *RUN)
-    drafted = said(termchat(tmp_path, "run", PROMPT, *walks, "--draft", "ngram"))
+    drafted = said(termchat(tmp_path, "run", PROMPT, *walks, "--draft", "ngram", "--draft-always", "on"))
     plain = lines(said(termchat(tmp_path, "run", PROMPT, *walks)))
     records = lines(drafted)
     assert [end["accepted"] > 0 for end in records if end["record"] == "finished"] == [True, True]

@@ -49,6 +49,7 @@ def panel(terminal: Terminal) -> str:
     return sides(terminal)[1]
 
 
+@pytest.mark.usefixtures("measured")
 def test_the_look_the_figures_a_round_and_a_knob_in_the_middle_of_one(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal(*COPYING)
     ready(terminal)
