@@ -6,7 +6,6 @@ from typing import TypeVar
 
 from termchat.decoding.records import Record
 from termchat.engine import port
-from termchat.engine.llama.requests import Generate, GenerateWalks, SearchBeams, unpack
 from termchat.engine.port import (
     ALL_FEATURES,
     Command,
@@ -20,6 +19,7 @@ from termchat.engine.port import (
     WalksFinished,
 )
 from tests.tui.fake_engine import INFO
+from tests.tui.unpacked import Generate, GenerateWalks, SearchBeams, unpack
 
 _C = TypeVar("_C", bound=Command)
 

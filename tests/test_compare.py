@@ -14,15 +14,15 @@ from termchat.commands.compare_transcripts import compare
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import RECORD_NAMES, to_json
 from termchat.decoding.samplers import ORDER, SamplerSettings
-from termchat.engine.llama.requests import Generate
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Load, ModelSpec, Scripted
+from termchat.engine.port import Generate, Load, ModelSpec, Scripted
 from tests import made_records
 from tests.asked_engine import answers
+from tests.asking import ask_for, change, only
 
 PROMPT = [*range(900, 940)]
 WARM = SamplerSettings(temperature=1.3)
-BASE = Generate(ids=PROMPT, samplers=WARM, conditions=(Length(40),), seed=3)
+BASE = ask_for(ids=PROMPT, samplers=WARM, conditions=(Length(40),), seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def compared(left: Path, right: Path | None, *nodes: int | None) -> tuple[int, d
 
 
 def with_(**knobs: Any) -> Generate:
-    return msgspec.structs.replace(BASE, samplers=msgspec.structs.replace(WARM, **knobs))
+    return change(BASE, samplers=msgspec.structs.replace(WARM, **knobs))
 
 
 CHANGED: dict[str, tuple[str, Generate, dict[str, Any]]] = {
@@ -76,9 +76,9 @@ CHANGED: dict[str, tuple[str, Generate, dict[str, Any]]] = {
     "xtc_probability": ("knob", with_(xtc_probability=1.0), {}),
     "mirostat": ("knob", with_(mirostat=2, mirostat_tau=1.0), {}),
     "order": ("order", with_(order=(*ORDER[::-1],)), {}),
-    "seed": ("dice", msgspec.structs.replace(BASE, seed=4), {}),
-    "forced token": ("forced", msgspec.structs.replace(BASE, script=(Scripted(5, id=4242),)), {}),
-    "prompt": ("prompt", msgspec.structs.replace(BASE, ids=[*PROMPT[:20], 77, *PROMPT[21:]]), {}),
+    "seed": ("dice", change(BASE, seed=4), {}),
+    "forced token": ("forced", change(BASE, script=(Scripted(5, id=4242),)), {}),
+    "prompt": ("prompt", change(BASE, ids=[*PROMPT[:20], 77, *PROMPT[21:]]), {}),
     "KV type": ("engine", BASE, {"kv_type": "q8_0"}),
 }
 
@@ -99,14 +99,14 @@ def test_what_was_changed_is_the_first_cause(made: Callable[..., Path], base: Pa
 
 
 def test_a_knob_that_was_turned_in_mid_reply_says_from_where(made: Callable[..., Path], base: Path) -> None:
-    turned = msgspec.structs.replace(BASE, script=(Scripted(12, samplers=with_(top_k=1).samplers),))
+    turned = change(BASE, script=(Scripted(12, samplers=only(with_(top_k=1)).samplers),))
     _, report, _ = compared(base, made("turned", turned))
     assert report["step"] >= 12
     assert (report["causes"][0]["name"], report["causes"][0]["since"]) == ("top_k", 12)
 
 
 def test_a_shorter_limit_is_told_as_the_end(made: Callable[..., Path], base: Path) -> None:
-    short = msgspec.structs.replace(BASE, conditions=(Length(9),))
+    short = change(BASE, conditions=(Length(9),))
     code, report, lines = compared(base, made("short", short))
     assert (code, report["step"], report["right"]) == (1, 9, None)
     assert [cause["name"] for cause in report["causes"]] == ["end of the reply", "max_tokens"]

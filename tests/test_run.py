@@ -26,13 +26,13 @@ from termchat.commands.run import Question
 from termchat.config.settings import load
 from termchat.conversation import transcripts
 from termchat.decoding.records import Finished, Record
-from termchat.engine.llama.requests import Generate
 from termchat.engine.port import Message, Render
 from tests import scripts
 from tests.made_records import finished
 from tests.made_records import stream as made_stream
 from tests.played_engine import PlayedEngine
 from tests.scripts import TERMCHAT
+from tests.tui.unpacked import Generate
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings, GridKnob
 from termchat.decoding.records import Beam, Beams, Failed, Finished, Reason, Record, Start, Token
 from termchat.decoding.walk_plan import WalkPlan
-from termchat.engine.llama.requests import GenerateWalks, SearchBeams
 from tests.made_records import finished
 from tests.made_walks import group, interleaved, walked
 from tests.played_engine import PlayedEngine
 from tests.scripts import TERMCHAT, environment, said, termchat
+from tests.tui.unpacked import GenerateWalks, SearchBeams
 
 COMMON = ("--seed", "7", "--context", "2048", "--threads-batch", "1")  # what the records say of it is equal then
 VALIDATOR = jsonschema.Draft202012Validator(

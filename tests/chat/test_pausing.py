@@ -14,9 +14,9 @@ from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Place
 from termchat.decoding.conditions import Length, Threshold
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.requests import Generate
 from termchat.engine.port import Adjust, Force, Pause, Unit
 from tests.chat.driven_chat import Faked
+from tests.tui.unpacked import Generate
 
 UNSURE = Breakpoint(Threshold("entropy", ">", 3.0))
 

@@ -19,13 +19,13 @@ from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.requests import Generate
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Load, Loaded, Message, ModelSpec, Remark, Render, Rendered
 from tests.chat.driven_chat import Driven, Faked, Make
 from tests.engine.conftest import Driver
 from tests.requantized import TEMPERATURE, requantized
 from tests.tui import fake_engine
+from tests.tui.unpacked import Generate
 
 GREEDY = Tuning(temperature=0, max_tokens=12)
 RAN = {"temperature": "flag", "max_tokens": "flag"}

@@ -14,7 +14,6 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.group import BeamSettings, GridKnob
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.walk_plan import WalkPlan
-from termchat.engine.llama.requests import GenerateWalks, Join, SearchBeams, ToWalk
 from termchat.engine.port import (
     ALL_FEATURES,
     Adjust,
@@ -28,6 +27,7 @@ from termchat.engine.port import (
     Tokenize,
 )
 from tests.chat.driven_chat import Faked
+from tests.tui.unpacked import GenerateWalks, Join, SearchBeams, ToWalk
 
 TWO_BY_TWO = walk_plan.grid([GridKnob("temperature", (0.5, 1.0))], runs=2)
 

@@ -35,8 +35,6 @@ from termchat.decoding.records import (
     Token,
 )
 from termchat.engine import port
-from termchat.engine.llama import requests
-from termchat.engine.llama.requests import Generate, GenerateWalks, Join, SearchBeams, ToWalk, Walk
 from termchat.engine.port import (
     ALL_FEATURES,
     Adjust,
@@ -84,6 +82,8 @@ from termchat.engine.port import (
     WalksFinished,
 )
 from tests import made_records
+from tests.tui import unpacked
+from tests.tui.unpacked import Generate, GenerateWalks, Join, SearchBeams, ToWalk, Walk
 
 INFO = ModelInfo(
     name="tiny", path="/tiny.gguf", sha256=made_records.MODEL.sha256, architecture="llama", quantization="Q4_1", description="",
@@ -303,9 +303,9 @@ class FakeEngine:
     def send(self, command: Command) -> int:
         self._alive = True
         if isinstance(command, port.Generate):
-            command = requests.unpack(command)
+            command = unpacked.unpack(command)
         elif isinstance(command, port.SteerReply | port.Join):
-            command = requests.address(command)
+            command = unpacked.address(command)
         self.commands.append(command)
         number = len(self.commands)
         for event in self._answers(number, command):

@@ -15,7 +15,6 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import parse
 from termchat.decoding.constraint import choice
 from termchat.decoding.samplers import KNOBS
-from termchat.engine.llama.requests import GenerateWalks
 from termchat.tui.composer import editor
 from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.keys.dialogs import DIALOG, GROUPS, KeyGroup
@@ -29,6 +28,7 @@ from tests.tui.lesson_key_checks import LESSON_PLACES
 from tests.tui.list_key_checks import LISTS
 from tests.tui.models_dialog import served, shop
 from tests.tui.running_app import desktop, talked
+from tests.tui.unpacked import GenerateWalks
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -15,7 +15,6 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.engine.abilities import LLAMA_SERVER_STREAMED, VLLM, EngineAbilities
 from termchat.engine.address import EngineAddress
-from termchat.engine.llama.requests import Generate
 from termchat.engine.port import ALL_FEATURES, Adjust, Explain, Feature, Force, Inspect, ModelSpec, Pause, Score, Step
 from termchat.tui.draw.marks import ACCENT, MUTED
 from termchat.tui.keys.key import Situation
@@ -25,6 +24,7 @@ from termchat.tui.screen.keyline import key_line
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import command, desktop, talked
 from tests.tui.token_mode import index, looking
+from tests.tui.unpacked import Generate
 
 
 def without(*features: Feature) -> frozenset[Feature]:

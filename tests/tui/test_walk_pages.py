@@ -15,7 +15,6 @@ from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import Beam, Beams, Candidate
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.walk_plan import parse_grid
-from termchat.engine.llama.requests import Join
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer import sending
 from termchat.tui.walks import walks_view
@@ -24,6 +23,7 @@ from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import SPEC, Desktop, click, place, without_naps
 from tests.tui.snapshots import Snapshot
 from tests.tui.token_mode import Memory
+from tests.tui.unpacked import Join
 from tests.tui.walks import PROMPT, say, view, walk, walking
 
 WORDS = (" a", " calm", " sea", " at", " night", " with", " a", " moon", " above", " it", " and", " no", " wind")

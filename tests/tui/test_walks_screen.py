@@ -14,7 +14,6 @@ from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import TAIL
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.requests import GenerateWalks, Join, ToWalk
 from termchat.engine.port import Adjust, Cancel, Force, Keep, Pause, Resume, Step
 from termchat.tui.composer.composer import Composer
 from termchat.tui.transcript import TranscriptView, widget
@@ -23,6 +22,7 @@ from termchat.tui.walks.walk_facts import FEWEST
 from termchat.tui.walks.walks_view import WalkColumn
 from tests.tui.running_app import Desktop, click, desktop
 from tests.tui.token_mode import Memory
+from tests.tui.unpacked import GenerateWalks, Join, ToWalk
 from tests.tui.walks import PROMPT, say, view, walking
 
 

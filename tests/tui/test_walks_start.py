@@ -9,10 +9,10 @@ import pytest
 from termchat.decoding.group import BeamSettings, GroupKind
 from termchat.decoding.walk_plan import PlanError, WalkPlan, beams, best, compare, grid, parse_grid, vote, walks
 from termchat.engine.abilities import ALL_FEATURES
-from termchat.engine.llama.requests import Generate, GenerateWalks, SearchBeams
 from termchat.tui.slash.walk_words import read
 from termchat.tui.walks.walks_dialog import WalksDialog
 from tests.tui.running_app import Desktop, command, desktop, talked
+from tests.tui.unpacked import Generate, GenerateWalks, SearchBeams
 from tests.tui.walks import speak
 
 TWO_KNOBS = ("temperature 0 0.5 1", "top_p 0.5 0.95")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from statistics import median
 from time import perf_counter, process_time
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,13 +33,15 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stages import STAGES, needs_all
 from termchat.engine.llama.cache import FAST_BATCH, Cache
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
-from termchat.engine.llama.drafter import Drawing, Verified
 from termchat.engine.llama.grammars import Follower
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn
 from termchat.engine.llama.opening_model import open_model
 from termchat.engine.port import DraftInfo, EngineError, ModelSpec
+
+if TYPE_CHECKING:
+    from termchat.engine.llama.speculation import Drawing, Verified
 
 PADDING = 128
 """By how many tokens the vocabularies may differ in size: makers fill them up for their machines. As llama.cpp allows."""

@@ -1,4 +1,4 @@
-"""What one reply, many or a beam search are asked for inside the engine, taken apart from the port's one request."""
+"""Requests taken apart, as tests of chats look at them: one reply, many, or a beam search."""
 
 from __future__ import annotations
 
