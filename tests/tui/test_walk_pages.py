@@ -23,7 +23,7 @@ from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import SPEC, Desktop, click, place, without_naps
 from tests.tui.snapshots import Snapshot
 from tests.tui.token_mode import Memory
-from tests.tui.unpacked import Join
+from tests.tui.unpacked import GenerateWalks, Join
 from tests.tui.walks import PROMPT, say, view, walk, walking
 
 WORDS = (" a", " calm", " sea", " at", " night", " with", " a", " moon", " above", " it", " and", " no", " wind")
@@ -168,7 +168,7 @@ async def test_either_side_is_forked_with_a_candidate_while_it_runs() -> None:
         await desk.type("", "down", "2")
         (joined,) = desk.engine.asked(Join)
         assert (len(joined.walk.ids), [scripted.id for scripted in joined.walk.script]) == (
-            len(desk.engine.prompt),
+            len(desk.engine.asked(GenerateWalks)[-1].ids),
             [2],
         )
 
@@ -190,7 +190,7 @@ async def test_a_click_goes_to_a_token_and_forks_with_a_candidate() -> None:
         await click(desk, "2 A ")
         (joined,) = desk.engine.asked(Join)
         assert (len(joined.walk.ids), [scripted.id for scripted in joined.walk.script]) == (
-            len(desk.engine.prompt),
+            len(desk.engine.asked(GenerateWalks)[-1].ids),
             [2],
         )
 
