@@ -93,7 +93,9 @@ def record(model: Path, tokens: int, folder: Path, *, walks: bool) -> tuple[list
             prompt = ASKED[seed % len(ASKED)]
             command = Render([Message("user", prompt)]) if loaded.info.has_template else Tokenize(prompt)
             rendered = [event for event in ask(engine, command) if isinstance(event, (Rendered, Tokenized))]
-            together = (walks or seed % 2 == 0) and [ReplyRequest(rendered[0].ids, *how(seed + at), seed + at, at) for at in range(WALKS)]
+            together = (walks or seed % 2 == 0) and [
+                ReplyRequest(rendered[0].ids, *how(seed + at), seed + at, at) for at in range(WALKS)
+            ]
             events = (
                 ask(engine, Generate(together, Group(random.getrandbits(50), "walks", WALKS)))
                 if together

@@ -35,7 +35,7 @@ from termchat.engine.port import (
     Tokenize,
     Tokenized,
 )
-from tests.asking import ask_for
+from tests.asking import ask_for, only
 from tests.engine.conftest import Driver, request, tokens
 
 TUNING = Tuning(max_tokens=40, temperature=1.0)

@@ -42,9 +42,7 @@ def opened(session: Session, think: bool | None = None) -> list[int]:
 
 
 def budgeted(ids: list[int], budget: int, **more: object) -> Generate:
-    return change(
-        request(ids, TUNING, **more), conditions=(*TUNING.conditions(), ThinkingBudget(budget))
-    )
+    return change(request(ids, TUNING, **more), conditions=(*TUNING.conditions(), ThinkingBudget(budget)))
 
 
 def text(reply: list[Token], phase: str) -> str:

@@ -158,7 +158,9 @@ def test_one_that_is_stopped_or_ends_early_leaves_the_others_as_they_are(session
     command = ask(story(session, SPLIT - 4), walks)
     session.cache.rewind(0)
     stream = walked(session, command, {(0, 5): [to(2, Cancel())]})
-    check_each(session, [e for e in stream if getattr(e, "walk", 2) != 2], ask(only(command).ids, [*walks[:2], walks[3]]))
+    check_each(
+        session, [e for e in stream if getattr(e, "walk", 2) != 2], ask(only(command).ids, [*walks[:2], walks[3]])
+    )
     assert (end(stream, 2).reason, end(stream, 2).tokens) == ("user", 5)
     assert (end(stream, 1).reason, end(stream, 1).tokens) == ("length", 4)
     free = alone(session, command, walks[2])
@@ -230,7 +232,9 @@ def test_one_that_joins_begins_at_the_prompt_or_within_another(session: Session)
     command = ask(story(session, SPLIT - 6), [walk(i, FREE, i) for i in range(3)])
     late, fork, again = walk(3, FREE, 33), walk(4, FREE, 44), walk(5, FREE, 55)
     session.cache.rewind(0)
-    stream = walked(session, command, {(0, 4): [joining(command, late)], (0, 6): [Fork(fork, 1, 4)], (2, 9): [Fork(again, 4, 5)]})
+    stream = walked(session, command, {
+        (0, 4): [joining(command, late)], (0, 6): [Fork(fork, 1, 4)], (2, 9): [Fork(again, 4, 5)],
+    })  # fmt: skip
     check_each(session, stream, command)
     assert plain(of(stream, 3)) == alone(session, command, late)
     for one, base, at in ((fork, 1, 4), (again, 4, 5)):
@@ -258,7 +262,9 @@ def test_one_that_joins_begins_at_the_prompt_or_within_another(session: Session)
 )
 def test_one_that_cannot_join_fails_alone(session: Session, behind: list[int], number: int, why: str) -> None:
     command = ask(story(session), [walk(i, Tuning(max_tokens=4), i) for i in range(2)])
-    stream = walked(session, command, {(0, 2): [joining(command, walk(number, FREE, ids=[*only(command).ids, *behind]))]})
+    stream = walked(
+        session, command, {(0, 2): [joining(command, walk(number, FREE, ids=[*only(command).ids, *behind]))]}
+    )
     (failed,) = [event for event in stream if isinstance(event, Failed)]
     assert failed.walk == number
     assert why in failed.message

@@ -366,8 +366,8 @@ def test_a_constraint_outlives_a_pause_but_no_change(streamed: StreamedSession) 
     text = "".join(token.text for token in tokens_of(drawn(streamed, asked, at_steps({3: Pause(), 6: Resume()}))))
     assert text.startswith("[")
     assert set(text) <= set("[]0123456789, ")
-    adjust = Adjust(only(asked).samplers, Tuning(temperature=0.5, max_tokens=40).conditions(), constraint=only(asked).constraint)
-    adjust = msgspec.structs.replace(adjust, samplers=Tuning(temperature=0.5).samplers())
+    cold = Tuning(temperature=0.5, max_tokens=40)
+    adjust = Adjust(cold.samplers(), cold.conditions(), constraint=only(asked).constraint)
     stream = drawn(streamed, asked, at_steps({3: adjust}))
     assert "begins it anew" in settings_of(stream)[-1].constraint_dropped
 
@@ -398,7 +398,10 @@ def test_a_change_that_the_server_refuses_leaves_the_reply_as_it_was(streamed: S
     refused: list[Adjust] = [
         Adjust(only(asked).samplers, (*only(asked).conditions, Threshold("survivors", "<", 2))),
         Adjust(only(asked).samplers, only(asked).conditions, constraint=Constraint("regex", "[0-9]+")),
-        Adjust(msgspec.structs.replace(only(asked).samplers, temperature=1.0), (*only(asked).conditions, Text("(", regex=True))),
+        Adjust(
+            msgspec.structs.replace(only(asked).samplers, temperature=1.0),
+            (*only(asked).conditions, Text("(", regex=True)),
+        ),
     ]
     poll = at_steps({3 + at: one for at, one in enumerate(refused)})
     stream = list(events_of(streamed, asked, poll, perf_counter()))

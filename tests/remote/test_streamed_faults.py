@@ -254,7 +254,9 @@ def test_a_full_context_is_no_failure(twin_session: Session) -> None:
     session = streamed_by(small.url)
     try:
         asked = command(session)
-        stream = drawn(session, ask_for([*only(asked).ids, *[504] * (38 - len(only(asked).ids))], only(asked).samplers, (), 5))
+        stream = drawn(
+            session, ask_for([*only(asked).ids, *[504] * (38 - len(only(asked).ids))], only(asked).samplers, (), 5)
+        )
         assert finished_of(stream).reason == "context"
         assert len(tokens_of(stream)) == 2
     finally:

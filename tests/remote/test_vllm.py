@@ -35,7 +35,7 @@ from termchat.engine.remote.streams import Reading, Segment, StreamEnd, Told
 from termchat.engine.remote.vllm_server import VllmServer
 from termchat.engine.remote.vllm_stream import ORDER, VllmStream
 from termchat.engine.remote.vllm_vocabulary import VllmVocabulary
-from tests.asking import ask_for, change, events_of
+from tests.asking import ask_for, change, events_of, only
 from tests.remote import twin_server
 from tests.remote.conftest import prefill_of, tokens_of
 from tests.remote.record_vllm import CONSTRAINTS, RUNS, STORY
