@@ -198,7 +198,8 @@ class BeamSearch(Running):
         self._read()
         while self.lane.prefill is None:
             yield Wait.PROMPT
-            self._read()
+            if self.lane.prefill is None:
+                self._read()
         yield msgspec.structs.replace(self.lane.prefill, walk=0)
 
     def _search(self) -> Generator[Event | Wait, None, Ending | None]:
