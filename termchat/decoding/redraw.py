@@ -75,7 +75,7 @@ def _is_monotonic(stage: str, samplers: SamplerSettings, warmed: bool) -> bool:
 
 def _is_known(rows: Sequence[Surviving]) -> bool:
     """Whether it is decided what is left, none of it off the record."""
-    least, most = (set(row.ids.tolist()) for row in rows)
+    least, most = (set(row.drop_masked().ids.tolist()) for row in rows)
     return least == most and max(most) < _STAND_IN
 
 

@@ -1,8 +1,9 @@
 """Every stage of the sampler chain, declared once, in llama.cpp's order.
 
-The chain and its native step build and apply the stages of this table (`engine.llama.chain`), why-not computes them again
-(`arithmetic`), the panels show them. A stage's knobs are those of `samplers.KNOBS` that name it; flags and the transcript's
-schema have those. To add a stage: an entry here, its name in `samplers.ORDER`, its knobs there, and its arithmetic.
+The native step builds and applies the stages of this table (`engine.llama.native_samplers`); `arithmetic` computes them
+where that cannot, and for why-not; the panels show them. A stage's knobs are those of `samplers.KNOBS` that name it; flags and
+the transcript's schema have those. To add a stage: an entry here, its name in `samplers.ORDER`, its knobs there, and its
+arithmetic.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from termchat.decoding.samplers import KNOBS, SamplerSettings
 
 N_VOCAB = "n_vocab"
 """The argument that stands for the size of the vocabulary."""
-VOCAB = "vocab"
-"""The one that stands for llama.cpp's vocabulary."""
 BIASES = "biases"
 """The one that stands for what is added to the logits of tokens, by id."""
 
@@ -103,10 +102,6 @@ _STAGES = (
     ),
     SamplerStage(
         name="dry",
-        sampler="dry",
-        arguments=(
-            VOCAB, "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers",
-        ),
         sparse=True,
         moves=True,
         remembers="dry_penalty_last_n",

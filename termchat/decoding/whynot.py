@@ -141,9 +141,11 @@ class _Asked:
 
     def _through(self, settings: SamplerSettings, row: Surviving) -> dict[str, Surviving]:
         rows = {}
+        masked = ~np.isfinite(self._all.logits)  # by the model: no stage removes those
         at = self._at._replace(state=state_of(settings, self._state))
         for stage in chain_of(settings, biased=bool(at.bias)):
-            row = rows[stage.name] = APPLY[stage.name](row, settings, at)
+            row = APPLY[stage.name](row, settings, at)
+            rows[stage.name] = row.keep(np.isfinite(row.logits) | masked[row.ids])
         return rows
 
     def before(self, stage: str, rows: dict[str, Surviving]) -> Surviving:
@@ -183,7 +185,7 @@ def _stages(rows: dict[str, Surviving], token: int, winner: int) -> list[StageEf
     effects = []
     alive = True
     for name, row in rows.items():
-        place = row.place(token)
+        place = row.find_place(token)
         logit = probability = None
         if place is not None:
             weights = np.exp(row.logits.astype(np.float64) - float(row.logits.max()))
@@ -201,7 +203,7 @@ def _penalised(
     """None where the penalties are not in the chain, or get the token no more."""
     if "penalties" not in rows:
         return None
-    before, place = asked.before("penalties", rows), rows["penalties"].place(token)
+    before, place = asked.before("penalties", rows), rows["penalties"].find_place(token)
     seen = window(past, settings)
     start = len(past) - len(seen)
     positions = [start + i for i, other in enumerate(seen) if other == token]
@@ -218,12 +220,12 @@ def _remedies(asked: _Asked, token: int, settings: SamplerSettings, penalised: P
     found: list[Remedy] = []
     turned = settings
     rows = asked.rows(turned)
-    if LOGIT_BIAS in rows and rows[LOGIT_BIAS].place(token) is None and not asked.biases[token].model:
+    if LOGIT_BIAS in rows and rows[LOGIT_BIAS].find_place(token) is None and not asked.biases[token].model:
         asked = asked.without_bias(token)
         rows = asked.rows(turned)
         found.append(Remedy(LOGIT_BIAS, ">=", 0.0, wins=asked.winner(asked.last(rows)) == token))
     for stage in list(rows):
-        if rows[stage].place(token) is not None:
+        if rows[stage].find_place(token) is not None:
             continue
         if stage not in _THRESHOLDS:  # no knob keeps it
             return found
@@ -377,11 +379,11 @@ def _interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tuple[f
 
 def _without_penalty(asked: _Asked, token: int, settings: SamplerSettings) -> list[Remedy]:
     """The first penalty without which, all else as it is, the token is kept where it was cut, or wins; if there is one."""
-    kept = asked.last(asked.rows(settings)).place(token) is not None
+    kept = asked.last(asked.rows(settings)).find_place(token) is not None
 
     def tried(knob: str, value: float, row: Surviving) -> Remedy | None:
         wins = asked.winner(row) == token
-        return Remedy(knob, "=", value, wins) if wins or (not kept and row.place(token) is not None) else None
+        return Remedy(knob, "=", value, wins) if wins or (not kept and row.find_place(token) is not None) else None
 
     bias = asked.biases.get(token)
     if bias is not None and (bias.bias or 0) < 0:

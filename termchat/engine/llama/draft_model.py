@@ -405,7 +405,9 @@ class ByModel:
             return chain
         self.close()
         bias = {i: value for i, value in target.bias(samplers.logit_bias).items() if i < self.model.n_vocab}
-        self._chain = Chain(samplers, self.model.n_vocab, ids, state=self._reply.state, vocab=target.vocab, bias=bias)
+        self._chain = Chain(
+            samplers, self.model.n_vocab, ids, state=self._reply.state, breakers=target.breakers, bias=bias
+        )
         return self._chain
 
 

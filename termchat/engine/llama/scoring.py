@@ -135,7 +135,7 @@ class Scorer:
             raise EngineError("prompt", "no such reply", "")
         model = self._cache.model
         bias = model.bias(command.samplers.logit_bias)
-        chain = Chain(command.samplers, self._n_vocab, ids[:first], vocab=model.vocab, bias=bias)
+        chain = Chain(command.samplers, self._n_vocab, ids[:first], breakers=model.breakers, bias=bias)
         drawn: list[int] = []
         probabilities: list[float] = []
         own = self._streamed.of(ids, first)
