@@ -13,7 +13,7 @@ from pathlib import Path
 from termchat.chat.changes import DrafterChanged, Notice, StatusChanged
 from termchat.chat.state import State
 from termchat.config import per_model
-from termchat.decoding.drafting import BatchTimes, gain_at_best, tell_cost
+from termchat.decoding.drafting import BatchTimes, explain_cost, gain_at_best
 from termchat.decoding.records import Failed
 from termchat.engine.port import DraftLoaded, Event, LoadDraft, ModelSpec, Progress
 
@@ -73,7 +73,7 @@ class Speculation:
         with suppress(OSError):
             each = Path(spec.path).stat().st_size / max(model.size, 1)
             if times.measured and gain_at_best(times.of, each) < 1:
-                return tell_cost(spec.name, each, times.of)
+                return explain_cost(spec.name, each, times.of)
         return ""
 
     def draft_with(self, spec: ModelSpec | None, draft_model: str) -> None:

@@ -9,30 +9,33 @@ Its cells are those of the ids it decoded last; what of them the reply did not t
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from statistics import median
 from time import perf_counter, process_time
+from typing import Protocol
 
 import msgspec
 
-from termchat.decoding.draft_lead import LeadCounts, goes_on, lead
 from termchat.decoding.drafting import (
     WORTH,
     BatchTimes,
+    Counts,
     Judge,
+    Times,
+    Verified,
+    explain_cost,
     gain,
     gain_at_best,
     how_many,
-    tell_cost,
 )
-from termchat.decoding.records import Shape
+from termchat.decoding.records import Candidate, Shape
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stages import STAGES, needs_all
 from termchat.engine.llama.cache import FAST_BATCH, Cache
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
-from termchat.engine.llama.drafter import Drawing, Verified
 from termchat.engine.llama.grammars import Follower
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.native import LIB
@@ -57,6 +60,11 @@ _LOOKS = 4
 """Steps that are judged together where it only looked."""
 _USUAL = 2
 """Ids that it lacks where all that it drafted was taken: the last one of them, and the one that came after it."""
+
+LEADS = (1.0, 2.0, 3.0, 4.0, 6.0)
+LEAD_PRIORS = ((1.3, 1.7), (2.1, 0.9), (2.4, 0.6), (2.7, 0.3), (2.8, 0.2), (2.9, 0.1))
+"""Leads that are counted apart (see `Counts`); the priors are those of SmolLM2 without two of its thirty blocks."""
+LEAD_DECAY = 0.97
 
 _CANNOT_CUT = "cannot take back what was drafted: its state is recurrent"
 
@@ -101,7 +109,7 @@ class DraftModel:
             raise EngineError("draft", error.message, hint) from None
         self._follows_threads = not spec.threads or spec.proposed_threads
         self.n_vocab = min(self.model.n_vocab, self.target.n_vocab)
-        self.leads, self.judge = LeadCounts(), _RareTrials()
+        self.leads, self.judge = Counts(LEADS, LEAD_PRIORS, LEAD_DECAY), _RareTrials()
         self.credit: float | None = None
         """What drafts and trials may lose, in rows of the target; None before the first."""
         self._idle = 0
@@ -150,7 +158,9 @@ class DraftModel:
     def why_not(self, times: BatchTimes) -> str:
         """Why it cannot pay, whatever is accepted; "" where it can, or where that is not known."""
         known = times.measured and self.measured
-        return tell_cost(self.name, self.each, times.of) if known and gain_at_best(times.of, self.each) < WORTH else ""
+        return (
+            explain_cost(self.name, self.each, times.of) if known and gain_at_best(times.of, self.each) < WORTH else ""
+        )
 
     @property
     def each(self) -> float:
@@ -239,6 +249,23 @@ def difference(target: Model, other: Model) -> str:
         if text(target.vocab, token) != text(other.vocab, token):
             return f"token {token} is {target.name(token)!r} here and {other.name(token)!r} there"
     return ""
+
+
+class Drawing(Protocol):
+    """The reply whose tokens are drafted: what it draws its next token with."""
+
+    samplers: SamplerSettings
+
+    @property
+    def forced(self) -> int | None:
+        """The id that is taken next, whatever the dice say."""
+
+    @property
+    def state(self) -> Mapping[str, float]:
+        """The memory of mirostat and adaptive_p."""
+
+    def fork_constraint(self) -> Follower | None:
+        """Return a constraint that goes another way from here on."""
 
 
 class ByModel:
@@ -363,29 +390,29 @@ class ByModel:
             self._read *= cache.batch_size / missing
             return []
         chain, constraint = self._chain_after(ids), self._reply.fork_constraint()
-        made: list[tuple[int, float]] = []
+        drafted: list[tuple[int, float]] = []
         rates: list[float] = []
-        while (drawn := self._drawn(chain, constraint, len(ids) + len(made))) is not None:
+        while (drawn := self._drawn(chain, constraint, len(ids) + len(drafted))) is not None:
             now = perf_counter()
-            if made or missing <= _USUAL:
+            if drafted or missing <= _USUAL:
                 model.add_cost((now - begun) * 1e6)
             begun = now
-            made.append((drawn.id, lead(drawn.id, drawn.candidates)))
-            rates.append(model.leads.rate(made[-1][1]))
-            if drawn.id in self._ends or len(made) == most:
+            drafted.append((drawn.id, compute_lead(drawn.id, drawn.candidates)))
+            rates.append(model.leads.rate(drafted[-1][1]))
+            if drawn.id in self._ends or len(drafted) == most:
                 break
-            if not self.always and not goes_on(rates, model.leads.mean, most, times.of, model.each):
+            if not self.always and not should_go_on(rates, model.leads.mean, most, times.of, model.each):
                 break
-            if len(made) * model.each >= self._risk:
+            if len(drafted) * model.each >= self._risk:
                 break
             chain.take(drawn, forced=False)
             if constraint is not None:
                 constraint.take(drawn.id)
             path.append(drawn.id)
             cache.read(path, Shape(1))
-        self._drafted, self._at = made, len(ids)
-        self._spent = model.each * (min(missing, _USUAL) + len(made) - 1)
-        return [token for token, _ in made[: most if self.always else how_many(rates, times.of, risk=self._risk)]]
+        self._drafted, self._at = drafted, len(ids)
+        self._spent = model.each * (min(missing, _USUAL) + len(drafted) - 1)
+        return [token for token, _ in drafted[: most if self.always else how_many(rates, times.of, risk=self._risk)]]
 
     def _drawn(self, chain: Chain, constraint: Follower | None, length: int) -> Drawn | None:
         """What it takes behind so many ids; None where it can take nothing that the constraint allows."""
@@ -419,3 +446,36 @@ def draw_from_few(samplers: SamplerSettings) -> SamplerSettings:
     order = [name for name in samplers.order if name != "top_k"]
     at = next((number for number, name in enumerate(order) if not STAGES[name].sparse), len(order))
     return msgspec.structs.replace(samplers, top_k=_FEW, order=(*order[:at], "top_k", *order[at:]))
+
+
+def compute_lead(chosen: int, candidates: Iterable[Candidate]) -> float:
+    """Return by how much the token that was drawn leads the next one, in nats: in the logarithm of the probability plus the
+    noise of the dice; in its logit if the chain left only one.
+
+    By the lead a draft is judged: the draft model throws the same dice, so that both models take the same token unless a
+    difference between them turns the throw. On 2,700 drawn tokens of models with one to four blocks left out it ranked right
+    before wrong ones in 76 % of pairs, the probability of the token only in 65 %.
+    """
+    thrown, rest, own, others = math.inf, -math.inf, 0.0, -math.inf
+    for each in candidates:
+        score = math.log(each.probability) + each.noise if each.probability > 0 else -math.inf
+        if each.id == chosen:
+            thrown, own = score, each.logit
+        else:
+            rest, others = max(rest, score), max(others, each.logit)
+    return thrown - rest if rest > -math.inf else own - others
+
+
+def should_go_on(rates: Sequence[float], mean: float, most: int, times: Times, each: float) -> bool:
+    """Return whether to draft another token after those with these `rates`, if the next ones are as good as the `mean`. What
+    was spent on drafting is spent, whatever comes of it."""
+    tokens = likely = 1.0
+    best, wanted = 0.0, 0
+    for count in range(most + 1):
+        if count:
+            likely *= rates[count - 1] if count <= len(rates) else mean
+            tokens += likely
+        value = tokens / (times(count + 1) + max(count, len(rates)) * each)
+        if value > best:
+            best, wanted = value, count
+    return wanted > len(rates)

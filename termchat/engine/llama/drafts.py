@@ -21,12 +21,12 @@ from termchat.decoding.drafting import (
     DraftSettings,
     Judge,
     Ngrams,
+    Verified,
     gain,
 )
 from termchat.decoding.records import Draft, DraftToken
 from termchat.engine.llama.cache import Aborted, Cache
-from termchat.engine.llama.draft_model import ByModel, DraftModel
-from termchat.engine.llama.drafter import Drafter, Drawing, Verified
+from termchat.engine.llama.draft_model import ByModel, DraftModel, Drawing
 from termchat.engine.llama.model import Model
 from termchat.engine.port import EngineError, Generate, Measurement
 
@@ -202,10 +202,10 @@ class Drafts(NoDrafts):
 
     # --- who drafts --------------------------------------------------------------------------------------------------
 
-    def _drafters(self, ids: list[int]) -> list[Drafter]:
+    def _drafters(self, ids: list[int]) -> list[ByNgrams | ByModel]:
         """Those that the settings name, that there are, and that have not failed."""
         by = self.settings.by if self.settings is not None else "off"
-        found: list[Drafter] = []
+        found: list[ByNgrams | ByModel] = []
         if by in ("ngram", "auto") and "ngram" not in self._failed:
             self._ngrams = self._ngrams or ByNgrams(self._learned, ids)
             found.append(self._ngrams)
@@ -274,14 +274,16 @@ class Drafts(NoDrafts):
             self._us, self._spent = self._spent, 0
         return made
 
-    def _expects(self, drafter: Drafter, ids: list[int], last: Verified | None, most: int, times: BatchTimes) -> float:
+    def _expects(
+        self, drafter: ByNgrams | ByModel, ids: list[int], last: Verified | None, most: int, times: BatchTimes
+    ) -> float:
         """What the drafter expects of a draft, once it knows what became of the last one."""
         if last is not None:
             own = last if drafter.by == self._by else last._replace(drafted=0, accepted=0)
             drafter.learn(ids, own, self._most, times)
         return drafter.expects(most, times) if most else 0.0
 
-    def _ask(self, drafter: Drafter, ask: Callable[[Drafter], T], instead: T) -> T:
+    def _ask(self, drafter: ByNgrams | ByModel, ask: Callable[[ByNgrams | ByModel], T], instead: T) -> T:
         """What a drafter answers; where it fails it is asked no more."""
         try:
             return ask(drafter)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from time import perf_counter
 
-from termchat.decoding.drafting import BatchTimes, DraftSettings
+from termchat.decoding.drafting import BatchTimes, DraftSettings, Verified
 from termchat.decoding.records import Draft
-from termchat.engine.llama.drafter import Drawing, Verified
+from termchat.engine.llama.draft_model import Drawing
 from termchat.engine.llama.drafts import ByNgrams, Learned, NoDrafts, draft_of, usable
 from termchat.engine.llama.model import Model
 

@@ -24,7 +24,7 @@ from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:  # plots are not on the first page, so that the first frame does not wait for them
-    from termchat.decoding.draft_forecast import Forecast
+    from termchat.decoding.drafting import Forecast
     from termchat.tui.panels.plots.pictures import Placed
     from termchat.tui.panels.plots.trace import Trace
     from termchat.tui.speculation.reply_drafts import ReplyDrafts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Node, Span
-from termchat.decoding.draft_forecast import Forecast, forecast
+from termchat.decoding.drafting import Forecast, forecast
 from termchat.text import one_line
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.draw.ink import BLANK, Line
