@@ -117,7 +117,7 @@ def _top_n_sigma(row: Surviving, settings: SamplerSettings, _: Situation) -> Sur
     highest, factor = finite.max(), np.float32(settings.top_n_sigma)
     wide = finite.astype(np.float64).std()
     floor = np.float32(highest - factor * np.float32(wide))
-    error = factor * wide * len(finite) * 2.0**-22
+    error = factor * wide * math.sqrt(len(finite)) * 2.0**-18  # far above that of float32 sums
     if ((finite >= floor - error) & (finite <= floor + error)).any():
         floor = highest - factor * _sum_deviation(finite)
     return _descending(Surviving(row.ids, np.where(row.logits >= floor, row.logits, np.float32(-np.inf))))
@@ -262,7 +262,8 @@ def _mirostat(row: Surviving, settings: SamplerSettings, at: Situation) -> Survi
     if settings.mirostat == 1:
         count = _zipf(p, mu, at.n_vocab)
     else:
-        surprising = -log2f(p) > mu
+        least = np.float32(2.0 ** -(float(mu) + 0.1))  # below it no rounding decides
+        surprising = -log2f(p[: np.count_nonzero(p >= least) + 1]) > mu
         count = int(surprising.argmax()) if surprising.any() else len(p)
     return row.keep(np.s_[: max(count, 1)])
 
@@ -376,41 +377,26 @@ assert [*APPLY] == [stage.name for stage in STAGES.values() if not stage.draws]
 
 
 _MANY = 1024
-"""Tokens from which sorting whole numbers is faster than sorting by two keys."""
+"""Tokens from which sorting the halves of their bits is faster."""
 
 
 def _sorted(row: Surviving, count: int | None = None) -> Surviving:
     """Return the `count` highest tokens, or all, highest first."""
     if len(row.ids) < _MANY:
         return row.keep(np.lexsort((row.ids, -row.logits))[:count])
-    keys = _keys(-row.logits, row.ids)
-    if count is not None and count < len(keys):
-        keys.partition(count)
-        keys = keys[:count]
-    keys.sort()
-    bits = (keys >> 32).astype(np.int32)
-    return Surviving(keys.astype(np.int32), -_flip(bits).view(np.float32))
+    if (row.ids[1:] < row.ids[:-1]).any():
+        row = row.keep(row.ids.argsort())
+    return row.keep(_order(-row.logits)[:count])
 
 
 def _order(values: Logits) -> NDArray[np.int64]:
-    """Return the indices of the values in ascending order, equal ones in theirs."""
+    """Return the indices of the values in ascending order; equal ones stay in theirs."""
     if len(values) < _MANY:
         return np.argsort(values, kind="stable")
-    keys = _keys(values, np.arange(len(values)))
-    keys.sort()
-    order: NDArray[np.int64] = keys & 0xFFFFFFFF
-    return order
-
-
-def _keys(values: Logits, numbers: NDArray[Any]) -> NDArray[np.int64]:
-    """Return numbers that ascend with the values, and with these `numbers` where values are equal."""
-    keys: NDArray[np.int64] = _flip((values + np.float32(0)).view(np.int32)).astype(np.int64) << 32 | numbers  # -0 is 0
-    return keys
-
-
-def _flip(bits: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Make the bits of float32 ascend as whole numbers, or back."""
-    return bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))
+    bits = (values + np.float32(0)).view(np.int32)  # -0 is 0
+    bits ^= (bits >> 31) & np.int32(0x7FFFFFFF)  # they ascend as the values do
+    order = np.argsort(bits.astype(np.uint16), kind="stable")  # 16 bits are sorted by counting
+    return order[np.argsort((bits >> 16).astype(np.int16)[order], kind="stable")]
 
 
 def softmax(logits: Logits) -> Logits:
