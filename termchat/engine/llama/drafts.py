@@ -28,7 +28,8 @@ from termchat.decoding.records import Draft, DraftToken
 from termchat.engine.llama.cache import Aborted, Cache
 from termchat.engine.llama.draft_model import ByModel, DraftModel, Drawing
 from termchat.engine.llama.model import Model
-from termchat.engine.port import EngineError, Generate, Measurement
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import EngineError, Measurement
 
 T = TypeVar("T")
 
