@@ -153,7 +153,7 @@ TEMPERATURE = "temperature"
 
 
 def loss_of(stage: str) -> str:
-    """Words for what became of a candidate that a stage removed. Temperature cuts none: at 0 it takes the highest logit."""
+    """Say in words why a stage removed a candidate. Temperature cuts none: at 0 it takes the highest logit."""
     return "not highest" if stage == TEMPERATURE else f"cut {stage}"
 
 
@@ -161,7 +161,7 @@ LOGIT_BIAS = "logit_bias"
 
 
 def chain_of(settings: SamplerSettings, *, biased: bool = False) -> tuple[SamplerStage, ...]:
-    """The stages that a step goes through under these settings, up to the draw. `biased`: the model has biases of its own."""
+    """Return the stages of a step under these settings, up to the draw. `biased`: the model has biases of its own."""
     first, last = ([stage.name for stage in STAGES.values() if getattr(stage, end)] for end in ("first", "last"))
     chain = [
         STAGES[name]
@@ -173,7 +173,7 @@ def chain_of(settings: SamplerSettings, *, biased: bool = False) -> tuple[Sample
 
 
 def first_full(settings: SamplerSettings) -> SamplerStage | None:
-    """The first stage that looks at more than the tokens that a `sparse` one remembers."""
+    """Return the first stage that looks at more than the tokens that a `sparse` one remembers."""
     return next((stage for stage in chain_of(settings) if stage.active(settings) and not stage.sparse), None)
 
 
@@ -186,7 +186,7 @@ def has_floor(settings: SamplerSettings) -> bool:
 
 
 def needs_all(settings: SamplerSettings) -> str:
-    """The stage for which the chain must see the whole vocabulary, which takes milliseconds a token; "" if there is none."""
+    """Return the stage for which the chain must see the whole vocabulary, which takes milliseconds a token; "" without one."""
     first = first_full(settings)
     if first is None:
         return DICE
@@ -196,7 +196,7 @@ def needs_all(settings: SamplerSettings) -> str:
 
 
 def replaced_by(stage: SamplerStage, settings: SamplerSettings) -> str:
-    """The stage that is on in place of this one, which would act without it; "" if there is none."""
+    """Return the stage that is on in place of this one, which would act without it; "" without one."""
     sole = next((other for other in chain_of(settings) if other.replaces), None)
     if sole is None or stage is sole or stage.draws or stage.name in sole.replaces:
         return ""

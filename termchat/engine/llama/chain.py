@@ -446,7 +446,7 @@ class Observer:
             leaders = np.append(leaders, np.int32(forced))
         watched: list[int] = leaders.tolist()
         highest = float(values[order[0]])
-        log_mass, entropy, p_end = self._own(logits, highest)
+        log_mass, entropy, p_end = self._measure_row(logits, highest)
         if mask is None:
             preselected = None if needs is None else near
             left = chain.apply(logits, preselected, watched, seed, step, math.exp(log_mass))
@@ -493,8 +493,8 @@ class Observer:
             near_tie=near_tie,
         )
 
-    def _own(self, logits: NDArray[np.float32], highest: float) -> tuple[float, float, float]:
-        """The model's own softmax: log of the sum of exp(logit - highest), entropy in bits, mass on end tokens."""
+    def _measure_row(self, logits: NDArray[np.float32], highest: float) -> tuple[float, float, float]:
+        """Return the model's own softmax: log of the sum of exp(logit - highest), entropy in bits, mass on end tokens."""
         mass = self._exponentials.of(logits, highest)
         raw = self._exponentials.weights
         shifted = np.subtract(logits, np.float32(highest), out=self._shifted)

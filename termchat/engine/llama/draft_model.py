@@ -150,13 +150,13 @@ class DraftModel:
     def _refuse(self, model: Model) -> None:
         if not model.can_rewind:
             raise EngineError("draft", f"{model.spec.name} {_CANNOT_CUT}", "choose another draft model")
-        if why := difference(self.target, model):
+        if why := describe_difference(self.target, model):
             raise EngineError("draft", f"{model.spec.name} has another vocabulary: {why}", "choose another draft model")
 
     # --- what it costs -----------------------------------------------------------------------------------------------
 
     def why_not(self, times: BatchTimes) -> str:
-        """Why it cannot pay, whatever is accepted; "" where it can, or where that is not known."""
+        """Say why it cannot pay, whatever is accepted; "" if it can, or if that is unknown."""
         known = times.measured and self.measured
         return (
             explain_cost(self.name, self.each, times.of) if known and gain_at_best(times.of, self.each) < WORTH else ""
@@ -168,7 +168,7 @@ class DraftModel:
         return median(self._costs) / median(self._rows) if self._costs and self._rows else self.cost
 
     def measure(self, target: Cache) -> None:
-        """Sets `cost` to what a row costs, in rows of the target: the best of a few of each, in turns.
+        """Set `cost` to the cost of a row in rows of the target: the best of a few of each, in turns.
 
         Raises:
             EngineError: llama.cpp failed.
@@ -187,39 +187,39 @@ class DraftModel:
         self._idle = 0
 
     def idle(self, tokens: int, target: Cache) -> None:
-        """So many tokens came while its drafts seemed to cost too much: after some of these that is measured again, since other
-        programs may have disturbed the last measurement."""
+        """Count tokens that came while its drafts seemed to cost too much. After some of these measure again: other programs
+        may have disturbed the last measurement."""
         self._idle += tokens
         if self._idle >= _PATIENCE:
             self.measure(target)
 
     def add_cost(self, us: float) -> None:
-        """A drafted token took so many microseconds, with the draw."""
+        """Count the microseconds of a drafted token, with the draw."""
         self._costs.append(us)
 
     def add_row(self, us: float) -> None:
-        """A row of the target took so many microseconds."""
+        """Count the microseconds of a row of the target."""
         self._rows.append(us)
 
     def in_rows(self, us: float) -> float:
-        """So many microseconds in rows of the target."""
+        """Convert microseconds to rows of the target."""
         return us / median(self._rows) if self._rows else 0.0
 
     def reading(self, ids: list[int]) -> float:
-        """What it costs to read what it lacks of `ids`, beyond what each draft reads."""
+        """Return the cost of reading the missing `ids`, beyond those that each draft reads."""
         missing = len(ids) - self.cache.common(ids) - _USUAL
         each = self.in_rows(median(self._readings)) if self._readings and self._rows else _READING * self.each
         return max(missing, 0) * each
 
     def spend(self, rows: float, tokens: int) -> None:
-        """Drafts cost so many rows more than they gave, in so many tokens of a reply."""
+        """Charge the rows that drafts cost more than they gave, in so many tokens of a reply."""
         if self.credit is not None:
             self.credit = min(self.credit - rows + _SHARE * tokens, max(_MOST_CREDIT, self.credit))
 
     # --- its cells ---------------------------------------------------------------------------------------------------
 
     def read(self, ids: list[int], threads: int) -> int:
-        """Decodes what it lacks of `ids`, but no more than one batch of it; returns how much it lacked.
+        """Decode the missing `ids`, but no more than one batch of them; return how many were missing.
 
         Raises:
             Aborted, ContextFull, EngineError: see `Cache.read`.
@@ -236,9 +236,9 @@ class DraftModel:
         return missing
 
 
-def difference(target: Model, other: Model) -> str:
-    """What is not the same in the vocabularies of two models; "" where both mean the same by every id. Which of them end a
-    reply may differ: that is asked of the target."""
+def describe_difference(target: Model, other: Model) -> str:
+    """Say how the vocabularies of two models differ; "" if both mean the same by every id. Which ids end a reply may differ:
+    those of the target do."""
     kinds = [int(LIB.llama_vocab_type(model.vocab)) for model in (target, other)]
     if kinds[0] != kinds[1]:
         return "it has another kind of tokenizer"
@@ -316,26 +316,26 @@ class ByModel:
         since, cost = len(ids) - self._seen, times.of(last.rows)
         (spent, self._spent), (read, self._read) = (self._spent, 0.0), (self._read, 0.0)
         model.spend(spent + read - (1 + last.accepted - cost if last.drafted else 0.0), since)
-        right, self._seen = list(self._compared(ids)), len(ids)
+        right, self._seen = list(self._compare_draft(ids)), len(ids)
         if last.drafted:
             judge.round(last.drafted, last.accepted, cost + spent, even)
         elif right:
-            self._looked(right[0], spent, even)
+            self._judge_look(right[0], spent, even)
         else:
             for _ in range(since):
                 judge.plain(even)
 
-    def _looked(self, right: bool, spent: float, even: Callable[[], float | None]) -> None:
-        """It only looked how sure it is, so that nothing was gained: some of these are judged as a round which cost what it
-        gave, and the looks."""
+    def _judge_look(self, right: bool, spent: float, even: Callable[[], float | None]) -> None:
+        """Judge some looks together, in which it only drafted to see how sure it is and gained nothing: as a round that cost
+        its tokens and the looks."""
         self._looks.append((right, spent))
         if len(self._looks) == _LOOKS:
             rights, costs = map(sum, zip(*self._looks, strict=True))
             self.model.judge.round(_LOOKS, int(rights), 1 + rights + costs, even)
             self._looks.clear()
 
-    def _compared(self, ids: list[int]) -> Iterator[bool]:
-        """Of each token that it drafted last whether it was right, up to the first that was not or is not known yet."""
+    def _compare_draft(self, ids: list[int]) -> Iterator[bool]:
+        """Yield whether each token of the last draft was right, up to the first that was not or is not known yet."""
         drafted, self._drafted = self._drafted, []
         for (token, lead_of), taken in zip(drafted, ids[self._at :], strict=False):
             self.model.leads.add(lead_of, right=token == taken)
@@ -361,17 +361,17 @@ class ByModel:
 
     @property
     def _risk(self) -> float:
-        """What it may lose, in rows."""
+        """The rows that it may lose."""
         return self.model.credit or 0.0 if self.limited and not self.always else inf
 
     def _can_afford(self, each: float) -> bool:
-        """Whether it has the credit to read what it lacks, all or the last ids, and to draft a token."""
+        """Return whether it has the credit to read the missing ids, all or the last ones, and to draft a token."""
         if self.model.reading(self._ids[self._first :]) + each > self._risk:
             self._rested = True
         return not self._rested or self.model.reading(self._ids[-_WINDOW:]) + each <= self._risk
 
-    def _readable(self, ids: list[int]) -> list[int]:
-        """The ids that it is to read: all, or for a trial the last ones."""
+    def _choose_ids(self, ids: list[int]) -> list[int]:
+        """Return the ids to read: all, or for a trial the last ones."""
         model = self.model
         if self._rested:
             self._tried = 0
@@ -383,7 +383,7 @@ class ByModel:
         return ids[self._first :]
 
     def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
-        model, cache, path = self.model, self.model.cache, self._readable(ids)
+        model, cache, path = self.model, self.model.cache, self._choose_ids(ids)
         begun, self._read = perf_counter(), model.reading(path)
         missing = model.read(path, self._target.threads)
         if missing > cache.batch_size:
@@ -392,7 +392,7 @@ class ByModel:
         chain, constraint = self._chain_after(ids), self._reply.fork_constraint()
         drafted: list[tuple[int, float]] = []
         rates: list[float] = []
-        while (drawn := self._drawn(chain, constraint, len(ids) + len(drafted))) is not None:
+        while (drawn := self._draw(chain, constraint, len(ids) + len(drafted))) is not None:
             now = perf_counter()
             if drafted or missing <= _USUAL:
                 model.add_cost((now - begun) * 1e6)
@@ -414,8 +414,8 @@ class ByModel:
         self._spent = model.each * (min(missing, _USUAL) + len(drafted) - 1)
         return [token for token, _ in drafted[: most if self.always else how_many(rates, times.of, risk=self._risk)]]
 
-    def _drawn(self, chain: Chain, constraint: Follower | None, length: int) -> Drawn | None:
-        """What it takes behind so many ids; None where it can take nothing that the constraint allows."""
+    def _draw(self, chain: Chain, constraint: Follower | None, length: int) -> Drawn | None:
+        """Draw the token behind so many ids; None if the constraint allows none."""
         row = self.model.cache.logits()
         row = row if len(row) == self.model.n_vocab else row[: self.model.n_vocab]
         mask = constraint.mask() if constraint is not None else None
@@ -425,7 +425,7 @@ class ByModel:
             return None
 
     def _chain_after(self, ids: list[int]) -> Chain:
-        """A chain as the reply's is now, of few ids."""
+        """Return a chain like the reply's, drawing from few ids."""
         samplers, target, chain = draw_from_few(self._reply.samplers), self.model.target, self._chain
         if chain is not None and chain.settings == samplers:
             chain.restart(ids, self._reply.state)

@@ -39,29 +39,29 @@ class Breakers:
         self.of = lru_cache(8)(self._of)
 
     def _of(self, texts: tuple[str, ...]) -> Tails:
-        found: dict[int, list[list[int]]] = {}
+        tails_of: dict[int, list[list[int]]] = {}
         for text in texts:
             if breaker := text.encode().partition(b"\0")[0][:_LONGEST]:
-                self._find(breaker, found)
-        return found
+                self._find(breaker, tails_of)
+        return tails_of
 
-    def _find(self, breaker: bytes, found: dict[int, list[list[int]]]) -> None:
+    def _find(self, breaker: bytes, tails_of: dict[int, list[list[int]]]) -> None:
         rests: dict[int, list[int]] = {}
-        for token, word in enumerate(self._alone()):
+        for token, word in enumerate(self._spell_alone()):
             if breaker in word:
-                found.setdefault(token, []).append([])
+                tails_of.setdefault(token, []).append([])
                 continue
             for length in range(min(len(breaker) - 1, len(word)), 0, -1):
                 if word.endswith(breaker[:length]):
                     if length not in rests:
                         rest = breaker[length:].decode("utf-8", "replace")
                         rests[length] = self._tokenize(rest)[:_LONGEST_TAIL]
-                    tails = found.setdefault(token, [])
+                    tails = tails_of.setdefault(token, [])
                     if rests[length] not in tails:
                         tails.append(rests[length])
 
-    def _alone(self) -> list[bytes]:
-        """The bytes of each token as a text of its own: a tokenizer that puts a space before a text takes it away again."""
+    def _spell_alone(self) -> list[bytes]:
+        """Return the bytes of each token as a text of its own, without the space that a tokenizer puts before a text."""
         if not self._words:
             words = [self._spelled(token) for token in range(self._n_vocab)]
             begin = self._tokenize("x")

@@ -58,8 +58,8 @@ class Labels(dict[int, str]):
         self._packed: dict[int, Any] = {}
 
     def __missing__(self, token: int) -> str:
-        found = self[token] = self._make(token)
-        return found
+        label = self[token] = self._make(token)
+        return label
 
     @cached_property
     def pointers(self) -> Any:
@@ -67,13 +67,13 @@ class Labels(dict[int, str]):
         return (ctypes.c_void_p * self._n_vocab)()
 
     def point(self, token: int) -> None:
-        """Makes the label of a token visible to native code."""
+        """Make the label of a token visible to native code."""
         self._packed[token] = packed = packed_text(self[token])
         self.pointers[token] = ctypes.addressof(packed)
 
 
 def packed_text(text: str) -> Any:
-    """A text as native code copies it: the length in four bytes, as this machine writes them, then msgpack."""
+    """Encode a text as native code copies it: the length in four bytes, as this machine writes them, then msgpack."""
     data = msgspec.msgpack.encode(text)
     return ctypes.create_string_buffer(bytes(ctypes.c_int32(len(data))) + data, 4 + len(data))
 
@@ -274,14 +274,14 @@ class NativeStep:
             step.entropy,
             step.p_end,
             stages,
-            PackedCandidates(self._packed()),
+            PackedCandidates(self._pack_candidates()),
             chain.state_with(step.before),
             margin=None if math.isnan(step.margin) else step.margin,
             near_tie=None if change is None else bool(step.near_tie),
         )
 
-    def _packed(self) -> bytes:
-        """The watched tokens in msgpack."""
+    def _pack_candidates(self) -> bytes:
+        """Return the watched tokens in msgpack."""
         while (length := self._pack(*self._references)) <= 0:
             if length:
                 self._names.point(self._ids[-1 - length])
@@ -294,7 +294,7 @@ class NativeStep:
         self._packing.out, self._packing.room = ctypes.addressof(self._out), size
 
     def _mask_by(self, mask: Mask | None) -> None:
-        """Masks by another constraint from now on."""
+        """Mask by another constraint from now on."""
         if mask is not None and self._masked is None:
             self._masked = np.empty(self._step.n_vocab, np.float32)
             self._step.masked = self._masked.ctypes.data
@@ -327,7 +327,7 @@ class NativeStep:
 
 @cache
 def load(path: Path = LIBRARY) -> Any:
-    """The library, opened once, or None where it was not built, or from another version of its source."""
+    """Open the library, once; None if it was not built, or from another version of its source."""
     try:
         library = ctypes.PyDLL(str(path))  # the calls are short: to let other threads in costs more than it gives
         if library.termchat_abi() != ABI:
