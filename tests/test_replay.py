@@ -30,10 +30,16 @@ from termchat.decoding.conditions import Length, Stop, parse
 from termchat.decoding.records import RECORD_NAMES, Finished, Record, Start, Token, to_json
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.cache import SPLIT
-from termchat.engine.llama.requests import Generate
 from termchat.engine.llama.threads import all_threads
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Command, Load, ModelSpec, Scripted
+from termchat.engine.port import (
+    Command,
+    Generate,
+    Load,
+    ModelSpec,
+    ReplyRequest,
+    Scripted,
+)
 from tests.asked_engine import answers
 from tests.chat.driven_chat import Driven
 from tests.made_records import finished, token
@@ -132,7 +138,7 @@ def test_any_settings_turned_at_any_steps_of_a_long_reply(
     steps = sorted(data.draw(st.lists(st.integers(0, 199), max_size=4)))
     one_change = st.builds(Scripted, samplers=samplers) | st.builds(Scripted, id=st.integers(300, 40_000))
     script = [msgspec.structs.replace(data.draw(one_change | st.just(Scripted(0))), step=step) for step in steps]
-    request = Generate(
+    request = ReplyRequest(
         ids=data.draw(st.lists(st.integers(300, 40_000), min_size=1, max_size=150)),
         samplers=data.draw(samplers),
         conditions=(
@@ -142,7 +148,7 @@ def test_any_settings_turned_at_any_steps_of_a_long_reply(
         seed=data.draw(st.integers(0, 2**53 - 1)),
         script=tuple(script),
     )
-    records = [event for event in answers(engine, request) if type(event) in RECORD_NAMES]
+    records = [event for event in answers(engine, Generate([request])) if type(event) in RECORD_NAMES]
     tokens = sum(isinstance(record, Token) for record in records)
     path = tmp_path / "any.jsonl"
     path.write_text("".join(to_json(record) + "\n" for record in records))  # type: ignore[arg-type]
@@ -244,8 +250,9 @@ class Busy(LocalEngine):
     def send(self, command: Command) -> int:
         if isinstance(command, Generate):
             changes = next(self._changes, ())
-            script = tuple(Scripted(command.done + step, threads=threads) for step, threads in changes)
-            command = msgspec.structs.replace(command, script=script)
+            [reply] = command.replies
+            script = tuple(Scripted(reply.done + step, threads=threads) for step, threads in changes)
+            command = msgspec.structs.replace(command, replies=[msgspec.structs.replace(reply, script=script)])
         return super().send(command)
 
 

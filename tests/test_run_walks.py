@@ -23,7 +23,7 @@ from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings, GridKnob
 from termchat.decoding.records import Beam, Beams, Failed, Finished, Reason, Record, Start, Token
 from termchat.decoding.walk_plan import WalkPlan
-from termchat.engine.llama.requests import GenerateWalks, SearchBeams
+from termchat.engine.port import Generate
 from tests.made_records import finished
 from tests.made_walks import group, interleaved, walked
 from tests.played_engine import PlayedEngine
@@ -94,7 +94,7 @@ def test_walks_are_printed_one_after_the_other_with_a_heading_each(answered: Ans
         "==> walk 3 of 3, seed 44 <==\nthree\n"
     )
     assert answered.err == ""
-    ((asked,),) = [[command.walks for command in answered.engine.asked(GenerateWalks)]]
+    [asked] = [command.replies for command in answered.engine.asked(Generate)]
     assert [walk.seed for walk in asked] == [42, 43, 44]
 
 
@@ -153,7 +153,7 @@ def test_the_best_may_be_the_longest_or_the_shortest(answered: Answered) -> None
         assert answered(walk_plan.best(2, penalty), begun) == 0
         assert answered.out == best
         assert score in answered.err
-    assert answered.engine.asked(GenerateWalks)[0].group.length_penalty == 0
+    assert answered.engine.asked(Generate)[0].group.length_penalty == 0
 
 
 def test_where_no_walk_ended_the_best_is_one_of_them(answered: Answered) -> None:
@@ -213,7 +213,7 @@ def test_of_a_search_the_best_is_printed_or_as_many_as_are_wanted(answered: Answ
     plan = walk_plan.beams(BeamSettings(2))
     assert answered(plan, searched(plan)) == 0
     assert (answered.out, answered.err) == ("the fox", "")
-    assert [command.group.beams for command in answered.engine.asked(SearchBeams)] == [BeamSettings(2)]
+    assert [command.group.beams for command in answered.engine.asked(Generate)] == [BeamSettings(2)]
     plan = walk_plan.beams(BeamSettings(2, n_best=2))
     assert answered(plan, searched(plan)) == 0
     assert answered.out == (

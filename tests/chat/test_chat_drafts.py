@@ -16,7 +16,14 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import ALL_FEATURES, Adjust, LoadDraft, Measurement, ModelSpec
+from termchat.engine.port import (
+    ALL_FEATURES,
+    Adjust,
+    Generate,
+    LoadDraft,
+    Measurement,
+    ModelSpec,
+)
 from tests.chat.driven_chat import Faked, Make
 from tests.chat.kept_chat import Kept
 from tests.fewer_blocks import with_idle_blocks, with_vocabulary
@@ -52,7 +59,7 @@ def test_drafts_are_turned_on_and_off_in_mid_reply_and_the_reply_stays_the_same(
 def test_the_knob_is_told_once_and_another_knob_leaves_the_drafts_alone() -> None:
     it = Faked(Tuning(seed=7, draft="ngram", draft_max=7))
     it.writing("Hi", " one")
-    assert it.engine.generated[-1].draft == DraftSettings("ngram", 7)
+    assert it.engine.asked(Generate)[-1].draft == DraftSettings("ngram", 7)
     it.chat.adjust("temperature", 1.2)
     it.chat.adjust("draft_max", 3)
     it.chat.adjust("draft", "off")
@@ -103,7 +110,7 @@ def test_each_chat_keeps_who_drafts_in_it(store: Store, config: Settings) -> Non
     it.open(one)
     assert it.chat.tuning.drafts == DraftSettings("ngram", 7)
     it.replied("and on", " c")
-    assert it.engine.generated[-1].draft == DraftSettings("ngram", 7)
+    assert it.engine.asked(Generate)[-1].draft == DraftSettings("ngram", 7)
 
 
 def test_a_preset_is_about_the_chain_and_leaves_who_drafts() -> None:

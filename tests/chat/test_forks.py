@@ -8,13 +8,18 @@ import pytest
 from termchat.conversation import setting_changes
 from termchat.decoding.conditions import Length
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.requests import Generate
-from termchat.engine.port import Cancel, ModelSpec, Scripted, Tokenize
+from termchat.engine.port import (
+    Cancel,
+    ModelSpec,
+    ReplyRequest,
+    Scripted,
+    Tokenize,
+)
 from termchat.tui.transcript.source import Source, parts_of
 from tests.chat.driven_chat import Faked
 
 
-def asked(it: Faked) -> Generate:
+def asked(it: Faked) -> ReplyRequest:
     it.pump()
     return it.engine.generated[-1]
 

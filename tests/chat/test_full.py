@@ -18,7 +18,6 @@ from termchat.conversation.transcripts import export
 from termchat.conversation.transcripts.jsonl_reader import read
 from termchat.conversation.tree import Conversation
 from termchat.decoding import walk_plan
-from termchat.engine.llama.requests import GenerateWalks
 from termchat.engine.port import Message, Render
 from tests.chat.driven_chat import Faked
 from tests.made_records import add_all, reply, stream, user
@@ -280,5 +279,5 @@ def test_several_replies_are_made_once_there_is_room() -> None:
     assert it.chat.full is not None
     it.chat.turns.room.make("drop")
     it.pump()
-    assert len(it.engine.asked(GenerateWalks)[-1].walks) == 3
+    assert len(it.engine.groups[-1].replies) == 3
     assert it.chat.conversation.path()[-2].node.omitted is not None

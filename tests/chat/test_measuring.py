@@ -13,8 +13,15 @@ from termchat.config import per_model
 from termchat.decoding import walk_plan
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.requests import GenerateWalks
-from termchat.engine.port import BatchesMeasured, Command, Event, MeasureBatches, Measurement, ModelSpec
+from termchat.engine.port import (
+    BatchesMeasured,
+    Command,
+    Event,
+    Generate,
+    MeasureBatches,
+    Measurement,
+    ModelSpec,
+)
 from tests.chat.driven_chat import Driven, Faked
 from tests.tui.fake_engine import INFO, FakeEngine
 
@@ -114,7 +121,7 @@ def test_a_plain_reply_waits_for_nothing_and_walks_are_begun_behind_a_measuremen
         it.pump()
         measure, walks = engine.commands[-2:]
         assert measure == MeasureBatches(needed=True)
-        assert isinstance(walks, GenerateWalks)
+        assert isinstance(walks, Generate)
         assert walks.exact is exact
         engine.answer(BatchesMeasured(MEASURED))
         engine.end()

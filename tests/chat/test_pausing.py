@@ -14,7 +14,6 @@ from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Place
 from termchat.decoding.conditions import Length, Threshold
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.requests import Generate
 from termchat.engine.port import Adjust, Force, Pause, Unit
 from tests.chat.driven_chat import Faked
 
@@ -150,7 +149,7 @@ def test_breakpoints_act_on_the_running_reply_and_the_next() -> None:
     it.engine.end()
     it.pump()
     it.chat.forks.regenerate()
-    assert it.engine.asked(Generate)[-1].conditions == (Length(9), UNSURE.condition)
+    assert it.engine.generated[-1].conditions == (Length(9), UNSURE.condition)
     it.chat.set_breakpoints([])
     assert it.engine.asked(Adjust)[-1].conditions == (Length(9),)
 

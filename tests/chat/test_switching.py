@@ -19,9 +19,18 @@ from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.requests import Generate
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Load, Loaded, Message, ModelSpec, Remark, Render, Rendered
+from termchat.engine.port import (
+    Generate,
+    Load,
+    Loaded,
+    Message,
+    ModelSpec,
+    Remark,
+    Render,
+    Rendered,
+    ReplyRequest,
+)
 from tests.chat.driven_chat import Driven, Faked, Make
 from tests.engine.conftest import Driver
 from tests.requantized import TEMPERATURE, requantized
@@ -60,7 +69,7 @@ def said_alone(choice: Choice, messages: list[tuple[str, str]], prompt: list[int
         rendered = driver.ask(Render([Message(role, text) for role, text in messages]), Rendered)[-1]  # type: ignore[arg-type]
         assert isinstance(rendered, Rendered)
         assert rendered.ids == prompt
-        events = driver.ask(Generate(prompt, GREEDY.samplers(), GREEDY.conditions(), 1), Finished)
+        events = driver.ask(Generate([ReplyRequest(prompt, GREEDY.samplers(), GREEDY.conditions(), 1)]), Finished)
         return [event.id for event in events if isinstance(event, Token)]
     finally:
         driver.engine.close()

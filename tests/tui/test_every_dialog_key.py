@@ -15,7 +15,6 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import parse
 from termchat.decoding.constraint import choice
 from termchat.decoding.samplers import KNOBS
-from termchat.engine.llama.requests import GenerateWalks
 from termchat.tui.composer import editor
 from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.keys.dialogs import DIALOG, GROUPS, KeyGroup
@@ -98,7 +97,7 @@ async def walks(group: KeyGroup, _: Path) -> Place:
         await place.press("start-erase", place.lacks("12▏"))
         await place.press("start-reset", place.shows("‹3"))
         await place.close()
-        await place.press("start-walks", lambda: desk.engine.asked(GenerateWalks))
+        await place.press("start-walks", lambda: desk.engine.groups)
     return place
 
 
