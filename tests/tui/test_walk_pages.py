@@ -168,7 +168,7 @@ async def test_either_side_is_forked_with_a_candidate_while_it_runs() -> None:
         await desk.type("", "down", "2")
         (joined,) = desk.engine.asked(Join)
         assert (len(joined.reply.ids), [scripted.id for scripted in joined.reply.script]) == (
-            len(desk.engine.prompt),
+            len(desk.engine.groups[-1].replies[0].ids),
             [2],
         )
 
@@ -190,7 +190,7 @@ async def test_a_click_goes_to_a_token_and_forks_with_a_candidate() -> None:
         await click(desk, "2 A ")
         (joined,) = desk.engine.asked(Join)
         assert (len(joined.reply.ids), [scripted.id for scripted in joined.reply.script]) == (
-            len(desk.engine.prompt),
+            len(desk.engine.groups[-1].replies[0].ids),
             [2],
         )
 
