@@ -99,7 +99,7 @@ class LookingOn:
         for record in records.get(number, ()):
             if isinstance(record, Start):
                 state.live.begin()
-            state.conversation.add(node, record)
+            state.session.add(node, record)
             if node.walk is None or number == state.conversation.leaf:
                 state.live.take(record)
             state.changed(ReplyGrew(number), LiveChanged())
@@ -108,7 +108,8 @@ class LookingOn:
         """Ends the replies that nobody will write any more."""
         state, chat = self._state, self._state.conversation
         for node in [node for node in chat.nodes.values() if not node.done]:
-            chat.add(node, end)
-            state.changed(ReplyGrew(node.number))
             if saved:
-                state.recorder.record(chat, node, end)
+                state.session.add(node, end)
+            else:
+                chat.add(node, end)
+            state.changed(ReplyGrew(node.number))

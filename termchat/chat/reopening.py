@@ -23,7 +23,7 @@ from termchat.chat.position import constraint_of
 from termchat.chat.state import State, known_of
 from termchat.chat.turns import Turns
 from termchat.config.origins import DEFAULT, MODEL, PERSONA, PRESET, followed
-from termchat.conversation.session import Breakpoint, Followed, SessionInfo, View
+from termchat.conversation.session import Breakpoint, Followed, Session, SessionInfo, View
 from termchat.conversation.tree import Conversation
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Token
@@ -219,7 +219,7 @@ class Reopening:
 
     def _show(self, conversation: Conversation, newest: Token | None, view: View) -> None:
         state = self._state
-        state.conversation, state.view = conversation, view
+        state.session, state.view = Session(conversation, state.recorder), view
         state.live = Live.of(conversation, newest)
         self._turns.hold()
         state.check_template()

@@ -13,7 +13,8 @@ from termchat.chat.looking_on import LookingOn
 from termchat.chat.prompting import messages
 from termchat.chat.state import State
 from termchat.conversation.batch_shapes import shapes_of
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.session import Session
+from termchat.conversation.tree import Node
 from termchat.decoding.conditions import describe
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.lacking import acting, is_of_text
@@ -60,9 +61,9 @@ class Several(Protocol):
 
 
 class _Running(NamedTuple):
-    """A reply and its conversation, whatever is shown by then."""
+    """A reply and its session, whatever is shown by then."""
 
-    conversation: Conversation
+    session: Session
     node: Node
     ends: bool = False
     """Whether it ends when it first waits."""
@@ -104,7 +105,7 @@ class Replies:
         state.recorder.turn(chat, reply)
         state.enter("prefill")
         state.changed(PathChanged(), LiveChanged())
-        self._running = _Running(chat, reply, ends=beginning.then == "end")
+        self._running = _Running(state.session, reply, ends=beginning.then == "end")
         asked = question(state, beginning, reply, paused=self._pausing)
         self._drafts = asked.draft
         self._tell_missing()
@@ -242,8 +243,7 @@ class Replies:
 
     def _record(self, running: _Running, event: Record) -> None:
         state, shown = self._state, self._is_shown(running)
-        running.conversation.add(running.node, event)
-        state.recorder.record(running.conversation, running.node, event)
+        running.session.add(running.node, event)
         if shown:
             state.live.take(event)
             state.changed(ReplyGrew(running.node.number), LiveChanged())
@@ -253,7 +253,7 @@ class Replies:
                 state.enter("decoding")
         elif isinstance(event, (Finished, Failed)):
             self._running = state.paused = None
-            if running.conversation is state.conversation:  # whoever pressed stop wants to look first
+            if running.session.conversation is state.conversation:  # whoever pressed stop wants to look first
                 self.held = isinstance(event, Finished) and event.reason == "user"
             self.cut = running.node if isinstance(event, Finished) and event.reason == "context" else None
             state.enter("idle")
@@ -295,7 +295,7 @@ class Replies:
 
     def _is_shown(self, running: _Running) -> bool:
         chat = self._state.conversation
-        return running.conversation is chat and chat.leaf == running.node.number
+        return running.session.conversation is chat and chat.leaf == running.node.number
 
 
 def question(state: State, beginning: ReplyBeginning, reply: Node, *, paused: bool = False) -> Generate:

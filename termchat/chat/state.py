@@ -11,7 +11,7 @@ from termchat.chat.position import constraint_of, is_foreign
 from termchat.chat.recording import Recorder
 from termchat.chat.requests import Requests
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
-from termchat.conversation.session import Breakpoint, View, known_as
+from termchat.conversation.session import Breakpoint, Session, View, known_as
 from termchat.conversation.thoughts import is_thinking, thought
 from termchat.conversation.tree import Conversation
 from termchat.conversation.unsent import Unsent
@@ -66,7 +66,6 @@ class State:
         # Set once.
         self.engine = engine
         self.line = Requests(engine)
-        self.recorder = recorder
         self.candidates = candidates
         self.on_full = on_full
         """What is done about a full context without asking, or "ask"."""
@@ -86,7 +85,7 @@ class State:
         """What the running reply and those that follow have to match."""
 
         # Written by `Reopening`. What was written in it and not sent: by `give_back`, `Turns`, `MakingRoom` and the screen.
-        self.conversation = conversation
+        self.session = Session(conversation, recorder)
         # Written by `Turns`.
         self.blank = Unsent() if conversation.nodes else conversation.unsent
         """What was written in a chat that has no message yet: there is one such chat, however often it is begun."""
@@ -131,6 +130,21 @@ class State:
         """The empty chat that is in raw mode for want of a template."""
         # Written by `changed`; emptied by `take_changes`.
         self._changes: list[Change] = []
+
+    @property
+    def conversation(self) -> Conversation:
+        """The tree of the session that is shown."""
+        return self.session.conversation
+
+    @property
+    def recorder(self) -> Recorder:
+        """What keeps the session that is shown."""
+        assert isinstance(self.session.recorder, Recorder)
+        return self.session.recorder
+
+    @recorder.setter
+    def recorder(self, recorder: Recorder) -> None:
+        self.session.recorder = recorder
 
     @property
     def busy(self) -> bool:

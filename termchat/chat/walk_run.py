@@ -54,7 +54,7 @@ class WalkRun:
         over: Callable[[WalkRun, Failed | None], None],
     ) -> None:
         self._state, self.group, self._beginning, self._over = state, group, beginning, over
-        self._tuning = state.tuning
+        self._session, self._tuning = state.session, state.tuning
         self._turned = {walk: dict(changes) for walk, changes in enumerate(group.plan.changes)}
         """The knobs of each walk that are others than the chat's."""
         self._seeds = {walk: group.plan.seed(beginning.seed, walk) for walk in range(group.plan.size)}
@@ -242,9 +242,7 @@ class WalkRun:
 
     def keep(self, walk: int, record: Record) -> None:
         """Puts a record where it belongs."""
-        chat, node = self.group.conversation, self.group.nodes[walk]
-        chat.add(node, record)
-        self._state.recorder.record(chat, node, record)
+        self._session.add(self.group.nodes[walk], record)
 
     def _record(self, walk: int, record: Record) -> None:
         group = self.group

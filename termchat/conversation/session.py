@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -62,6 +62,25 @@ class SessionInfo(msgspec.Struct, frozen=True):
     breakpoints: tuple[Breakpoint, ...] = ()
     view: View = View()
     named: bool = False
+
+
+class _Recorder(Protocol):
+    def record(self, conversation: Conversation, node: Node, record: Record) -> None: ...
+
+
+class Session:
+    """A chat and where it is kept; `listeners` are called with each record that is added and its node."""
+
+    def __init__(self, conversation: Conversation, recorder: _Recorder) -> None:
+        self.conversation, self.recorder = conversation, recorder
+        self.listeners: list[Callable[[Node, Record], object]] = []
+
+    def add(self, node: Node, record: Record) -> None:
+        """Add the next record of a reply: to the tree, to the store, to the listeners."""
+        self.conversation.add(node, record)
+        self.recorder.record(self.conversation, node, record)
+        for listener in self.listeners:
+            listener(node, record)
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
