@@ -131,7 +131,7 @@ def test_a_search_without_a_limit_that_was_broken_off_is_made_again(
     group = chat.walks.shown
     assert group is not None
     for _ in range(9):
-        chat.walks.step()
+        chat.replies.step()
     driven.until(lambda: len(group.beams) == 9 and chat.phase == "paused")
     chat.stop()
     driven.until(lambda: not chat.walks.running)
@@ -149,14 +149,14 @@ def test_steered_walks_and_what_follows_the_one_that_was_kept_are_made_again(
     group = chat.walks.shown
     assert group is not None
     for step in range(1, 6):
-        chat.walks.step()
+        chat.replies.step()
         driven.until(lambda: all(len(node.tokens) == step for node in group.nodes.values()) and len(group.paused) == 4)  # noqa: B023
-    chat.walks.adjust({"temperature": 1.6, "top_k": 7}, 1)
-    chat.walks.force(2, group.nodes[0].ids[:2].tolist())
-    chat.walks.stop(3)
+    chat.replies.adjust({"temperature": 1.6, "top_k": 7}, 1)
+    chat.replies.force(group.nodes[0].ids[:2].tolist(), 2)
+    chat.replies.stop(3)
     driven.until(lambda: len(group.nodes[2].tokens) == 7 and group.nodes[3].done)
     chat.walks.fork(1, 3, [group.nodes[0].ids[0]])
-    chat.walks.resume()
+    chat.replies.resume()
     driven.until(lambda: not chat.walks.running)
     assert len(group.nodes) == 5
     chat.walks.keep(1)

@@ -69,7 +69,7 @@ def played(
     plan: WalkPlan, texts: Sequence[str], reasons: Sequence[Reason] = (), logprobs: Sequence[float] = ()
 ) -> list[Record]:
     """The records of walks that say these texts, word for word in turn."""
-    of = group(plan.size, kind=plan.kind, answer=plan.answer, beams=plan.beams)
+    of = group(plan.group.size, kind=plan.group.kind, answer=plan.group.answer, beams=plan.group.beams)
     streams = []
     for walk, text in enumerate(texts):
         pieces = [piece.encode() for piece in text.split("|")]
@@ -196,7 +196,7 @@ def test_a_vote_without_an_answer_is_a_failure(answered: Answered) -> None:
 
 def searched(plan: WalkPlan) -> list[Record]:
     """What is found: tokens 1000 and 1001, and 2000 and 2001 as the second best."""
-    of = group(plan.size, kind="beams", beams=plan.beams)
+    of = group(plan.group.size, kind="beams", beams=plan.group.beams)
     first = walked([1, 2, 3], 0, of, [b"the", b" fox"])
     second = [
         msgspec.structs.replace(r, id=r.id + 1000) if isinstance(r, Token) else r
@@ -206,7 +206,7 @@ def searched(plan: WalkPlan) -> list[Record]:
         Beams(0, [Beam(0, 0, 2000, "a", -0.5, -0.5), Beam(1, 0, 1000, "the", -0.75, -0.75)], []),
         Beams(1, [Beam(0, 1, 1001, " fox", -0.25, -0.5, True), Beam(1, 0, 2001, " bear", -1.0, -0.75, True)], []),
     ]
-    return [*first[:3], *steps, *first[3:], *(second if plan.size > 1 else [])]
+    return [*first[:3], *steps, *first[3:], *(second if plan.group.size > 1 else [])]
 
 
 def test_of_a_search_the_best_is_printed_or_as_many_as_are_wanted(answered: Answered) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from termchat.chat.aside import Aside
-from termchat.chat.beginning import Make, Then
 from termchat.chat.branches import Branches
 from termchat.chat.changes import BreakpointsChanged, Change, Notice, StatusChanged, TuningChanged
 from termchat.chat.forks import Editing, Forks
+from termchat.chat.groups import Walks
 from termchat.chat.loading import Choice, Loading, measure
 from termchat.chat.looking_on import LookingOn
 from termchat.chat.questions import Preview, Questions
@@ -21,9 +21,9 @@ from termchat.chat.reopening import Configured, Past, Reopening
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
-from termchat.chat.walks import Walks
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.unsent import ALONE, Wish
 from termchat.decoding import biases
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Token
@@ -75,9 +75,9 @@ class Chat(State):
         self.turns = Turns(self, self.replies, self.looking_on)
         self.turns.hold()
         self.forks = Forks(self, self.turns, self.replies)
-        self.walks = Walks(self, self._send, self.replies, self.forks, self.looking_on)
+        self.walks = Walks(self, self.replies, self.forks, self.send)
         self.editing = Editing(self, self.turns, self.forks, self.stop)
-        self.branches = Branches(self, self.looking_on, self._leave, self.walks.look_at)
+        self.branches = Branches(self, self.looking_on, self._leave, self.replies.select_node)
         self._preview = Preview(self)
         self.questions = Questions(self)
         self.loading = Loading(self, self._forget)
@@ -86,14 +86,10 @@ class Chat(State):
         self._reopening = Reopening(self, self.loading, self.turns, self.looking_on, self._leave, configured)
         self.aside = Aside(self, self._reopening, self.questions.forget)
 
-    def send(self, text: str) -> None:
-        """Queues a message; it goes out as soon as nothing else is going on."""
-        self._send(text)
-
-    def _send(self, text: str, *, then: Then = "go on", make: Make | None = None) -> None:
-        """See `Turns.begin`."""
-        self.turns.add(text, then=then, make=make)
-        self.walks.settle()
+    def send(self, text: str, wish: Wish = ALONE) -> None:
+        """Queue a message, to be answered as the `wish` says; it goes out as soon as nothing else is going on."""
+        self.turns.add(text, wish)
+        self.replies.keep_selected()
         if self.full is not None and self.full.failure is None:
             self.turns.room.make("stop")  # whoever writes on has read the reply as it is
         self.replies.held = self.full is not None
@@ -126,7 +122,7 @@ class Chat(State):
         self.changed(BreakpointsChanged())
         self.recorder.watched(self.conversation, self.breakpoints)
         if self.replies.running:
-            self.replies.adjust()
+            self.replies.follow_chat()
 
     def _usable(self, point: Breakpoint) -> Breakpoint:
         why = self.refused_rule(point.condition) if point.enabled and point not in self.breakpoints else None
@@ -145,7 +141,7 @@ class Chat(State):
         self.constraint = constraint
         self.changed(TuningChanged())
         if self.replies.running:
-            self.replies.adjust()
+            self.replies.follow_chat()
         else:
             self._preview.ask()
         self.questions.tuned()
@@ -257,7 +253,7 @@ class Chat(State):
             self.loading.speculation.follow()
         self.recorder.tuned(self.conversation, turned)
         if self.replies.running:
-            self.replies.adjust()
+            self.replies.follow_chat()
         else:
             self._preview.ask()
         self.questions.tuned()
@@ -281,7 +277,7 @@ class Chat(State):
                 self._hear(number, event)
                 self._go_on()
         self.turns.room.withdraw()
-        self.walks.withdraw()
+        self.replies.sync_with_tree()
         self.changed(*(Notice(*told, "warning") for told in self.recorder.notices()))
         return self.take_changes()
 

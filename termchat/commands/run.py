@@ -178,8 +178,8 @@ def _check_abilities(
     """
     plan = asked.plan
     wanted: dict[Feature, bool] = {
-        "walks": plan is not None and plan.beams is None,
-        "beams": plan is not None and plan.beams is not None,
+        "walks": plan is not None and plan.group.beams is None,
+        "beams": plan is not None and plan.group.beams is not None,
         "constrain": asked.constraint is not None,
         "continue": bool(asked.prefill),
         "raw": asked.raw,
@@ -266,10 +266,10 @@ def _at_once(chat: Chat, asked: Question, prompt: str, printer: Printer, signals
     _tell_not_drafted(chat, [node for _, node in nodes])
     full = [walk for walk, node in nodes if node.finished is not None and node.finished.reason == "context"]
     if full:
-        cut = "the search was" if plan.beams else f"{walks_named(full)} {'was' if len(full) == 1 else 'were'}"
-        fewer = f"make fewer {'beams' if plan.beams else 'walks'}, "
+        cut = "the search was" if plan.group.beams else f"{walks_named(full)} {'was' if len(full) == 1 else 'were'}"
+        fewer = f"make fewer {'beams' if plan.group.beams else 'walks'}, "
         codes.append(_complain_of_context(cut, group.nodes[full[0]], chat.larger_context, fewer))
-    if plan.kind == "vote" and not ended and ranking.walks[0].score is None:
+    if plan.group.kind == "vote" and not ended and ranking.walks[0].score is None:
         complain("no walk has an answer", "Check the pattern, or raise --max-tokens.")
         codes.append(FAILED)
     return ended or max(codes)

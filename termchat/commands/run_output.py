@@ -42,7 +42,7 @@ class JsonPrinter(Printer):
 
     def __init__(self, of: int = 1, plan: WalkPlan | None = None) -> None:
         super().__init__(of)
-        self._cells = plan.changes if plan is not None and plan.kind == "grid" else ()
+        self._cells = plan.changes if plan is not None and plan.group.kind == "grid" else ()
 
     def record(self, conversation: Conversation, node: Node, record: Record) -> None:
         self._newest = record
@@ -112,7 +112,9 @@ class WalksPrinter(TextPrinter):
             return
         if isinstance(record, Start):
             named = ", ".join(filter(None, (self._plan.label(walk), f"seed {record.seed}")))
-            self._waiting[walk].append(self._heading(f"walk {walk + 1} of {self._plan.size}, {named}", first=not walk))
+            self._waiting[walk].append(
+                self._heading(f"walk {walk + 1} of {self._plan.group.size}, {named}", first=not walk)
+            )
         elif isinstance(record, Token):
             self._waiting[walk].append(record.text)
         elif isinstance(record, (Finished, Failed)):
@@ -122,11 +124,11 @@ class WalksPrinter(TextPrinter):
 
     def failed(self, failure: Failed) -> None:
         """Walks that have no end are written as far as they came."""
-        self._over |= set(range(self._plan.size))
+        self._over |= set(range(self._plan.group.size))
         self._print()
 
     def _print(self) -> None:
-        while self._turn < self._plan.size:
+        while self._turn < self._plan.group.size:
             self._write("".join(self._waiting.pop(self._turn, ())))
             if self._turn not in self._over:
                 break
@@ -146,8 +148,8 @@ class WinnerPrinter(TextPrinter):
         """Nothing yet."""
 
     def ranked(self, nodes: Mapping[int, Node], ranking: Ranking) -> None:
-        searched = self._plan.beams is not None
-        several = searched and self._plan.size > 1
+        searched = self._plan.group.beams is not None
+        several = searched and self._plan.group.size > 1
         best = ranking.walks if searched else [walk for walk in ranking.walks[:1] if walk.score is not None]
         for place, walk in enumerate(best):
             if several:
@@ -163,7 +165,7 @@ def printer_of(plan: WalkPlan | None, replies: int, *, as_json: bool) -> Printer
         return JsonPrinter(replies, plan)
     if plan is None:
         return TextPrinter(replies)
-    return WalksPrinter(plan) if plan.kind in ("walks", "grid") else WinnerPrinter(plan)
+    return WalksPrinter(plan) if plan.group.kind in ("walks", "grid") else WinnerPrinter(plan)
 
 
 def complain(message: str, hint: str = "") -> None:

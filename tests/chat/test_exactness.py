@@ -16,6 +16,7 @@ from termchat.chat.service import Chat
 from termchat.config.settings import load
 from termchat.conversation.session import Breakpoint, SessionInfo
 from termchat.conversation.store.store import Store
+from termchat.conversation.unsent import Wish
 from termchat.decoding import conditions
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
@@ -141,7 +142,7 @@ def test_a_token_forced_while_it_waits_can_be_taken_back_by_a_fork(make: Make) -
 def test_a_fork_with_a_text_waits_behind_it_and_the_tree_keeps_both(make: Make) -> None:
     driven = make(Tuning(max_tokens=30, seed=3))
     reply = driven.say(STORY)
-    driven.chat.forks.fork(reply, 4, text=" dragon", then="wait")
+    driven.chat.forks.fork(reply, 4, text=" dragon", wish=Wish(then="wait"))
     driven.until(lambda: driven.chat.phase == "paused")
     fork = driven.reply
     assert "".join(fork.tokens.texts) == " dragon"

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from termchat.conversation import setting_changes
+from termchat.conversation.unsent import Wish
 from termchat.decoding.conditions import Length
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import (
@@ -54,7 +55,7 @@ def test_cells_of_another_kv_type_are_not_said_to_be_made_again() -> None:
 def test_chosen_ids_come_first_and_it_can_wait_behind_them() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two")
-    it.chat.forks.fork(first, 1, ids=[17, 18], then="wait")
+    it.chat.forks.fork(first, 1, ids=[17, 18], wish=Wish(then="wait"))
     made = asked(it)
     assert made.script == (Scripted(1, 17), Scripted(2, 18))
     assert made.paused

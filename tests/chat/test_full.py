@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.chat.full_context import REQUEST, most_kept, sizes_of
 from termchat.chat.prompting import messages, turns_of
+from termchat.chat.turns import REQUEST, most_kept, sizes_of
 from termchat.conversation.node import Omission
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.transcripts import export

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from termchat.chat.groups import groups
 from termchat.chat.opening import fetch
-from termchat.chat.walk_group import groups
 from termchat.config.settings import Settings, load
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.store.store import Store

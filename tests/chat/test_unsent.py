@@ -18,6 +18,7 @@ from termchat.conversation.session import Followed, SessionInfo
 from termchat.conversation.store import unsent_rows
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
+from termchat.conversation.unsent import Queued
 from termchat.decoding.samplers import Tuning
 from tests.chat.driven_chat import Faked
 from tests.conversation.stored import child
@@ -40,7 +41,7 @@ def left(file: Path, session: str) -> tuple[str, list[str]]:
     """What another process finds that the chat was left with."""
     with contextlib.closing(Store.open(file)) as store:
         unsent = store.load(session).conversation.unsent
-        return unsent.draft, list(unsent.queue)
+        return unsent.draft, [message.text for message in unsent.queue]
 
 
 def go(it: Faked, store: Store, session: str, file: Path) -> None:
@@ -196,7 +197,7 @@ def test_of_a_chat_that_is_looked_on_the_draft_is_left_to_whoever_writes_it(file
 
 def test_what_a_resumed_chat_had_in_its_queue_waits_for_the_next_message() -> None:
     chat = Conversation()
-    chat.unsent.queue.append("queued")
+    chat.unsent.queue.append(Queued("queued"))
     it = Faked(conversation=chat)
     assert (it.chat.phase, it.engine.generated) == ("idle", [])
     it.replied("now", " a")

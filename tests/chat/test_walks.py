@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from termchat.chat.changes import WalksChanged, WalksGrew
-from termchat.chat.walk_group import WalkGroup, groups
+from termchat.chat.groups import groups
+from termchat.chat.run import ReplyGroup
 from termchat.conversation.tree import Place
 from termchat.decoding import walk_plan
 from termchat.decoding.conditions import Length
@@ -36,14 +37,14 @@ TWO_BY_TWO = walk_plan.grid([GridKnob("temperature", (0.5, 1.0))], runs=2)
 class Walked(Faked):
     """A chat whose replies are walked."""
 
-    def walk(self, plan: WalkPlan | None = None, text: str = "hi", *, paused: bool = False) -> WalkGroup:
+    def walk(self, plan: WalkPlan | None = None, text: str = "hi", *, paused: bool = False) -> ReplyGroup:
         """A message, and the group of its replies."""
         self.chat.walks.start(plan or walk_plan.walks(3), text=text, paused=paused)
         self.pump()
         return self.group
 
     @property
-    def group(self) -> WalkGroup:
+    def group(self) -> ReplyGroup:
         assert self.chat.walks.shown is not None
         return self.chat.walks.shown
 
@@ -51,7 +52,7 @@ class Walked(Faked):
     def asked(self) -> Generate:
         return self.engine.groups[-1]
 
-    def texts(self, group: WalkGroup | None = None) -> list[str]:
+    def texts(self, group: ReplyGroup | None = None) -> list[str]:
         nodes = (group or self.group).nodes
         return [nodes[walk].text() for walk in sorted(nodes)]
 
@@ -169,7 +170,7 @@ def test_a_knob_of_the_chat_is_turned_for_all_and_what_differs_by_plan_stays() -
     it.chat.adjust("temperature", 0.1)
     it.pump()
     assert [node.settings[-1].samplers.temperature for node in group.nodes.values()] == [0.1] * 4
-    it.chat.walks.adjust({"temperature": 1.7}, 2)
+    it.chat.replies.adjust({"temperature": 1.7}, 2)
     it.chat.adjust("top_p", 0.5)
     it.pump()
     assert [node.settings[-1].samplers.temperature for node in group.nodes.values()] == [0.1, 0.1, 1.7, 0.1]
@@ -182,14 +183,14 @@ def test_one_is_paused_stepped_and_stopped_while_the_others_go_on() -> None:
     it = Walked()
     group = it.walk()
     it.engine.say(" a")
-    it.chat.walks.pause(1)
+    it.chat.replies.pause(1)
     it.pump()
     assert set(group.paused) == {1}
     assert it.chat.phase == "decoding"
-    it.chat.walks.step(walk=1)
+    it.chat.replies.step(number=1)
     it.pump()
     assert it.texts() == [" a", " a step", " a"]
-    it.chat.walks.pause()
+    it.chat.replies.pause()
     it.pump()
     assert it.chat.phase == "paused"
     assert it.chat.paused is group.paused[0]
@@ -197,9 +198,9 @@ def test_one_is_paused_stepped_and_stopped_while_the_others_go_on() -> None:
     it.pump()
     assert it.texts() == [" a step", " a step step", " a step"]
     assert it.chat.phase == "paused"
-    it.chat.walks.resume(0)
+    it.chat.replies.resume(0)
     assert it.chat.phase == "decoding"
-    it.chat.walks.stop(2)
+    it.chat.replies.stop(2)
     it.pump()
     assert group.running == [0, 1]
     it.chat.stop()
@@ -212,7 +213,7 @@ def test_tokens_are_forced_on_one_walk() -> None:
     it = Walked()
     it.walk(paused=True)
     assert it.chat.phase == "paused"
-    it.chat.walks.force(1, [17])
+    it.chat.replies.force([17], 1)
     it.pump()
     assert it.texts() == ["", " c17", ""]
     assert it.chat.phase == "paused"

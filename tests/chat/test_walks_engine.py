@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from termchat.chat.groups import groups
 from termchat.chat.opening import reopen_latest
 from termchat.chat.recording import StoreRecorder
-from termchat.chat.walk_group import WalkGroup, groups
+from termchat.chat.run import ReplyGroup
 from termchat.config.settings import load
 from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
@@ -39,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-def walking(driven: Driven, walks: int, tokens: int, text: str = STORY) -> WalkGroup:
+def walking(driven: Driven, walks: int, tokens: int, text: str = STORY) -> ReplyGroup:
     """A message that is answered several times; each walk has so many tokens."""
     driven.idle()
     driven.chat.walks.start(walk_plan.walks(walks), text=text)
@@ -125,7 +126,7 @@ def test_from_a_token_of_a_reply_with_its_own_dice_and_back(make: Make) -> None:
     assert group is not None
     for _ in range(4):
         before = dict(group.paused)
-        chat.walks.step()
+        chat.replies.step()
         driven.until(lambda: all(group.paused.get(walk) not in (None, before[walk]) for walk in before))  # noqa: B023
     assert [len(node.ids) for node in group.nodes.values()] == [4, 4]
     assert list(group.nodes[0].ids) == list(reply.ids[6:10])

@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from termchat.chat.walk_group import groups
+from termchat.chat.groups import groups
 from termchat.conversation.store.store import Store
 from tests.conversation.stored import child
 

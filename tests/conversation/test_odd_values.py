@@ -97,7 +97,7 @@ def use(store: Store, session: str) -> None:
     except StoreError:
         return
     chat, info = stored.conversation, stored.info
-    texts = [chat.title, chat.system, chat.unsent.draft, *chat.unsent.queue]
+    texts = [chat.title, chat.system, chat.unsent.draft, *chat.unsent.waiting]
     assert all(isinstance(text, str) for text in texts)
     assert msgspec.convert(msgspec.to_builtins(info), type(info)) == info
     assert all(isinstance(text, str) for _, text in chat.turns())

@@ -19,6 +19,7 @@ from termchat.conversation.store import codec, derived, unsent_rows
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.schema import BLOB, LONGEST_TITLE, SOUND_NODE, count_of, text_of
 from termchat.conversation.tree import Conversation, Node, Role
+from termchat.conversation.unsent import Queued
 from termchat.decoding.records import Token
 from termchat.text import one_line
 
@@ -137,7 +138,7 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
     conversation.leaf = leaf
     unsent = unsent_rows.of(db, session)
     conversation.unsent.draft = unsent.text
-    conversation.unsent.queue.extend(unsent.queue)
+    conversation.unsent.queue.extend(map(Queued, unsent.queue))
     info = SessionInfo(
         id=session,
         created=codec.to_seconds(row["created"]),

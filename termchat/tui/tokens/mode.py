@@ -9,6 +9,7 @@ from termchat.chat.changes import Answered, Change, Notice, PathChanged, ReplyGr
 from termchat.chat.service import Chat
 from termchat.conversation.session import View as Kept
 from termchat.conversation.tree import Place
+from termchat.conversation.unsent import Wish
 from termchat.decoding.escapes import unescape
 from termchat.engine.port import Unit
 from termchat.tui.draw.ink import Line
@@ -315,7 +316,9 @@ class TokenMode:
             walks.fork(walk, place.at, ids or (), text=text, paused=paused)
             return
         self._forked = True
-        self._chat.forks.fork(place.node, place.at, ids=ids or (), text=text, then="wait" if paused else "go on")
+        self._chat.forks.fork(
+            place.node, place.at, ids=ids or (), text=text, wish=Wish(then="wait" if paused else "go on")
+        )
 
     def _tell(self, message: str, hint: str = "") -> None:
         self._chat.changed(Notice(message, hint))
