@@ -8,6 +8,7 @@ import msgspec
 
 from termchat.chat.beginning import Make
 from termchat.conversation.node import Node
+from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed
 
@@ -55,7 +56,7 @@ class Full(NamedTuple):
     not one.
     """
 
-    conversation: Conversation
+    session: Session
     text: str
     parent: Node | None
     at: int
@@ -63,6 +64,10 @@ class Full(NamedTuple):
     turns: int
     failure: Failed | None = None
     make: Make | None = None
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.session.conversation
 
     @property
     def can_summarise(self) -> bool:

@@ -85,7 +85,7 @@ class MakingRoom:
         if wanted is None:
             return False
         node = chat.nodes[parent] if parent is not None else None
-        full = Full(chat, turn.written, node, turn.at, chat.leaf, wanted, failure, make)
+        full = Full(self._state.session, turn.written, node, turn.at, chat.leaf, wanted, failure, make)
         if turn.omitted is not None:  # more has to go than was thought
             self._begin(full.text, full.parent, full.at, msgspec.structs.replace(turn.omitted, turns=wanted), make=make)
         else:
@@ -101,7 +101,7 @@ class MakingRoom:
         if way != "stop" and self._state.phase == "idle":
             self._do(full, way)
         elif full.failure is not None:
-            self._state.give_back(full.conversation, full.text)
+            self._state.give_back(full.session, full.text)
 
     def withdraw(self) -> None:
         """Asks no more about a full context once the person has done something else."""
@@ -154,7 +154,7 @@ class MakingRoom:
         elif way != "stop":
             self._begin(full.text, full.parent, full.at, Omission(full.turns), make=full.make)
         elif full.failure is not None:
-            self._state.give_back(full.conversation, full.text)
+            self._state.give_back(full.session, full.text)
             self._state.fail(full.failure)
 
     def _wanted(self, leaf: int | None, omitted: Omission | None, length: int) -> int | None:
@@ -182,7 +182,7 @@ class MakingRoom:
         if wanted is None:
             return False
         parent = chat.nodes[head.parent] if head.parent is not None else None
-        self._ask(Full(chat, head.written, parent, head.at, reply.number, wanted))
+        self._ask(Full(state.session, head.written, parent, head.at, reply.number, wanted))
         return True
 
     def _summarised(self, full: Full, request: Node) -> bool:
@@ -193,7 +193,7 @@ class MakingRoom:
             self._begin(full.text, full.parent, full.at, Omission(full.turns, reply.number), make=full.make)
             return True
         if full.failure is not None:
-            self._state.give_back(chat, full.text)
+            self._state.give_back(full.session, full.text)
         self._show(full)
         return False
 
@@ -201,5 +201,5 @@ class MakingRoom:
         """Shows the chat as it was before."""
         if full.conversation is self._state.conversation:
             full.conversation.leaf = full.leaf
-            self._state.recorder.selected(full.conversation)
+            full.session.save_leaf()
             self._state.changed(PathChanged())

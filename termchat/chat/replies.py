@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 from termchat.chat.beginning import ReplyBeginning
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, ReplyGrew, StatusChanged
 from termchat.chat.loading import measure
-from termchat.chat.looking_on import LookingOn
 from termchat.chat.prompting import messages
 from termchat.chat.state import State
 from termchat.conversation.batch_shapes import shapes_of
@@ -74,8 +73,8 @@ class Replies:
     the last one if the context ended before it did. Where `several` run together, whatever steers the reply steers them.
     `decodes` hears of a reply's node before anything of it is decoded."""
 
-    def __init__(self, state: State, looking_on: LookingOn) -> None:
-        self._state, self._looking_on = state, looking_on
+    def __init__(self, state: State) -> None:
+        self._state = state
         self.cut: Node | None = None
         self.several: Several | None = None
         self.decodes: Callable[[Node], None] = lambda _: None
@@ -98,11 +97,10 @@ class Replies:
     def start(self, beginning: ReplyBeginning) -> None:
         """A new reply, or a piece of one."""
         state, chat = self._state, self._state.conversation
-        self._looking_on.own()
         reply = chat.grow("assistant", parent=beginning.parent.number, at=beginning.at)
         self._longer, self.held = beginning.longer, False
         state.live.begin()
-        state.recorder.turn(chat, reply)
+        state.session.add_node(reply, state.host.model_ref)
         state.enter("prefill")
         state.changed(PathChanged(), LiveChanged())
         self._running = _Running(state.session, reply, ends=beginning.then == "end")
@@ -264,8 +262,13 @@ class Replies:
     def _tell_missing(self) -> None:
         """Says once that a model is to draft and none was chosen: not when the knob is turned, which passes by."""
         state = self._state
-        missing = self._drafts is not None and self._drafts.by == "model" and state.drafter is None
-        if missing and state.drafter_failure is None and state.drafter_progress is None and not self._told_missing:
+        missing = self._drafts is not None and self._drafts.by == "model" and state.host.drafter is None
+        if (
+            missing
+            and state.host.drafter_failure is None
+            and state.host.drafter_progress is None
+            and not self._told_missing
+        ):
             self._told_missing = True
             hint = "choose one in the model list, or set draft_model"
             state.changed(Notice("nothing is drafted: no draft model is chosen", hint, "warning"))
@@ -288,7 +291,7 @@ class Replies:
             self._state.changed(
                 Notice(
                     what,
-                    f"{state.engine_name} {'is text only and ' * by_text}knows none of that",
+                    f"{state.host.engine_name} {'is text only and ' * by_text}knows none of that",
                     "warning" if chosen else "information",
                 )
             )

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from termchat.chat.beginning import Make, ReplyBeginning, Then
 from termchat.chat.changes import Notice, PathChanged, StatusChanged
 from termchat.chat.full_context import MakingRoom
-from termchat.chat.looking_on import LookingOn
 from termchat.chat.prompting import is_cut, messages
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.conversation.node import Omission
+from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.unsent import Unsent
 from termchat.decoding.records import Failed
@@ -25,7 +25,7 @@ class _Asked(NamedTuple):
     that was shown until then. The reply is to begin with `text`, and `then` follows. `unsent` is what a person wrote, if that
     is not the turn's message. `make` makes the reply."""
 
-    conversation: Conversation
+    session: Session
     node: Node
     anew: bool
     before: int | None
@@ -33,6 +33,10 @@ class _Asked(NamedTuple):
     then: Then
     unsent: str | None
     make: Make
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.session.conversation
 
 
 class _Wish(NamedTuple):
@@ -47,8 +51,8 @@ class _Wish(NamedTuple):
 class Turns:
     """Messages go out in order, one after each reply."""
 
-    def __init__(self, state: State, replies: Replies, looking_on: LookingOn) -> None:
-        self._state, self._replies, self._looking_on = state, replies, looking_on
+    def __init__(self, state: State, replies: Replies) -> None:
+        self._state, self._replies = state, replies
         self._cancelled = False
         self._wishes: list[_Wish] = []
         self.room = MakingRoom(state, replies, self.begin)
@@ -112,7 +116,7 @@ class Turns:
         return text
 
     def _kept(self) -> None:
-        self._state.recorder.unsent(self._state.conversation)
+        self._state.session.save_unsent()
         self._state.changed(StatusChanged())
 
     def begin(
@@ -138,7 +142,6 @@ class Turns:
             make: what makes the reply, or the replies; None makes one.
         """
         state, chat = self._state, self._state.conversation
-        self._looking_on.own()
         before, chat.leaf = chat.leaf, parent.number if parent else None
         foreign = state.is_foreign()
         turn = chat.grow("user", parent=chat.leaf, at=at, text=text)
@@ -147,7 +150,7 @@ class Turns:
         self._cancelled = self._replies.held = False
         state.enter("rendering")
         state.changed(PathChanged())
-        asked = _Asked(chat, turn, anew, before, reply, then, unsent, make or self._replies.start)
+        asked = _Asked(state.session, turn, anew, before, reply, then, unsent, make or self._replies.start)
         state.line.ask(
             question(state, messages(chat, model=state.model), text, parent, anew=anew),
             partial(self._hear, asked),
@@ -237,8 +240,8 @@ class Turns:
             state.blank = Unsent()
         if not self.room.is_request(asked.node):
             unsent.asked = ""
-        state.recorder.turn(asked.conversation, asked.node)
-        state.recorder.unsent(asked.conversation)
+        asked.session.add_node(asked.node)
+        asked.session.save_unsent()
 
     def _make_room(self, asked: _Asked, length: int, context: int) -> None:
         failure = Failed(
@@ -256,7 +259,7 @@ class Turns:
         if self.room.is_request(asked.node):
             self.room.without_summary()
         elif not self.room.refused(asked.node, length, failure, asked.make):
-            state.give_back(chat, asked.node.written if asked.unsent is None else asked.unsent)
+            state.give_back(asked.session, asked.node.written if asked.unsent is None else asked.unsent)
             state.fail(failure)
 
     def _refuse(self, asked: _Asked, failure: Failed) -> None:
@@ -268,7 +271,7 @@ class Turns:
         state = self._state
         self._drop(asked)
         unsent = self.room.let_go(asked.node) if asked.unsent is None else asked.unsent
-        state.give_back(asked.conversation, unsent)
+        state.give_back(asked.session, unsent)
         state.enter("idle")
         state.changed(PathChanged(), StatusChanged())
 

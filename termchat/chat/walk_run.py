@@ -272,8 +272,8 @@ class WalkRun:
         live = group.lives[walk] = Live()
         live.token = state.live.token  # until there is another, as for a single reply
         chat.leaf = leaf
-        state.recorder.turn(chat, node)
-        state.recorder.selected(chat)
+        self._session.add_node(node, state.host.model_ref)
+        self._session.save_leaf()
 
     def _grew(self, walk: int) -> None:
         state, number = self._state, self.group.nodes[walk].number

@@ -15,11 +15,9 @@ from functools import partial
 from typing import Protocol
 
 from termchat.chat.beginning import Make, ReplyBeginning, Then
-from termchat.chat.branches import newest_token
-from termchat.chat.changes import LiveChanged, Notice, PathChanged, StatusChanged, WalksChanged
+from termchat.chat.changes import LiveChanged, Notice, StatusChanged, WalksChanged
 from termchat.chat.forks import Forks
 from termchat.chat.live import Live
-from termchat.chat.looking_on import LookingOn
 from termchat.chat.replies import Replies, question
 from termchat.chat.state import State
 from termchat.chat.walk_group import WalkGroup, groups
@@ -42,9 +40,8 @@ class Send(Protocol):
 class Walks:
     """One group at a time. `shown` is the one on the screen: running, the last one, or one that was opened."""
 
-    def __init__(self, state: State, send: Send, replies: Replies, forks: Forks, looking_on: LookingOn) -> None:
+    def __init__(self, state: State, send: Send, replies: Replies, forks: Forks) -> None:
         self._state, self._send, self._replies, self._forks = state, send, replies, forks
-        self._looking_on = looking_on
         self._shown: WalkGroup | None = None
         self._run: WalkRun | None = None
         self._queue_waits = False
@@ -266,13 +263,12 @@ class Walks:
 
     def _give_back(self, text: str) -> None:
         if text:
-            self._state.give_back(self._state.conversation, text)
+            self._state.give_back(self._state.session, text)
             self._state.changed(StatusChanged())
 
     def _begin(self, plan: WalkPlan, before: int | None, beginning: ReplyBeginning) -> None:
         """The prompt is there: asks for all replies to it."""
         state, chat = self._state, self._state.conversation
-        self._looking_on.own()
         if plan.beams is not None and beginning.ids:
             beginning = beginning._replace(ids=(), prefill="", longer=beginning.longer - len(beginning.ids))
             state.changed(Notice("a beam search ignores the text that the reply should start with"))
@@ -323,9 +319,8 @@ class Walks:
         """Another leaf; without `live`, the numbers of its newest token are read."""
         state, chat = self._state, self._state.conversation
         chat.leaf = leaf
-        state.recorder.selected(chat)
-        state.live = live or Live.of(chat, newest_token(state.recorder, chat))
-        state.changed(PathChanged(), LiveChanged(), StatusChanged(), WalksChanged())
+        state.show_leaf(live)
+        state.changed(WalksChanged())
 
     def _let_go(self, walk: int, *, stop_others: bool = False, queue_waits: bool = False) -> None:
         """Goes on from a walk, as soon as all are over."""
