@@ -438,7 +438,7 @@ async def test_a_draft_survives_a_lesson_that_is_killed(tmp_path: Path) -> None:
         await begun(desk, "first-own")
         await desk.type(" and so on")
         desk.app.get_default_screen().keep_draft()  # type: ignore[attr-defined]
-        desk.chat.wrote(desk.chat.conversation, "of the lesson")
+        desk.chat.session.keep_draft("of the lesson")
         store.flush()
     store.close()
     with sqlite3.connect(tmp_path / "sessions.db") as db:
