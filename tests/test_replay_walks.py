@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.service import Chat
-from termchat.conversation.session import SessionInfo
+from termchat.chat.opening import saving
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding import walk_plan
@@ -21,6 +19,7 @@ from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from termchat.models.gguf.header import read_header
 from tests.chat.driven_chat import Driven
+from tests.chats import chat_on
 from tests.scripts import altered, said, termchat
 
 RUN = ("--seed", "11", "--temperature", "1.1", "--repeat-penalty", "1.1", "--context", "2048", "--max-tokens", "24")
@@ -107,15 +106,14 @@ class Saved(Driven):
 
     def __init__(self, folder: Path, model_path: Path, **knobs: int) -> None:
         self._store, self._folder = Store.open(folder / "chats.db"), folder
-        self._recorder = StoreRecorder(self._store, SessionInfo())
         tuning = Tuning().turned({"seed": 3} | knobs)
-        super().__init__(Chat(LocalEngine(), tuning, conversation=Conversation("Be brief."), recorder=self._recorder))
+        super().__init__(chat_on(LocalEngine(), tuning, conversation=Conversation("Be brief."), store=self._store))
         sha256 = read_header(model_path).identity()
         self.chat.loading.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=1, sha256=sha256))
         self.idle()
 
     def save(self) -> Path:
-        saved = self._recorder.saving(self._folder / "chat.jsonl", self.chat.conversation)()
+        saved = saving(self.chat.session, self._folder / "chat.jsonl")()
         self.chat.close()
         self._store.close()
         return saved

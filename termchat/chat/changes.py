@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from termchat.conversation.node import Node
+from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation
 from termchat.conversation.unsent import ALONE, Wish
 from termchat.decoding.records import Failed
@@ -55,7 +56,7 @@ class Full(NamedTuple):
     answered.
     """
 
-    conversation: Conversation
+    session: Session
     text: str
     parent: Node | None
     at: int
@@ -63,6 +64,10 @@ class Full(NamedTuple):
     turns: int
     failure: Failed | None = None
     wish: Wish = ALONE
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.session.conversation
 
     @property
     def can_summarise(self) -> bool:

@@ -13,6 +13,7 @@ from termchat.chat.replies import Replies
 from termchat.chat.run import ReplyBeginning
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
+from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.conversation.unsent import ALONE, Wish
 from termchat.decoding.records import Failed
@@ -260,7 +261,7 @@ class _Edit(NamedTuple):
     """An edited message that waits for the running reply to end; with `system`, the system prompt before it is the one that was
     edited."""
 
-    conversation: Conversation
+    session: Session
     node: Node
     text: str
     system: bool = False
@@ -290,7 +291,7 @@ class Editing:
 
         A reply that is running ends first. What cannot be edited is told, and the text is given back.
         """
-        self._edit(_Edit(self._state.conversation, node, text))
+        self._edit(_Edit(self._state.session, node, text))
 
     def edit_system(self, text: str) -> None:
         """Begins a branch with another system prompt, on which the first message of the path is sent again. Before the first
@@ -306,16 +307,16 @@ class Editing:
                 state.changed(PathChanged())
         elif first.role != "user":
             state.changed(Notice("cannot edit the system prompt: the chat starts with a reply"))
-            state.give_back(chat, text)
+            state.give_back(state.session, text)
         else:
-            self._edit(_Edit(chat, first, text, system=True))
+            self._edit(_Edit(state.session, first, text, system=True))
 
     def _edit(self, edit: _Edit) -> None:
         state = self._state
-        if state.model is None or edit.conversation.is_hidden(edit.node.number):
+        if state.model is None or edit.session.conversation.is_hidden(edit.node.number):
             why = "no model is loaded" if state.model is None else "this branch is deleted"
             state.changed(Notice(f"cannot send the edited {'system prompt' if edit.system else 'message'}: {why}"))
-            state.give_back(edit.conversation, edit.text)
+            state.give_back(edit.session, edit.text)
             return
         if not state.takes(edit.text):
             return
@@ -329,7 +330,7 @@ class Editing:
         if edit is None or state.phase != "idle":
             return
         self._waiting = None
-        edit.conversation.unsent.asked = edit.text
+        edit.session.conversation.unsent.asked = edit.text
         if edit.system:
             self._turns.begin_beside(edit.node, system=edit.text, wish=Wish(unsent=edit.text))
         else:
@@ -339,7 +340,7 @@ class Editing:
         """Gives back the edit that waits, as another chat or branch is to be shown."""
         edit, self._waiting = self._waiting, None
         if edit is not None:
-            self._state.give_back(edit.conversation, edit.text)
+            self._state.give_back(edit.session, edit.text)
 
     def replace(self, spans: Sequence[Span], text: str) -> None:
         """Puts other words in the place of a reply, given as its pieces: a branch beside it, which ends with the text.
@@ -357,7 +358,7 @@ class Editing:
         elif state.ready("save the edited reply"):
             self._forks.from_text(spans, text, ends=True)
         else:
-            state.give_back(state.conversation, text)
+            state.give_back(state.session, text)
 
 
 def parting_of(spans: Sequence[Span], text: str) -> Parting | None:

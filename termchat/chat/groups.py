@@ -69,7 +69,7 @@ class Walks:
         if (why := self._refusal(plan)) is not None:
             state.changed(why)
             if text:
-                state.give_back(state.conversation, text)
+                state.give_back(state.session, text)
                 state.changed(StatusChanged())
         elif text:
             self._send(text, wish)

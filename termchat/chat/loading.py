@@ -120,7 +120,7 @@ class Loading:
         if not self._free_to("unload the model"):
             return False
         self._let_go()
-        self._state.model = None
+        self._state.host.model = None
         self._state.enter("no model")
         return True
 
@@ -155,7 +155,7 @@ class Loading:
         state = self._state
         self._let_go()
         self._wanted = choice
-        state.spec, state.model, state.failure, state.progress = choice.spec, None, None, 0.0
+        state.host.spec, state.host.model, state.failure, state.host.progress = choice.spec, None, None, 0.0
         state.enter("loading")
         try:
             state.line.ask(Load(choice.spec), partial(self._hear, self._attempt, choice, follow))
@@ -173,7 +173,7 @@ class Loading:
         state = self._state
         self._attempt += 1
         self.speculation.end()
-        if state.spec is None or not state.engine.alive:
+        if state.host.spec is None or not state.engine.alive:
             return
         self._forget()
         state.engine.close()
@@ -184,12 +184,12 @@ class Loading:
         if attempt != self._attempt:
             return
         if isinstance(event, Progress):
-            state.progress = event.fraction
+            state.host.progress = event.fraction
             state.changed(StatusChanged())
         elif isinstance(event, Loaded):
             place = choice.spec.engine
             info = msgspec.structs.replace(event.info, engine=place.name or place.url)
-            state.model, state.progress, state.live.threads, state.measuring = info, 1.0, 0, False
+            state.host.model, state.host.progress, state.live.threads, state.host.measuring = info, 1.0, 0, False
             if choice is not self._loaded:
                 self._earlier, self._loaded = self._loaded, choice
             if info.recommended and choice.heeds:
@@ -198,18 +198,19 @@ class Loading:
                 self._follow(choice.recommended)
             self._forget_ids(info)
             if lacking := state.lacking(state.tuning):
-                state.changed(Notice(f"{state.engine_name} has no {', '.join(lacking)}: without effect there"))
+                state.changed(Notice(f"{state.host.engine_name} has no {', '.join(lacking)}: without effect there"))
             state.changed(*(Notice(*why) for why in state.refused_knobs(state.tuning).values()))
             if state.constraint is not None and (why := state.refused_constraint(state.constraint)) is not None:
                 state.changed(Notice(*why))
             self._tell(info.remarks)
             state.check_template()
             state.check_thinking()
-            state.recorder.loaded(state.conversation, info)
+            if not state.session.id:  # a chat keeps the model that wrote its last reply until another one writes
+                state.session.update(model=state.host.model_ref)
             if state.drafts is not None and isinstance(choice.drafter, ModelSpec):
                 measure(state, needed=True)  # the draft model is judged by that
             self.speculation.begin(choice.drafter)
-            if state.drafter_progress is None:
+            if state.host.drafter_progress is None:
                 state.enter("idle")
         elif isinstance(event, Failed):
             self._failed(event)
@@ -223,9 +224,8 @@ class Loading:
         state = self._state
         tuning, origin, problems = followed(state.tuning, state.origin, recommended)
         if tuning != state.tuning:
-            state.tuning = tuning
+            state.session.update(tuning=tuning)
             state.changed(TuningChanged())
-            state.recorder.tuned(state.conversation, tuning)
         state.origin.update(origin)
         state.changed(*(Notice(problem, severity="warning") for problem in problems))
 
@@ -237,8 +237,7 @@ class Loading:
         kept = [bias for bias in written if isinstance(parse(bias).what, str)]
         if before in (None, self._vocabulary) or len(kept) == len(written):
             return
-        state.tuning = state.tuning.turned({LOGIT_BIAS: kept})
-        state.recorder.tuned(state.conversation, state.tuning)
+        state.session.update(tuning=state.tuning.turned({LOGIT_BIAS: kept}))
         gone = ", ".join(bias for bias in written if bias not in kept)
         state.changed(TuningChanged(), Notice(f"logit_bias: {gone} removed: in this model these ids are other tokens"))
 
@@ -253,22 +252,24 @@ class Loading:
 def measure(state: State, *, needed: bool = False) -> None:
     """Have the engine measure what batches of its model cost and change, unless that is known, and keep it; `needed` for what
     follows, else when nothing else is to be done, and again for times that a busy machine did not tell."""
-    model = state.model
-    if model is None or not model.kv_type or not model.can_rewind or (state.measuring and not needed):
+    model = state.host.model
+    if model is None or not model.kv_type or not model.can_rewind or (state.host.measuring and not needed):
         return
     if model.measured is None or not (needed or model.measured.batch_times):
-        state.measuring = True
+        state.host.measuring = True
         state.line.ask(MeasureBatches(needed=needed), partial(_hear_measured, state, model))
 
 
 def _hear_measured(state: State, model: ModelInfo, event: Event) -> None:
     """Keep what was measured; other work went first where it is `busy`, so it is measured later."""
-    now = state.model
+    now = state.host.model
     if now is None or (now.path, now.sha256) != (model.path, model.sha256):
         return
     if isinstance(event, BatchesMeasured):
         measured = event.measured
-        state.model = msgspec.structs.replace(now, measured=now.measured.joined(measured) if now.measured else measured)
+        state.host.model = msgspec.structs.replace(
+            now, measured=now.measured.joined(measured) if now.measured else measured
+        )
         try:
             if model.sha256 and not model.engine:
                 per_model.keep_rows(measured, model.sha256, model.name)
@@ -276,4 +277,4 @@ def _hear_measured(state: State, model: ModelInfo, event: Event) -> None:
             why = error.strerror or str(error)
             state.changed(Notice(f"what was measured of {model.name} could not be saved: {why}", severity="warning"))
     elif isinstance(event, Failed) and event.kind == "busy":
-        state.measuring = False
+        state.host.measuring = False

@@ -10,10 +10,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from termchat.chat.branches import newest_token
-from termchat.chat.changes import LiveChanged, Notice, PathChanged, StatusChanged, WalksChanged
+from termchat.chat.changes import LiveChanged, Notice, PathChanged, WalksChanged
 from termchat.chat.live import Live
-from termchat.chat.looking_on import LookingOn
 from termchat.chat.run import ReplyBeginning, ReplyGroup, Run
 from termchat.chat.state import State
 from termchat.conversation.tree import Node, Place
@@ -33,8 +31,8 @@ class Replies:
     context ended before it did.
     """
 
-    def __init__(self, state: State, looking_on: LookingOn) -> None:
-        self._state, self._looking_on = state, looking_on
+    def __init__(self, state: State) -> None:
+        self._state = state
         self.run: Run | None = None
         self.held = False
         self.cut: Node | None = None
@@ -55,7 +53,6 @@ class Replies:
     def start(self, beginning: ReplyBeginning) -> None:
         """Ask for a new reply or a piece of one, or for the several of the beginning's plan."""
         state, chat, plan = self._state, self._state.conversation, beginning.plan
-        self._looking_on.own()
         if plan.group.beams is not None and beginning.ids:
             beginning = beginning._replace(ids=(), prefill="", longer=beginning.longer - len(beginning.ids))
             state.changed(Notice("a beam search ignores the text that the reply should start with"))
@@ -168,11 +165,9 @@ class Replies:
 
     def move(self, leaf: int, live: Live | None) -> None:
         """Select another leaf; without `live`, the numbers of its newest token are read."""
-        state, chat = self._state, self._state.conversation
-        chat.leaf = leaf
-        state.recorder.selected(chat)
-        state.live = live or Live.of(chat, newest_token(state.recorder, chat))
-        state.changed(PathChanged(), LiveChanged(), StatusChanged(), WalksChanged())
+        self._state.conversation.leaf = leaf
+        self._state.show_leaf(live)
+        self._state.changed(WalksChanged())
 
     def select_node(self, leaf: int) -> bool:
         """Select the running reply whose node is `leaf`; return False if it is none."""
@@ -280,8 +275,9 @@ class Replies:
     def _report_missing_drafter(self) -> None:
         """Say once that a model is to draft and none was chosen: not when the setting is changed, which passes by."""
         state = self._state
-        missing = state.drafts is not None and state.drafts.by == "model" and state.drafter is None
-        if missing and state.drafter_failure is None and state.drafter_progress is None and not self._told_missing:
+        host, drafts = state.host, state.drafts
+        missing = drafts is not None and drafts.by == "model" and host.drafter is None
+        if missing and host.drafter_failure is None and host.drafter_progress is None and not self._told_missing:
             self._told_missing = True
             hint = "choose one in the model list, or set draft_model"
             state.changed(Notice("nothing is drafted: no draft model is chosen", hint, "warning"))
@@ -300,5 +296,5 @@ class Replies:
         self._left_out.update(new)
         if new:
             chosen = any(name in rules or name in state.lacking(state.tuning) for name in new)
-            hint = f"{state.engine_name} {'is text only and ' * by_text}knows none of that"
+            hint = f"{state.host.engine_name} {'is text only and ' * by_text}knows none of that"
             state.changed(Notice(f"left out: {', '.join(new)}", hint, "warning" if chosen else "information"))

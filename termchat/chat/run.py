@@ -454,10 +454,10 @@ class Run:
         node = group.nodes[number] = chat.grow("assistant", parent=place.node, at=place.at)
         live = group.lives[number] = Live()
         live.token, live.threads = state.live.token, state.live.threads  # until there are newer ones
-        state.recorder.turn(chat, node)
+        self._session.add_node(node, state.host.model_ref)
         if number:
             chat.leaf = leaf
-            state.recorder.selected(chat)
+            self._session.save_leaf()
 
     def _report_growth(self, number: int) -> None:
         state, group = self._state, self.group

@@ -41,20 +41,20 @@ class Speculation:
         self._engine += 1
         self._pending = 0
         state = self._state
-        state.drafter = state.drafter_failure = state.drafter_progress = None
+        state.host.drafter = state.host.drafter_failure = state.host.drafter_progress = None
 
     def follow(self) -> None:
         """Loads what the knob `draft` needs, unless it is there; says where that cannot be."""
         state, wanted = self._state, self._state.tuning.drafts
-        if wanted is None or state.model is None:
+        if wanted is None or state.host.model is None:
             return
         if state.cannot_draft:
             state.changed(Notice(f"nothing is drafted: {state.cannot_draft}", severity="warning"))
             return
-        failed = state.drafter_failure
+        failed = state.host.drafter_failure
         if failed is not None and failed.kind == _COST and wanted.by == "model":
             failed = None
-        if wanted.by == "ngram" or state.drafter is not None or failed is not None or self._pending:
+        if wanted.by == "ngram" or state.host.drafter is not None or failed is not None or self._pending:
             return
         if isinstance(self._configured, Failed):
             self._fail(self._configured)
@@ -66,7 +66,7 @@ class Speculation:
     def _why_too_large(self, spec: ModelSpec) -> str:
         """Why a model cannot pay by the sizes of both and by what batches cost, if none was asked for; "" if it may, or if that
         is not known."""
-        model, wanted = self._state.model, self._state.tuning.drafts
+        model, wanted = self._state.host.model, self._state.tuning.drafts
         if model is None or wanted is None or wanted.by != "auto" or wanted.always or spec.engine.url:
             return ""
         times = BatchTimes(model.measured.batch_times if model.measured is not None else {})
@@ -80,7 +80,7 @@ class Speculation:
         """Has this model draft from now on, also in mid-reply, and keeps that for the model that is loaded; `draft_model` is
         what it is asked for with. None has none draft, and frees its memory."""
         state = self._state
-        if state.model is None:
+        if state.host.model is None:
             state.changed(Notice("cannot load a draft model: no model is loaded"))
         elif spec is not None and state.cannot_draft:
             state.changed(Notice(f"cannot load a draft model: {state.cannot_draft}", severity="warning"))
@@ -91,7 +91,7 @@ class Speculation:
         """`draft_model` None: as configured, so that there is nothing to keep."""
         state = self._state
         self._pending += 1
-        state.drafter_failure, state.drafter_progress = None, 0.0
+        state.host.drafter_failure, state.host.drafter_progress = None, 0.0
         state.changed(StatusChanged())
         state.line.ask(LoadDraft(spec), partial(self._hear, self._engine, spec, draft_model))
 
@@ -100,13 +100,13 @@ class Speculation:
         if engine != self._engine:
             return
         if isinstance(event, Progress):
-            state.drafter_progress = event.fraction
+            state.host.drafter_progress = event.fraction
             state.changed(StatusChanged())
             return
         self._pending -= 1
-        state.drafter_progress = state.drafter_progress if self._pending else None
+        state.host.drafter_progress = state.host.drafter_progress if self._pending else None
         if isinstance(event, DraftLoaded):
-            state.drafter, wanted = event.info, state.tuning.drafts
+            state.host.drafter, wanted = event.info, state.tuning.drafts
             if draft_model is not None:
                 self._keep(spec, draft_model)
             elif wanted is not None and wanted.by == "auto" and not wanted.always and event.info and event.info.why_not:
@@ -120,24 +120,24 @@ class Speculation:
 
     def _keep(self, spec: ModelSpec | None, draft_model: str) -> None:
         """Has this model draft whenever the one that is loaded is loaded again."""
-        state, model = self._state, self._state.model
+        state, model = self._state, self._state.host.model
         assert model is not None
         self._configured = spec
         self._chosen(spec)
         state.changed(DrafterChanged(model.sha256, draft_model))
         told = (
-            f"{state.drafter.name} drafts for {model.name}"
-            if state.drafter is not None
+            f"{state.host.drafter.name} drafts for {model.name}"
+            if state.host.drafter is not None
             else "the draft model is unloaded"
         )
         by = state.tuning.draft
-        unused = state.drafter is not None and by not in ("model", "auto")
+        unused = state.host.drafter is not None and by not in ("model", "auto")
         hints = [f"the knob draft is {by}: turn it to model or auto"] if unused else []
         problem = None
         try:
             if model.sha256:
                 per_model.keep_drafter(draft_model, model.sha256, model.name)
-                hints += [_SAVED.format(model.name)] if state.drafter is not None else []
+                hints += [_SAVED.format(model.name)] if state.host.drafter is not None else []
         except OSError as error:
             why = error.strerror or str(error)
             problem = Notice(f"the draft model of {model.name} could not be saved: {why}", severity="warning")
@@ -148,5 +148,5 @@ class Speculation:
         state = self._state
         if failure.kind == "engine":
             return
-        state.drafter_failure = failure
+        state.host.drafter_failure = failure
         state.changed(StatusChanged(), Notice(failure.message, failure.hint, "warning"))

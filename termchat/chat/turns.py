@@ -10,12 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from termchat.chat.changes import WAYS, Full, Notice, PathChanged, StatusChanged, Way
-from termchat.chat.looking_on import LookingOn
 from termchat.chat.prompting import Turn, messages, omission_of, question, turns_of
 from termchat.chat.replies import Replies
 from termchat.chat.run import ReplyBeginning
 from termchat.chat.state import State
 from termchat.conversation.node import Omission
+from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.unsent import ALONE, Queued, Unsent, Wish
 from termchat.decoding.records import Failed
@@ -63,7 +63,7 @@ class _Asked(NamedTuple):
     """A turn whose prompt ids are asked for; `anew`: those of its whole prompt, whatever stands before it. `before` is the leaf
     that was shown until then, `wish` how it is to be answered."""
 
-    conversation: Conversation
+    session: Session
     node: Node
     anew: bool
     before: int | None
@@ -72,12 +72,16 @@ class _Asked(NamedTuple):
     def wish(self) -> Wish:
         return self.node.wish or ALONE
 
+    @property
+    def conversation(self) -> Conversation:
+        return self.session.conversation
+
 
 class Turns:
     """Messages go out in order, one after each reply."""
 
-    def __init__(self, state: State, replies: Replies, looking_on: LookingOn) -> None:
-        self._state, self._replies, self._looking_on = state, replies, looking_on
+    def __init__(self, state: State, replies: Replies) -> None:
+        self._state, self._replies = state, replies
         self._cancelled = False
         self.room = MakingRoom(state, replies, self)
 
@@ -125,7 +129,7 @@ class Turns:
         self._kept()
 
     def _kept(self) -> None:
-        self._state.recorder.unsent(self._state.conversation)
+        self._state.session.save_unsent()
         self._state.changed(StatusChanged())
 
     def begin(
@@ -146,7 +150,6 @@ class Turns:
             wish: how it is to be answered; the turn has it until its reply begins.
         """
         state, chat = self._state, self._state.conversation
-        self._looking_on.own()
         before, chat.leaf = chat.leaf, parent.number if parent else None
         foreign = state.is_foreign()
         turn = chat.grow("user", parent=chat.leaf, at=at, text=text)
@@ -155,7 +158,7 @@ class Turns:
         self._cancelled = self._replies.held = False
         state.enter("rendering")
         state.changed(PathChanged())
-        asked = _Asked(chat, turn, anew, before)
+        asked = _Asked(state.session, turn, anew, before)
         state.line.ask(
             question(state, messages(chat, model=state.model), text, parent, anew=anew),
             partial(self._hear, asked),
@@ -238,8 +241,8 @@ class Turns:
             state.blank = Unsent()
         if not self.room.is_request(asked.node):
             unsent.asked = ""
-        state.recorder.turn(asked.conversation, asked.node)
-        state.recorder.unsent(asked.conversation)
+        asked.session.add_node(asked.node)
+        asked.session.save_unsent()
 
     def _make_room(self, asked: _Asked, length: int, context: int) -> None:
         failure = Failed(
@@ -257,7 +260,7 @@ class Turns:
         if self.room.is_request(asked.node):
             self.room.without_summary()
         elif not self.room.refused(asked.node, length, failure):
-            state.give_back(chat, asked.node.written if asked.wish.unsent is None else asked.wish.unsent)
+            state.give_back(asked.session, asked.node.written if asked.wish.unsent is None else asked.wish.unsent)
             state.fail(failure)
 
     def _refuse(self, asked: _Asked, failure: Failed) -> None:
@@ -269,7 +272,7 @@ class Turns:
         state = self._state
         self._drop(asked)
         unsent = self.room.let_go(asked.node) if asked.wish.unsent is None else asked.wish.unsent
-        state.give_back(asked.conversation, unsent)
+        state.give_back(asked.session, unsent)
         state.enter("idle")
         state.changed(PathChanged(), StatusChanged())
 
@@ -307,7 +310,7 @@ class MakingRoom:
         if wanted is None:
             return False
         node = chat.nodes[parent] if parent is not None else None
-        full = Full(chat, turn.written, node, turn.at, chat.leaf, wanted, failure, turn.wish or ALONE)
+        full = Full(self._state.session, turn.written, node, turn.at, chat.leaf, wanted, failure, turn.wish or ALONE)
         if turn.omitted is not None:  # more has to go than was thought
             omitted = msgspec.structs.replace(turn.omitted, turns=wanted)
             self._turns.begin(full.text, full.parent, full.at, omitted, wish=full.wish)
@@ -324,7 +327,7 @@ class MakingRoom:
         if way != "stop" and self._state.phase == "idle":
             self._do(full, way)
         elif full.failure is not None:
-            self._state.give_back(full.conversation, full.text)
+            self._state.give_back(full.session, full.text)
 
     def withdraw(self) -> None:
         """Asks no more about a full context once the person has done something else."""
@@ -377,7 +380,7 @@ class MakingRoom:
         elif way != "stop":
             self._turns.begin(full.text, full.parent, full.at, Omission(full.turns), wish=full.wish)
         elif full.failure is not None:
-            self._state.give_back(full.conversation, full.text)
+            self._state.give_back(full.session, full.text)
             self._state.fail(full.failure)
 
     def _wanted(self, leaf: int | None, omitted: Omission | None, length: int) -> int | None:
@@ -405,7 +408,7 @@ class MakingRoom:
         if wanted is None:
             return False
         parent = chat.nodes[head.parent] if head.parent is not None else None
-        self._ask(Full(chat, head.written, parent, head.at, reply.number, wanted))
+        self._ask(Full(state.session, head.written, parent, head.at, reply.number, wanted))
         return True
 
     def _summarised(self, full: Full, request: Node) -> bool:
@@ -416,7 +419,7 @@ class MakingRoom:
             self._turns.begin(full.text, full.parent, full.at, Omission(full.turns, reply.number), wish=full.wish)
             return True
         if full.failure is not None:
-            self._state.give_back(chat, full.text)
+            self._state.give_back(full.session, full.text)
         self._show(full)
         return False
 
@@ -424,5 +427,5 @@ class MakingRoom:
         """Shows the chat as it was before."""
         if full.conversation is self._state.conversation:
             full.conversation.leaf = full.leaf
-            self._state.recorder.selected(full.conversation)
+            full.session.save_leaf()
             self._state.changed(PathChanged())

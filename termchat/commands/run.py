@@ -14,13 +14,14 @@ from types import FrameType
 from typing import NamedTuple
 
 from termchat.chat.changes import Notice
+from termchat.chat.host import Host
 from termchat.chat.opening import find_drafter, find_model
 from termchat.chat.service import Chat
 from termchat.commands.ranking_report import walks_named
 from termchat.commands.run_output import Printer, complain, drop_stdout, printer_of
 from termchat.config.origins import FLAG
 from termchat.config.settings import Settings
-from termchat.conversation.session import Breakpoint
+from termchat.conversation.session import Breakpoint, Session
 from termchat.conversation.standing_reply import standing_reply
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Condition
@@ -139,14 +140,17 @@ def _answer(
     most, name = most_of(spec.engine), spec.engine.shown if spec.engine.url else "this engine"
     known = partial(refused, offers=most.features(), abilities=most, name=name)
     _check_abilities(config, asked, name, known, most)  # before anything is loaded
-    chat = Chat(
-        engine,
-        config.tuning,
-        origin=config.knob_origin(),
+    session = Session(
+        tuning=config.tuning,
+        origins=config.knob_origin(),
         conversation=conversation,
-        recorder=printer,
-        candidates=candidates,
         breakpoints=tuple(map(Breakpoint, asked.rules)),
+        listeners=[printer.record],
+    )
+    chat = Chat(
+        Host(engine),
+        session,
+        candidates=candidates,
         keep_logits=False,
         step_by_step_text=config.step_by_step_text,
     )
@@ -161,9 +165,9 @@ def _answer(
         return _at_once(chat, asked, prompt, printer, signals)
     if config.origin["draft"] == FLAG and config.tuning.draft in ("ngram", "model"):
         ended = _wait(chat, printer, signals)  # for the models
-        if ended or chat.cannot_draft or chat.drafter_failure is not None:
-            if chat.drafter_failure is not None:
-                printer.failed(chat.drafter_failure)
+        if ended or chat.cannot_draft or chat.host.drafter_failure is not None:
+            if chat.host.drafter_failure is not None:
+                printer.failed(chat.host.drafter_failure)
             return ended or FAILED
     return _one_after_the_other(chat, asked, prompt, printer, signals)
 
@@ -226,7 +230,7 @@ def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Prin
     for number in range(asked.replies):
         printer.number = number + 1
         if seed is not None:
-            chat.tuning = chat.tuning.turned({"seed": seed + number})
+            chat.session.update(tuning=chat.tuning.turned({"seed": seed + number}))
         if asked.prefill:
             chat.begin_with(asked.prefill)
         if number:

@@ -11,21 +11,23 @@ from typing import Any
 
 import msgspec
 
-from termchat.chat.recording import Recorder
 from termchat.commands.ranking_report import ranking_lines
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.tree import Node
 from termchat.decoding.records import UNKNOWN, Beams, Failed, Finished, Ranking, Record, Start, Token, to_json
 from termchat.decoding.thinking import Phase
 from termchat.decoding.walk_plan import WalkPlan
 from termchat.text import sanitize
 
 
-class Printer(Recorder):
+class Printer:
     """Writes replies to stdout as they come. `number` is that of the reply, from 1, and `of` how many there will be one after
     the other."""
 
     def __init__(self, of: int = 1) -> None:
         self.number, self.of = 1, of
+
+    def record(self, node: Node, record: Record) -> None:
+        """Write a record of a reply, if it is to be seen."""
 
     def failed(self, failure: Failed) -> None:
         """Writes a failure, unless the last record told it; what is there of replies goes before it."""
@@ -44,7 +46,7 @@ class JsonPrinter(Printer):
         super().__init__(of)
         self._cells = plan.changes if plan is not None and plan.group.kind == "grid" else ()
 
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+    def record(self, node: Node, record: Record) -> None:
         self._newest = record
         more: dict[str, Any] = {"reply": self.number} if self.of > 1 else {}
         if self._cells and not isinstance(record, (Beams, Ranking)) and record.walk is not None:
@@ -56,7 +58,7 @@ class JsonPrinter(Printer):
         newest = self._newest
         told = isinstance(newest, Failed) and msgspec.structs.replace(newest, walk=None) == failure
         if not told:
-            self.record(Conversation(), Node(0, None, 0, "assistant"), failure)
+            self.record(Node(0, None, 0, "assistant"), failure)
 
 
 class TextPrinter(Printer):
@@ -68,7 +70,7 @@ class TextPrinter(Printer):
         self._last = ""
         self._phase: Phase | None = None
 
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+    def record(self, node: Node, record: Record) -> None:
         if isinstance(record, Start) and self.of > 1:
             self._write(self._heading(f"reply {self.number} of {self.of}, seed {record.seed}", first=self.number == 1))
         elif isinstance(record, Token):
@@ -106,7 +108,7 @@ class WalksPrinter(TextPrinter):
         self._waiting: defaultdict[int, list[str]] = defaultdict(list)
         self._over: set[int] = set()
 
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+    def record(self, node: Node, record: Record) -> None:
         walk = None if isinstance(record, (Beams, Ranking)) else record.walk
         if walk is None:
             return
@@ -144,7 +146,7 @@ class WinnerPrinter(TextPrinter):
         super().__init__()
         self._plan = plan
 
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+    def record(self, node: Node, record: Record) -> None:
         """Nothing yet."""
 
     def ranked(self, nodes: Mapping[int, Node], ranking: Ranking) -> None:

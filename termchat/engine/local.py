@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic
@@ -127,9 +128,11 @@ class LocalEngine:
     another worker than llama.cpp's.
     """
 
+    _numbers = count(1)
+    """Of the commands of all engines of this program: no answer is taken for another engine's."""
+
     def __init__(self, log: Path | None = None, *, command: list[str] | None = None) -> None:
         self._log, self._command = log, command
-        self._number = 0
         self._open: dict[int, Command] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._frames = wire.Frames(wire.EVENTS)
@@ -164,14 +167,14 @@ class LocalEngine:
 
     def send(self, command: Command) -> int:
         self.start()
-        self._number += 1
+        number = next(self._numbers)
         self._since_answer = 0
         if isinstance(command, Load):
             self._rpc = command.spec.rpc
         if not isinstance(command, Steer):
-            self._open[self._number] = command
-        self._write(wire.frame(wire.COMMAND_ENCODER, self._number, command))
-        return self._number
+            self._open[number] = command
+        self._write(wire.frame(wire.COMMAND_ENCODER, number, command))
+        return number
 
     def _write(self, data: bytes) -> None:
         self._outbox.write(data)

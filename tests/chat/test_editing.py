@@ -300,7 +300,7 @@ def test_another_model_begins_it_so_too() -> None:
     it.chat.begin_with("Well")
     it.replied("hi", " one")
     assert it.chat.model is not None
-    it.chat.model = msgspec.structs.replace(it.chat.model, sha256="cd" * 32)
+    it.chat.host.model = msgspec.structs.replace(it.chat.model, sha256="cd" * 32)
     assert it.chat.is_foreign()
     assert regenerated(it) == "Well"
 

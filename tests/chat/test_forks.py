@@ -46,7 +46,7 @@ def test_cells_of_another_kv_type_are_not_said_to_be_made_again() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two", " three")
     assert it.chat.model is not None
-    it.chat.model = msgspec.structs.replace(it.chat.model, kv_type="bf16/f16")
+    it.chat.host.model = msgspec.structs.replace(it.chat.model, kv_type="bf16/f16")
     it.chat.forks.fork(first, 2)
     made = asked(it)
     assert (made.ids, made.shapes, made.rebuild_exactly) == ([1, 2, 3, 1000, 1001], [], False)
@@ -206,7 +206,7 @@ def test_what_cannot_be_forked_is_told(spoil: str, at: int, why: str) -> None:
         it.chat.branches.delete(reply.number)
     elif spoil == "foreign":
         assert it.chat.model is not None
-        it.chat.model = msgspec.structs.replace(it.chat.model, sha256="another")
+        it.chat.host.model = msgspec.structs.replace(it.chat.model, sha256="another")
     elif spoil == "unloaded":
         it.engine.loads = False
         it.chat.loading.load(ModelSpec("/other.gguf", "other"))

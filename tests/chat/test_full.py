@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from termchat.chat.prompting import messages, turns_of
 from termchat.chat.turns import REQUEST, most_kept, sizes_of
 from termchat.conversation.node import Omission
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.transcripts import export
 from termchat.conversation.transcripts.jsonl_reader import read
 from termchat.conversation.tree import Conversation
@@ -249,7 +249,7 @@ def test_what_was_left_out_is_in_every_export_and_comes_back(tmp_path: Path) -> 
     turn.whole, turn.omitted = True, Omission(2)
 
     def written(name: str) -> Path:
-        return export.write(tmp_path / name, chat, SessionInfo(id="x"), lambda number: iter(records[number]))
+        return export.write(tmp_path / name, chat, Session(id="x"), lambda number: iter(records[number]))
 
     for name in ("chat.md", "chat.html"):
         assert "from here on the model does not see the oldest 2 turns" in written(name).read_text("utf-8")

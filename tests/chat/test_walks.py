@@ -479,7 +479,7 @@ def test_another_walk_that_is_selected_as_a_branch_goes_on() -> None:
 def test_questions_about_a_walk_are_asked_with_its_own_dice() -> None:
     it = Walked()
     first = it.replied("hi", " one", " two", " three")
-    it.chat.tuning = Tuning()
+    it.chat.session.tuning = Tuning()
     it.chat.walks.start(walk_plan.walks(2), node=first, at=2)
     it.pump()
     it.engine.say(" a", " b")

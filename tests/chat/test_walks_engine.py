@@ -11,11 +11,9 @@ import msgspec
 import pytest
 
 from termchat.chat.groups import groups
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
+from termchat.chat.opening import load_latest
 from termchat.chat.run import ReplyGroup
 from termchat.config.settings import load
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
@@ -53,7 +51,7 @@ def walking(driven: Driven, walks: int, tokens: int, text: str = STORY) -> Reply
 
 def test_a_knob_is_turned_for_all_one_is_kept_and_nothing_is_decoded_twice(make: Make, store: Store) -> None:
     tuning = Tuning(seed=5, max_tokens=40)
-    driven = make(tuning, recorder=StoreRecorder(store, SessionInfo(tuning=tuning)))
+    driven = make(tuning, store=store)
     group = walking(driven, 4, 4)
     driven.chat.adjust("temperature", 1.3)
     driven.chat.send("And then?")
@@ -78,13 +76,13 @@ def test_a_knob_is_turned_for_all_one_is_kept_and_nothing_is_decoded_twice(make:
     driven.chat.close()
 
     assert store.flush()
-    found = reopen_latest(store, load({}, environ={}, file=Path("/none.toml")))
+    found = load_latest(store, load({}, environ={}, file=Path("/none.toml")))
     assert found is not None
     [again] = groups(found.conversation)
     assert {walk: list(node.ids) for walk, node in again.nodes.items()} == {
         walk: list(node.ids) for walk, node in group.nodes.items()
     }
-    other = make(found.config.tuning, conversation=found.conversation, recorder=found.recorder)
+    other = make(found.tuning, session=found)
     other.idle()
     other.chat.forks.regenerate(same=True)
     other.idle()

@@ -10,8 +10,7 @@ from textual import events
 from textual.widgets import Input
 
 from termchat.chat.changes import Full, Way
-from termchat.conversation.session import Breakpoint
-from termchat.conversation.tree import Conversation
+from termchat.conversation.session import Breakpoint, Session
 from termchat.decoding.conditions import parse
 from termchat.decoding.constraint import choice
 from termchat.decoding.samplers import KNOBS
@@ -192,7 +191,7 @@ async def questions(group: KeyGroup, _: Path) -> Place:
     async with desktop() as desk:
 
         async def open() -> None:
-            full = Full(Conversation(), "more", None, 0, None, 2)
+            full = Full(Session(), "more", None, 0, None, 2)
             desk.app.push_screen(FullDialog(full), answers.append)
 
         place = Place(desk, group, open=open)

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from termchat.chat.service import Chat
 from termchat.config.file import put
 from termchat.config.settings import load
 from termchat.engine.port import LoadDraft
@@ -38,6 +37,7 @@ from termchat.tui.models.model_lines import (
 )
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.slash.commands import COMMANDS
+from tests.chats import chat_on
 from tests.models.gguf_files import F32, TEXT, named
 from tests.pull.file_server import FileServer, gguf
 from tests.tui import fake_engine
@@ -159,7 +159,7 @@ def test_the_header_tells_of_downloads_as_far_as_there_is_room() -> None:
         pull = Pull.__new__(Pull)
         pull.wanted, pull.now = name, now
         pulls.append(pull)
-    chat = Chat(fake_engine.FakeEngine())
+    chat = chat_on(fake_engine.FakeEngine())
     assert "↓ qwen3-0.6b 43% +1   no model" in header_line(chat, 120, pulls).text
     assert "↓ 43%   no model" in header_line(chat, 80, pulls[:1]).text
     assert f"↓ {'x' * 19}… …   no model" in header_line(chat, 120, pulls[1:]).text

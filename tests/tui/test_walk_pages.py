@@ -20,10 +20,10 @@ from termchat.tui.app import TermchatApp
 from termchat.tui.composer import sending
 from termchat.tui.walks import walks_view
 from termchat.tui.walks.lattice import BeamSpot, Lattice
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import SPEC, Desktop, click, place, without_naps
 from tests.tui.snapshots import Snapshot
-from tests.tui.token_mode import Memory
 from tests.tui.walks import PROMPT, say, view, walk, walking
 
 WORDS = (" a", " calm", " sea", " at", " night", " with", " a", " moon", " above", " it", " and", " no", " wind")
@@ -39,7 +39,7 @@ def spoken(desk: Desktop, texts: Mapping[int, str], *, end: str = "end") -> None
 
 
 def remembered(engine: FakeEngine) -> Chat:
-    return Chat(engine, Tuning(seed=1), recorder=Memory())
+    return chat_on(engine, Tuning(seed=1), kept=True)
 
 
 def row(desk: Desktop, begin: str) -> str:

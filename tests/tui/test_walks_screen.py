@@ -9,7 +9,6 @@ import pytest
 from textual.geometry import Region
 
 from termchat.chat.groups import groups
-from termchat.chat.service import Chat
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import TAIL
@@ -29,8 +28,8 @@ from termchat.tui.transcript import TranscriptView, widget
 from termchat.tui.walks.arrangement import arranged
 from termchat.tui.walks.walk_facts import FEWEST
 from termchat.tui.walks.walks_view import WalkColumn
+from tests.chats import chat_on
 from tests.tui.running_app import Desktop, click, desktop
-from tests.tui.token_mode import Memory
 from tests.tui.walks import PROMPT, say, view, walking
 
 
@@ -124,7 +123,7 @@ async def test_shared_beginnings_are_drawn_once_and_each_way_on_names_its_walks(
 
 
 async def test_the_page_of_forks_says_what_else_could_have_been_taken() -> None:
-    async with walking(4, chat=lambda engine: Chat(engine, Tuning(seed=1), recorder=Memory())) as desk:
+    async with walking(4, chat=lambda engine: chat_on(engine, Tuning(seed=1), kept=True)) as desk:
         assert "not taken" not in desk.text
         await desk.type("", "tab")
         forks = [line.strip(" │") for line in desk.text.splitlines() if "not taken" in line]
