@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from termchat.chat.beginning import Make, ReplyBeginning, Then
 from termchat.chat.changes import Notice, PathChanged
-from termchat.chat.position import position_of
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
+from termchat.conversation.position import position_of
 from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.records import Failed
