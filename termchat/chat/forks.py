@@ -8,11 +8,11 @@ from functools import partial
 from typing import NamedTuple
 
 from termchat.chat.changes import Notice, PathChanged
-from termchat.chat.position import position_of
 from termchat.chat.replies import Replies
 from termchat.chat.run import ReplyBeginning
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
+from termchat.conversation.position import position_of
 from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.conversation.unsent import ALONE, Wish

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from termchat.chat.loading import Choice
-from termchat.chat.position import constraint_of
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PRESET
 from termchat.config.per_model import Picked, find_rows, run_of
+from termchat.conversation.position import constraint_of
 from termchat.conversation.session import ModelRef, Session
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation

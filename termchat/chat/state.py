@@ -8,11 +8,10 @@ import secrets
 from termchat.chat.changes import Change, Full, LiveChanged, Notice, PathChanged, Phase, StatusChanged
 from termchat.chat.host import Host
 from termchat.chat.live import Live
-from termchat.chat.position import is_foreign
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import Breakpoint, Session
 from termchat.conversation.thoughts import is_thinking, thought
-from termchat.conversation.tree import Conversation
+from termchat.conversation.tree import Conversation, Span
 from termchat.conversation.unsent import Unsent
 from termchat.decoding.conditions import Condition, IgnoreEnd, Length
 from termchat.decoding.constraint import Constraint
@@ -337,3 +336,15 @@ class State:
     def is_foreign(self, leaf: int | None = None) -> bool:
         """Whether another model than the one that is loaded made ids of the path to `leaf` (None: of the one shown)."""
         return self.model is not None and is_foreign(self.conversation.path(leaf), self.model)
+
+
+def is_foreign(path: list[Span], model: ModelInfo) -> bool:
+    """Whether another model made ids of the path, or an engine that has none answered a message of it; a turn whose ids are the
+    whole prompt begins anew."""
+    foreign = False
+    for span in path:
+        start = span.node.start
+        foreign = foreign and not span.node.whole
+        foreign = foreign or (start is not None and start.model.sha256 != model.sha256)
+        foreign = foreign or (model.abilities.ids and span.node.role == "user" and not span.node.ids)
+    return foreign

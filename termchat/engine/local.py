@@ -135,7 +135,7 @@ class LocalEngine:
         self._log, self._command = log, command
         self._open: dict[int, Command] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._frames = wire.Frames(wire.EVENTS)
+        self._frames = self._make_frames()
         self._since_answer = 0
         self._log_start: int | None = None
         self._offers = ALL_FEATURES
@@ -247,6 +247,10 @@ class LocalEngine:
     def _refuse(self, error: wire.FrameError) -> EngineError:
         return EngineError("engine", f"invalid message from the engine process: {error}", "restart the engine")
 
+    def _make_frames(self) -> wire.Frames[tuple[int, Event]]:
+        """A worker on this machine is termchat itself: what it encodes is stored as it is."""
+        return wire.Frames(wire.EVENTS, keeps_bytes=True)
+
     def _launch(self) -> tuple[list[str], dict[str, str]]:
         """The command line of the process, and its environment.
 
@@ -284,7 +288,7 @@ class LocalEngine:
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
         self._outbox = Outbox(self._in.fileno())
-        self._frames, self._since_answer = wire.Frames(wire.EVENTS), 0
+        self._frames, self._since_answer = self._make_frames(), 0
         self._offers = ALL_FEATURES
         self._open.clear()
         if sys.platform == "linux":
