@@ -19,7 +19,7 @@ from termchat.chat.state import State
 from termchat.config import per_model
 from termchat.config.origins import MODEL, followed
 from termchat.decoding.biases import parse
-from termchat.decoding.drafting import BatchTimes, gain_at_best, explain_cost
+from termchat.decoding.drafting import BatchTimes, explain_cost, gain_at_best
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Value
 from termchat.decoding.stages import LOGIT_BIAS

@@ -19,26 +19,27 @@ from termchat.decoding.records import Beam, Beams, Finished, Prefill, SettingsRe
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
-from termchat.engine.llama.requests import SearchBeams, Steer
 from termchat.engine.port import (
     Cancel,
     Describe,
     EngineError,
     Event,
     FirstToken,
+    Generate,
     ModelSpec,
     Pause,
     Paused,
     Prefilling,
     Resume,
     Scripted,
+    Steer,
     Step,
     Tokenized,
     WalksFinished,
 )
+from tests.asking import ask_for, events_of
 from tests.decoding import plain_beams
 from tests.engine.conftest import Driver, know_rows, prompt, records, request, tokens
-from tests.packed import send
 
 PENALTIES = (0.0, 0.5, 1.0, 2.0)
 QUESTION = "Is Paris in France? Answer with one word."
@@ -61,13 +62,13 @@ def small(small_model_path: Path) -> Iterator[Session]:
         yield made
 
 
-def searching(ids: list[int], how: BeamSettings, tuning: Tuning, **more: object) -> SearchBeams:
+def searching(ids: list[int], how: BeamSettings, tuning: Tuning, **more: object) -> Generate:
     group = Group(5, "beams", how.n_best, beams=how)
-    return SearchBeams(ids, tuning.samplers(), tuning.conditions(), 7, group, **more)  # type: ignore[arg-type]
+    return ask_for(ids, tuning.samplers(), tuning.conditions(), 7, group=group, **more)  # type: ignore[arg-type]
 
 
-def searched(session: Session, command: SearchBeams, poll: Callable[[], Steer | None] = lambda: None) -> list[Event]:
-    made = session.search(command, poll, perf_counter())  # type: ignore[arg-type]
+def searched(session: Session, command: Generate, poll: Callable[[], Steer | None] = lambda: None) -> list[Event]:
+    made = events_of(session, command, poll, perf_counter())  # type: ignore[arg-type]
     return [event for event in made if not isinstance(event, Prefilling)]
 
 
@@ -428,7 +429,7 @@ def test_it_goes_on_from_a_reply(whole: Session) -> None:
     [(None, "has settings"), (BeamSettings(17), "2 to 16 beams"), (BeamSettings(2, 1.0, 3), "1 to 2 replies")],
 )
 def test_what_can_not_be_searched_is_told(small: Session, how: BeamSettings | None, said: str) -> None:
-    command = SearchBeams([1, 2], Tuning().samplers(), (), 7, Group(5, "beams", 1, beams=how))
+    command = ask_for([1, 2], Tuning().samplers(), (), 7, group=Group(5, "beams", 1, beams=how))
     with pytest.raises(EngineError, match=said):
         searched(small, command)
 
@@ -436,8 +437,8 @@ def test_what_can_not_be_searched_is_told(small: Session, how: BeamSettings | No
 def test_in_the_worker(driver: Driver) -> None:
     ids = driver.prompt("Tell me a story.")
     command = searching(ids, BeamSettings(4, 1.0, 2), Tuning(max_tokens=8))
-    number = send(driver.engine, command)
-    asked = send(driver.engine, Describe([5, 6]))
+    number = driver.engine.send(command)
+    asked = driver.engine.send(Describe([5, 6]))
     described = driver.until(asked, Tokenized)
     assert isinstance(described[-1], Tokenized)
     (alone,) = (event for event in driver.ask(request(ids, Tuning(max_tokens=1))) if isinstance(event, Prefill))

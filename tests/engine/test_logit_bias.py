@@ -19,8 +19,7 @@ from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn, Labels
-from termchat.engine.llama.requests import Steer
-from termchat.engine.port import Adjust, EngineError, Explain, ModelSpec, Score
+from termchat.engine.port import Adjust, EngineError, Explain, ModelSpec, Score, Steer
 from tests.engine.conftest import lasting, prompt, records, request, tokens
 from tests.engine.native_chains import Left, Logits, row, sampler, some, theirs, with_
 from tests.fewer_blocks import truncated

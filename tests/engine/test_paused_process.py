@@ -10,7 +10,6 @@ import pytest
 
 from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.requests import Generate
 from termchat.engine.port import (
     Adjust,
     Cancel,
@@ -36,8 +35,8 @@ from termchat.engine.port import (
     Tokenize,
     Tokenized,
 )
+from tests.asking import ask_for, only
 from tests.engine.conftest import Driver, request, tokens
-from tests.packed import send
 
 TUNING = Tuning(max_tokens=40, temperature=1.0)
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -56,10 +55,10 @@ def test_everything_is_answered_while_a_reply_waits_and_nothing_of_it_changes(dr
     ids = driver.prompt("Tell me everything about bridges.")
     alone = driver.ask(request(ids, TUNING))
     engine = driver.engine
-    number = send(engine, request(ids, TUNING, paused=True))
+    number = engine.send(request(ids, TUNING, paused=True))
     stream: list[Event] = driver.until(number, Paused)
     for _ in range(10):
-        send(engine, Step())
+        engine.send(Step())
         stream += driver.until(number, Paused)
     waiting = stream[-1]
     assert isinstance(waiting, Paused)
@@ -80,14 +79,14 @@ def test_everything_is_answered_while_a_reply_waits_and_nothing_of_it_changes(dr
     assert isinstance(pending, Inspected)
     assert not pending.recomputed
     assert (pending.token.id, pending.token.candidates) == (waiting.token.id, waiting.token.candidates)
-    send(engine, Resume())
+    engine.send(Resume())
     stream += driver.until(number, Finished)
     assert numbers(stream) == numbers(alone)
 
 
 def test_it_sleeps_while_it_waits_and_wakes_at_once(driver: Driver) -> None:
     engine = driver.engine
-    number = send(engine, request(driver.prompt("Tell me about bells."), TUNING, paused=True))
+    number = engine.send(request(driver.prompt("Tell me about bells."), TUNING, paused=True))
     driver.until(number, Paused)
     assert engine.pid is not None
     before = cpu_seconds(engine.pid)
@@ -96,7 +95,7 @@ def test_it_sleeps_while_it_waits_and_wakes_at_once(driver: Driver) -> None:
     waits = []
     for _ in range(15):
         asked = monotonic()
-        send(engine, Step())
+        engine.send(Step())
         came: list[Event] = []
         while not any(isinstance(event, Token) for event in came):
             came = [event for _, event in engine.receive(1.0)]
@@ -104,7 +103,7 @@ def test_it_sleeps_while_it_waits_and_wakes_at_once(driver: Driver) -> None:
         if not any(isinstance(event, Paused) for event in came):  # both at once where this process was held up
             driver.until(number, Paused)
     assert min(waits) < 0.01  # its token was drawn already; a busy machine holds some of them up
-    send(engine, Cancel())
+    engine.send(Cancel())
     last = driver.until(number, Finished)[-1]
     assert isinstance(last, Finished)
     assert (last.reason, last.tokens) == ("user", 15)
@@ -115,31 +114,31 @@ def test_what_steers_a_reply_that_has_ended_is_dropped(driver: Driver) -> None:
     first = driver.ask(command)
     cold = Tuning(temperature=0)
     for late in (Pause(), Force([1, 2, 3]), Step(), Adjust(cold.samplers(), ()), Cancel()):
-        send(driver.engine, late)
+        driver.engine.send(late)
     second = driver.ask(command)
     assert numbers(second) == numbers(first)
     assert len([event for event in second if isinstance(event, SettingsRecord)]) == 1
     # Nor do they wake a reply that waits: what came late is not even looked at.
-    send(driver.engine, Resume())
-    number = send(driver.engine, request(command.ids, TUNING, paused=True))
+    driver.engine.send(Resume())
+    number = driver.engine.send(request(only(command).ids, TUNING, paused=True))
     driver.until(number, Paused)
     assert driver.engine.receive(0.3) == []
 
 
 def test_knobs_turned_while_it_waits_come_back_reshaped(driver: Driver) -> None:
-    number = send(driver.engine, request(driver.prompt("Tell me about wool."), TUNING, paused=True))
+    number = driver.engine.send(request(driver.prompt("Tell me about wool."), TUNING, paused=True))
     driver.until(number, Paused)
     cold = Tuning(max_tokens=3, temperature=0)
-    send(driver.engine, Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))
+    driver.engine.send(Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))
     settings, reshaped = driver.until(number, Paused)
     assert isinstance(settings, SettingsRecord)
     assert isinstance(reshaped, Paused)
     assert (settings.number, settings.origin) == (1, {"temperature": "panel"})
     assert (reshaped.token.settings, reshaped.token.probability, reshaped.token.rank) == (1, 1.0, 0)
-    send(driver.engine, Force([260, 261]))
+    driver.engine.send(Force([260, 261]))
     told = driver.until(number, Paused)
     assert [(t.id, t.forced) for t in tokens(told)] == [(260, True), (261, True)]
-    send(driver.engine, Resume())
+    driver.engine.send(Resume())
     assert isinstance(driver.until(number, Finished)[-1], Finished)
 
 
@@ -164,7 +163,7 @@ def test_what_ids_are_is_told_with_names_and_control_tokens(driver: Driver) -> N
 @pytest.mark.parametrize("again", [False, True])
 def test_a_paused_reply_dies_like_any_other(driver: Driver, again: bool) -> None:
     ids = driver.prompt("Tell me about ink.")
-    number = send(driver.engine, request(ids, TUNING, paused=True))
+    number = driver.engine.send(request(ids, TUNING, paused=True))
     driver.until(number, Paused)
     assert driver.engine.pid is not None
     os.kill(driver.engine.pid, 9)
@@ -172,8 +171,8 @@ def test_a_paused_reply_dies_like_any_other(driver: Driver, again: bool) -> None
     assert isinstance(failed, Failed)
     assert failed.kind == "engine"
     if again:
-        send(driver.engine, Resume())  # to nobody: starts a process, which drops it
+        driver.engine.send(Resume())  # to nobody: starts a process, which drops it
         driver.ask(Load(driver.spec), Loaded)
-        last = driver.ask(Generate(ids, TUNING.samplers(), TUNING.conditions(), 7))[-1]
+        last = driver.ask(ask_for(ids, TUNING.samplers(), TUNING.conditions(), 7))[-1]
         assert isinstance(last, Finished)
         assert last.tokens > 0

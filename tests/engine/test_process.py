@@ -15,7 +15,6 @@ import pytest
 
 from termchat.decoding.records import Failed, Finished, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.requests import Generate
 from termchat.engine.port import (
     Adjust,
     Cancel,
@@ -29,8 +28,8 @@ from termchat.engine.port import (
     Unload,
     Unloaded,
 )
+from tests.asking import ask_for
 from tests.engine.conftest import Driver, request, tokens
-from tests.packed import send
 
 
 def test_same_seed_same_ids_twice_and_across_processes(driver: Driver, spec: ModelSpec) -> None:
@@ -54,11 +53,11 @@ def test_a_long_prefill_is_cancelled_at_once_and_what_is_decoded_stays(driver: D
     ids = driver.prompt("word " * 900)
     waits = []
     for _ in range(3):
-        number = send(driver.engine, request(ids, Tuning(max_tokens=1)))
+        number = driver.engine.send(request(ids, Tuning(max_tokens=1)))
         while not any(isinstance(e, Prefilling) for _, e in driver.engine.receive(1.0)):
             pass
         asked = monotonic()
-        send(driver.engine, Cancel())
+        driver.engine.send(Cancel())
         last = driver.until(number, Finished)[-1]
         waits.append(monotonic() - asked)
         assert isinstance(last, Finished)
@@ -75,15 +74,15 @@ def test_a_long_prefill_is_cancelled_at_once_and_what_is_decoded_stays(driver: D
 
 def test_steering_reaches_a_running_reply(driver: Driver) -> None:
     ids = driver.prompt("Tell me everything about trees.")
-    number = send(driver.engine, request(ids, Tuning(temperature=1.2, max_tokens=400)))
+    number = driver.engine.send(request(ids, Tuning(temperature=1.2, max_tokens=400)))
     seen: list[object] = []
     while len([e for e in seen if isinstance(e, Token)]) < 15:
         seen += [event for _, event in driver.engine.receive(1.0)]
     cold = Tuning(temperature=0, max_tokens=400)
-    send(driver.engine, Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))
+    driver.engine.send(Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))
     while len([e for e in seen if isinstance(e, SettingsRecord)]) < 2:
         seen += [event for _, event in driver.engine.receive(1.0)]
-    send(driver.engine, Cancel())
+    driver.engine.send(Cancel())
     seen += driver.until(number, Finished)
     change = next(e for e in seen if isinstance(e, SettingsRecord) and e.number == 1)
     at = seen.index(change)
@@ -100,9 +99,9 @@ def test_other_questions_are_answered_while_a_reply_streams(driver: Driver) -> N
     ids = driver.prompt("Tell me everything about stones.")
     tuning = Tuning(max_tokens=80)
     alone = tokens(driver.ask(request(ids, tuning)))
-    number = send(driver.engine, request(ids, tuning))
-    counted = send(driver.engine, Tokenize("how many tokens?"))
-    asked = send(driver.engine, Inspect(ids, tuning.samplers(), 7, 0))
+    number = driver.engine.send(request(ids, tuning))
+    counted = driver.engine.send(Tokenize("how many tokens?"))
+    asked = driver.engine.send(Inspect(ids, tuning.samplers(), 7, 0))
     order, stream = [], []
     while not any(isinstance(e, Finished) for e in stream):
         for of, event in driver.engine.receive(1.0):
@@ -117,7 +116,7 @@ def test_other_questions_are_answered_while_a_reply_streams(driver: Driver) -> N
 
 
 def test_a_cancel_for_nothing_does_not_hurt_the_next_reply(driver: Driver) -> None:
-    send(driver.engine, Cancel())
+    driver.engine.send(Cancel())
     stream = driver.ask(request(driver.prompt("Tell me a story. " * 60), Tuning(max_tokens=3)))
     assert isinstance(stream[-1], Finished)
     assert stream[-1].reason == "length"
@@ -125,7 +124,7 @@ def test_a_cancel_for_nothing_does_not_hurt_the_next_reply(driver: Driver) -> No
 
 def test_killed_in_mid_reply_it_says_so_and_can_start_again(driver: Driver) -> None:
     ids = driver.prompt("Tell me a story.")
-    number = send(driver.engine, request(ids, Tuning(max_tokens=500)))
+    number = driver.engine.send(request(ids, Tuning(max_tokens=500)))
     stream: list[object] = []
     while len([e for e in stream if isinstance(e, Token)]) < 10:
         stream += [event for _, event in driver.engine.receive(1.0)]
@@ -168,7 +167,7 @@ def runs(pid: int) -> bool:
 
 def test_unload_and_questions_without_a_model(driver: Driver) -> None:
     assert isinstance(driver.ask(Unload(), Unloaded)[-1], Unloaded)
-    failed = driver.ask(Generate([1], Tuning().samplers(), (), 1, {}))[-1]
+    failed = driver.ask(ask_for([1], Tuning().samplers(), (), 1, {}))[-1]
     assert isinstance(failed, Failed)
     assert "no model" in failed.message
 
