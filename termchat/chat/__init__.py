@@ -19,8 +19,8 @@ person's own after a lesson. Every record of a reply comes in by `Session.add`, 
 
 Commands go out through `requests`, which knows who waits for which answer. `pump()` takes in the engine's events, gives each
 to who waits for it, and returns what changed (`changes`) to whoever shows the chat. `beginning` says where a reply begins,
-whoever makes it, `prompting` what the model is told. `live` is the newest step, for the panels; `position` says what stands
-before a token; `sizing` counts a message before it is sent. `lesson_facts` is the chat as a lesson sees it, with
+whoever makes it, `prompting` what the model is told. `live` is the newest step, for the panels; `sizing`
+counts a message before it is sent. `lesson_facts` is the chat as a lesson sees it, with
 `lesson_replies` for the figures of its replies; `lesson_claims` measures what a lesson relies on, in chats of its own on the
 same host.
 """
