@@ -367,7 +367,7 @@ async def test_a_key_has_a_model_draft_and_drops_it(tmp_path: Path) -> None:
         await desk.type("", "ctrl+g")
         await desk.until(lambda: desk.line("Small").startswith("◆"))
         assert desk.engine.asked(LoadDraft)[-1].spec.path == str(tmp_path / "Small.gguf")  # type: ignore[union-attr]
-        assert desk.chat.drafter is not None
+        assert desk.chat.host.drafter is not None
         assert "it drafts for Large" in details(desk)
         assert "Ctrl+G unloads it" in desk.text
         assert "Small drafts for Large" in desk.text
@@ -381,7 +381,7 @@ async def test_a_key_has_a_model_draft_and_drops_it(tmp_path: Path) -> None:
         assert desk.line("Small").startswith("◇")
         await desk.find("least")
         await desk.type("", "ctrl+g")
-        await desk.until(lambda: desk.chat.drafter is None)
+        await desk.until(lambda: desk.chat.host.drafter is None)
         await desk.shows("Least is unloaded and drafts no more")
         assert desk.line("Least").startswith("◇")
         assert desk.chat.tuning.draft == "off"
@@ -417,7 +417,7 @@ async def test_a_reply_that_runs_is_no_reason_to_wait(tmp_path: Path) -> None:
         await desk.type("", "f3")
         await desk.find("small")
         await desk.type("", "ctrl+g")
-        await desk.until(lambda: desk.chat.drafter is not None)
+        await desk.until(lambda: desk.chat.host.drafter is not None)
         assert desk.chat.busy
 
 
