@@ -174,10 +174,10 @@ class Session:
     def add_node(self, node: Node, model: ModelRef | None = None) -> None:
         """Save a turn that was added to the tree, a reply with the `model` that writes it; the first one names the chat."""
         chat = self.conversation
-        if not chat.title:
-            chat.title = title_of(node.written)
         if self.store is None:
             return
+        if not chat.title:
+            chat.title = title_of(node.written)
         self._own()
         if not self.id:
             self.id = self.store.begin(chat, tuning=self.tuning, model=self.model)
