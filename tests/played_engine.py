@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TypeVar
 
 from termchat.decoding.records import Record
+from termchat.engine import port
+from termchat.engine.llama.requests import Generate, GenerateWalks, SearchBeams, unpack
 from termchat.engine.port import (
     ALL_FEATURES,
     Command,
     Event,
-    Generate,
-    GenerateWalks,
     Load,
     Loaded,
     Render,
     Rendered,
-    SearchBeams,
     Tokenize,
     Tokenized,
     WalksFinished,
@@ -41,6 +40,7 @@ class PlayedEngine:
         """Is there already."""
 
     def send(self, command: Command) -> int:
+        command = unpack(command) if isinstance(command, port.Generate) else command
         self.commands.append(command)
         self._number += 1
         events: list[Event] = []

@@ -14,8 +14,9 @@ from termchat.commands.compare_transcripts import compare
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import RECORD_NAMES, to_json
 from termchat.decoding.samplers import ORDER, SamplerSettings
+from termchat.engine.llama.requests import Generate
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Generate, Load, ModelSpec, Scripted
+from termchat.engine.port import Load, ModelSpec, Scripted
 from tests import made_records
 from tests.asked_engine import answers
 

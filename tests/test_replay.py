@@ -30,9 +30,10 @@ from termchat.decoding.conditions import Length, Stop, parse
 from termchat.decoding.records import RECORD_NAMES, Finished, Record, Start, Token, to_json
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.cache import SPLIT
+from termchat.engine.llama.requests import Generate
 from termchat.engine.llama.threads import all_threads
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Command, Generate, Load, ModelSpec, Scripted
+from termchat.engine.port import Command, Load, ModelSpec, Scripted
 from tests.asked_engine import answers
 from tests.chat.driven_chat import Driven
 from tests.made_records import finished, token

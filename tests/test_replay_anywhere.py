@@ -16,8 +16,9 @@ from termchat.config.settings import Settings, load
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import RECORD_NAMES, Candidate, Start, Token, to_json
 from termchat.decoding.samplers import SamplerSettings
+from termchat.engine.llama.requests import Generate
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Generate, Load, ModelSpec, Scripted
+from termchat.engine.port import Load, ModelSpec, Scripted
 from termchat.models.gguf.header import read_header
 from tests.asked_engine import answers
 from tests.scripts import said, termchat

@@ -26,7 +26,8 @@ from termchat.commands.run import Question
 from termchat.config.settings import load
 from termchat.conversation import transcripts
 from termchat.decoding.records import Finished, Record
-from termchat.engine.port import Generate, Message, Render
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import Message, Render
 from tests import scripts
 from tests.made_records import finished
 from tests.made_records import stream as made_stream

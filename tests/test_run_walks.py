@@ -23,7 +23,7 @@ from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings, GridKnob
 from termchat.decoding.records import Beam, Beams, Failed, Finished, Reason, Record, Start, Token
 from termchat.decoding.walk_plan import WalkPlan
-from termchat.engine.port import GenerateWalks, SearchBeams
+from termchat.engine.llama.requests import GenerateWalks, SearchBeams
 from tests.made_records import finished
 from tests.made_walks import group, interleaved, walked
 from tests.played_engine import PlayedEngine

@@ -30,6 +30,7 @@ from termchat.engine.port import (
     Pause,
     Paused,
     Prefilling,
+    ReplyRequest,
     Resume,
     Step,
     Tokenize,
@@ -301,24 +302,27 @@ def question(state: State, beginning: ReplyBeginning, reply: Node, *, paused: bo
     """What is asked for a reply that grows in the shown chat."""
     shapes = shapes_of(state.conversation, reply.number, state.model.kv_type if state.model is not None else "")
     has_ids = state.abilities.ids
-    return Generate(
+    request = ReplyRequest(
         ids=state.conversation.ids_before(reply.number) if has_ids else [],
         samplers=state.tuning.samplers(),
         conditions=(*state.conditions(beginning.longer), *beginning.limits),
         seed=beginning.seed,
         origin=dict(state.origin),
         done=beginning.done,
-        raw=state.conversation.raw,
-        candidates=state.candidates,
-        shapes=shapes or [],
-        rebuild_exactly=bool(shapes and beginning.done),
         script=beginning.script,
         paused=beginning.then != "go on" or paused,
-        keep_logits=state.keep_logits,
         state=dict(beginning.remembered),
-        prefill=beginning.prefill,
         constraint=state.constraint,
         constraint_begun=beginning.constraint_begun,
-        draft=state.drafts,
+        shapes=shapes or [],
+        rebuild_exactly=bool(shapes and beginning.done),
+        prefill=beginning.prefill,
         messages=[] if has_ids else messages(state.conversation, beginning.parent.number),
+    )
+    return Generate(
+        [request],
+        raw=state.conversation.raw,
+        candidates=state.candidates,
+        keep_logits=state.keep_logits,
+        draft=state.drafts,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -24,21 +23,18 @@ from termchat.engine.port import (
     FirstToken,
     Force,
     Generate,
-    GenerateWalks,
     Join,
     Noted,
     Pause,
     Paused,
     Prefilling,
     Remark,
+    ReplyRequest,
     Resume,
     Scripted,
-    SearchBeams,
     SteerReply,
     Step,
-    ToWalk,
     Unit,
-    Walk,
     WalksFinished,
 )
 
@@ -84,15 +80,12 @@ class WalkRun:
 
     def ask(self, asked: Generate) -> None:
         """Begins: all are as this single reply, but for what is their own."""
-        group = self.group
-        command: GenerateWalks | SearchBeams
-        if group.plan.beams is not None:
-            command = SearchBeams(group=group.group, **_shared(asked, SearchBeams))
-        else:
-            walks = [self._walk(walk, script=asked.script, paused=asked.paused) for walk in group.nodes]
-            own: dict[str, Any] = {"walks": walks, "group": group.group, "exact": group.plan.exact}
-            command = GenerateWalks(**own, **_shared(asked, GenerateWalks))
+        [self._asked] = asked.replies
+        replies = asked.replies
+        if self.group.plan.beams is None:
+            replies = [self._request(walk) for walk in self.group.nodes]
         measure(self._state, needed=True)
+        command = msgspec.structs.replace(asked, replies=replies, group=self.group.group, exact=self.group.plan.exact)
         self._state.line.ask(command, self._hear)
 
     # --- how it is steered --------------------------------------------------------------------------------------------
@@ -164,8 +157,16 @@ class WalkRun:
             self._turned[number], self._seeds[number] = dict(self._turned[walk]), self._seeds[walk]
             self._joining[number] = Place(node.number, at)
             begun = sum(span.count for span in group.spans(walk)[:-1]) + at
+            said = [i for span in group.spans(walk)[:-1] for i in span.node.ids[: span.count]]
             script = tuple(Scripted(self._beginning.done + begun + place, i) for place, i in enumerate(ids))
-            self._state.line.tell(Join(self._walk(number, script=script, paused=paused, base=(walk, begun))))
+            request = msgspec.structs.replace(
+                self._request(number),
+                ids=[*self._asked.ids, *said, *node.ids[:at]],
+                done=self._asked.done + begun,
+                script=script,
+                paused=paused,
+            )
+            self._state.line.tell(Join(request))
 
     def _is_steerable(self) -> bool:
         if self.group.plan.beams is None:
@@ -181,7 +182,7 @@ class WalkRun:
         self._stepping |= self.group.paused.keys() & self._chosen(walk)
 
     def _tell(self, command: SteerReply, walk: int | None) -> None:
-        self._state.line.tell(command if walk is None else ToWalk(walk, command))
+        self._state.line.tell(msgspec.structs.replace(command, reply=walk))
 
     def _adjusted(self, walk: int) -> Adjust:
         """The knobs of a walk and what ends it: the chat's, and what is its own."""
@@ -193,26 +194,17 @@ class WalkRun:
         places = {name: plan.kind if planned.get(name) == value else "panel" for name, value in own.items()}
         return Adjust(tuning.samplers(), conditions, dict(state.origin) | places, state.constraint)
 
-    def _walk(
-        self,
-        walk: int,
-        *,
-        script: tuple[Scripted, ...] = (),
-        paused: bool = False,
-        base: tuple[int, int] | None = None,
-    ) -> Walk:
+    def _request(self, walk: int) -> ReplyRequest:
+        """Build the request of a reply of the group: that of all, with its own settings and seed."""
         adjusted = self._adjusted(walk)
-        return Walk(
-            walk,
-            adjusted.samplers,
-            adjusted.conditions,
-            self._seeds[walk],
-            adjusted.origin,
-            script,
-            paused,
-            adjusted.constraint,
-            base,
-            dict(self._beginning.remembered),
+        return msgspec.structs.replace(
+            self._asked,
+            number=walk,
+            samplers=adjusted.samplers,
+            conditions=adjusted.conditions,
+            seed=self._seeds[walk],
+            origin=adjusted.origin,
+            constraint=adjusted.constraint,
         )
 
     # --- what the engine says -----------------------------------------------------------------------------------------
@@ -312,8 +304,3 @@ class WalkRun:
         self.group.paused.clear()
         self._state.paused = None
         self._over(self, failure)
-
-
-def _shared(asked: Generate, command: type[GenerateWalks] | type[SearchBeams]) -> dict[str, Any]:
-    """What the command has in common with the one for a single reply."""
-    return {name: getattr(asked, name) for name in asked.__struct_fields__ if name in command.__struct_fields__}

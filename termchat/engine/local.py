@@ -25,10 +25,8 @@ from termchat.engine.port import (
     Event,
     Feature,
     Generate,
-    GenerateWalks,
     Load,
     Loaded,
-    SearchBeams,
     Steer,
     is_last,
 )
@@ -308,11 +306,7 @@ class LocalEngine:
 
     def _given_up(self, failure: Failed | None) -> tuple[int, Event]:
         """Ends what is left of the process; whom that concerns, and why (None: the process ended by itself)."""
-        replies = (
-            number
-            for number, command in self._open.items()
-            if isinstance(command, Generate | GenerateWalks | SearchBeams)
-        )
+        replies = (number for number, command in self._open.items() if isinstance(command, Generate))
         number = next(replies, min(self._open, default=0))
         self._open.clear()
         code = self._ended(_DYING if failure is None else 0.2)

@@ -23,12 +23,11 @@ from termchat.decoding.conditions import IgnoreEnd, Length
 from termchat.decoding.group import Group
 from termchat.decoding.records import RECORD_NAMES, Failed, Finished, Record, Start, Token, to_json
 from termchat.decoding.samplers import SamplerSettings
+from termchat.engine.llama.requests import Generate, GenerateWalks, Walk
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import (
     Command,
     Event,
-    Generate,
-    GenerateWalks,
     Load,
     Loaded,
     MeasureBatches,
@@ -38,10 +37,10 @@ from termchat.engine.port import (
     Rendered,
     Tokenize,
     Tokenized,
-    Walk,
     is_last,
 )
 from termchat.models.gguf.header import read_header
+from tests.packed import send
 
 LENGTH, WALKS = 250, 8
 ASKED = (
@@ -132,7 +131,7 @@ def parted(events: list[Event]) -> Iterator[list[Record]]:
 
 
 def ask(engine: LocalEngine, command: Command) -> list[Event]:
-    number = engine.send(command)
+    number = send(engine, command)
     events: list[Event] = []
     while not events or not (is_last(events[-1]) or isinstance(events[-1], Loaded)):
         events += [event for answered, event in engine.receive(0.5) if answered == number]

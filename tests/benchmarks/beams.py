@@ -15,7 +15,8 @@ from termchat.decoding.group import BeamSettings, Group
 from termchat.decoding.records import Beams
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Event, SearchBeams
+from termchat.engine.llama.requests import SearchBeams
+from termchat.engine.port import Event
 from tests.benchmarks.walks import WARM, Bare, Pipe, arguments, loaded, spread
 
 

@@ -16,9 +16,11 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Generate, ModelSpec
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import ModelSpec
 from termchat.models import catalogue
 from tests.benchmarks.headless import Ours, arguments, pairs, report
+from tests.packed import send
 
 _ITEM = {
     "type": "object",
@@ -37,7 +39,7 @@ def decode_seconds(ours: Ours, ids: list[int], tokens: int, seed: int, constrain
     """None if the reply ended early."""
     ours._clear()
     command = Generate(ids, SamplerSettings(), (Length(tokens),), seed, keep_logits=False, constraint=constraint)
-    events = ours._until(ours.engine.send(command), Finished)
+    events = ours._until(send(ours.engine, command), Finished)
     finished = events[-1]
     assert isinstance(finished, Finished)
     return finished.decode_ms / 1e3 if finished.tokens == tokens else None

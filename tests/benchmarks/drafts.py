@@ -39,7 +39,8 @@ from termchat.decoding.drafting import MOST_DRAFTED, BatchTimes, By, DraftSettin
 from termchat.decoding.records import Finished, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Generate, MeasureBatches, Message, ModelSpec, Render
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import MeasureBatches, Message, ModelSpec, Render
 from termchat.models import catalogue
 from tests.fewer_blocks import with_idle_blocks, without_blocks
 

@@ -25,8 +25,9 @@ from termchat.decoding.conditions import IgnoreEnd
 from termchat.decoding.records import Prefill, Record, Start, Token, to_json
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.requests import Generate
 from termchat.engine.llama.softmax import Row
-from termchat.engine.port import FirstToken, Generate, ModelSpec, Prefilling, Scripted
+from termchat.engine.port import FirstToken, ModelSpec, Prefilling, Scripted
 from termchat.models.gguf.header import read_header
 from tests.engine.bare_loop import BareContext
 from tests.engine.conftest import records, tokens

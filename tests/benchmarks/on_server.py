@@ -10,7 +10,7 @@ from statistics import median
 
 from termchat.decoding.records import Finished
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Generate
+from termchat.engine.llama.requests import Generate
 from tests.benchmarks.streamed import TEXTS, bare, served
 from tests.remote.conftest import drawn, finished_of, ids_of, on_server
 

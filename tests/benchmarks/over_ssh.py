@@ -17,12 +17,14 @@ from time import monotonic
 from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
+from termchat.engine.llama.requests import Generate
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Command, Event, Generate, Load, Loaded, ModelSpec, Tokenize, Tokenized
+from termchat.engine.port import Command, Event, Load, Loaded, ModelSpec, Tokenize, Tokenized
 from termchat.engine.ssh import SshEngine
 from termchat.models import catalogue
 from tests.benchmarks.headless import CONTEXT, pairs, report
 from tests.fake_ssh import WORKER, path_with
+from tests.packed import send
 
 STORY = "Once upon a time, in a village far away from the sea, there lived an old woman who"
 
@@ -54,7 +56,7 @@ class Timed:
         return monotonic() - begin
 
     def _ask(self, command: Command, answer: type[Event]) -> list[Event]:
-        number, found = self.engine.send(command), list[Event]()
+        number, found = send(self.engine, command), list[Event]()
         while not found or not isinstance(found[-1], answer):
             for of, event in self.engine.receive(None):
                 assert not isinstance(event, Failed), event

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Generate
+from termchat.engine.llama.requests import Generate
 from termchat.engine.remote.llama_stream import LlamaStream
 from termchat.engine.remote.streams import Segment
 from tests.remote.conftest import RealServer, drawn, finished_of, ids_of, streamed_by

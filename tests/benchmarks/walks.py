@@ -24,7 +24,8 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine import wire
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
-from termchat.engine.port import Event, Generate, GenerateWalks, ModelSpec, Walk
+from termchat.engine.llama.requests import Generate, GenerateWalks, Walk
+from termchat.engine.port import Event, ModelSpec
 from termchat.models import catalogue
 
 CONTEXT = 8192

@@ -14,9 +14,11 @@ from time import perf_counter
 
 from termchat.decoding.records import Failed, Finished, Prefill, Token
 from termchat.decoding.samplers import SamplerSettings, Tuning
+from termchat.engine.llama.requests import Generate
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Event, Generate, Load, Loaded, ModelSpec, Score, Scored, Tokenize, Tokenized
+from termchat.engine.port import Event, Load, Loaded, ModelSpec, Score, Scored, Tokenize, Tokenized
 from termchat.models import catalogue
+from tests.packed import send
 
 CONTEXT = 2048
 SETTINGS = Tuning().samplers()
@@ -76,7 +78,7 @@ class Bench:
         return self._ask(Generate(ids, SETTINGS, Tuning(max_tokens=tokens).conditions(), seed), Finished)
 
     def _ask(self, command: Load | Tokenize | Generate | Score, answer: type[Event]) -> list[Event]:
-        number = self._engine.send(command)
+        number = send(self._engine, command)
         found: list[Event] = []
         while not found or not isinstance(found[-1], answer):
             for of, event in self._engine.receive(None):

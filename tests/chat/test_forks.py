@@ -8,7 +8,8 @@ import pytest
 from termchat.conversation import setting_changes
 from termchat.decoding.conditions import Length
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Cancel, Generate, ModelSpec, Scripted, Tokenize
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import Cancel, ModelSpec, Scripted, Tokenize
 from termchat.tui.transcript.source import Source, parts_of
 from tests.chat.driven_chat import Faked
 

@@ -18,7 +18,8 @@ from termchat.conversation.transcripts import export
 from termchat.conversation.transcripts.jsonl_reader import read
 from termchat.conversation.tree import Conversation
 from termchat.decoding import walk_plan
-from termchat.engine.port import GenerateWalks, Message, Render
+from termchat.engine.llama.requests import GenerateWalks
+from termchat.engine.port import Message, Render
 from tests.chat.driven_chat import Faked
 from tests.made_records import add_all, reply, stream, user
 from tests.tui import fake_engine

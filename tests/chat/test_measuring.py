@@ -13,7 +13,8 @@ from termchat.config import per_model
 from termchat.decoding import walk_plan
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import BatchesMeasured, Command, Event, GenerateWalks, MeasureBatches, Measurement, ModelSpec
+from termchat.engine.llama.requests import GenerateWalks
+from termchat.engine.port import BatchesMeasured, Command, Event, MeasureBatches, Measurement, ModelSpec
 from tests.chat.driven_chat import Driven, Faked
 from tests.tui.fake_engine import INFO, FakeEngine
 

@@ -14,7 +14,8 @@ from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Place
 from termchat.decoding.conditions import Length, Threshold
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Adjust, Force, Generate, Pause, Unit
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import Adjust, Force, Pause, Unit
 from tests.chat.driven_chat import Faked
 
 UNSURE = Breakpoint(Threshold("entropy", ">", 3.0))

@@ -19,8 +19,9 @@ from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
+from termchat.engine.llama.requests import Generate
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Generate, Load, Loaded, Message, ModelSpec, Remark, Render, Rendered
+from termchat.engine.port import Load, Loaded, Message, ModelSpec, Remark, Render, Rendered
 from tests.chat.driven_chat import Driven, Faked, Make
 from tests.engine.conftest import Driver
 from tests.requantized import TEMPERATURE, requantized

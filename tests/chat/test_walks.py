@@ -14,21 +14,18 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.group import BeamSettings, GridKnob
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.walk_plan import WalkPlan
+from termchat.engine.llama.requests import GenerateWalks, Join, SearchBeams, ToWalk
 from termchat.engine.port import (
     ALL_FEATURES,
     Adjust,
     Cancel,
     Explain,
-    GenerateWalks,
     Inspect,
-    Join,
     Keep,
     Remark,
     Score,
     Scripted,
-    SearchBeams,
     Tokenize,
-    ToWalk,
 )
 from tests.chat.driven_chat import Faked
 
@@ -323,7 +320,7 @@ def test_a_fork_joins_while_they_run_and_is_one_as_any_other_afterwards() -> Non
     it.chat.walks.fork(1, 2, [17])
     it.pump()
     joined = it.engine.asked(Join)[0].walk
-    assert joined.base == (1, 2)
+    assert joined.ids == [*it.asked.ids, *group.nodes[1].ids[:2]]
     assert joined.seed == 8
     assert joined.script == (Scripted(2, 17),)
     assert (group.nodes[3].parent, group.nodes[3].at) == (group.nodes[1].number, 2)
@@ -332,7 +329,7 @@ def test_a_fork_joins_while_they_run_and_is_one_as_any_other_afterwards() -> Non
     assert group.labels[3] == "from 2, token 3"
     it.chat.walks.fork(3, 1, [18])
     it.pump()
-    assert it.engine.asked(Join)[1].walk.base == (3, 3)
+    assert it.engine.asked(Join)[1].walk.ids == [*joined.ids, 17]
     assert it.engine.asked(Join)[1].walk.script == (Scripted(3, 18),)
     it.engine.end()
     it.pump()

@@ -14,13 +14,15 @@ from termchat.chat.questions import WhyNot
 from termchat.config import settings
 from termchat.conversation.tree import Node
 from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
-from termchat.engine.port import Adjust, Command, Event, Explain, Explained, Generate, Load, Loaded, ModelSpec, Render
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import Adjust, Command, Event, Explain, Explained, Load, Loaded, ModelSpec, Render
 from termchat.tui.demo import engine as playing
 from termchat.tui.demo import player as demo_app
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import SPEC, DemoEngine
 from termchat.tui.demo.player import build
 from termchat.tui.panels.why import why_lines
+from tests.packed import send
 from tests.tui.fake_engine import FakeEngine
 from tests.whole.terminal import Terminal
 
@@ -72,7 +74,7 @@ def test_the_recording_is_small_and_says_nothing_of_where_it_was_made() -> None:
 
 def test_a_reply_comes_at_its_own_pace_and_waits_for_the_knob(clock: Clock) -> None:
     demo = engine()
-    number = demo.send(generate())
+    number = send(demo, generate())
     before = len(demo.receive())
     clock.now += 10_000
     events = [event for _, event in demo.receive()]
@@ -80,7 +82,7 @@ def test_a_reply_comes_at_its_own_pace_and_waits_for_the_knob(clock: Clock) -> N
     assert not any(isinstance(event, Finished) for event in events)
     tuning = demo_app.TUNING.turned({"temperature": 1.4})
     hot = tuning.samplers()
-    demo.send(Adjust(hot, tuning.conditions()))
+    send(demo, Adjust(hot, tuning.conditions()))
     found: list[Event] = []
     for _ in range(3):
         clock.now += 10_000
@@ -93,7 +95,7 @@ def test_a_reply_comes_at_its_own_pace_and_waits_for_the_knob(clock: Clock) -> N
 
 def test_it_goes_on_without_the_knob_once_somebody_else_has_the_keyboard(clock: Clock) -> None:
     demo = engine()
-    demo.send(generate())
+    send(demo, generate())
     demo.free()
     clock.now += 10_000
     assert isinstance(demo.receive()[-1][1], Finished)
@@ -104,7 +106,7 @@ def test_what_was_not_asked_then_is_refused_kindly(command: Command) -> None:
     demo = engine()
     if isinstance(command, Generate):
         command = Generate([1, 2, 3], command.samplers, (), 7)
-    number = demo.send(command)
+    number = send(demo, command)
     [(answered, failure)] = demo.receive()
     assert answered == number
     assert isinstance(failure, Failed)
@@ -116,7 +118,7 @@ def test_recorded_numbers_are_not_said_to_be_recomputed() -> None:
     answer = next(exchange for exchange in tape.load().exchanges if exchange.asked.startswith("Explain"))
     question = Explain([1, 2], 3, demo_app.TUNING.samplers(), 7, 0)
     demo = DemoEngine(tape.Tape([tape.Exchange(tape.asked(question), answer.events)]), FakeEngine)
-    demo.send(question)
+    send(demo, question)
     [(_, explained)] = demo.receive()
     assert isinstance(explained, Explained)
     lines = why_lines(WhyNot(Node(1, None, 0, "assistant"), 0, False, "", 0, explained, {}), 46)
@@ -127,9 +129,9 @@ def test_recorded_numbers_are_not_said_to_be_recomputed() -> None:
 def test_another_model_is_loaded_by_a_real_engine() -> None:
     real = FakeEngine()
     demo = engine(lambda: real)
-    demo.send(Load(SPEC))
+    send(demo, Load(SPEC))
     demo.close()
-    demo.send(Load(ModelSpec("/tiny.gguf", "tiny")))
+    send(demo, Load(ModelSpec("/tiny.gguf", "tiny")))
     assert isinstance(real.commands[0], Load)
     assert demo.fileno() == real.fileno()
     demo.close()

@@ -8,22 +8,11 @@ import pytest
 from termchat.decoding.group import Group
 from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import (
-    Command,
-    Event,
-    Force,
-    Generate,
-    GenerateWalks,
-    Pause,
-    Paused,
-    Resume,
-    Step,
-    Unit,
-    Walk,
-    WalksFinished,
-)
+from termchat.engine.llama.requests import Generate, GenerateWalks, Walk
+from termchat.engine.port import Command, Event, Force, Pause, Paused, Resume, Step, Unit, WalksFinished
 from termchat.tui.demo.playback import Playback
 from termchat.tui.demo.tape import Recorded, Steered, asked
+from tests.packed import pack
 from tests.tui.transcripts import token
 
 NAMES = {Paused: "paused", Finished: "end"}
@@ -36,7 +25,7 @@ class Played:
         self.now = 0.0
         tuning = Tuning()
         command = Generate([1], tuning.samplers(), tuning.conditions(), 1, paused=paused)
-        self.playback = Playback(7, command, recorded(text), lambda: self.now)
+        self.playback = Playback(7, pack(command), recorded(text), lambda: self.now)
 
     def after(self, seconds: float, *commands: Command) -> str:
         """What has come so many seconds after this was done."""
@@ -144,7 +133,7 @@ def test_walks_that_were_stopped_are_all_over() -> None:
     words = [msgspec.structs.replace(token(0, "one"), walk=walk) for walk in range(3)]
     events: Recorded = [(0.0, event) for event in (*words, ends[1])]
     events += [(9.0, event) for event in (ends[0], ends[2], WalksFinished(3, 1, 1.0, None))]
-    playback = Playback(7, GenerateWalks([1], walks, Group(1, "walks", 3)), events, lambda: 0.0)
+    playback = Playback(7, pack(GenerateWalks([1], walks, Group(1, "walks", 3))), events, lambda: 0.0)
     assert len(playback.due(held=True)) == 4
     *ended, over = playback.cancelled()
     assert [(one.reason, one.tokens, one.walk) for one in ended if isinstance(one, Finished)] == [

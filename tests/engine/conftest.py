@@ -10,12 +10,12 @@ import pytest
 from termchat.decoding.records import Failed, Finished, Record, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.requests import Generate, Steer
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import (
     Command,
     Event,
     FirstToken,
-    Generate,
     Load,
     Loaded,
     Measurement,
@@ -25,8 +25,8 @@ from termchat.engine.port import (
     Prefilling,
     Render,
     Rendered,
-    Steer,
 )
+from tests.packed import pack
 
 
 def request(ids: list[int], tuning: Tuning, seed: int = 7, **more: object) -> Generate:
@@ -82,7 +82,7 @@ class Driver:
 
     def ask(self, command: Command, answer: type[Event] = Finished) -> list[Event]:
         """All events up to the answer, or a failure."""
-        return self.until(self.engine.send(command), answer)
+        return self.until(self.engine.send(pack(command)), answer)
 
     def until(self, number: int, answer: type[Event], limit: float = 240.0) -> list[Event]:
         """All events of a command up to its answer, or a failure."""

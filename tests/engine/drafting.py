@@ -14,19 +14,8 @@ from termchat.decoding.drafting import BatchTimes, DraftSettings
 from termchat.decoding.records import Finished, Record, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import (
-    Adjust,
-    Cancel,
-    Force,
-    Generate,
-    Measurement,
-    ModelSpec,
-    Pause,
-    Paused,
-    Resume,
-    Steer,
-    Step,
-)
+from termchat.engine.llama.requests import Generate, Steer
+from termchat.engine.port import Adjust, Cancel, Force, Measurement, ModelSpec, Pause, Paused, Resume, Step
 from tests.engine.conftest import know_rows
 from tests.engine.walking import plain
 

@@ -12,9 +12,10 @@ from termchat.engine.llama import loop
 from termchat.engine.llama.cache import ContextFull
 from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.requests import Generate, Steer
 from termchat.engine.llama.running_reply import Said
 from termchat.engine.llama.softmax import Row
-from termchat.engine.port import Generate, ModelSpec, Render, Rendered, Steer
+from termchat.engine.port import ModelSpec, Render, Rendered
 
 
 class FakeModel:

@@ -13,19 +13,8 @@ from termchat.decoding.conditions import Condition, parse
 from termchat.decoding.records import Finished, Prefill, Record, SettingsRecord, Shape, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import (
-    Adjust,
-    FirstToken,
-    Force,
-    Generate,
-    Noted,
-    Pause,
-    Paused,
-    Prefilling,
-    Resume,
-    Scripted,
-    Steer,
-)
+from termchat.engine.llama.requests import Generate, Steer
+from termchat.engine.port import Adjust, FirstToken, Force, Noted, Pause, Paused, Prefilling, Resume, Scripted
 from tests.engine.conftest import records, tokens
 from tests.engine.fake_cache import FakeSession
 

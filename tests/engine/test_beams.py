@@ -19,6 +19,7 @@ from termchat.decoding.records import Beam, Beams, Finished, Prefill, SettingsRe
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
+from termchat.engine.llama.requests import SearchBeams, Steer
 from termchat.engine.port import (
     Cancel,
     Describe,
@@ -31,14 +32,13 @@ from termchat.engine.port import (
     Prefilling,
     Resume,
     Scripted,
-    SearchBeams,
-    Steer,
     Step,
     Tokenized,
     WalksFinished,
 )
 from tests.decoding import plain_beams
 from tests.engine.conftest import Driver, know_rows, prompt, records, request, tokens
+from tests.packed import send
 
 PENALTIES = (0.0, 0.5, 1.0, 2.0)
 QUESTION = "Is Paris in France? Answer with one word."
@@ -436,8 +436,8 @@ def test_what_can_not_be_searched_is_told(small: Session, how: BeamSettings | No
 def test_in_the_worker(driver: Driver) -> None:
     ids = driver.prompt("Tell me a story.")
     command = searching(ids, BeamSettings(4, 1.0, 2), Tuning(max_tokens=8))
-    number = driver.engine.send(command)
-    asked = driver.engine.send(Describe([5, 6]))
+    number = send(driver.engine, command)
+    asked = send(driver.engine, Describe([5, 6]))
     described = driver.until(asked, Tokenized)
     assert isinstance(described[-1], Tokenized)
     (alone,) = (event for event in driver.ask(request(ids, Tuning(max_tokens=1))) if isinstance(event, Prefill))

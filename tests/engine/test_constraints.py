@@ -27,6 +27,7 @@ from termchat.engine.llama.grammar_trial import Trial
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Labels, Mask
+from termchat.engine.llama.requests import Generate, Steer
 from termchat.engine.port import (
     Adjust,
     Check,
@@ -35,12 +36,10 @@ from termchat.engine.port import (
     Explain,
     Failed,
     Force,
-    Generate,
     Inspect,
     ModelSpec,
     Score,
     Scripted,
-    Steer,
 )
 from tests.engine.conftest import Driver, prompt, records, tokens
 from tests.fewer_blocks import with_marked_spaces

@@ -19,17 +19,8 @@ from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.draft_model import DraftModel, draw_from_few
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.observe import Labels
-from termchat.engine.port import (
-    DraftLoaded,
-    EngineError,
-    Generate,
-    Load,
-    LoadDraft,
-    Loaded,
-    Measurement,
-    ModelSpec,
-    Progress,
-)
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import DraftLoaded, EngineError, Load, LoadDraft, Loaded, Measurement, ModelSpec, Progress
 from tests.engine.conftest import Driver, prompt, records, request, tokens
 from tests.engine.drafting import COSTS, DEEDS, LENGTH, SCHEMA, SETTINGS, end, ids_of, same, session_of, steered, taken
 from tests.fewer_blocks import with_vocabulary, without_blocks

@@ -17,16 +17,8 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import drafts
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import (
-    Adjust,
-    EngineError,
-    Explain,
-    Generate,
-    Inspect,
-    Measurement,
-    Paused,
-    Score,
-)
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import Adjust, EngineError, Explain, Inspect, Measurement, Paused, Score
 from tests.engine.conftest import know_rows, prompt, records, request, tokens
 from tests.engine.drafting import (
     COSTS,

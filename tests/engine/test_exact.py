@@ -18,8 +18,9 @@ from termchat.engine.llama import loop, observe
 from termchat.engine.llama.cache import SPLIT, OutOfTime
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.requests import Generate
 from termchat.engine.llama.softmax import Row
-from termchat.engine.port import Cancel, Explain, Generate, Inspect, ModelSpec, Prefilling, Score, Scripted
+from termchat.engine.port import Cancel, Explain, Inspect, ModelSpec, Prefilling, Score, Scripted
 from tests.engine.conftest import records, request, tokens
 from tests.engine.steered import numbers, script_of, shapes_of, start_of
 

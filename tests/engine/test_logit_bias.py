@@ -18,7 +18,8 @@ from termchat.engine.llama.chain import Chain, Observer, top
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn, Labels
-from termchat.engine.port import Adjust, EngineError, Explain, ModelSpec, Score, Steer
+from termchat.engine.llama.requests import Steer
+from termchat.engine.port import Adjust, EngineError, Explain, ModelSpec, Score
 from tests.engine.conftest import lasting, prompt, records, request, tokens
 from tests.engine.native_chains import Left, Logits, row, sampler, some, theirs, with_
 from tests.fewer_blocks import truncated

@@ -9,7 +9,8 @@ import pytest
 from termchat.decoding.conditions import Condition, Every, Length, Stop
 from termchat.decoding.records import Finished, Prefill, Record, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Adjust, Cancel, EngineError, Generate, Scripted
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import Adjust, Cancel, EngineError, Scripted
 from tests.engine.conftest import prompt, records, request, tokens
 from tests.engine.fake_cache import FakeModel, FakeSession
 

@@ -17,7 +17,8 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.observe import Drawn, Labels, Mask
-from termchat.engine.port import Generate, ModelSpec
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import ModelSpec
 from tests.engine.bare_loop import BareContext
 from tests.engine.fake_cache import FakeSession
 

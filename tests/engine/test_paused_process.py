@@ -10,6 +10,7 @@ import pytest
 
 from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
+from termchat.engine.llama.requests import Generate
 from termchat.engine.port import (
     Adjust,
     Cancel,
@@ -19,7 +20,6 @@ from termchat.engine.port import (
     Explain,
     Explained,
     Force,
-    Generate,
     Inspect,
     Inspected,
     Load,
@@ -37,6 +37,7 @@ from termchat.engine.port import (
     Tokenized,
 )
 from tests.engine.conftest import Driver, request, tokens
+from tests.packed import send
 
 TUNING = Tuning(max_tokens=40, temperature=1.0)
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -55,10 +56,10 @@ def test_everything_is_answered_while_a_reply_waits_and_nothing_of_it_changes(dr
     ids = driver.prompt("Tell me everything about bridges.")
     alone = driver.ask(request(ids, TUNING))
     engine = driver.engine
-    number = engine.send(request(ids, TUNING, paused=True))
+    number = send(engine, request(ids, TUNING, paused=True))
     stream: list[Event] = driver.until(number, Paused)
     for _ in range(10):
-        engine.send(Step())
+        send(engine, Step())
         stream += driver.until(number, Paused)
     waiting = stream[-1]
     assert isinstance(waiting, Paused)
@@ -79,14 +80,14 @@ def test_everything_is_answered_while_a_reply_waits_and_nothing_of_it_changes(dr
     assert isinstance(pending, Inspected)
     assert not pending.recomputed
     assert (pending.token.id, pending.token.candidates) == (waiting.token.id, waiting.token.candidates)
-    engine.send(Resume())
+    send(engine, Resume())
     stream += driver.until(number, Finished)
     assert numbers(stream) == numbers(alone)
 
 
 def test_it_sleeps_while_it_waits_and_wakes_at_once(driver: Driver) -> None:
     engine = driver.engine
-    number = engine.send(request(driver.prompt("Tell me about bells."), TUNING, paused=True))
+    number = send(engine, request(driver.prompt("Tell me about bells."), TUNING, paused=True))
     driver.until(number, Paused)
     assert engine.pid is not None
     before = cpu_seconds(engine.pid)
@@ -95,7 +96,7 @@ def test_it_sleeps_while_it_waits_and_wakes_at_once(driver: Driver) -> None:
     waits = []
     for _ in range(15):
         asked = monotonic()
-        engine.send(Step())
+        send(engine, Step())
         came: list[Event] = []
         while not any(isinstance(event, Token) for event in came):
             came = [event for _, event in engine.receive(1.0)]
@@ -103,7 +104,7 @@ def test_it_sleeps_while_it_waits_and_wakes_at_once(driver: Driver) -> None:
         if not any(isinstance(event, Paused) for event in came):  # both at once where this process was held up
             driver.until(number, Paused)
     assert min(waits) < 0.01  # its token was drawn already; a busy machine holds some of them up
-    engine.send(Cancel())
+    send(engine, Cancel())
     last = driver.until(number, Finished)[-1]
     assert isinstance(last, Finished)
     assert (last.reason, last.tokens) == ("user", 15)
@@ -114,31 +115,31 @@ def test_what_steers_a_reply_that_has_ended_is_dropped(driver: Driver) -> None:
     first = driver.ask(command)
     cold = Tuning(temperature=0)
     for late in (Pause(), Force([1, 2, 3]), Step(), Adjust(cold.samplers(), ()), Cancel()):
-        driver.engine.send(late)
+        send(driver.engine, late)
     second = driver.ask(command)
     assert numbers(second) == numbers(first)
     assert len([event for event in second if isinstance(event, SettingsRecord)]) == 1
     # Nor do they wake a reply that waits: what came late is not even looked at.
-    driver.engine.send(Resume())
-    number = driver.engine.send(request(command.ids, TUNING, paused=True))
+    send(driver.engine, Resume())
+    number = send(driver.engine, request(command.ids, TUNING, paused=True))
     driver.until(number, Paused)
     assert driver.engine.receive(0.3) == []
 
 
 def test_knobs_turned_while_it_waits_come_back_reshaped(driver: Driver) -> None:
-    number = driver.engine.send(request(driver.prompt("Tell me about wool."), TUNING, paused=True))
+    number = send(driver.engine, request(driver.prompt("Tell me about wool."), TUNING, paused=True))
     driver.until(number, Paused)
     cold = Tuning(max_tokens=3, temperature=0)
-    driver.engine.send(Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))
+    send(driver.engine, Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))
     settings, reshaped = driver.until(number, Paused)
     assert isinstance(settings, SettingsRecord)
     assert isinstance(reshaped, Paused)
     assert (settings.number, settings.origin) == (1, {"temperature": "panel"})
     assert (reshaped.token.settings, reshaped.token.probability, reshaped.token.rank) == (1, 1.0, 0)
-    driver.engine.send(Force([260, 261]))
+    send(driver.engine, Force([260, 261]))
     told = driver.until(number, Paused)
     assert [(t.id, t.forced) for t in tokens(told)] == [(260, True), (261, True)]
-    driver.engine.send(Resume())
+    send(driver.engine, Resume())
     assert isinstance(driver.until(number, Finished)[-1], Finished)
 
 
@@ -163,7 +164,7 @@ def test_what_ids_are_is_told_with_names_and_control_tokens(driver: Driver) -> N
 @pytest.mark.parametrize("again", [False, True])
 def test_a_paused_reply_dies_like_any_other(driver: Driver, again: bool) -> None:
     ids = driver.prompt("Tell me about ink.")
-    number = driver.engine.send(request(ids, TUNING, paused=True))
+    number = send(driver.engine, request(ids, TUNING, paused=True))
     driver.until(number, Paused)
     assert driver.engine.pid is not None
     os.kill(driver.engine.pid, 9)
@@ -171,7 +172,7 @@ def test_a_paused_reply_dies_like_any_other(driver: Driver, again: bool) -> None
     assert isinstance(failed, Failed)
     assert failed.kind == "engine"
     if again:
-        driver.engine.send(Resume())  # to nobody: starts a process, which drops it
+        send(driver.engine, Resume())  # to nobody: starts a process, which drops it
         driver.ask(Load(driver.spec), Loaded)
         last = driver.ask(Generate(ids, TUNING.samplers(), TUNING.conditions(), 7))[-1]
         assert isinstance(last, Finished)

@@ -15,10 +15,10 @@ import pytest
 
 from termchat.decoding.records import Failed, Finished, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
+from termchat.engine.llama.requests import Generate
 from termchat.engine.port import (
     Adjust,
     Cancel,
-    Generate,
     Inspect,
     Inspected,
     Load,
@@ -30,6 +30,7 @@ from termchat.engine.port import (
     Unloaded,
 )
 from tests.engine.conftest import Driver, request, tokens
+from tests.packed import send
 
 
 def test_same_seed_same_ids_twice_and_across_processes(driver: Driver, spec: ModelSpec) -> None:
@@ -53,11 +54,11 @@ def test_a_long_prefill_is_cancelled_at_once_and_what_is_decoded_stays(driver: D
     ids = driver.prompt("word " * 900)
     waits = []
     for _ in range(3):
-        number = driver.engine.send(request(ids, Tuning(max_tokens=1)))
+        number = send(driver.engine, request(ids, Tuning(max_tokens=1)))
         while not any(isinstance(e, Prefilling) for _, e in driver.engine.receive(1.0)):
             pass
         asked = monotonic()
-        driver.engine.send(Cancel())
+        send(driver.engine, Cancel())
         last = driver.until(number, Finished)[-1]
         waits.append(monotonic() - asked)
         assert isinstance(last, Finished)
@@ -74,15 +75,15 @@ def test_a_long_prefill_is_cancelled_at_once_and_what_is_decoded_stays(driver: D
 
 def test_steering_reaches_a_running_reply(driver: Driver) -> None:
     ids = driver.prompt("Tell me everything about trees.")
-    number = driver.engine.send(request(ids, Tuning(temperature=1.2, max_tokens=400)))
+    number = send(driver.engine, request(ids, Tuning(temperature=1.2, max_tokens=400)))
     seen: list[object] = []
     while len([e for e in seen if isinstance(e, Token)]) < 15:
         seen += [event for _, event in driver.engine.receive(1.0)]
     cold = Tuning(temperature=0, max_tokens=400)
-    driver.engine.send(Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))
+    send(driver.engine, Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))
     while len([e for e in seen if isinstance(e, SettingsRecord)]) < 2:
         seen += [event for _, event in driver.engine.receive(1.0)]
-    driver.engine.send(Cancel())
+    send(driver.engine, Cancel())
     seen += driver.until(number, Finished)
     change = next(e for e in seen if isinstance(e, SettingsRecord) and e.number == 1)
     at = seen.index(change)
@@ -99,9 +100,9 @@ def test_other_questions_are_answered_while_a_reply_streams(driver: Driver) -> N
     ids = driver.prompt("Tell me everything about stones.")
     tuning = Tuning(max_tokens=80)
     alone = tokens(driver.ask(request(ids, tuning)))
-    number = driver.engine.send(request(ids, tuning))
-    counted = driver.engine.send(Tokenize("how many tokens?"))
-    asked = driver.engine.send(Inspect(ids, tuning.samplers(), 7, 0))
+    number = send(driver.engine, request(ids, tuning))
+    counted = send(driver.engine, Tokenize("how many tokens?"))
+    asked = send(driver.engine, Inspect(ids, tuning.samplers(), 7, 0))
     order, stream = [], []
     while not any(isinstance(e, Finished) for e in stream):
         for of, event in driver.engine.receive(1.0):
@@ -116,7 +117,7 @@ def test_other_questions_are_answered_while_a_reply_streams(driver: Driver) -> N
 
 
 def test_a_cancel_for_nothing_does_not_hurt_the_next_reply(driver: Driver) -> None:
-    driver.engine.send(Cancel())
+    send(driver.engine, Cancel())
     stream = driver.ask(request(driver.prompt("Tell me a story. " * 60), Tuning(max_tokens=3)))
     assert isinstance(stream[-1], Finished)
     assert stream[-1].reason == "length"
@@ -124,7 +125,7 @@ def test_a_cancel_for_nothing_does_not_hurt_the_next_reply(driver: Driver) -> No
 
 def test_killed_in_mid_reply_it_says_so_and_can_start_again(driver: Driver) -> None:
     ids = driver.prompt("Tell me a story.")
-    number = driver.engine.send(request(ids, Tuning(max_tokens=500)))
+    number = send(driver.engine, request(ids, Tuning(max_tokens=500)))
     stream: list[object] = []
     while len([e for e in stream if isinstance(e, Token)]) < 10:
         stream += [event for _, event in driver.engine.receive(1.0)]

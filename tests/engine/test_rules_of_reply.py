@@ -14,7 +14,8 @@ from termchat.decoding.samplers import Tuning
 from termchat.decoding.units import UnitCounter
 from termchat.engine.llama import running_reply
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Adjust, Force, Generate, Resume, Scripted
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import Adjust, Force, Resume, Scripted
 from tests.engine.conftest import prompt, records, tokens
 from tests.engine.fake_cache import FakeSession
 from tests.engine.steered import ask, end, numbers, paused, steered

@@ -29,6 +29,7 @@ from termchat.engine.port import (
     Scoring,
 )
 from tests.engine.conftest import Driver, lasting, prompt, records, request, tokens
+from tests.packed import send
 
 SEED = 7
 THEN = Tuning(max_tokens=100, temperature=1.0, repeat_penalty=1.1)
@@ -274,8 +275,8 @@ def test_scoring_does_not_disturb_a_reply_that_streams(driver: Driver) -> None:
     ids = driver.prompt("Tell me about the sea.")
     alone = tokens(driver.ask(request(ids, THEN, SEED)))
     reply = [token.id for token in alone]
-    number = driver.engine.send(request(ids, THEN, SEED))
-    question = driver.engine.send(Score([*ids, *reply], len(reply), THEN.samplers(), SEED))
+    number = send(driver.engine, request(ids, THEN, SEED))
+    question = send(driver.engine, Score([*ids, *reply], len(reply), THEN.samplers(), SEED))
     events: list[tuple[int, Event]] = []
     while {Finished, Scored} - {type(event) for _, event in events}:
         events += driver.engine.receive(1.0)
@@ -287,12 +288,12 @@ def test_scoring_does_not_disturb_a_reply_that_streams(driver: Driver) -> None:
 
 def test_a_cancel_ends_the_scoring_too(driver: Driver) -> None:
     ids = driver.prompt("word " * 1500)
-    number = driver.engine.send(request(ids[:20], Tuning(max_tokens=0, temperature=1.5), SEED))
-    question = driver.engine.send(Score(ids, 1400, THEN.samplers(), SEED))
+    number = send(driver.engine, request(ids[:20], Tuning(max_tokens=0, temperature=1.5), SEED))
+    question = send(driver.engine, Score(ids, 1400, THEN.samplers(), SEED))
     last: dict[int, object] = {}
     while question not in last:
         last.update(driver.engine.receive(1.0))
-    driver.engine.send(Cancel())
+    send(driver.engine, Cancel())
     while not (isinstance(last.get(number), Finished) and isinstance(last[question], Failed | Scored)):
         last.update(driver.engine.receive(1.0))
     assert isinstance(last[question], Failed)

@@ -17,21 +17,8 @@ from termchat.decoding.records import SettingsRecord, Token
 from termchat.decoding.rules import MEASURES
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.units import ends_sentence
-from termchat.engine.port import (
-    Adjust,
-    Cancel,
-    EngineError,
-    Force,
-    Generate,
-    Noted,
-    Pause,
-    Paused,
-    Resume,
-    Scripted,
-    Steer,
-    Step,
-    Unit,
-)
+from termchat.engine.llama.requests import Generate, Steer
+from termchat.engine.port import Adjust, Cancel, EngineError, Force, Noted, Pause, Paused, Resume, Scripted, Step, Unit
 from tests.engine.conftest import prompt, records, request, tokens
 from tests.engine.fake_cache import FakeModel, FakeSession
 from tests.engine.steered import (

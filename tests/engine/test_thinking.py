@@ -12,8 +12,9 @@ from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.thinking import tags_of
 from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.requests import Generate
 from termchat.engine.llama.template import ChatTemplate
-from termchat.engine.port import EndThinking, Force, Generate, Message, Scripted
+from termchat.engine.port import EndThinking, Force, Message, Scripted
 from tests.engine.conftest import records, request, tokens
 from tests.engine.steered import numbers, script_of, steered
 from tests.engine.templated import FakeTemplate

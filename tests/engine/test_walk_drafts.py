@@ -16,10 +16,11 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import walk_drafts
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Adjust, Cancel, Generate, GenerateWalks, Join, Pause, Resume, Scripted, Step, ToWalk
+from termchat.engine.llama.requests import Generate, GenerateWalks, ToWalk
+from termchat.engine.port import Adjust, Cancel, Pause, Resume, Scripted, Step
 from tests.engine.conftest import records, tokens
 from tests.engine.drafting import LENGTH, SCHEMA, SETTINGS, ids_of, same, session_of
-from tests.engine.walking import alone, ask, of, plain, walk, walked
+from tests.engine.walking import Fork, alone, ask, of, plain, walk, walked
 
 ON = DraftSettings("ngram")
 FREE = Tuning(temperature=1.1, top_k=0, max_tokens=LENGTH)
@@ -105,11 +106,11 @@ def test_knobs_pauses_steps_joins_and_ends_in_the_middle_of_rounds(small: Sessio
     command = ask(ids_of(small, SPLIT - 8), [walk(i, FREE, i) for i in range(3)])
     both(small, knowing, command)
     cold = FREE.turned({"temperature": 0.3})
-    late = walk(3, FREE, 9, base=(0, 4))
+    late = walk(3, FREE, 9)
     at = {
         (0, 3): [ToWalk(1, Pause())],
         (0, 6): [ToWalk(1, Step()), Adjust(cold.samplers(), cold.conditions(), {})],
-        (0, 9): [ToWalk(1, Resume()), Join(late)],
+        (0, 9): [ToWalk(1, Resume()), Fork(late, 0, 4)],
         (2, 12): [ToWalk(2, Cancel())],
     }
     small.cache.rewind(0)

@@ -20,17 +20,15 @@ from termchat.engine.llama import loop, running_reply
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.requests import Generate, GenerateWalks, Join, ToWalk
 from termchat.engine.port import (
     Adjust,
     Cancel,
     EngineError,
     Explain,
     Force,
-    Generate,
-    GenerateWalks,
     Inspect,
     Inspected,
-    Join,
     Keep,
     Kept,
     MeasureBatches,
@@ -39,11 +37,11 @@ from termchat.engine.port import (
     Resume,
     Scripted,
     Step,
-    ToWalk,
     WalksFinished,
 )
 from tests.engine.conftest import Driver, know_rows, records, tokens
-from tests.engine.walking import alone, ask, end, firsts, of, paused, plain, walk, walked
+from tests.engine.walking import Fork, alone, ask, end, firsts, of, paused, plain, walk, walked
+from tests.packed import send
 
 LENGTH = 10
 FREE = Tuning(max_tokens=LENGTH, temperature=1.0)
@@ -230,9 +228,9 @@ def test_a_rule_that_cannot_be_used_fails_one_walk(session: Session) -> None:
 
 def test_one_that_joins_begins_at_the_prompt_or_within_another(session: Session) -> None:
     command = ask(story(session, SPLIT - 6), [walk(i, FREE, i) for i in range(3)])
-    late, fork, again = walk(3, FREE, 33), walk(4, FREE, 44, base=(1, 4)), walk(5, FREE, 55, base=(4, 5))
+    late, fork, again = walk(3, FREE, 33), walk(4, FREE, 44), walk(5, FREE, 55)
     session.cache.rewind(0)
-    stream = walked(session, command, {(0, 4): [Join(late)], (0, 6): [Join(fork)], (2, 9): [Join(again)]})
+    stream = walked(session, command, {(0, 4): [Join(late)], (0, 6): [Fork(fork, 1, 4)], (2, 9): [Fork(again, 4, 5)]})
     check_each(session, stream, command)
     assert plain(of(stream, 3)) == alone(session, command, late)
     for one, base, at in ((fork, 1, 4), (again, 4, 5)):
@@ -256,13 +254,11 @@ def test_one_that_joins_begins_at_the_prompt_or_within_another(session: Session)
 
 
 @pytest.mark.parametrize(
-    ("base", "number", "why"), [((7, 2), 3, "no walk 7"), ((0, 5), 3, "has only 2 tokens"), (None, 1, "there already")]
+    ("behind", "number", "why"), [([5, 6], 3, "no running reply begins with these tokens"), ([], 1, "there already")]
 )
-def test_one_that_cannot_join_fails_alone(
-    session: Session, base: tuple[int, int] | None, number: int, why: str
-) -> None:
+def test_one_that_cannot_join_fails_alone(session: Session, behind: list[int], number: int, why: str) -> None:
     command = ask(story(session), [walk(i, Tuning(max_tokens=4), i) for i in range(2)])
-    stream = walked(session, command, {(0, 2): [Join(walk(number, FREE, base=base))]})
+    stream = walked(session, command, {(0, 2): [Join(walk(number, FREE, ids=[*command.ids, *behind]))]})
     (failed,) = [event for event in stream if isinstance(event, Failed)]
     assert failed.walk == number
     assert why in failed.message
@@ -341,9 +337,9 @@ def test_exact_walks_are_decoded_in_batches_of_as_many_rows_as_are_alike(
 @pytest.mark.parametrize("kept", [0, 2, 3])
 def test_the_one_that_is_kept_goes_on_with_nothing_decoded_again(session: Session, kept: int) -> None:
     command = ask(story(session, SPLIT - 6), [walk(i, FREE, i) for i in range(3)])
-    fork = walk(3, FREE, 9, base=(1, 3))
+    fork = walk(3, FREE, 9)
     session.cache.rewind(0)
-    stream = walked(session, command, {(0, 5): [ToWalk(2, Cancel()), Join(fork)]})
+    stream = walked(session, command, {(0, 5): [ToWalk(2, Cancel()), Fork(fork, 1, 3)]})
     own = of(stream, kept)
     start = own[0]
     assert isinstance(start, Start)
@@ -408,7 +404,7 @@ def test_a_worker_walks_waits_answers_and_keeps(small_model_path: Path) -> None:
     try:
         ids = driver.prompt("A story of a ship, please.")
         command = ask(ids, [walk(i, FREE, i, paused=True) for i in range(3)])
-        number = driver.engine.send(command)
+        number = send(driver.engine, command)
         stops = 0
         stream: list[object] = []
         until = perf_counter() + 120
@@ -419,8 +415,8 @@ def test_a_worker_walks_waits_answers_and_keeps(small_model_path: Path) -> None:
                 stops += type(event).__name__ == "Paused"
         asked = driver.ask(Inspect(ids, FREE.samplers(), 1, 0), Inspected)[-1]
         assert isinstance(asked, Inspected)
-        driver.engine.send(ToWalk(2, Cancel()))
-        driver.engine.send(Resume())
+        send(driver.engine, ToWalk(2, Cancel()))
+        send(driver.engine, Resume())
         stream += driver.until(number, WalksFinished)
         assert [end(stream, i).reason for i in range(3)] == ["length", "length", "user"]  # type: ignore[arg-type]
         assert tokens(of(stream, 1))[0].id == asked.token.id  # type: ignore[arg-type]
@@ -443,9 +439,9 @@ def test_a_cancel_through_the_pipe_ends_all_at_once(small_model_path: Path) -> N
     try:
         ids = driver.prompt("A story of a ship, please.")
         long = Tuning(max_tokens=400, temperature=1.0)
-        number = driver.engine.send(ask(ids, [walk(i, long, i, paused=i == 1) for i in range(4)]))
+        number = send(driver.engine, ask(ids, [walk(i, long, i, paused=i == 1) for i in range(4)]))
         driver.until(number, Token)
-        driver.engine.send(Cancel())
+        send(driver.engine, Cancel())
         stream = driver.until(number, WalksFinished)
         assert {end(stream, i).reason for i in range(4)} == {"user"}
         assert end(stream, 0).tokens < 400

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,7 +13,8 @@ from termchat.decoding.group import Group
 from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Event, FirstToken, Generate, GenerateWalks, Paused, Steer, Walk
+from termchat.engine.llama.requests import Generate, GenerateWalks, Join, Steer, Walk
+from termchat.engine.port import Event, FirstToken, Paused
 from tests.engine.conftest import records
 
 TIMES = {
@@ -21,6 +23,14 @@ TIMES = {
     SettingsRecord: ("constraint_ms",),
     Prefill: ("ms",),
 }
+
+
+class Fork(NamedTuple):
+    """A walk that joins behind the first tokens of another one, in the reply's step `at`."""
+
+    walk: Walk
+    base: int
+    at: int
 
 
 def walk(number: int, tuning: Tuning, seed: int = 7, **more: object) -> Walk:
@@ -34,7 +44,7 @@ def ask(ids: list[int], walks: Sequence[Walk], **more: object) -> GenerateWalks:
 def walked(
     session: Session,
     command: GenerateWalks,
-    at: Mapping[tuple[int, int], list[Steer]] | None = None,
+    at: Mapping[tuple[int, int], Sequence[Steer | Fork]] | None = None,
     when_paused: Iterable[Steer] = (),
 ) -> list[Event]:
     """All that the walks say. Commands are given once a walk has so many tokens, and one whenever all are paused."""
@@ -48,9 +58,19 @@ def walked(
         stream += events
         for event in events:
             if isinstance(event, Token) and event.walk is not None:
-                waiting.extend(left.pop((event.walk, event.step + 1), []))
+                deeds = left.pop((event.walk, event.step + 1), [])
+                waiting.extend(_join(command, stream, deed) if isinstance(deed, Fork) else deed for deed in deeds)
     assert not left, "some commands were never given"
     return stream
+
+
+def _join(command: GenerateWalks, stream: Iterable[Event], fork: Fork) -> Join:
+    own = of(stream, fork.base)
+    start = own[0]
+    assert isinstance(start, Start)
+    drawn = [record.id for record in own if isinstance(record, Token)]
+    ids = [*start.prompt_ids, *drawn][: len(command.ids) + fork.at]
+    return Join(msgspec.structs.replace(fork.walk, ids=ids))
 
 
 def of(stream: Iterable[Event], number: int) -> list[Record]:

@@ -14,7 +14,8 @@ import pytest
 from termchat.decoding.records import Finished, Prefill, Record, Token
 from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import FirstToken, Generate, Message, ModelSpec, Noted, Paused, Prefilling, Render, Steer
+from termchat.engine.llama.requests import Generate, Steer
+from termchat.engine.port import FirstToken, Message, ModelSpec, Noted, Paused, Prefilling, Render
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.llama_stream import LlamaStream
 from termchat.engine.remote.server_session import ServerSession

@@ -18,7 +18,8 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.records import Record, SettingsRecord, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Adjust, Generate, Steer
+from termchat.engine.llama.requests import Generate, Steer
+from termchat.engine.port import Adjust
 from termchat.engine.remote.streamed_session import StreamedSession
 from tests.remote.twin_server import Handler, TwinServer, hangs_up
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Generate, Message, ModelSpec, Render
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import Message, ModelSpec, Render
 from termchat.models import catalogue
 from tests.remote.conftest import Drawing, drawn, on_server, tokens_of
 

@@ -12,7 +12,8 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Adjust, Explain, Generate, Inspect, Message, Noted, Render, Score, Scripted, Steer
+from termchat.engine.llama.requests import Generate, Steer
+from termchat.engine.port import Adjust, Explain, Inspect, Message, Noted, Render, Score, Scripted
 from termchat.engine.remote.server_session import ServerSession
 from tests.remote.conftest import Drawing, drawn, finished_of, ids_of, on_server, prefill_of, streamed_by, tokens_of
 from tests.remote.twin_server import TwinServer

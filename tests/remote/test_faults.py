@@ -21,7 +21,8 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import EngineError, Generate, ModelSpec, Prefilling
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import EngineError, ModelSpec, Prefilling
 from termchat.engine.remote import http_client, steady_response
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_session import ServerSession

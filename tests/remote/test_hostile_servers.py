@@ -19,7 +19,8 @@ from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine import wire
 from termchat.engine.address import EngineAddress
-from termchat.engine.port import EngineError, Event, Generate, Message, ModelSpec
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import EngineError, Event, Message, ModelSpec
 from termchat.engine.remote import text_reply
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.llama_stream import LlamaStream

@@ -17,11 +17,11 @@ from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import address_of
 from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.requests import Generate
 from termchat.engine.make import make_engine
 from termchat.engine.port import (
     ALL_FEATURES,
     Engine,
-    Generate,
     Load,
     Loaded,
     MeasureBatches,
@@ -33,6 +33,7 @@ from termchat.engine.port import (
     Score,
 )
 from termchat.engine.remote.server_session import ServerSession
+from tests.packed import send
 from tests.remote.conftest import RealServer, drawn, finished_of, ids_of, prefill_of, tokens_of
 
 TEXT = "Write a story about a fox and a bear who meet at a river."
@@ -175,15 +176,15 @@ def until(engine: Engine, number: int, *kinds: type) -> list[object]:
 
 
 def test_an_engine_behind_a_url_answers_as_the_local_one_does(engine: Engine, real: RealServer) -> None:
-    loaded = until(engine, engine.send(Load(ModelSpec("", "", engine=address_of(real.url)))), Loaded)[-1]
+    loaded = until(engine, send(engine, Load(ModelSpec("", "", engine=address_of(real.url)))), Loaded)[-1]
     assert isinstance(loaded, Loaded)
     assert engine.offers == ALL_FEATURES - {"beams", "drafts", "exact"}
-    rendered = until(engine, engine.send(Render([Message("user", TEXT)])), Rendered)[-1]
+    rendered = until(engine, send(engine, Render([Message("user", TEXT)])), Rendered)[-1]
     assert isinstance(rendered, Rendered)
     tuning = Tuning(max_tokens=4)
-    events = until(engine, engine.send(Generate(rendered.ids, tuning.samplers(), tuning.conditions(), 1)), Finished)
+    events = until(engine, send(engine, Generate(rendered.ids, tuning.samplers(), tuning.conditions(), 1)), Finished)
     assert sum(isinstance(event, Token) for event in events) == 4
-    refused = until(engine, engine.send(MeasureBatches()), Failed)[-1]
+    refused = until(engine, send(engine, MeasureBatches()), Failed)[-1]
     assert isinstance(refused, Failed)
     assert (refused.kind, refused.message) == ("capability", "a model on a server cannot measure batches")
 

@@ -12,7 +12,8 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
 from termchat.engine.checkup import check
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import EngineError, Generate, ModelSpec
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import EngineError, ModelSpec
 from termchat.engine.remote.served import ThereModel, quantization_of
 from termchat.engine.remote.server_session import ServerSession
 from termchat.models.elsewhere import engine_rows, models_of

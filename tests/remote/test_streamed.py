@@ -22,12 +22,12 @@ from termchat.decoding.conditions import IgnoreEnd, Stop, Text, Threshold
 from termchat.decoding.constraint import Constraint, choice
 from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import SamplerSettings, Tuning
+from termchat.engine.llama.requests import Generate
 from termchat.engine.port import (
     Adjust,
     EngineError,
     Explain,
     Force,
-    Generate,
     Inspect,
     Noted,
     Pause,

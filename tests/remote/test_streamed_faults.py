@@ -14,7 +14,8 @@ import pytest
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Adjust, EngineError, Generate, SteerReply
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import Adjust, EngineError, SteerReply
 from termchat.engine.remote import steady_response
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.streamed_session import StreamedSession

@@ -17,7 +17,8 @@ from termchat.decoding.conditions import After, Condition, Length, Loop, Stop, T
 from termchat.decoding.records import UNKNOWN, Finished, Prefill, Record, SettingsRecord, Start, Token, to_dict
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
-from termchat.engine.port import Cancel, EngineError, Event, FirstToken, Generate, Message, ModelSpec, Noted, SteerReply
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import Cancel, EngineError, Event, FirstToken, Message, ModelSpec, Noted, SteerReply
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.text_session import TextSession
 from tests.remote.chat_twin import (

@@ -27,8 +27,9 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.requests import Generate
 from termchat.engine.llama.template import NO_SYSTEM_ROLE
-from termchat.engine.port import EngineError, Explain, Generate, Message, ModelSpec, Noted
+from termchat.engine.port import EngineError, Explain, Message, ModelSpec, Noted
 from termchat.engine.remote import steady_response
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.streamed_session import StreamedSession

@@ -11,22 +11,10 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Prefill, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import (
-    Cancel,
-    EngineError,
-    Generate,
-    GenerateWalks,
-    Join,
-    Noted,
-    Pause,
-    Resume,
-    Step,
-    ToWalk,
-    Walk,
-    WalksFinished,
-)
+from termchat.engine.llama.requests import Generate, GenerateWalks, Join, ToWalk, Walk
+from termchat.engine.port import Cancel, EngineError, Noted, Pause, Resume, Step, WalksFinished
 from termchat.engine.remote.server_session import ServerSession
-from tests.engine.walking import ask, end, of, paused, walk, walked
+from tests.engine.walking import Fork, ask, end, of, paused, walk, walked
 from tests.remote.conftest import RealServer, drawn, ids_of, on_server, prefill_of, tokens_of
 from tests.remote.twin_server import Handler, TwinServer
 
@@ -132,14 +120,14 @@ def test_all_are_paused_and_stepped_together(on_twin: ServerSession) -> None:
 def test_one_that_joins_begins_within_another(on_twin: ServerSession) -> None:
     ids = ids_of(on_twin, TEXT)
     command = ask(ids, [walk(0, FREE, 3)])
-    joins = [Join(walk(1, FREE, 3, base=(0, 4))), Join(walk(2, FREE, 8, base=(0, 99)))]
+    joins = [Fork(walk(1, FREE, 3), 0, 4), Join(walk(2, FREE, 8, ids=[*ids, 7, 7]))]
     stream = walked(on_twin, command, {(0, 6): joins})  # type: ignore[arg-type]
     first, second = (tokens_of(of(stream, i)) for i in (0, 1))
     assert [t.step for t in second] == list(range(4, FREE.max_tokens))
     assert numbers(second) == numbers(first[4:])
     (failed,) = of(stream, 2)
     assert isinstance(failed, Failed)
-    assert failed.message == "walk 0 has only 6 tokens"
+    assert failed.message == "no running reply begins with these tokens"
 
 
 def test_what_is_kept_is_not_read_again(on_twin: ServerSession) -> None:

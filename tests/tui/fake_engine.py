@@ -34,6 +34,9 @@ from termchat.decoding.records import (
     Start,
     Token,
 )
+from termchat.engine import port
+from termchat.engine.llama import requests
+from termchat.engine.llama.requests import Generate, GenerateWalks, Join, SearchBeams, ToWalk, Walk
 from termchat.engine.port import (
     ALL_FEATURES,
     Adjust,
@@ -50,11 +53,8 @@ from termchat.engine.port import (
     Explained,
     Feature,
     Force,
-    Generate,
-    GenerateWalks,
     Inspect,
     Inspected,
-    Join,
     Keep,
     Kept,
     Load,
@@ -74,7 +74,6 @@ from termchat.engine.port import (
     Score,
     Scored,
     Scoring,
-    SearchBeams,
     Spell,
     Spelled,
     Spelling,
@@ -82,8 +81,6 @@ from termchat.engine.port import (
     Step,
     Tokenize,
     Tokenized,
-    ToWalk,
-    Walk,
     WalksFinished,
 )
 from tests import made_records
@@ -305,6 +302,10 @@ class FakeEngine:
 
     def send(self, command: Command) -> int:
         self._alive = True
+        if isinstance(command, port.Generate):
+            command = requests.unpack(command)
+        elif isinstance(command, port.SteerReply | port.Join):
+            command = requests.address(command)
         self.commands.append(command)
         number = len(self.commands)
         for event in self._answers(number, command):
@@ -399,7 +400,7 @@ class FakeEngine:
     def _begin(
         self, number: int, command: Generate | GenerateWalks | SearchBeams, walk: Walk, group: Group | None
     ) -> None:
-        base = walk.base[1] if walk.base is not None else 0
+        base = len(walk.ids) - len(command.ids) if walk.ids else 0
         of = walk.number if group is not None else None
         stream = _Stream(
             number, command.done + base, walk.seed, walk.constraint, command.constraint_begun, walk=of,

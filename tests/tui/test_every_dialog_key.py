@@ -15,7 +15,7 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import parse
 from termchat.decoding.constraint import choice
 from termchat.decoding.samplers import KNOBS
-from termchat.engine.port import GenerateWalks
+from termchat.engine.llama.requests import GenerateWalks
 from termchat.tui.composer import editor
 from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.keys.dialogs import DIALOG, GROUPS, KeyGroup

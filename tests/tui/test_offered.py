@@ -15,19 +15,8 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.engine.abilities import LLAMA_SERVER_STREAMED, VLLM, EngineAbilities
 from termchat.engine.address import EngineAddress
-from termchat.engine.port import (
-    ALL_FEATURES,
-    Adjust,
-    Explain,
-    Feature,
-    Force,
-    Generate,
-    Inspect,
-    ModelSpec,
-    Pause,
-    Score,
-    Step,
-)
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import ALL_FEATURES, Adjust, Explain, Feature, Force, Inspect, ModelSpec, Pause, Score, Step
 from termchat.tui.draw.marks import ACCENT, MUTED
 from termchat.tui.keys.key import Situation
 from termchat.tui.keys.offered import NEEDS, lacking

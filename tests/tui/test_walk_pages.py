@@ -15,7 +15,7 @@ from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import Beam, Beams, Candidate
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.walk_plan import parse_grid
-from termchat.engine.port import Join
+from termchat.engine.llama.requests import Join
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer import sending
 from termchat.tui.walks import walks_view
@@ -167,7 +167,10 @@ async def test_either_side_is_forked_with_a_candidate_while_it_runs() -> None:
         assert "1-9 fork" in desk.text
         await desk.type("", "down", "2")
         (joined,) = desk.engine.asked(Join)
-        assert (joined.walk.base, [scripted.id for scripted in joined.walk.script]) == ((1, 0), [2])
+        assert (len(joined.walk.ids), [scripted.id for scripted in joined.walk.script]) == (
+            len(desk.engine.prompt),
+            [2],
+        )
 
 
 async def test_a_click_goes_to_a_token_and_forks_with_a_candidate() -> None:
@@ -186,7 +189,10 @@ async def test_a_click_goes_to_a_token_and_forks_with_a_candidate() -> None:
         assert "B token 1" in desk.text
         await click(desk, "2 A ")
         (joined,) = desk.engine.asked(Join)
-        assert (joined.walk.base, [scripted.id for scripted in joined.walk.script]) == ((1, 0), [2])
+        assert (len(joined.walk.ids), [scripted.id for scripted in joined.walk.script]) == (
+            len(desk.engine.prompt),
+            [2],
+        )
 
 
 async def test_both_are_stepped_with_one_key() -> None:

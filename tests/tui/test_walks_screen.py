@@ -14,7 +14,8 @@ from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import TAIL
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Adjust, Cancel, Force, GenerateWalks, Join, Keep, Pause, Resume, Step, ToWalk
+from termchat.engine.llama.requests import GenerateWalks, Join, ToWalk
+from termchat.engine.port import Adjust, Cancel, Force, Keep, Pause, Resume, Step
 from termchat.tui.composer.composer import Composer
 from termchat.tui.transcript import TranscriptView, widget
 from termchat.tui.walks.arrangement import arranged
@@ -399,7 +400,7 @@ async def test_a_fork_at_a_token_is_one_more_walk() -> None:
         await desk.type("", "2", "f")
         assert "choose the token to fork at" in desk.text
         await desk.type("", *["left"] * 4, "x")
-        assert [command.walk.base for command in desk.engine.asked(Join)] == [(1, 9)]
+        assert [len(command.walk.ids) for command in desk.engine.asked(Join)] == [len(desk.engine.prompt) + 9]
         await desk.type("", "t")
         await desk.type(" blue", "enter", "escape")
         joined = desk.engine.asked(Join)[-1].walk

@@ -34,21 +34,11 @@ from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.grammars import Follower
 from termchat.engine.llama.observe import Drawn
 from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.requests import Generate, SearchBeams
 from termchat.engine.llama.running_reply import Poll, Said, check, is_exact, start_of, token_record
 from termchat.engine.llama.softmax import Exponentials, Row
 from termchat.engine.llama.steering import Cancelled, Steering
-from termchat.engine.port import (
-    Cancel,
-    EngineError,
-    FirstToken,
-    Generate,
-    Pause,
-    Paused,
-    Prefilling,
-    Resume,
-    SearchBeams,
-    WalksFinished,
-)
+from termchat.engine.port import Cancel, EngineError, FirstToken, Pause, Paused, Prefilling, Resume, WalksFinished
 from termchat.engine.port import Step as StepOn
 
 Event = Said | WalksFinished

@@ -28,7 +28,8 @@ from termchat.engine.llama.cache import Aborted, Cache
 from termchat.engine.llama.draft_model import ByModel, DraftModel
 from termchat.engine.llama.drafter import Drafter, Drawing, Verified
 from termchat.engine.llama.model import Model
-from termchat.engine.port import EngineError, Generate, Measurement
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import EngineError, Measurement
 
 T = TypeVar("T")
 

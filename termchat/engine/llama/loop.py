@@ -18,11 +18,12 @@ from termchat.decoding.records import Prefill, Shape
 from termchat.engine.llama.cache import EXACT_BATCH, Cache, OutOfTime
 from termchat.engine.llama.drafts import Drafts, Learned
 from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.requests import Generate, GenerateWalks, SearchBeams
 from termchat.engine.llama.running_reply import Pending, Poll, RunningReply, Said, check, is_exact
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.steering import MOST_THREADS
 from termchat.engine.llama.threads import all_threads
-from termchat.engine.port import Generate, GenerateWalks, Prefilling, SearchBeams
+from termchat.engine.port import Prefilling
 
 
 def generate(

@@ -19,6 +19,7 @@ from termchat.engine.llama.drafts import Learned
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.opening_model import open_model
 from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.requests import Generate, GenerateWalks, SearchBeams
 from termchat.engine.llama.running_reply import Poll, Said
 from termchat.engine.llama.running_walks import Poll as WalkPoll
 from termchat.engine.llama.scoring import Scorer
@@ -27,15 +28,12 @@ from termchat.engine.port import (
     DraftInfo,
     EngineError,
     Event,
-    Generate,
-    GenerateWalks,
     Kept,
     MeasureBatches,
     Measurement,
     ModelInfo,
     ModelSpec,
     Remark,
-    SearchBeams,
     WalksFinished,
 )
 

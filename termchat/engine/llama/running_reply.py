@@ -37,20 +37,11 @@ from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.observe import Drawn, Mask
+from termchat.engine.llama.requests import Generate, GenerateWalks, SearchBeams
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.steering import Cancelled, Context, Redraw, Steering
 from termchat.engine.llama.vocabulary import Vocabulary
-from termchat.engine.port import (
-    EngineError,
-    FirstToken,
-    Generate,
-    GenerateWalks,
-    Noted,
-    Paused,
-    Prefilling,
-    SearchBeams,
-    SteerReply,
-)
+from termchat.engine.port import EngineError, FirstToken, Noted, Paused, Prefilling, SteerReply
 
 Poll = Callable[[], SteerReply | None]
 """The next command for the running reply, or None; never waits."""

@@ -19,20 +19,9 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.records import Failed, Token
 from termchat.engine.abilities import LOCAL
+from termchat.engine.llama.requests import Generate, GenerateWalks, Join, Steer, ToWalk, Walk
 from termchat.engine.llama.running_reply import Decoder, Pending, Room, RunningReply, Said, check
-from termchat.engine.port import (
-    EngineError,
-    Event,
-    Generate,
-    GenerateWalks,
-    Join,
-    Paused,
-    Steer,
-    SteerReply,
-    ToWalk,
-    Walk,
-    WalksFinished,
-)
+from termchat.engine.port import EngineError, Event, Paused, SteerReply, WalksFinished
 
 Poll = Callable[[], Steer | None]
 """The next command for the running group, or None; never waits."""
@@ -215,7 +204,7 @@ class RunningGroup(ABC, Generic[W]):
 
     def _made(self, walk: Walk, asked_at: float) -> W:
         request = self._request
-        ids = request.ids if walk.base is None else [*request.ids, *self._begun(*walk.base)]
+        ids = walk.ids or request.ids
         check(self._room, ids, (entry.id for entry in walk.script if entry.id is not None), self.larger_context)
         if walk.number in self._walks:
             raise EngineError("walks", f"walk {walk.number} is there already", "give the new one another number")
@@ -239,17 +228,16 @@ class RunningGroup(ABC, Generic[W]):
         )
         return self._of(walk, asked, asked_at)
 
-    def _begun(self, number: int, count: int) -> list[int]:
-        """The first tokens of a walk."""
-        base = self._walks.get(number)
-        if base is None or not base.began:
-            raise EngineError("walks", f"there is no walk {number} to begin with", "")
-        begun = base.taken[len(self._request.ids) :][:count]
-        if len(begun) < count:
-            raise EngineError(
-                "walks", f"walk {number} has only {len(begun)} tokens", f"begin within these, not at {count}"
-            )
-        return begun
+    def _base(self, ids: list[int]) -> W:
+        """Return the walk that has all these ids but the last, or more of them than the prompt.
+
+        Raises:
+            EngineError: there is none.
+        """
+        for walk in self._walks.values():
+            if walk.began and walk.taken[: len(ids)] == ids:
+                return walk
+        raise EngineError("walks", "no running reply begins with these tokens", "begin a new one with them")
 
     def _fail(self, walks: Iterable[W], failure: Exception) -> list[Event]:
         """What these walks waited for failed."""

@@ -31,6 +31,7 @@ from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.grammars import ConstraintError, Follower
 from termchat.engine.llama.observe import Drawn, Mask
+from termchat.engine.llama.requests import Generate
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import (
     Adjust,
@@ -38,7 +39,6 @@ from termchat.engine.port import (
     EndThinking,
     EngineError,
     Force,
-    Generate,
     Noted,
     Pause,
     Remark,

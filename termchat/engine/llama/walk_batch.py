@@ -21,11 +21,12 @@ from termchat.engine.llama import loop
 from termchat.engine.llama.cache import MAIN, Aborted, Cache, ContextFull
 from termchat.engine.llama.drafts import Learned
 from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.requests import Generate, GenerateWalks, Walk
 from termchat.engine.llama.running_reply import Pending, is_exact
 from termchat.engine.llama.running_walks import Poll, RunningGroup, RunningWalk
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.walk_drafts import MOST_ROWS, WalkDrafts, room_ahead
-from termchat.engine.port import EngineError, Event, Generate, GenerateWalks, Walk
+from termchat.engine.port import EngineError, Event
 
 
 class _InBatch:
@@ -162,7 +163,7 @@ class WalkBatch(RunningGroup[_Walk]):
         decoder = _InBatch(self._cache, walk.number, drafts, exact=self._exact, forked=forked)
         made = _Walk(walk, request, self._request, decoder, asked_at)
         if self._has_prompt:
-            sequence = MAIN if walk.base is None else self._walks[walk.base[0]].sequence
+            sequence = self._base(request.ids).sequence if forked else MAIN
             self._share(made, sequence, len(request.ids) - forked)
         return made
 

@@ -24,6 +24,7 @@ import msgspec
 
 from termchat.decoding.records import Beams, Failed, Token
 from termchat.engine import wire
+from termchat.engine.llama import requests
 from termchat.engine.port import (
     BatchesMeasured,
     Cancel,
@@ -35,7 +36,6 @@ from termchat.engine.port import (
     Event,
     Explain,
     Generate,
-    GenerateWalks,
     Inspect,
     Inspected,
     Join,
@@ -53,13 +53,11 @@ from termchat.engine.port import (
     Render,
     Score,
     Scoring,
-    SearchBeams,
     Spell,
     Spelled,
     Steer,
     SteerReply,
     Tokenize,
-    ToWalk,
     Unload,
     Unloaded,
 )
@@ -195,10 +193,12 @@ class Worker:
 
     def _do(self, number: int, command: Command, arrived: float) -> None:
         try:
-            if isinstance(command, Generate | SearchBeams):
-                self._generate(number, command, arrived)
-            elif isinstance(command, GenerateWalks):
-                self._generate_walks(number, command, arrived)
+            if isinstance(command, Generate):
+                request = requests.unpack(command)
+                if isinstance(request, requests.GenerateWalks):
+                    self._generate_walks(number, request, arrived)
+                else:
+                    self._generate(number, request, arrived)
             else:
                 self._send(number, self._answer(number, command))
         except EngineError as error:
@@ -231,7 +231,7 @@ class Worker:
         if isinstance(command, Check):
             return session.model.grammars.check(command.constraint)
         if isinstance(command, Keep):
-            return session.keep(command.walk)
+            return session.keep(command.reply)
         if isinstance(command, MeasureBatches):
             return self._measure(session, command)
         alone, wanted = not self._replying, self._inbox.has_work
@@ -301,14 +301,14 @@ class Worker:
             raise EngineError("model", "no model is loaded", "load one first")
         return self._session
 
-    def _generate(self, number: int, command: Generate | SearchBeams, arrived: float) -> None:
+    def _generate(self, number: int, command: requests.Generate | requests.SearchBeams, arrived: float) -> None:
         session = self._loaded()
         self._replying = True
         try:
             poll = partial(self._steering_one, number)
             made = (
                 session.search(command, poll, arrived)
-                if isinstance(command, SearchBeams)
+                if isinstance(command, requests.SearchBeams)
                 else session.generate(command, poll, arrived)
             )
             for record in made:
@@ -323,11 +323,12 @@ class Worker:
         finally:
             self._replying = False
 
-    def _generate_walks(self, number: int, command: GenerateWalks, arrived: float) -> None:
+    def _generate_walks(self, number: int, command: requests.GenerateWalks, arrived: float) -> None:
         session = self._loaded()
 
-        def poll() -> Steer | None:
-            return self._inbox.steering(number)
+        def poll() -> requests.Steer | None:
+            command = self._inbox.steering(number)
+            return None if command is None else requests.address(command)
 
         def wait() -> None:
             while (other := self._inbox.while_paused(number)) is not None:
@@ -345,7 +346,7 @@ class Worker:
     def _steering_one(self, number: int) -> SteerReply | None:
         """The next command for a single reply; what is meant for a walk does nothing."""
         command = self._inbox.steering(number)
-        while isinstance(command, ToWalk | Join):
+        while isinstance(command, Join) or (command is not None and command.reply is not None):
             command = self._inbox.steering(number)
         return command
 

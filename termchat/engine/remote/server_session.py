@@ -17,6 +17,7 @@ from termchat.engine.access_key import read_key
 from termchat.engine.llama import native
 from termchat.engine.llama.asked_model import AskedModel
 from termchat.engine.llama.cells import Aborted
+from termchat.engine.llama.requests import Generate, GenerateWalks
 from termchat.engine.llama.running_reply import Pending, Poll, Said, check
 from termchat.engine.llama.running_walks import Poll as WalkPoll
 from termchat.engine.llama.scoring import Scorer
@@ -26,8 +27,6 @@ from termchat.engine.port import (
     Event,
     Explain,
     Explained,
-    Generate,
-    GenerateWalks,
     Inspect,
     Kept,
     ModelInfo,

@@ -17,9 +17,10 @@ from typing import ClassVar
 from termchat.decoding.records import Prefill
 from termchat.engine.abilities import LLAMA_SERVER
 from termchat.engine.llama.cells import Aborted, ContextFull
+from termchat.engine.llama.requests import Generate, GenerateWalks, Walk
 from termchat.engine.llama.running_reply import Pending, RunningReply
 from termchat.engine.llama.running_walks import Poll, RunningGroup, RunningWalk
-from termchat.engine.port import Cancel, Event, Generate, GenerateWalks, Noted, Prefilling, Remark, Walk
+from termchat.engine.port import Cancel, Event, Noted, Prefilling, Remark
 from termchat.engine.remote.llama_server import Candidates
 from termchat.engine.remote.server_cells import ServerCells
 from termchat.engine.remote.server_reply import ServerDecoder, ServerReply, read_prompt

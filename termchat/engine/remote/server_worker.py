@@ -14,13 +14,14 @@ from termchat.decoding.records import Failed
 from termchat.engine.access_key import read_key
 from termchat.engine.address import ServerKind
 from termchat.engine.llama import worker
+from termchat.engine.llama.requests import SearchBeams, unpack
 from termchat.engine.port import (
     Command,
     EngineError,
+    Generate,
     LoadDraft,
     MeasureBatches,
     ModelSpec,
-    SearchBeams,
 )
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_kind import kind_of
@@ -68,7 +69,8 @@ class ServerWorker(worker.Worker):
             raise
 
     def _do(self, number: int, command: Command, arrived: float) -> None:
-        what = (_REFUSED | getattr(self._session, "refused", {})).get(type(command))
+        kind = type(unpack(command) if isinstance(command, Generate) else command)
+        what = (_REFUSED | getattr(self._session, "refused", {})).get(kind)
         if what is None:
             super()._do(number, command, arrived)
         else:

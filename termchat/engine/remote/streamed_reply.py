@@ -27,10 +27,11 @@ from termchat.engine.llama.cells import ContextFull
 from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.grammars import ConstraintError
 from termchat.engine.llama.observe import Drawn
+from termchat.engine.llama.requests import Generate
 from termchat.engine.llama.running_reply import Ended, Pending, Poll, RunningReply, Said
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.steering import Redraw, Steering
-from termchat.engine.port import EngineError, Generate, Noted, Paused, Prefilling
+from termchat.engine.port import EngineError, Noted, Paused, Prefilling
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, StreamingServer, TokenStream, Told
 from termchat.engine.remote.told_numbers import as_drawn
 

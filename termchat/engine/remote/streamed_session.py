@@ -10,6 +10,7 @@ from termchat.decoding.records import UNKNOWN, Token
 from termchat.engine.abilities import FEATURES, Feature, who_can
 from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.cells import Aborted, ContextFull
+from termchat.engine.llama.requests import Generate, GenerateWalks
 from termchat.engine.llama.running_reply import Pending, Poll, Said, check, token_record
 from termchat.engine.llama.spellings import Speller
 from termchat.engine.llama.template import RenderedPrompt
@@ -17,8 +18,6 @@ from termchat.engine.port import (
     EngineError,
     Explain,
     Explained,
-    Generate,
-    GenerateWalks,
     Inspect,
     Keep,
     Message,

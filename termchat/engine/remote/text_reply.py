@@ -30,7 +30,8 @@ from termchat.decoding.rules import Rules
 from termchat.decoding.thinking import Phase, PhaseParser, ThinkingTags
 from termchat.engine.abilities import TEXT_ONLY
 from termchat.engine.llama.cells import Aborted
-from termchat.engine.port import Cancel, EngineError, FirstToken, Generate, Noted, Remark, SteerReply
+from termchat.engine.llama.requests import Generate
+from termchat.engine.port import Cancel, EngineError, FirstToken, Noted, Remark, SteerReply
 from termchat.engine.remote.openai_server import (
     ChatEnd,
     ChatPiece,

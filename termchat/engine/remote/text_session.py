@@ -8,13 +8,12 @@ from typing import ClassVar
 from termchat.decoding.records import ModelIdentity
 from termchat.decoding.thinking import ThinkingTags, tags_from
 from termchat.engine.abilities import FEATURES, TEXT_ONLY
+from termchat.engine.llama.requests import Generate, GenerateWalks
 from termchat.engine.port import (
     Check,
     Describe,
     EngineError,
     Explain,
-    Generate,
-    GenerateWalks,
     Inspect,
     Keep,
     ModelInfo,

@@ -22,16 +22,13 @@ from termchat.engine.port import (
     Feature,
     Force,
     Generate,
-    GenerateWalks,
     Inspect,
     Join,
     Load,
     ModelSpec,
     Pause,
     Resume,
-    SearchBeams,
     Step,
-    ToWalk,
 )
 from termchat.models.gguf.header import Header
 from termchat.tui.demo.playback import Playback
@@ -43,8 +40,8 @@ SPEC = ModelSpec("", "demo: a recording")
 RECORDING = EngineAbilities(walks=False)
 NO_MODEL = "this is a recording; no model is loaded to answer"
 NOT_RECORDED = "the recording has no answer to that"
-_TIMED = (Load, Generate, GenerateWalks, SearchBeams)
-_STEERING = (Adjust, Pause, Resume, Step, Force, EndThinking, ToWalk, Join)
+_TIMED = (Load, Generate)
+_STEERING = (Adjust, Pause, Resume, Step, Force, EndThinking, Join)
 """What steers a reply; nobody waits for an answer of it."""
 
 
