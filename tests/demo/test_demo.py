@@ -14,6 +14,7 @@ from termchat.chat.questions import WhyNot
 from termchat.config import settings
 from termchat.conversation.tree import Node
 from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
+from termchat.engine import port
 from termchat.engine.llama.requests import Generate
 from termchat.engine.port import Adjust, Command, Event, Explain, Explained, Load, Loaded, ModelSpec, Render
 from termchat.tui.demo import engine as playing
@@ -183,7 +184,7 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
         assert said in seen
     assert [one.samplers.temperature for one in app.chat.conversation.reply()[0].node.settings] == [0.8, 1.4]
     recorded = {exchange.asked for exchange in tape.load().exchanges}
-    for kind in (Load, Generate, Explain):
+    for kind in (Load, port.Generate, Explain):
         wanted = {tape.asked(command) for command in demo.commands if isinstance(command, kind)}
         assert wanted
         assert wanted <= recorded

@@ -15,7 +15,7 @@ from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import Beam, Beams, Candidate
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.walk_plan import parse_grid
-from termchat.engine.llama.requests import Join
+from termchat.engine.llama.requests import GenerateWalks, Join
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer import sending
 from termchat.tui.walks import walks_view
@@ -168,7 +168,7 @@ async def test_either_side_is_forked_with_a_candidate_while_it_runs() -> None:
         await desk.type("", "down", "2")
         (joined,) = desk.engine.asked(Join)
         assert (len(joined.walk.ids), [scripted.id for scripted in joined.walk.script]) == (
-            len(desk.engine.prompt),
+            len(desk.engine.asked(GenerateWalks)[-1].ids),
             [2],
         )
 
@@ -190,7 +190,7 @@ async def test_a_click_goes_to_a_token_and_forks_with_a_candidate() -> None:
         await click(desk, "2 A ")
         (joined,) = desk.engine.asked(Join)
         assert (len(joined.walk.ids), [scripted.id for scripted in joined.walk.script]) == (
-            len(desk.engine.prompt),
+            len(desk.engine.asked(GenerateWalks)[-1].ids),
             [2],
         )
 

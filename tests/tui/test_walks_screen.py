@@ -277,7 +277,7 @@ async def test_enter_keeps_a_walk_and_the_chat_goes_on_from_it() -> None:
         transcript = desk.app.screen_stack[0]._transcript  # type: ignore[attr-defined]
         assert transcript.display
         assert "that nobody owns it, and that it is" in desk.text
-        assert [command.walk for command in desk.engine.asked(Keep)] == [3]
+        assert [command.reply for command in desk.engine.asked(Keep)] == [3]
         await desk.sent("Why?", " Because")
         assert [text for _, text in desk.chat.conversation.turns()][-3:-1] == [
             "The best thing about the sea is that nobody owns it, and that it is always there.", "Why?",

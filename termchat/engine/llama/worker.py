@@ -153,7 +153,7 @@ class Inbox:
                         self._work.append((number, command, perf_counter()))
                         self.on_work()
                     self._ready.notify()
-                if isinstance(command, Cancel):
+                if isinstance(command, Cancel) and command.reply is None:
                     self.on_cancel()
             if frames.beats:
                 self.beaten.set()

@@ -41,7 +41,7 @@ RECORDING = EngineAbilities(walks=False)
 NO_MODEL = "this is a recording; no model is loaded to answer"
 NOT_RECORDED = "the recording has no answer to that"
 _TIMED = (Load, Generate)
-_STEERING = (Adjust, Pause, Resume, Step, Force, EndThinking, Join)
+_STEERING = (Adjust, Pause, Resume, Step, Force, EndThinking, Cancel, Join)
 """What steers a reply; nobody waits for an answer of it."""
 
 
@@ -101,7 +101,7 @@ class DemoEngine:
         self._number += 1
         if isinstance(command, Load):
             self._way = way_of(command)
-        if isinstance(command, Cancel):
+        if isinstance(command, Cancel) and command.reply is None:
             self._cancel()
         elif isinstance(command, _STEERING):
             if self._played is not None and self._played.steer(command):
