@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -66,11 +67,12 @@ def able(*features: Feature, among: tuple[str, ...] = EVERY) -> list[str]:
 
 
 class Side:
-    """One engine with its model. `spec` is what it loads, `gone` a model that it does not find."""
+    """One engine with its model. `spec` is what it loads, `gone` a model that it does not find, `waiting` what it said that
+    nobody has asked for yet."""
 
     def __init__(self, name: str, engine: Engine, spec: ModelSpec, gone: ModelSpec) -> None:
         self.name, self.engine, self.spec, self.gone = name, engine, spec, gone
-        self._waiting: list[tuple[int, Event]] = []
+        self.waiting: list[tuple[int, Event]] = []
         self.load()
 
     def load(self) -> Loaded:
@@ -91,22 +93,22 @@ class Side:
         """The events of a command up to one of these kinds, or to its last one; those of other commands wait their turn."""
         events: list[Event] = []
         end = monotonic() + limit
-        batch, self._waiting = self._waiting, []
+        batch, self.waiting = self.waiting, []
         while monotonic() < end:
             for at, (of, event) in enumerate(batch):
                 if of != number:
-                    self._waiting.append((of, event))
+                    self.waiting.append((of, event))
                     continue
                 events.append(event)
                 if is_last(event) or isinstance(event, kinds):
-                    self._waiting += batch[at + 1 :]
+                    self.waiting += batch[at + 1 :]
                     return events
             batch = self.engine.receive(0.5)
         raise AssertionError(f"no end within {limit} s: {events[-3:]}")
 
     def is_silent(self) -> bool:
         """Whether nothing more comes, for a moment."""
-        return self._waiting + self.engine.receive(0.05) == []
+        return self.waiting + self.engine.receive(0.05) == []
 
 
 def ask_reply(
@@ -165,24 +167,28 @@ def failed(events: list[Event]) -> Failed:
 
 
 class SpeakingFake(FakeEngine):
-    """The fake of the screen's tests; whenever somebody listens its reply says a word, up to its length."""
+    """The fake of the screen's tests; whenever somebody listens each reply that does not wait says a word, up to its length."""
 
-    _left = 0
+    _length = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts = Counter[int | None]()
 
     def send(self, command: Command) -> int:
         if isinstance(command, Generate):
-            (length,) = (one for one in command.replies[0].conditions if isinstance(one, Length))
-            self._left = length.tokens
+            (self._length,) = (one.tokens for one in command.replies[0].conditions if isinstance(one, Length))
+            self._counts.clear()
         return super().send(command)
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
-        if self.alive and self.speaking and not self.waiting:
-            if self._left > 0:
-                self.say(" step")
+        for reply in [reply for reply, waits in self.speaking.items() if self.alive and not waits]:
+            if self._counts[reply] < self._length:
+                self.say(" step", walk=reply)
             else:
-                self.end("length")
+                self.end("length", walk=reply)
         events = super().receive(timeout)
-        self._left -= len(tokens_of([event for _, event in events]))
+        self._counts.update(token.walk for token in tokens_of([event for _, event in events]))
         return events
 
 

@@ -36,8 +36,11 @@ from termchat.engine.port import (
     Explained,
     FirstToken,
     Force,
+    Generate,
     Inspect,
     Inspected,
+    Keep,
+    Kept,
     Load,
     LoadDraft,
     Loaded,
@@ -216,7 +219,7 @@ def test_a_cancel_ends_it(side: Side, when: str) -> None:
     assert works(side)
 
 
-@of([name for name in able("seeds") if name != "fake"])
+@of(able("seeds", among=PROCESSES))
 def test_a_cancel_while_the_prompt_is_read_ends_it_without_a_token(side: Side) -> None:
     number = side.engine.send(ask_reply(side, 3, ids=[504, 28] * 480))
     side.until(number, Prefilling)
@@ -324,6 +327,59 @@ def test_what_comes_too_late_for_a_reply_does_nothing_to_the_next(side: Side) ->
     assert side.is_silent()
 
 
+# --- several replies -------------------------------------------------------------------------------------------------
+
+
+def together(side: Side, tokens: int, *, paused: bool = False) -> Generate:
+    """Three replies of so many tokens to one prompt."""
+    return ask_reply(side, tokens, temperature=1.0, paused=paused, replies=3, group=Group(1, "walks", 3))
+
+
+def of_reply(events: list[Event], reply: int) -> list[Event]:
+    return [event for event in events if getattr(event, "walk", None) == reply]
+
+
+@of(able("walks"))
+def test_replies_of_a_group_are_steered_by_number_and_each_has_its_own_stream(side: Side) -> None:
+    number = side.engine.send(together(side, 6, paused=True))
+    events: list[Event] = []
+    while sum(isinstance(event, Paused) for event in events) < 3:
+        events += side.until(number, Paused)
+    side.engine.send(Force([504], reply=1))
+    events += side.until(number, Paused)
+    side.engine.send(Cancel(reply=2))
+    side.engine.send(Resume())
+    events += side.until(number)
+    assert isinstance(events[-1], WalksFinished)
+    for reply, reason in enumerate(["length", "length", "user"]):
+        mine = of_reply(events, reply)
+        assert [type(event) for event in mine[:2]] == [Start, SettingsRecord]
+        assert (finished(mine).reason, finished(mine).tokens) == (reason, len(tokens_of(mine)))
+        assert [token.step for token in tokens_of(mine)] == [*range(0 if reply == 2 else 6)]
+    assert [token.forced for token in tokens_of(of_reply(events, 1))] == [True, *[False] * 5]
+    assert works(side)
+
+
+@of(able("walks", "exact", among=PROCESSES))
+def test_a_reply_of_a_group_can_be_kept_and_is_not_read_again(side: Side) -> None:
+    events = side.ask(together(side, 6))
+    assert isinstance(side.ask(Keep(1))[-1], Kept)
+    path = [*side.prompt, *(token.id for token in tokens_of(of_reply(events, 1)))]
+    (prefill,) = (event for event in side.ask(ask_reply(side, 2, ids=path)) if isinstance(event, Prefill))
+    assert prefill.reused == len(path) - 1
+    assert failed(side.ask(Keep(0))).kind == "walks"
+
+
+@of(able("walks"))
+def test_a_cancel_without_a_number_ends_a_whole_group(side: Side) -> None:
+    number = side.engine.send(together(side, 300))
+    events = side.until(number, Token)
+    side.engine.send(Cancel())
+    events += side.until(number)
+    assert [finished(of_reply(events, reply)).reason for reply in range(3)] == ["user"] * 3
+    assert works(side)
+
+
 # --- questions -------------------------------------------------------------------------------------------------------
 
 Asked = dict[Feature, list[tuple[Command, type]]]
@@ -399,17 +455,16 @@ def test_questions_are_answered_while_it_waits_and_change_nothing_of_it(side: Si
 
 
 @of(able("tokenize", among=PROCESSES))
-def test_questions_are_answered_between_two_tokens(side: Side) -> None:
-    number = side.engine.send(ask_reply(side, 300))
-    side.until(number, Token)
-    asked = side.engine.send(Tokenize("how many tokens?"))
-    order: list[tuple[int, Event]] = []
-    while not any(of == asked for of, _ in order):
-        order += side.engine.receive(1.0)
-    assert [type(event) for of, event in order if of == asked] == [Tokenized]
-    assert not any(isinstance(event, Finished) for _, event in order)
-    side.engine.send(Cancel())
-    side.until(number)
+def test_questions_are_answered_between_two_tokens_and_change_nothing_of_the_reply(side: Side) -> None:
+    alone = side.ask(ask_reply(side, 12))
+    asked = [*questions([*side.prompt, 504, 28], 2)["tokenize"]]
+    if "score" in side.engine.offers:
+        asked += questions([*side.prompt, 504, 28], 2)["score"]
+    number = side.engine.send(ask_reply(side, 12))
+    for question, answer in [(side.engine.send(command), answer) for command, answer in asked]:
+        assert isinstance(side.until(question)[-1], answer)
+    assert not any(isinstance(event, Finished) for _, event in side.waiting)
+    assert shown(side.until(number)) == shown(alone)
 
 
 # --- failures, models, processes -------------------------------------------------------------------------------------

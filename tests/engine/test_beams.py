@@ -22,7 +22,6 @@ from termchat.engine.llama.native import LIB
 from termchat.engine.llama.requests import SearchBeams, Steer
 from termchat.engine.port import (
     Cancel,
-    Describe,
     EngineError,
     Event,
     FirstToken,
@@ -33,12 +32,10 @@ from termchat.engine.port import (
     Resume,
     Scripted,
     Step,
-    Tokenized,
     WalksFinished,
 )
 from tests.decoding import plain_beams
-from tests.engine.conftest import Driver, know_rows, prompt, records, request, tokens
-from tests.packed import send
+from tests.engine.conftest import know_rows, prompt, records, request, tokens
 
 PENALTIES = (0.0, 0.5, 1.0, 2.0)
 QUESTION = "Is Paris in France? Answer with one word."
@@ -439,15 +436,3 @@ def test_what_can_not_be_searched_is_told(small: Session, how: BeamSettings | No
     command = SearchBeams([1, 2], Tuning().samplers(), (), 7, Group(5, "beams", 1, beams=how))
     with pytest.raises(EngineError, match=said):
         searched(small, command)
-
-
-def test_in_the_worker(driver: Driver) -> None:
-    ids = driver.prompt("Tell me a story.")
-    command = searching(ids, BeamSettings(4, 1.0, 2), Tuning(max_tokens=8))
-    number = send(driver.engine, command)
-    asked = send(driver.engine, Describe([5, 6]))
-    described = driver.until(asked, Tokenized)
-    assert isinstance(described[-1], Tokenized)
-    (alone,) = (event for event in driver.ask(request(ids, Tuning(max_tokens=1))) if isinstance(event, Prefill))
-    assert (alone.reused, alone.shapes) == (len(ids) - 1, [1])
-    assert number < asked
