@@ -21,6 +21,6 @@ Commands go out through `requests`, which knows who waits for which answer. `pum
 to who waits for it, and returns what changed (`changes`) to whoever shows the chat. A message carries how it is to be answered
 (`conversation.unsent.Wish`) until its reply begins; `run.ReplyBeginning` says where that is, and `Run` asks for all its
 replies with one `Generate`. `prompting` says what the model is told. `live` is the newest step, for the panels;
-`sizing` counts a message before it is sent. `lesson_facts` is the chat as a lesson sees it, with `lesson_replies` for the figures of its replies; `lesson_claims` measures what a lesson relies on, in chats of its own on
-the same host.
+`sizing` counts a message before it is sent. `lesson_facts` is the chat as a lesson sees it, with `lesson_replies` for the
+figures of its replies; `lesson_claims` measures what a lesson relies on, in chats of its own on the same host.
 """
