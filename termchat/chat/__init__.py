@@ -6,7 +6,7 @@ the engine with the model that is loaded. `Chat(host, session)` in `service` is 
 know the rooms that they are given and never the chat:
 
     chat.turns       what a person says: the queue, the prompt of a turn; `turns.room` when the context is full
-    chat.replies     the replies that run, one or several (`run`): pause, resume, step, force; the group that is shown
+    chat.replies     the replies that run, one or several (`reply_run`): pause, resume, step, force; the group that is shown
     chat.forks       what grows from a reply: regenerate, continue, fork
     chat.walks       several replies from one place: start, open, select, keep, leave (groups)
     chat.editing     messages, replies and the system prompt in other words (forks)
@@ -19,7 +19,7 @@ person's own after a lesson. Every record of a reply comes in by `Session.add`, 
 
 Commands go out through `requests`, which knows who waits for which answer. `pump()` takes in the engine's events, gives each
 to who waits for it, and returns what changed (`changes`) to whoever shows the chat. A message carries how it is to be answered
-(`conversation.unsent.Wish`) until its reply begins; `run.ReplyBeginning` says where that is, and `Run` asks for all its
+(`conversation.unsent.Wish`) until its reply begins; `reply_run.ReplyBeginning` says where that is, and `Run` asks for all its
 replies with one `Generate`. `prompting` says what the model is told. `live` is the newest step, for the panels;
 `sizing` counts a message before it is sent. `lesson_facts` is the chat as a lesson sees it, with `lesson_replies` for the
 figures of its replies; `lesson_claims` measures what a lesson relies on, in chats of its own on the same host.

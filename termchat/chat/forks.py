@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from termchat.chat.changes import Notice, PathChanged
 from termchat.chat.replies import Replies
-from termchat.chat.run import ReplyBeginning
+from termchat.chat.reply_run import ReplyBeginning
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
 from termchat.conversation.position import position_of

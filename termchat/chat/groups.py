@@ -14,7 +14,7 @@ import msgspec
 from termchat.chat.changes import Notice, StatusChanged
 from termchat.chat.forks import Forks
 from termchat.chat.replies import Replies
-from termchat.chat.run import ReplyGroup, Run
+from termchat.chat.reply_run import ReplyGroup, Run
 from termchat.chat.state import State
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.conversation.unsent import Wish

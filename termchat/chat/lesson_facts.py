@@ -21,7 +21,7 @@ from termchat.chat.lesson_replies import (
     is_strange,
     knob_fact,
 )
-from termchat.chat.run import ReplyGroup
+from termchat.chat.reply_run import ReplyGroup
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Node, Place
 from termchat.decoding.conditions import Text, Threshold

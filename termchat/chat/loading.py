@@ -73,7 +73,7 @@ class Loading:
         self._told: set[Remark] = set()
         self._vocabulary: tuple[int, list[int]] | None = None
         self.then_continue = False
-        self.speculation = Speculation(state, self._draft_with)
+        self.speculation = Drafters(state, self._draft_with)
 
     @property
     def earlier(self) -> ModelSpec | None:
@@ -258,7 +258,7 @@ class Loading:
                 self._state.changed(Notice(remark.message, remark.hint))
 
 
-class Speculation:
+class Drafters:
     """The model that drafts for the one of the chat: loaded beside it once the knob `draft` asks for it, and changed live.
 
     Until it is there, or where it cannot be had, a reply is made without it.

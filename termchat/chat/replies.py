@@ -12,7 +12,7 @@ from functools import partial
 
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, WalksChanged
 from termchat.chat.live import Live
-from termchat.chat.run import ReplyBeginning, ReplyGroup, Run
+from termchat.chat.reply_run import ReplyBeginning, ReplyGroup, Run
 from termchat.chat.state import State
 from termchat.conversation.tree import Node, Place
 from termchat.decoding.conditions import describe

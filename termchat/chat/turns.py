@@ -12,7 +12,7 @@ import msgspec
 from termchat.chat.changes import WAYS, Full, Notice, PathChanged, StatusChanged, Way
 from termchat.chat.prompting import Turn, messages, omission_of, question, turns_of
 from termchat.chat.replies import Replies
-from termchat.chat.run import ReplyBeginning
+from termchat.chat.reply_run import ReplyBeginning
 from termchat.chat.state import State
 from termchat.conversation.node import Omission
 from termchat.conversation.session import Session

@@ -10,7 +10,7 @@ from termchat.conversation.tree import Span
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Cancel, Render, Tokenize
 from tests.chat.driven_chat import Faked, Make
 from tests.engine.bare_loop import bare_greedy
@@ -349,7 +349,7 @@ def test_a_beginning_that_cannot_be_tokenised_gives_the_message_back() -> None:
 
 @pytest.mark.parametrize("raw", [False, True])
 def test_a_real_reply_goes_on_from_the_forced_tokens_as_llama_cpp_would(
-    make: Make, session: Session, raw: bool
+    make: Make, session: ModelSession, raw: bool
 ) -> None:
     begin = "Once upon a time, in a small"
     it = make(Tuning(temperature=0, max_tokens=12))

@@ -16,7 +16,7 @@ from termchat.engine.port import (
     Scripted,
     Tokenize,
 )
-from termchat.tui.transcript.source import Source, parts_of
+from termchat.tui.transcript.turn_source import TurnSource, parts_of
 from tests.chat.driven_chat import Faked
 
 
@@ -184,7 +184,7 @@ def stamped(it: Faked) -> list[str]:
     spans = it.chat.conversation.reply()
     pieces = setting_changes.marked(((span, span.node.text(span.count)) for span in spans), {})
     told = [text for piece in pieces for _, text in piece.marks]
-    source = Source(parts_of(spans))
+    source = TurnSource(parts_of(spans))
     assert "".join(text.text for text in source.read())
     assert [mark.text for mark in source.marks] == told
     return told

@@ -15,7 +15,7 @@ from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Conversation
 from termchat.conversation.versions import Versions
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.port import Message, Render
 from tests.chat.driven_chat import Faked, Make
@@ -151,7 +151,7 @@ def test_it_is_kept_copied_and_exported(tmp_path: Path) -> None:
     assert load({}, {}, tmp_path / "none").system == ""
 
 
-def test_the_model_reads_just_the_ids_of_the_template_with_that_prompt(make: Make, session: Session) -> None:
+def test_the_model_reads_just_the_ids_of_the_template_with_that_prompt(make: Make, session: ModelSession) -> None:
     it = make(Tuning(temperature=0, max_tokens=4), conversation=Conversation(KIND))
     it.say("Name a fox.")
     it.chat.editing.edit_system(BRIEF)

@@ -18,7 +18,7 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.engine import abilities
 from termchat.engine.abilities import EngineAbilities, Feature
 from termchat.engine.address import EngineAddress
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.make import engine_at
 from termchat.engine.port import (
     Command,
@@ -237,7 +237,7 @@ def _line(behind: ExitStack, folder: Path) -> EngineAddress:
 
 
 def _twin(behind: ExitStack, model: Path) -> str:
-    session = Session(ModelSpec(str(model), "small", context=1024, threads=1), lambda _: None)
+    session = ModelSession(ModelSpec(str(model), "small", context=1024, threads=1), lambda _: None)
     behind.callback(session.close)
     server = TwinServer(session, context=1024)
     behind.callback(server.close)
@@ -245,7 +245,7 @@ def _twin(behind: ExitStack, model: Path) -> str:
 
 
 def _vllm(behind: ExitStack, model: Path) -> EngineAddress:
-    session = Session(ModelSpec(str(model), "small", context=1024, threads=1), lambda _: None)
+    session = ModelSession(ModelSpec(str(model), "small", context=1024, threads=1), lambda _: None)
     behind.callback(session.close)
     server = ReplayedVllm(session, "connect", "replies", "questions", pause=_PAUSE)
     behind.callback(server.close)

@@ -16,7 +16,7 @@ from termchat.decoding import dice
 from termchat.decoding.samplers import ORDER, SamplerSettings
 from termchat.decoding.stages import STAGES
 from termchat.engine.llama.chain import Chain
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
 
 Logits = NDArray[np.float32]
@@ -93,7 +93,7 @@ def run_natively(
     return NativeSurvivors(left["id"].copy(), left["logit"].copy(), stages, removed)
 
 
-def sampler(stage: str, s: SamplerSettings, session: Session) -> Any:
+def sampler(stage: str, s: SamplerSettings, session: ModelSession) -> Any:
     return native(stage, s, session.model.vocab, session.model.n_vocab)
 
 

@@ -23,7 +23,7 @@ from termchat.decoding.samplers import KNOBS, ORDER, SamplerSettings, Tuning
 from termchat.decoding.stages import STAGES, chain_of
 from termchat.engine.llama.chain import Chain, Observer, top
 from termchat.engine.llama.dry import Breakers
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Labels
 from tests.engine.native_chains import native
@@ -340,7 +340,7 @@ def noise(seed: int, token: int) -> float:
     return float(dice.gumbel(seed, 0, np.array([token], np.int32))[0])
 
 
-def test_ten_thousand_chains_leave_what_llama_cpp_leaves(session: Session) -> None:
+def test_ten_thousand_chains_leave_what_llama_cpp_leaves(session: ModelSession) -> None:
     observer = Observer(N_VOCAB, (2,), Labels(N_VOCAB, str), WATCHED)
     vocab, breakers, parts = session.model.vocab, session.model.breakers, 0
     for case in cases(CHAINS):
@@ -348,7 +348,7 @@ def test_ten_thousand_chains_leave_what_llama_cpp_leaves(session: Session) -> No
     assert CHAINS / 5 < parts < CHAINS * 4 / 5
 
 
-def test_chains_leave_what_the_definitions_say(session: Session) -> None:
+def test_chains_leave_what_the_definitions_say(session: ModelSession) -> None:
     observer = Observer(N_VOCAB, (2,), Labels(N_VOCAB, str), WATCHED)
     compared = 0
     for case in cases(BY_DEFINITION):

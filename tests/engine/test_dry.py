@@ -10,7 +10,7 @@ import pytest
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.dry import Breakers
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from tests.engine.native_chains import native, theirs, with_
 
 TEXT = 'The cat sat. The cat sat on the mat: "The cat sat", she said.\n* The cat\n\n* sat on the mat <|im_end|> café 🦊 cafe'
@@ -26,12 +26,12 @@ BREAKERS = (
 
 
 @pytest.fixture(scope="module")
-def texts(session: Session) -> Breakers:
+def texts(session: ModelSession) -> Breakers:
     model = session.model
     return Breakers(model.n_vocab, model.spelled, partial(model.tokenize, special=False))
 
 
-def pasts(session: Session, rng: np.random.Generator) -> list[list[int]]:
+def pasts(session: ModelSession, rng: np.random.Generator) -> list[list[int]]:
     """Texts that repeat themselves, in pieces of their own tokens, control tokens among them."""
     ids = session.model.tokenize(TEXT, special=True)
     shuffled = rng.choice(ids, 90).tolist()
@@ -41,7 +41,7 @@ def pasts(session: Session, rng: np.random.Generator) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("breakers", BREAKERS, ids=range(len(BREAKERS)))
-def test_it_takes_what_llama_cpp_takes(session: Session, texts: Breakers, breakers: tuple[str, ...]) -> None:
+def test_it_takes_what_llama_cpp_takes(session: ModelSession, texts: Breakers, breakers: tuple[str, ...]) -> None:
     rng = np.random.default_rng(len(breakers))
     n_vocab = session.model.n_vocab
     logits = rng.normal(0, 3, n_vocab).astype(np.float32)
@@ -64,7 +64,7 @@ def test_it_takes_what_llama_cpp_takes(session: Session, texts: Breakers, breake
     assert moved > 50
 
 
-def test_it_forgets_and_remembers_as_llama_cpp_does(session: Session, texts: Breakers) -> None:
+def test_it_forgets_and_remembers_as_llama_cpp_does(session: ModelSession, texts: Breakers) -> None:
     ids = session.model.tokenize(TEXT, special=True)
     settings = SamplerSettings(dry_multiplier=0.8, dry_penalty_last_n=30)
     n_vocab = session.model.n_vocab

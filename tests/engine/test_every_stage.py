@@ -25,7 +25,7 @@ from termchat.decoding.stages import chain_of
 from termchat.engine.llama import observe
 from termchat.engine.llama.chain import Chain, Observer, top
 from termchat.engine.llama.dry import Breakers
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Labels
 from tests.engine.native_chains import N_VOCAB, OFF, Left, Logits, row, sampler, some, theirs, with_
@@ -44,7 +44,7 @@ def ours(
     return Left(zip(left.ids.tolist(), left.logits.tolist(), strict=True))
 
 
-def test_any_order_and_settings_leave_what_llama_cpp_leaves(session: Session) -> None:
+def test_any_order_and_settings_leave_what_llama_cpp_leaves(session: ModelSession) -> None:
     rng, n_vocab = np.random.default_rng(3), session.model.n_vocab
     rows = [row(seed, n_vocab, 4.0) for seed in range(8)]
     for trial in range(400):
@@ -83,7 +83,7 @@ def dry_by_definition(past: list[int], s: SamplerSettings, breakers: set[int]) -
     return {t: s.dry_multiplier * s.dry_base ** (n - s.dry_allowed_length) for t, n in longest.items()}
 
 
-def test_dry_takes_what_its_definition_says(session: Session) -> None:
+def test_dry_takes_what_its_definition_says(session: ModelSession) -> None:
     rng, breakers = np.random.default_rng(4), session.model.breakers
     words = [i for i in range(2000, 3000) if not set(session.model.piece(i)) & set(b'\n:"*')]
     found = 0
@@ -98,7 +98,7 @@ def test_dry_takes_what_its_definition_says(session: Session) -> None:
     assert found > 50
 
 
-def test_dry_ends_at_a_breaker(session: Session) -> None:
+def test_dry_ends_at_a_breaker(session: ModelSession) -> None:
     model = session.model
     a, b, c = (i for i in range(2000, 2003))
     (line,) = (i for i in range(400) if model.piece(i) == b"\n")

@@ -18,7 +18,7 @@ import jinja2
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Record, SettingsRecord, Token
 from termchat.decoding.samplers import SamplerSettings
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Adjust, Steer
 from termchat.engine.remote.streamed_session import StreamedSession
 from tests.asking import ask_for, events_of
@@ -74,7 +74,13 @@ class ReplayedVllm(TwinServer):
     """
 
     def __init__(
-        self, session: Session, *names: str, cut: Cut = "as it was", key: str = "", port: int = 0, pause: float = 0.0
+        self,
+        session: ModelSession,
+        *names: str,
+        cut: Cut = "as it was",
+        key: str = "",
+        port: int = 0,
+        pause: float = 0.0,
     ) -> None:
         self.cut: Cut = cut
         self.pause = pause

@@ -9,7 +9,7 @@ import pytest
 
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.make import make_engine
 from termchat.engine.port import ModelSpec
 from tests.chat.driven_chat import Driven
@@ -38,7 +38,7 @@ def begin() -> Iterator[Callable[[str, Draws], Driven]]:
 
 @pytest.mark.parametrize("draws", ["here", "server"])
 def test_a_reply_outlives_its_server_and_goes_on_when_it_is_back(
-    twin_session: Session, begin: Callable[[str, Draws], Driven], draws: Draws
+    twin_session: ModelSession, begin: Callable[[str, Draws], Driven], draws: Draws
 ) -> None:
     server = TwinServer(twin_session)
     it = begin(server.url, draws)

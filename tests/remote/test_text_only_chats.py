@@ -21,7 +21,7 @@ from termchat.decoding.conditions import Threshold
 from termchat.decoding.records import UNKNOWN
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.make import make_engine
 from termchat.engine.port import Message, ModelSpec, Render
 from termchat.tui.screen.header_line import header_line
@@ -211,7 +211,7 @@ def test_it_is_saved_and_read_again(serve: Serve, begin: Begin, tmp_path: Path) 
 
 
 def test_it_goes_on_with_a_local_model_and_back(
-    serve: Serve, begin: Begin, model_path: Path, twin_session: Session
+    serve: Serve, begin: Begin, model_path: Path, twin_session: ModelSession
 ) -> None:
     twin = serve(words("I am Bob."), words("Bob it is."))
     it = begin(twin, Tuning(max_tokens=6, temperature=0.0))
@@ -231,7 +231,7 @@ def test_it_goes_on_with_a_local_model_and_back(
 
 
 def test_a_turn_that_failed_without_ids_is_rendered_by_a_local_model(
-    serve: Serve, begin: Begin, model_path: Path, twin_session: Session
+    serve: Serve, begin: Begin, model_path: Path, twin_session: ModelSession
 ) -> None:
     """Its message has no ids, and no record says that another engine had it."""
     it = begin(serve(refuses(500, "oops")), Tuning(max_tokens=6, temperature=0.0))

@@ -19,7 +19,7 @@ from termchat.tui.models.model_lines import (
     Item,
     Known,
     Need,
-    Running,
+    RunningModel,
     State,
     matches,
     memory_text,
@@ -126,7 +126,7 @@ class ModelList:
         info, facts = self._chat.model, self._models.facts(row)
         running = None
         if info is not None and row is self.loaded:
-            running = Running(info, facts.run.config if isinstance(facts, Facts) else None)
+            running = RunningModel(info, facts.run.config if isinstance(facts, Facts) else None)
         return Known(facts, self._models.recommended(row), running, self._drafts(row))
 
     @property

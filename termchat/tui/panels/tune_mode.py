@@ -7,7 +7,7 @@ from time import monotonic
 
 from textual.actions import parse
 
-from termchat.chat.run import Run as ReplyRun
+from termchat.chat.reply_run import Run as ReplyRun
 from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
 from termchat.decoding import biases

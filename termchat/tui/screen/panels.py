@@ -156,7 +156,7 @@ class Panels(KnobsView):
         return (f" {label} " if shown or not self.big else label, ink)
 
     def _follow(self, width: int) -> Trace:
-        from termchat.tui.panels.plots.reply import columns_of
+        from termchat.tui.panels.plots.reply_plots import columns_of
         from termchat.tui.panels.plots.trace import Trace
 
         if self._trace is None:

@@ -21,7 +21,7 @@ from termchat.tui.keys.dialogs import REPLIES, TREE
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.compare import CompareDialog, ComparedReply
-from termchat.tui.transcript.source import ending_of
+from termchat.tui.transcript.turn_source import ending_of
 
 _MOST_DEPTH = 12
 """Forks within forks that are drawn as such."""
