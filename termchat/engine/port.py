@@ -276,14 +276,15 @@ class ReplyRequest(msgspec.Struct, frozen=True):
 
 
 class Generate(msgspec.Struct, frozen=True, tag=True):
-    """Make one or more replies, decoded in one batch a step. What they have in common of their prompts is decoded once.
+    """Make one or more replies, decoded in one batch a step. Each has its own prompt; what prompts begin with in common is
+    decoded once.
 
-    Without a `group` it is one reply, whose records have no `walk`. In a `group` each record has its reply's number as `walk`;
-    a `Failed` with a number ends only that reply, and `WalksFinished` ends the answer. Rows of a batch have the bits of one
-    thread however many compute them, so that each reply is what its seed and settings give alone with one thread, where a batch
-    has no more rows than `Measurement.rows_alike`; `exact` makes a step as many batches as that takes. The `Start` says whether
-    it is so. Cells of replies that ended stay until all are over. When there is no cell left for each that runs, all end
-    (`context`).
+    Without a `group` it is one reply, whose records have no `walk`, and which commands with a number do not reach. In a `group`
+    each record has its reply's number as `walk`; a `Failed` with a number ends only that reply, and `WalksFinished` ends the
+    answer. Rows of a batch have the bits of one thread however many compute them, so that each reply is what its seed and
+    settings give alone with one thread, where a batch has no more rows than `Measurement.rows_alike`; `exact` makes a step as
+    many batches as that takes. The `Start` says whether it is so. Cells of replies that ended stay until all are over. When
+    there is no cell left for each that runs, all end (`context`).
 
     A `group` with beams is a beam search from the one reply given here, of whose conditions only length and stop sequences
     count: `Start`, `Settings` and `Prefill` of reply 0, a `FirstToken`, a `Beams` a step, then the forced tokens and `Finished`

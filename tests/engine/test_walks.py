@@ -228,9 +228,9 @@ def test_one_that_joins_begins_at_the_prompt_or_within_another(session: ModelSes
     command = ask(story(session, SPLIT - 6), [walk(i, FREE, i) for i in range(3)])
     late, fork, again = walk(3, FREE, 33), walk(4, FREE, 44), walk(5, FREE, 55)
     session.cache.rewind(0)
-    stream = walked(
-        session, command, {(0, 4): [joining(command, late)], (0, 6): [Fork(fork, 1, 4)], (2, 9): [Fork(again, 4, 5)]}
-    )
+    stream = walked(session, command, {
+        (0, 4): [joining(command, late)], (0, 6): [Fork(fork, 1, 4)], (2, 9): [Fork(again, 4, 5)],
+    })  # fmt: skip
     check_each(session, stream, command)
     assert plain(of(stream, 3)) == alone(session, command, late)
     for one, base, at in ((fork, 1, 4), (again, 4, 5)):

@@ -329,10 +329,8 @@ def test_a_constraint_outlives_a_pause_but_no_change(streamed: StreamedSession) 
     text = "".join(token.text for token in tokens_of(drawn(streamed, asked, at_steps({3: Pause(), 6: Resume()}))))
     assert text.startswith("[")
     assert set(text) <= set("[]0123456789, ")
-    adjust = Adjust(
-        only(asked).samplers, Tuning(temperature=0.5, max_tokens=40).conditions(), constraint=only(asked).constraint
-    )
-    adjust = msgspec.structs.replace(adjust, samplers=Tuning(temperature=0.5).samplers())
+    cold = Tuning(temperature=0.5, max_tokens=40)
+    adjust = Adjust(cold.samplers(), cold.conditions(), constraint=only(asked).constraint)
     stream = drawn(streamed, asked, at_steps({3: adjust}))
     assert "begins it anew" in settings_of(stream)[-1].constraint_dropped
 

@@ -150,7 +150,7 @@ class ModelSession(AskedModel):
         cache.abort.clear()
         if self._learned.model is not None:
             self._learned.model.cache.abort.clear()
-        alone = command.group is None and len(command.replies) == 1
+        alone = command.group is None
         cells = source.CacheSource(cache, self.pace, command, self._learned, scorer.row)
         scheduler = Scheduler(cells, command, arrived)
         if alone:

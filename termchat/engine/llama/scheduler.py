@@ -88,6 +88,8 @@ class Scheduler:
         replies = command.replies
         if not 0 < len(replies) <= MOST_WALKS:
             raise EngineError("walks", f"{len(replies)} walks at once are not possible", f"1 to {MOST_WALKS} are")
+        if command.group is None and len(replies) > 1:
+            raise EngineError("walks", "several replies are a group", "ask for one, or name the group")
         if all(reply.ids == replies[0].ids for reply in replies):
             check(source.room, replies[0].ids, larger_context=larger_context)
 
