@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from time import perf_counter
 
 import msgspec
 import numpy as np
@@ -19,8 +18,18 @@ from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.draft_model import DraftModel, draw_from_few
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.observe import Labels
-from termchat.engine.llama.requests import Generate
-from termchat.engine.port import DraftLoaded, EngineError, Load, LoadDraft, Loaded, Measurement, ModelSpec, Progress
+from termchat.engine.port import (
+    DraftLoaded,
+    EngineError,
+    Generate,
+    Load,
+    LoadDraft,
+    Loaded,
+    Measurement,
+    ModelSpec,
+    Progress,
+)
+from tests.asking import change, events_of
 from tests.engine.conftest import Driver, prompt, records, request, tokens
 from tests.engine.drafting import COSTS, DEEDS, LENGTH, SCHEMA, SETTINGS, end, ids_of, same, session_of, steered, taken
 from tests.fewer_blocks import with_vocabulary, without_blocks
@@ -65,15 +74,7 @@ def both(session: Session, command: Generate, draft: DraftSettings = MODEL) -> t
     session.cache.rewind(0)
     without = records(session, command)
     session.cache.rewind(0)
-    return without, records(session, msgspec.structs.replace(command, draft=draft))
-
-
-@pytest.fixture(scope="module")
-def two_threads(small_model_path: Path, other_weights: Path) -> Iterator[Session]:
-    """The same, with cells whose bits do not depend on the number of threads."""
-    with closing(session_of(small_model_path, threads=2, threads_batch=2, kv_type="bf16")) as made:
-        loaded(made, other_weights)
-        yield made
+    return without, records(session, change(command, draft=draft))
 
 
 NAMES = [*SETTINGS, "constraint"]
@@ -81,14 +82,13 @@ NAMES = [*SETTINGS, "constraint"]
 
 @pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize("name", NAMES)
-def test_all_records_are_those_without_drafts(pair: Session, two_threads: Session, name: str) -> None:
+def test_all_records_are_those_without_drafts(pair: Session, name: str) -> None:
     tuning = SETTINGS.get(name, Tuning(temperature=1.0)).turned({"max_tokens": LENGTH})
     more = {"constraint": SCHEMA} if name == "constraint" else {}
     drafted = accepted = 0
-    for seed in range(NAMES.index(name), 50, len(NAMES)):
-        session = two_threads if seed // 8 == 3 else pair
-        ids = ids_of(session, 30 if seed // 8 % 3 else SPLIT - 8)
-        without, with_them = both(session, request(ids, tuning, seed, **more), (MODEL, AUTO)[seed // 8 % 2])
+    for seed in range(NAMES.index(name), 40, len(NAMES)):
+        ids = ids_of(pair, 30 if seed // 8 % 3 else SPLIT - 8)
+        without, with_them = both(pair, request(ids, tuning, seed, **more), (MODEL, AUTO)[seed // 8 % 2])
         assert same(with_them) == same(without)
         told = end(with_them)
         drafted, accepted = drafted + (told.drafted or 0), accepted + (told.accepted or 0)
@@ -293,7 +293,7 @@ def test_one_that_is_loaded_in_mid_reply_drafts_from_the_next_round_on(pair: Ses
     pair.cache.rewind(0)
     pair.drop_draft()
     found: list[Record] = []
-    for said in pair.generate(command, lambda: None, perf_counter()):
+    for said in events_of(pair, command):
         if isinstance(said, Record):
             found.append(said)
         if isinstance(said, Token) and said.step in (8, 18):
@@ -358,7 +358,7 @@ def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(pai
     commands, when_paused = DEEDS[deed]
     for at in (2, 7):
         without = steered(pair, command, at, commands, when_paused)
-        with_them = steered(pair, msgspec.structs.replace(command, draft=MODEL), at, commands, when_paused)
+        with_them = steered(pair, change(command, draft=MODEL), at, commands, when_paused)
         assert taken(with_them) == taken(without)
         assert end(with_them).reason == end(without).reason
 

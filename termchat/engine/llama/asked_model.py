@@ -15,7 +15,7 @@ from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.cells import Aborted, Cells, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.observe import Mask
-from termchat.engine.llama.running_reply import token_record
+from termchat.engine.llama.reply import token_record
 from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.spellings import Speller
 from termchat.engine.port import EngineError, Explain, Explained, Inspect, Score, Scored
