@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 
 from termchat.decoding.conditions import Measure
 from termchat.decoding.constraint import GRAMMAR
+from termchat.decoding.draw import Cut
 from termchat.decoding.records import Candidate, PackedCandidates, Stage
-from termchat.decoding.stages import DICE
+from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stages import DICE, SamplerStage
 from termchat.engine.llama.softmax import Row
-
-if TYPE_CHECKING:
-    from termchat.engine.llama.chain import Chain
 
 
 class Drawn(NamedTuple):
@@ -99,6 +98,24 @@ class Mask(NamedTuple):
 
 CUTS = ("top_k", "min_p", "top_n_sigma")
 """The stages whose survivors native code finds in a row without the chain having seen all of it."""
+
+
+class Steps(Protocol):
+    """What the native step reads of a `Chain`."""
+
+    settings: SamplerSettings
+    stages: tuple[SamplerStage, ...]
+    cuts: tuple[Cut, ...]
+    biases: dict[int, float]
+    hiding: int
+    has_floor: bool
+    samplers: Any
+
+    @property
+    def moving(self) -> list[int]: ...
+    def looks_at(self) -> int | None: ...
+    def prepare_step(self, seed: int, step: int) -> None: ...
+    def state_with(self, before: float) -> dict[str, float]: ...
 
 
 class _Step(ctypes.Structure):
@@ -199,7 +216,7 @@ class NativeStep:
         self._logits, self._logprobs, self._probabilities, self._noise = numbers(), numbers(), numbers(), numbers()
         self._biases = numbers()
         self._survivors, self._masses = (ctypes.c_int32 * _MOST_STAGES)(), (ctypes.c_double * _MOST_STAGES)()
-        self._chain: Chain | None = None
+        self._chain: Steps | None = None
         self._row: Row | None = None
         self._address = 0
         self._mask: Mask | None = None
@@ -230,7 +247,7 @@ class NativeStep:
     def draw(
         self,
         logits: Row,
-        chain: Chain,
+        chain: Steps,
         seed: int,
         number: int,
         forced: int | None = None,
@@ -302,7 +319,7 @@ class NativeStep:
         self._step.after = mask is not None and mask.after_chain
         self._mask = mask
 
-    def _use(self, chain: Chain) -> None:
+    def _use(self, chain: Steps) -> None:
         """Draw through another chain from now on."""
         assert chain.samplers is not None
         step, cuts, names = self._step, chain.cuts, [stage.name for stage in chain.stages]
