@@ -20,8 +20,7 @@ person's own after a lesson. Every record of a reply comes in by `Session.add`, 
 Commands go out through `requests`, which knows who waits for which answer. `pump()` takes in the engine's events, gives each
 to who waits for it, and returns what changed (`changes`) to whoever shows the chat. A message carries how it is to be answered
 (`conversation.unsent.Wish`) until its reply begins; `run.ReplyBeginning` says where that is, and `Run` asks for all its
-replies with one `Generate`. `prompting` says what the model is told. `live` is the newest step, for the panels; `position`
-says what stands before a token; `sizing` counts a message before it is sent. `lesson_facts` is the chat as a lesson sees it,
-with `lesson_replies` for the figures of its replies; `lesson_claims` measures what a lesson relies on, in chats of its own on
-the same host.
+replies with one `Generate`. `prompting` says what the model is told. `live` is the newest step, for the panels;
+`sizing` counts a message before it is sent. `lesson_facts` is the chat as a lesson sees it, with `lesson_replies` for the
+figures of its replies; `lesson_claims` measures what a lesson relies on, in chats of its own on the same host.
 """

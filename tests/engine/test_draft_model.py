@@ -77,27 +77,18 @@ def both(session: Session, command: Generate, draft: DraftSettings = MODEL) -> t
     return without, records(session, change(command, draft=draft))
 
 
-@pytest.fixture(scope="module")
-def two_threads(small_model_path: Path, other_weights: Path) -> Iterator[Session]:
-    """The same, with cells whose bits do not depend on the number of threads."""
-    with closing(session_of(small_model_path, threads=2, threads_batch=2, kv_type="bf16")) as made:
-        loaded(made, other_weights)
-        yield made
-
-
 NAMES = [*SETTINGS, "constraint"]
 
 
 @pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize("name", NAMES)
-def test_all_records_are_those_without_drafts(pair: Session, two_threads: Session, name: str) -> None:
+def test_all_records_are_those_without_drafts(pair: Session, name: str) -> None:
     tuning = SETTINGS.get(name, Tuning(temperature=1.0)).turned({"max_tokens": LENGTH})
     more = {"constraint": SCHEMA} if name == "constraint" else {}
     drafted = accepted = 0
-    for seed in range(NAMES.index(name), 50, len(NAMES)):
-        session = two_threads if seed // 8 == 3 else pair
-        ids = ids_of(session, 30 if seed // 8 % 3 else SPLIT - 8)
-        without, with_them = both(session, request(ids, tuning, seed, **more), (MODEL, AUTO)[seed // 8 % 2])
+    for seed in range(NAMES.index(name), 40, len(NAMES)):
+        ids = ids_of(pair, 30 if seed // 8 % 3 else SPLIT - 8)
+        without, with_them = both(pair, request(ids, tuning, seed, **more), (MODEL, AUTO)[seed // 8 % 2])
         assert same(with_them) == same(without)
         told = end(with_them)
         drafted, accepted = drafted + (told.drafted or 0), accepted + (told.accepted or 0)

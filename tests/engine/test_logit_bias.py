@@ -149,11 +149,11 @@ def test_why_not_names_a_ban_and_what_is_without_it() -> None:
 
 def test_a_banned_token_never_comes_and_a_boosted_one_always(session: Session) -> None:
     (the,) = session.model.tokenize(" the", special=False)
-    free, without = Tuning(max_tokens=200), Tuning(max_tokens=200, logit_bias=('" the"=ban',))
+    free, without = Tuning(max_tokens=80), Tuning(max_tokens=80, logit_bias=('" the"=ban',))
     ids = lasting(session, "Write a long story about the sea.", without)
-    assert sum(token.id == the for token in tokens(records(session, request(ids, free)))) > 3
+    assert sum(token.id == the for token in tokens(records(session, request(ids, free)))) > 1
     banned = tokens(records(session, request(ids, without)))
-    assert len(banned) == 200
+    assert len(banned) == 80
     assert all(token.id != the and token.stages[0].survivors == session.model.n_vocab - 1 for token in banned)
     always = tokens(records(session, request(ids, free.turned({"logit_bias": [f"{the}=100"], "max_tokens": 50}))))
     assert {token.id for token in always} == {the}

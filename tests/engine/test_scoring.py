@@ -18,7 +18,6 @@ from termchat.engine.llama.scoring import Scorer
 from termchat.engine.port import (
     Cancel,
     EngineError,
-    Event,
     Explain,
     Explained,
     Inspect,
@@ -268,21 +267,6 @@ def test_the_worker_explains_and_scores(driver: Driver) -> None:
         assert (why.text, why.winner_text) == (candidate.text, made[at].text)
     (failed,) = driver.ask(Explain(ids, -1, THEN.samplers(), SEED, 0), Explained)
     assert isinstance(failed, Failed)
-
-
-def test_scoring_does_not_disturb_a_reply_that_streams(driver: Driver) -> None:
-    ids = driver.prompt("Tell me about the sea.")
-    alone = tokens(driver.ask(request(ids, THEN, SEED)))
-    reply = [token.id for token in alone]
-    number = driver.engine.send(request(ids, THEN, SEED))
-    question = driver.engine.send(Score([*ids, *reply], len(reply), THEN.samplers(), SEED))
-    events: list[tuple[int, Event]] = []
-    while {Finished, Scored} - {type(event) for _, event in events}:
-        events += driver.engine.receive(1.0)
-    streamed = [event for of, event in events if of == number and isinstance(event, Token)]
-    assert [(t.id, t.logit, t.probability) for t in streamed] == [(t.id, t.logit, t.probability) for t in alone]
-    (answer,) = [event for of, event in events if of == question and isinstance(event, Scored)]
-    assert answer.ids == reply
 
 
 def test_a_cancel_ends_the_scoring_too(driver: Driver) -> None:

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from math import inf
 from pathlib import Path
-from time import perf_counter
 
 import msgspec
 import pytest
 
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.records import Failed, Finished, Prefill, Start, Token
+from termchat.decoding.records import Failed, Prefill, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import reply, source
 from termchat.engine.llama.cache import SPLIT
@@ -28,9 +27,6 @@ from termchat.engine.port import (
     Force,
     Generate,
     Inspect,
-    Inspected,
-    Keep,
-    Kept,
     MeasureBatches,
     ModelSpec,
     Pause,
@@ -40,7 +36,7 @@ from termchat.engine.port import (
     WalksFinished,
 )
 from tests.asking import ask_for, change, only
-from tests.engine.conftest import Driver, know_rows, records, tokens
+from tests.engine.conftest import know_rows, records, tokens
 from tests.engine.walking import Fork, alone, ask, end, firsts, joining, of, paused, plain, to, walk, walked
 
 LENGTH = 10
@@ -400,60 +396,6 @@ def test_a_walk_is_asked_about_while_its_cells_are_there(session: Session) -> No
     why = session.explain(Explain(ids[:-2], 11, long.samplers(), 1, 63), alone=True, wanted=lambda: False)
     assert why.explanation.id == 11
     assert session.keep(1).cells == len(only(command).ids) + 65
-
-
-# --- through the pipe ------------------------------------------------------------------------------------------------
-
-
-def test_a_worker_walks_waits_answers_and_keeps(small_model_path: Path) -> None:
-    driver = Driver(ModelSpec(str(small_model_path), "small", context=512, threads=1))
-    try:
-        ids = driver.prompt("A story of a ship, please.")
-        command = ask(ids, [walk(i, FREE, i, paused=True) for i in range(3)])
-        number = driver.engine.send(command)
-        stops = 0
-        stream: list[object] = []
-        until = perf_counter() + 120
-        while stops < 3 and perf_counter() < until:
-            for of_command, event in driver.engine.receive(0.5):
-                assert of_command == number
-                stream.append(event)
-                stops += type(event).__name__ == "Paused"
-        asked = driver.ask(Inspect(ids, FREE.samplers(), 1, 0), Inspected)[-1]
-        assert isinstance(asked, Inspected)
-        driver.engine.send(to(2, Cancel()))
-        driver.engine.send(Resume())
-        stream += driver.until(number, WalksFinished)
-        assert [end(stream, i).reason for i in range(3)] == ["length", "length", "user"]  # type: ignore[arg-type]
-        assert tokens(of(stream, 1))[0].id == asked.token.id  # type: ignore[arg-type]
-        kept = driver.ask(Keep(1), Kept)[-1]
-        assert isinstance(kept, Kept)
-        assert kept.cells == len(ids) + LENGTH - 1
-        path = [*ids, *(t.id for t in tokens(of(stream, 1)))]  # type: ignore[arg-type]
-        more = driver.ask(ask_for(path, FREE.samplers(), Tuning(max_tokens=2).conditions(), 1), Finished)
-        (prefill,) = [event for event in more if isinstance(event, Prefill)]
-        assert prefill.reused == len(path) - 1
-        gone = driver.ask(Keep(0), Kept)[-1]
-        assert isinstance(gone, Failed)
-        assert gone.kind == "walks"
-    finally:
-        driver.engine.close()
-
-
-def test_a_cancel_through_the_pipe_ends_all_at_once(small_model_path: Path) -> None:
-    driver = Driver(ModelSpec(str(small_model_path), "small", context=2048, threads=1, quantization="Q4_1"))
-    try:
-        ids = driver.prompt("A story of a ship, please.")
-        long = Tuning(max_tokens=400, temperature=1.0)
-        number = driver.engine.send(ask(ids, [walk(i, long, i, paused=i == 1) for i in range(4)]))
-        driver.until(number, Token)
-        driver.engine.send(Cancel())
-        stream = driver.until(number, WalksFinished)
-        assert {end(stream, i).reason for i in range(4)} == {"user"}
-        assert end(stream, 0).tokens < 400
-        driver.ask(ask_for(ids, FREE.samplers(), FREE.conditions(), 1), Finished)
-    finally:
-        driver.engine.close()
 
 
 def test_what_walks_compute_with_is_freed_when_they_are_over(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,12 @@ from typing import Literal
 
 import pytest
 
-from termchat.decoding.records import Prefill, Token
+from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.llama.model_session import Session
-from termchat.engine.port import EngineError, Generate, ModelSpec, Prefilling
+from termchat.engine.port import EngineError, Generate, ModelSpec
 from termchat.engine.remote import http_client, steady_response
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_session import ServerSession
@@ -142,18 +142,6 @@ def test_silence_ends_and_a_cancel_does_at_once(
         assert "has not answered for 0.3 s" in error.message
     finally:
         release.set()
-
-
-def test_a_cancel_while_the_prompt_is_read_ends_within_a_piece(on_twin: ServerSession) -> None:
-    ids = ids_of(on_twin, "The quick brown fox jumps over the lazy dog. " * 60)
-    seen: list[object] = []
-    for record in events_of(on_twin, ask_for(ids, TUNING.samplers(), TUNING.conditions(), 1)):
-        seen.append(record)
-        if isinstance(record, Prefilling):
-            on_twin.cache.abort.set()
-    assert finished_of(seen).detail == "during prefill"  # type: ignore[arg-type]
-    assert [(record.done, record.total) for record in seen if isinstance(record, Prefilling)] == [(63, len(ids))]
-    assert not any(isinstance(record, (Prefill, Token)) for record in seen)
 
 
 def test_several_servers_behind_one_address_are_noticed(on_twin: ServerSession, twin: TwinServer) -> None:

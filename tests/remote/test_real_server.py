@@ -7,29 +7,18 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
 
-from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.address import address_of
 from termchat.engine.llama.model_session import Session
-from termchat.engine.make import make_engine
 from termchat.engine.port import (
-    ALL_FEATURES,
-    Engine,
     Generate,
-    Load,
-    Loaded,
-    MeasureBatches,
     Message,
-    ModelSpec,
     Prefilling,
     Render,
-    Rendered,
     Score,
 )
 from termchat.engine.remote.server_session import ServerSession
@@ -148,45 +137,6 @@ def test_hundreds_of_tokens_outlast_its_connections(served: ServerSession) -> No
     """It closes each one after a hundred requests."""
     stream = drawn(served, command(served, Tuning(max_tokens=230, logit_bias=("2=-99",))))
     assert len(tokens_of(stream)) == 230
-
-
-def test_a_full_context_ends_the_reply(served: ServerSession) -> None:
-    ids = (ids_of(served, "The quick brown fox jumps over the lazy dog. " * 110))[:1015]
-    tuning = Tuning(max_tokens=100, logit_bias=("2=-99",))
-    stream = drawn(served, ask_for(ids, tuning.samplers(), tuning.conditions(), 1))
-    assert finished_of(stream).reason == "context"
-    assert 5 < len(tokens_of(stream)) <= 9
-
-
-# --- through the process ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    made = make_engine()
-    yield made
-    made.close()
-
-
-def until(engine: Engine, number: int, *kinds: type) -> list[object]:
-    found: list[object] = []
-    while not found or not isinstance(found[-1], (Failed, *kinds)):
-        found += [event for of, event in engine.receive(30.0) if of == number]
-    return found
-
-
-def test_an_engine_behind_a_url_answers_as_the_local_one_does(engine: Engine, real: RealServer) -> None:
-    loaded = until(engine, engine.send(Load(ModelSpec("", "", engine=address_of(real.url)))), Loaded)[-1]
-    assert isinstance(loaded, Loaded)
-    assert engine.offers == ALL_FEATURES - {"beams", "drafts", "exact"}
-    rendered = until(engine, engine.send(Render([Message("user", TEXT)])), Rendered)[-1]
-    assert isinstance(rendered, Rendered)
-    tuning = Tuning(max_tokens=4)
-    events = until(engine, engine.send(ask_for(rendered.ids, tuning.samplers(), tuning.conditions(), 1)), Finished)
-    assert sum(isinstance(event, Token) for event in events) == 4
-    refused = until(engine, engine.send(MeasureBatches()), Failed)[-1]
-    assert isinstance(refused, Failed)
-    assert (refused.kind, refused.message) == ("capability", "a model on a server cannot measure batches")
 
 
 def test_run_draws_on_a_server(real: RealServer, tmp_path: Path) -> None:

@@ -331,6 +331,7 @@ class FakeEngine:
     def close(self) -> None:
         self.closed, self._alive = True, False
         self._events.clear()
+        self._streams, self._several = [], None
         for end in self._pipe or ():
             os.close(end)
         self._pipe = None

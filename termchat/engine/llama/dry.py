@@ -51,6 +51,8 @@ class Breakers:
             if breaker in word:
                 tails_of.setdefault(token, []).append([])
                 continue
+            if len(breaker) == 1:
+                continue
             for length in range(min(len(breaker) - 1, len(word)), 0, -1):
                 if word.endswith(breaker[:length]):
                     if length not in rests:

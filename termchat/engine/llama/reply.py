@@ -357,7 +357,6 @@ class Reply(Running):
             if lane.prefill is None:
                 yield from self._read()
         yield msgspec.structs.replace(lane.prefill, walk=self.walk)
-        self.steering.rebuild()
 
     @property
     def redraw(self) -> Redraw:
@@ -471,6 +470,8 @@ class Reply(Running):
 def draw_here(reply: Reply) -> Generator[SettingsRecord, None, Drawn]:
     """Draw from the row of the reply's lane, with our dice."""
     steering = reply.steering
+    if steering.chain is None:
+        steering.rebuild()
     reply.mask = yield from steering.mask()
     assert steering.chain is not None
     draw = partial(
