@@ -14,7 +14,7 @@ from termchat.chat.state import State
 from termchat.chat.turns import Turns
 from termchat.conversation.position import position_of
 from termchat.conversation.session import Session
-from termchat.conversation.tree import Conversation, Node, Span
+from termchat.conversation.tree import Node, Span
 from termchat.conversation.unsent import ALONE, Wish
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Tokenize, Tokenized
@@ -27,7 +27,6 @@ class _Fork(NamedTuple):
     """A fork that waits for its ids (None until they are there), or for the reply that runs to end. `seed` None: its own.
     `prefill` is what a reply that is made again begins with; None: it is no such reply. The replies are those of the `wish`."""
 
-    conversation: Conversation
     node: Node
     at: int
     ids: Sequence[int] | None
@@ -48,8 +47,8 @@ class Forks:
         return self._fork is not None
 
     def regenerate(self, *, same: bool = False, wish: Wish = ALONE) -> None:
-        """Another reply to the last message, beside the one that is there, which begins as that did, if a person said how: with
-        the seed that is set, else a new one.
+        """Make another reply to the last message, beside the one that is there: with the seed that is set, else a new one. It
+        begins as that did, if a person set how.
 
         `same` keeps the seed of the reply that is there: only other knobs make it another one. `wish` is the plan of the
         replies, and what follows the words that they begin with, here and below.
@@ -71,10 +70,10 @@ class Forks:
             return
         before = _seed(spans) if same else None
         seed = state.seed() if before is None else before
-        self._ask(_Fork(chat, turn, len(turn.ids), (), wish, seed, prefill), prefill)
+        self._ask(_Fork(turn, len(turn.ids), (), wish, seed, prefill), prefill)
 
     def continue_reply(self) -> None:
-        """Continues the last reply from its last token, with its own seed, as if it had never stopped; a reply without ids of
+        """Continue the last reply from its last token, with its own seed, as if it had never stopped; a reply without ids of
         the loaded model, from its text."""
         state = self._state
         spans = state.conversation.reply()
@@ -113,7 +112,7 @@ class Forks:
         seed: int | None = None,
         wish: Wish = ALONE,
     ) -> None:
-        """Another way on from the first `at` tokens of a reply's node, on the path or off it, with the same dice, or this seed.
+        """Make another reply from the first `at` tokens of a reply's node, on the path or off it, with its dice or this seed.
 
         `ids`, or the tokens of `text`, come first whatever the dice say; with neither, the reply is drawn again from there.
         A reply that is running ends first. What cannot be forked is told.
@@ -126,11 +125,11 @@ class Forks:
             state.changed(Notice(f"cannot fork: {why}"))
             return
         self.end_running()
-        self._ask(_Fork(state.conversation, node, at, ids, wish, seed), text)
+        self._ask(_Fork(node, at, ids, wish, seed), text)
 
     def write(self, node: Node, at: int, ids: Sequence[int]) -> None:
-        """A branch of just these ids, from the first ones of a reply's node or of a message's, which can be continued. A reply
-        that is running ends first."""
+        """Make a branch of just these ids behind the first ones of a reply's node or of a message's; it can be continued. A
+        reply that is running ends first."""
         if not self._state.offered("continue"):
             return
         why = self._refusal(node, at)
@@ -138,11 +137,11 @@ class Forks:
             self._state.changed(Notice(f"cannot make a branch: {why}"))
             return
         self.end_running()
-        self._ask(_Fork(self._state.conversation, node, at, ids, _END), "")
+        self._ask(_Fork(node, at, ids, _END), "")
 
     def from_text(self, spans: Sequence[Span], text: str, *, ends: bool = False) -> None:
-        """A reply whose ids are another model's, or are not known, goes on from a text: its turn is begun anew beside it, and
-        the ids that this text has for the model that is loaded are forced.
+        """Continue a reply whose ids are another model's, or are not known, from a text: its turn begins again beside it,
+        and the ids of the text for the model that is loaded are forced.
         """
         state = self._state
         turn = state.conversation.nodes.get(spans[0].node.parent or 0)
@@ -161,7 +160,7 @@ class Forks:
             )
 
     def make(self) -> None:
-        """Makes the fork that waits, if all is ready for it."""
+        """Make the fork that waits, if all is ready for it."""
         fork, state = self._fork, self._state
         if fork is None or fork.ids is None or state.phase != "idle":
             return
@@ -179,7 +178,7 @@ class Forks:
         self._fork = None
 
     def _ask(self, fork: _Fork, text: str) -> None:
-        """Makes a fork, after tokenizing its text if it starts with one."""
+        """Make a fork, after tokenizing its text if it starts with one."""
         self._fork = fork._replace(ids=None) if text else fork
         if text:
             self._state.line.ask(Tokenize(text), partial(self._hear_ids, self._fork))
@@ -196,7 +195,7 @@ class Forks:
             self._state.fail(event)
 
     def end_running(self) -> None:
-        """Ends what is being made, and what is about to be."""
+        """End the reply that is made, and the one that is about to be."""
         if self._state.busy:
             self._turns.cancel() if self._state.phase == "rendering" else self._replies.stop()
 
@@ -228,7 +227,7 @@ class Forks:
         prefill: str = "",
         before: int | None = None,
     ) -> None:
-        """A piece that goes on from a reply's first tokens, as the reply itself would have: same dice, same steps.
+        """Start a piece behind a reply's first tokens, as the reply itself would have gone on: same dice, same steps.
 
         With `counted_apart` it may have as many tokens as the knob says besides those that are forced.
         """

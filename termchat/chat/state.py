@@ -58,12 +58,12 @@ class State:
         # Written by `Turns`.
         self.blank = Unsent() if session.conversation.nodes else session.conversation.unsent
         """What was written in a chat that has no message yet: there is one such chat, however often it is begun."""
-        # Written by `Chat.show`, `Branches` and `Walks`; its fields by `Replies`, `WalkRun`, `Preview` and `Loading` (threads).
+        # Written by `Chat.show`, `Branches` and `Walks`; its fields by `Run`, `Preview` and `Loading` (threads).
         self.live = Live()
 
         # Written by `enter`: for `Loading`, `Turns`, `Replies`, `Walks`, and for `Chat` when the engine dies.
         self.phase: Phase = "no model" if host.model is None else "idle"
-        # Written by `Replies` and `Walks`.
+        # Written by `Run` and `Replies`.
         self.paused: Paused | None = None
         """What the running reply waits with, of several the one that is looked at; None while it does not wait."""
         # Written by `fail`; unset by `Loading`.

@@ -32,7 +32,7 @@ REQUEST = "Summarise our conversation so far in a few sentences: names, facts, d
 
 
 def sizes_of(turns: Sequence[Turn]) -> list[int]:
-    """About how many ids each turn takes in a prompt. Of one that holds the whole prompt, what stands before is taken away."""
+    """Estimate how many ids each turn takes in a prompt; a turn that holds the whole prompt counts without those before it."""
     sizes: list[int] = []
     left_out = 0
     for turn in turns:
@@ -44,7 +44,7 @@ def sizes_of(turns: Sequence[Turn]) -> list[int]:
 
 
 def most_kept(sizes: Sequence[int], needed: int, context: int) -> int:
-    """How many of the newest turns may stay so that with `needed` more ids a part of the context is free.
+    """Count the newest turns that may stay so that with `needed` more ids a part of the context is free.
 
     Args:
         sizes: ids of each turn, the oldest first.
@@ -111,7 +111,7 @@ class Turns:
             self.begin(text, parent, parent.kept() if parent else 0, wish=wish)
 
     def hold(self) -> None:
-        """Has the queue of a chat that is opened wait for the next message."""
+        """Keep the queue of a chat that is opened waiting for the next message."""
         self._replies.held = bool(self.queue)
 
     def take_back(self, number: int) -> str:
