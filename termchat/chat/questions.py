@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 
 from termchat.chat.changes import Answered, LiveChanged
 from termchat.chat.live import Live
-from termchat.chat.position import WhatIf, is_foreign, position_of, summarise
 from termchat.chat.requests import Inquiry, Newest, Unanswerable
-from termchat.chat.state import State
+from termchat.chat.state import State, is_foreign
+from termchat.conversation.position import WhatIf, position_of, summarise
 from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding import biases
 from termchat.decoding.constraint import Constraint

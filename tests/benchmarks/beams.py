@@ -15,16 +15,16 @@ from termchat.decoding.group import BeamSettings, Group
 from termchat.decoding.records import Beams
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import SearchBeams
 from termchat.engine.port import Event
+from tests.asking import ask_for, events_of
 from tests.benchmarks.walks import WARM, Bare, Pipe, arguments, loaded, spread
 
 
-def events_of(session: Session, ids: list[int], width: int, tokens: int, *, after_chain: bool) -> Iterator[Event]:
+def search(session: Session, ids: list[int], width: int, tokens: int, *, after_chain: bool) -> Iterator[Event]:
     tuning = Tuning(max_tokens=tokens)
     group = Group(1, "beams", 1, beams=BeamSettings(width, after_chain=after_chain))
-    request = SearchBeams(ids, tuning.samplers(), tuning.conditions(), 1, group)
-    return session.search(request, lambda: None, perf_counter())
+    request = ask_for(ids, tuning.samplers(), tuning.conditions(), 1, group=group)
+    return events_of(session, request)
 
 
 def steps(
@@ -34,7 +34,7 @@ def steps(
     found: list[tuple[float, float]] = []
     session.cache.rewind(0)
     bare.begin(ids, width)
-    events = events_of(session, ids, width, tokens, after_chain=after_chain)
+    events = search(session, ids, width, tokens, after_chain=after_chain)
 
     def ours() -> list[int]:
         """The tokens of the beams that run on, as many as the width; none at the end."""

@@ -29,7 +29,7 @@ from contextlib import closing
 from itertools import product
 from pathlib import Path
 from statistics import median, quantiles
-from time import perf_counter, process_time
+from time import process_time
 from typing import NamedTuple
 
 import msgspec
@@ -39,9 +39,9 @@ from termchat.decoding.drafting import MOST_DRAFTED, BatchTimes, By, DraftSettin
 from termchat.decoding.records import Finished, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate
-from termchat.engine.port import MeasureBatches, Message, ModelSpec, Render
+from termchat.engine.port import Generate, MeasureBatches, Message, ModelSpec, Render
 from termchat.models import catalogue
+from tests.asking import ask_for, change, events_of
 from tests.fewer_blocks import with_idle_blocks, without_blocks
 
 PLAN = """1. Monday: swim 20 minutes, then stretch for 10 minutes.
@@ -137,7 +137,7 @@ class Made(NamedTuple):
 def made(session: Session, command: Generate) -> Made:
     """Makes it from an empty cache."""
     session.cache.rewind(0)
-    stream = list(session.generate(command, lambda: None, perf_counter()))
+    stream = list(events_of(session, command))
     start, end = stream[0], stream[-1]
     assert isinstance(start, Start)
     assert isinstance(end, Finished)
@@ -172,7 +172,7 @@ def compare(
     drafted = accepted = parted = 0
     why = ""
     for pair in range(-1, args.pairs):  # the first does not count
-        plain = Generate(ids, tuning.samplers(), tuning.conditions(), 1 + pair % 3, keep_logits=False)
+        plain = ask_for(ids, tuning.samplers(), tuning.conditions(), 1 + pair % 3, keep_logits=False)
         commands = [plain, msgspec.structs.replace(plain, draft=DraftSettings(by))]
         order = (0, 1) if pair % 2 else (1, 0)
         found = {which: made(session, commands[which]) for which in order}
@@ -279,11 +279,11 @@ def by_pair(threads: int, args: argparse.Namespace) -> None:
             for pair in range(args.pairs):
                 for by in ways[:: -1 if pair % 2 else 1]:
                     session._learned.model.cache.rewind(0)
-                    command = Generate(ids, tuning.samplers(), tuning.conditions(), 1, keep_logits=False)
+                    command = ask_for(ids, tuning.samplers(), tuning.conditions(), 1, keep_logits=False)
                     if by != "off":
-                        command = msgspec.structs.replace(command, draft=DraftSettings(by))
+                        command = change(command, draft=DraftSettings(by))
                     begun = process_time()
-                    *_, end = session.generate(command, lambda: None, perf_counter())
+                    *_, end = events_of(session, command)
                     assert isinstance(end, Finished)
                     spent, ends[by] = process_time() - begun, end
                     rates.setdefault(by, []).append((end.tokens_per_second or 0.0, end.tokens / spent))

@@ -14,7 +14,6 @@ import os
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -25,10 +24,10 @@ from termchat.decoding.conditions import IgnoreEnd
 from termchat.decoding.records import Prefill, Record, Start, Token, to_json
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate
 from termchat.engine.llama.softmax import Row
-from termchat.engine.port import FirstToken, ModelSpec, Prefilling, Scripted
+from termchat.engine.port import FirstToken, Generate, ModelSpec, Prefilling, Scripted
 from termchat.models.gguf.header import read_header
+from tests.asking import ask_for, events_of
 from tests.engine.bare_loop import BareContext
 from tests.engine.conftest import records, tokens
 from tests.engine.float64 import numbers_of
@@ -62,7 +61,7 @@ class Checked(NamedTuple):
 
 def asked(ids: list[int], count: int, **more: object) -> Generate:
     conditions = (*TUNING.turned({"max_tokens": count}).conditions(), IgnoreEnd())
-    return Generate(ids, TUNING.samplers(), conditions, SEED, **more)  # type: ignore[arg-type]
+    return ask_for(ids, TUNING.samplers(), conditions, SEED, **more)  # type: ignore[arg-type]
 
 
 def check_reply(session: Session, ids: list[int], count: int) -> Checked:
@@ -73,7 +72,7 @@ def check_reply(session: Session, ids: list[int], count: int) -> Checked:
     wrong = 0
     with closing(BareContext(session)) as bare:
         rows: list[Row] = []
-        for record in session.generate(asked(ids, count), lambda: None, perf_counter()):
+        for record in events_of(session, asked(ids, count)):
             if isinstance(record, Prefilling | FirstToken):
                 continue
             stream.append(record)  # type: ignore[arg-type]
@@ -117,7 +116,7 @@ def count_walks(session: Session, ids: list[int]) -> str:
     equal = []
     for seed in range(WALKS):
         session.cache.rewind(0)
-        alone = records(session, Generate(ids, tuning.samplers(), tuning.conditions(), seed))
+        alone = records(session, ask_for(ids, tuning.samplers(), tuning.conditions(), seed))
         equal.append(numbers(of(said, seed)) == numbers(alone))
     wrong = sum(one and not other for one, other in zip(exact, equal, strict=True))
     return f"{sum(exact)} exact, {sum(equal)} equal" + (f", {wrong} WRONG" if wrong else "")

@@ -18,11 +18,10 @@ from typing import Any
 
 from termchat.decoding.records import Failed, Finished, Prefill, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.requests import Generate
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Event, Load, Loaded, ModelSpec, Tokenize, Tokenized
 from termchat.models import catalogue
-from tests.packed import send
+from tests.asking import ask_for
 
 CONTEXT = 4096
 PROMPTS = (513, 1025)
@@ -36,11 +35,11 @@ class Ours:
 
     def __init__(self, path: str, threads: int) -> None:
         self.engine = LocalEngine()
-        self._until(send(self.engine, Load(ModelSpec(path, "bench", context=CONTEXT, threads=threads))), Loaded)
+        self._until(self.engine.send(Load(ModelSpec(path, "bench", context=CONTEXT, threads=threads))), Loaded)
 
     def tokenize(self, text: str) -> list[int]:
         """Ids of a text."""
-        last = self._until(send(self.engine, Tokenize(text)), Tokenized)[-1]
+        last = self._until(self.engine.send(Tokenize(text)), Tokenized)[-1]
         assert isinstance(last, Tokenized)
         return last.ids
 
@@ -49,9 +48,8 @@ class Ours:
         self._clear()
         tuning = Tuning(max_tokens=tokens, **knobs)
         events = self._until(
-            send(
-                self.engine,
-                Generate(ids, tuning.samplers(), tuning.conditions(), seed, {}, keep_logits=False),  # as `termchat run`
+            self.engine.send(
+                ask_for(ids, tuning.samplers(), tuning.conditions(), seed, {}, keep_logits=False),  # as `termchat run`
             ),
             Finished,
         )
@@ -67,7 +65,7 @@ class Ours:
     def _clear(self) -> None:
         """Another prompt, so that nothing can be reused."""
         self._until(
-            send(self.engine, Generate([0], Tuning().samplers(), Tuning(max_tokens=1).conditions(), 1, {})), Finished
+            self.engine.send(ask_for([0], Tuning().samplers(), Tuning(max_tokens=1).conditions(), 1, {})), Finished
         )
 
     def _until(self, number: int, answer: type[Event]) -> list[Event]:

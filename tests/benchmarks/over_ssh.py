@@ -17,14 +17,13 @@ from time import monotonic
 from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
-from termchat.engine.llama.requests import Generate
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Command, Event, Load, Loaded, ModelSpec, Tokenize, Tokenized
 from termchat.engine.ssh import SshEngine
 from termchat.models import catalogue
+from tests.asking import ask_for
 from tests.benchmarks.headless import CONTEXT, pairs, report
 from tests.fake_ssh import WORKER, path_with
-from tests.packed import send
 
 STORY = "Once upon a time, in a village far away from the sea, there lived an old woman who"
 
@@ -39,7 +38,7 @@ class Timed:
     def reply(self, ids: list[int], tokens: int, seed: int) -> tuple[float, list[int]]:
         """Seconds from the command to the end of the reply, and the ids."""
         tuning = Tuning(max_tokens=tokens)
-        command = Generate(ids, tuning.samplers(), tuning.conditions(), seed, {}, keep_logits=False)
+        command = ask_for(ids, tuning.samplers(), tuning.conditions(), seed, {}, keep_logits=False)
         begin = monotonic()
         events = self._ask(command, Finished)
         return monotonic() - begin, [event.id for event in events if isinstance(event, Token)]
@@ -56,7 +55,7 @@ class Timed:
         return monotonic() - begin
 
     def _ask(self, command: Command, answer: type[Event]) -> list[Event]:
-        number, found = send(self.engine, command), list[Event]()
+        number, found = self.engine.send(command), list[Event]()
         while not found or not isinstance(found[-1], answer):
             for of, event in self.engine.receive(None):
                 assert not isinstance(event, Failed), event

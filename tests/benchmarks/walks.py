@@ -24,9 +24,9 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine import wire
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
-from termchat.engine.llama.requests import Generate, GenerateWalks, Walk
-from termchat.engine.port import Event, ModelSpec
+from termchat.engine.port import Event, Generate, ModelSpec, ReplyRequest
 from termchat.models import catalogue
+from tests.asking import ask_for, events_of
 
 CONTEXT = 8192
 WARM = 3
@@ -90,12 +90,12 @@ class Bare:
         LIB.llama_free(self._context)
 
 
-def events_of(session: Session, ids: list[int], count: int, tokens: int, seed: int) -> Iterator[list[Event]]:
+def walk(session: Session, ids: list[int], count: int, tokens: int, seed: int) -> Iterator[list[Event]]:
     tuning = Tuning(max_tokens=tokens)
     rules = (*tuning.conditions(), IgnoreEnd())
-    walks = [Walk(i, tuning.samplers(), rules, seed + i) for i in range(count)]
-    request = GenerateWalks(ids, walks, Group(1, "walks", count))
-    return session.generate_walks(request, lambda: None, lambda: None, perf_counter())
+    walks = [ReplyRequest(ids, tuning.samplers(), rules, seed + i, i) for i in range(count)]
+    request = Generate(walks, Group(1, "walks", count))
+    return session.generate(request, lambda: None, lambda: None, perf_counter())
 
 
 def steps(
@@ -105,7 +105,7 @@ def steps(
     found: list[tuple[float, float]] = []
     session.cache.rewind(0)
     bare.begin(ids, count)
-    events = events_of(session, ids, count, tokens, 1)
+    events = walk(session, ids, count, tokens, 1)
     drawn: list[int] = []
     while len(drawn) < count:
         said = next(events)
@@ -137,7 +137,7 @@ def first_tokens(session: Session, pipe: Pipe, ids: list[int], count: int, seed:
     """Seconds until each walk's first token is written."""
     session.cache.rewind(0)
     begun, left = perf_counter(), count
-    events = events_of(session, ids, count, 2, seed)
+    events = walk(session, ids, count, 2, seed)
     while left:
         said = next(events)
         pipe.send(said)
@@ -153,8 +153,8 @@ def first_token(session: Session, pipe: Pipe, ids: list[int], seed: int) -> floa
     session.cache.rewind(0)
     tuning = Tuning(max_tokens=1)
     begun = perf_counter()
-    request = Generate(ids, tuning.samplers(), tuning.conditions(), seed, keep_logits=False)
-    for record in session.generate(request, lambda: None, begun):
+    request = ask_for(ids, tuning.samplers(), tuning.conditions(), seed, keep_logits=False)
+    for record in events_of(session, request):
         pipe.send([record])
         if isinstance(record, Token):
             return perf_counter() - begun

@@ -14,11 +14,10 @@ from time import perf_counter
 
 from termchat.decoding.records import Failed, Finished, Prefill, Token
 from termchat.decoding.samplers import SamplerSettings, Tuning
-from termchat.engine.llama.requests import Generate
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Event, Load, Loaded, ModelSpec, Score, Scored, Tokenize, Tokenized
+from termchat.engine.port import Event, Generate, Load, Loaded, ModelSpec, Score, Scored, Tokenize, Tokenized
 from termchat.models import catalogue
-from tests.packed import send
+from tests.asking import ask_for
 
 CONTEXT = 2048
 SETTINGS = Tuning().samplers()
@@ -75,10 +74,10 @@ class Bench:
         return last.ids
 
     def _generate(self, ids: list[int], tokens: int = 1, seed: int = 1) -> list[Event]:
-        return self._ask(Generate(ids, SETTINGS, Tuning(max_tokens=tokens).conditions(), seed), Finished)
+        return self._ask(ask_for(ids, SETTINGS, Tuning(max_tokens=tokens).conditions(), seed), Finished)
 
     def _ask(self, command: Load | Tokenize | Generate | Score, answer: type[Event]) -> list[Event]:
-        number = send(self._engine, command)
+        number = self._engine.send(command)
         found: list[Event] = []
         while not found or not isinstance(found[-1], answer):
             for of, event in self._engine.receive(None):

@@ -287,7 +287,7 @@ def test_a_new_message_does_not_inherit_how_the_reply_before_it_began() -> None:
 def test_a_token_that_was_forced_later_is_no_beginning() -> None:
     it = Faked()
     reply = it.replied("hi", " one", " two")
-    it.chat.forks.fork(reply, 0, text="Other", then="go on")
+    it.chat.forks.fork(reply, 0, text="Other")
     it.pump()
     it.engine.end()
     it.pump()
@@ -300,7 +300,7 @@ def test_another_model_begins_it_so_too() -> None:
     it.chat.begin_with("Well")
     it.replied("hi", " one")
     assert it.chat.model is not None
-    it.chat.model = msgspec.structs.replace(it.chat.model, sha256="cd" * 32)
+    it.chat.host.model = msgspec.structs.replace(it.chat.model, sha256="cd" * 32)
     assert it.chat.is_foreign()
     assert regenerated(it) == "Well"
 

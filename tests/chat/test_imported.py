@@ -28,7 +28,7 @@ def imported(folder: Path, *said: tuple[str, str]) -> Conversation:
 def other_model(it: Faked) -> None:
     """Another model is loaded than the one that wrote the chat."""
     assert it.chat.model is not None
-    it.chat.model = msgspec.structs.replace(it.chat.model, sha256="cd" * 32)
+    it.chat.host.model = msgspec.structs.replace(it.chat.model, sha256="cd" * 32)
 
 
 def test_an_imported_reply_is_continued_from_its_text_beside_it(tmp_path: Path) -> None:

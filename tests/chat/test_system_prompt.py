@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from termchat.chat.recording import StoreRecorder
 from termchat.config.settings import load
 from termchat.conversation.node import LARGEST_MESSAGE
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store import deleting
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts import export, importing
@@ -125,10 +123,10 @@ def test_prompts_are_versions_and_so_are_messages_under_one_prompt() -> None:
 def test_it_is_kept_copied_and_exported(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     try:
-        it = begun(recorder=StoreRecorder(store, SessionInfo()))
+        it = begun(store=store)
         edited(it, "", " three")
         edited(it, BRIEF, " four")
-        chat, session = it.chat.conversation, it.chat.recorder.session(it.chat.conversation)
+        chat, session = it.chat.conversation, it.chat.session.current_id
         firsts = [node.number for node in chat.children(None)]
 
         def prompts(found: Conversation) -> list[object]:
@@ -140,7 +138,7 @@ def test_it_is_kept_copied_and_exported(tmp_path: Path) -> None:
         assert prompts(store.load(store.duplicate(session)).conversation) == prompts(chat)
         path = tmp_path / "chat.jsonl"
         stored = store.load(session)
-        export.write(path, stored.conversation, stored.info, lambda number: store.records(session, number))
+        export.write(path, stored.conversation, stored, lambda number: store.records(session, number))
         (found,) = importing.chats(path)
         assert prompts(found.conversation) == prompts(chat)
         text = path.read_text()

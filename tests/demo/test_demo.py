@@ -14,16 +14,25 @@ from termchat.chat.questions import WhyNot
 from termchat.config import settings
 from termchat.conversation.tree import Node
 from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
-from termchat.engine import port
-from termchat.engine.llama.requests import Generate
-from termchat.engine.port import Adjust, Command, Event, Explain, Explained, Load, Loaded, ModelSpec, Render
+from termchat.engine.port import (
+    Adjust,
+    Command,
+    Event,
+    Explain,
+    Explained,
+    Generate,
+    Load,
+    Loaded,
+    ModelSpec,
+    Render,
+    ReplyRequest,
+)
 from termchat.tui.demo import engine as playing
 from termchat.tui.demo import player as demo_app
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import SPEC, DemoEngine
 from termchat.tui.demo.player import build
 from termchat.tui.panels.why import why_lines
-from tests.packed import send
 from tests.tui.fake_engine import FakeEngine
 from tests.whole.terminal import Terminal
 
@@ -58,7 +67,7 @@ def generate() -> Generate:
     events = next(exchange.events for exchange in tape.load().exchanges if exchange.asked.startswith("Generate"))
     start = next(event for _, event in events if type(event).__name__ == "Start")
     tuning = demo_app.TUNING
-    return Generate(start.prompt_ids, tuning.samplers(), tuning.conditions(), 7)  # type: ignore[union-attr]
+    return Generate([ReplyRequest(start.prompt_ids, tuning.samplers(), tuning.conditions(), 7)])  # type: ignore[union-attr]
 
 
 def test_the_recording_is_small_and_says_nothing_of_where_it_was_made() -> None:
@@ -75,7 +84,7 @@ def test_the_recording_is_small_and_says_nothing_of_where_it_was_made() -> None:
 
 def test_a_reply_comes_at_its_own_pace_and_waits_for_the_knob(clock: Clock) -> None:
     demo = engine()
-    number = send(demo, generate())
+    number = demo.send(generate())
     before = len(demo.receive())
     clock.now += 10_000
     events = [event for _, event in demo.receive()]
@@ -83,7 +92,7 @@ def test_a_reply_comes_at_its_own_pace_and_waits_for_the_knob(clock: Clock) -> N
     assert not any(isinstance(event, Finished) for event in events)
     tuning = demo_app.TUNING.turned({"temperature": 1.4})
     hot = tuning.samplers()
-    send(demo, Adjust(hot, tuning.conditions()))
+    demo.send(Adjust(hot, tuning.conditions()))
     found: list[Event] = []
     for _ in range(3):
         clock.now += 10_000
@@ -96,7 +105,7 @@ def test_a_reply_comes_at_its_own_pace_and_waits_for_the_knob(clock: Clock) -> N
 
 def test_it_goes_on_without_the_knob_once_somebody_else_has_the_keyboard(clock: Clock) -> None:
     demo = engine()
-    send(demo, generate())
+    demo.send(generate())
     demo.free()
     clock.now += 10_000
     assert isinstance(demo.receive()[-1][1], Finished)
@@ -106,8 +115,8 @@ def test_it_goes_on_without_the_knob_once_somebody_else_has_the_keyboard(clock: 
 def test_what_was_not_asked_then_is_refused_kindly(command: Command) -> None:
     demo = engine()
     if isinstance(command, Generate):
-        command = Generate([1, 2, 3], command.samplers, (), 7)
-    number = send(demo, command)
+        command = Generate([ReplyRequest([1, 2, 3], command.replies[0].samplers, (), 7)])
+    number = demo.send(command)
     [(answered, failure)] = demo.receive()
     assert answered == number
     assert isinstance(failure, Failed)
@@ -119,7 +128,7 @@ def test_recorded_numbers_are_not_said_to_be_recomputed() -> None:
     answer = next(exchange for exchange in tape.load().exchanges if exchange.asked.startswith("Explain"))
     question = Explain([1, 2], 3, demo_app.TUNING.samplers(), 7, 0)
     demo = DemoEngine(tape.Tape([tape.Exchange(tape.asked(question), answer.events)]), FakeEngine)
-    send(demo, question)
+    demo.send(question)
     [(_, explained)] = demo.receive()
     assert isinstance(explained, Explained)
     lines = why_lines(WhyNot(Node(1, None, 0, "assistant"), 0, False, "", 0, explained, {}), 46)
@@ -130,9 +139,9 @@ def test_recorded_numbers_are_not_said_to_be_recomputed() -> None:
 def test_another_model_is_loaded_by_a_real_engine() -> None:
     real = FakeEngine()
     demo = engine(lambda: real)
-    send(demo, Load(SPEC))
+    demo.send(Load(SPEC))
     demo.close()
-    send(demo, Load(ModelSpec("/tiny.gguf", "tiny")))
+    demo.send(Load(ModelSpec("/tiny.gguf", "tiny")))
     assert isinstance(real.commands[0], Load)
     assert demo.fileno() == real.fileno()
     demo.close()
@@ -184,7 +193,7 @@ async def test_the_whole_script_is_played_with_nothing_refused(tmp_path: Path, m
         assert said in seen
     assert [one.samplers.temperature for one in app.chat.conversation.reply()[0].node.settings] == [0.8, 1.4]
     recorded = {exchange.asked for exchange in tape.load().exchanges}
-    for kind in (Load, port.Generate, Explain):
+    for kind in (Load, Generate, Explain):
         wanted = {tape.asked(command) for command in demo.commands if isinstance(command, kind)}
         assert wanted
         assert wanted <= recorded

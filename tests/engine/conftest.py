@@ -9,13 +9,19 @@ import pytest
 
 from termchat.decoding.records import Failed, Finished, Record, Token
 from termchat.decoding.samplers import Tuning
+from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate, Steer
+from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.scheduler import Scheduler
+from termchat.engine.llama.softmax import Row
+from termchat.engine.llama.source import CacheSource
+from termchat.engine.llama.speculation import Learned
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import (
     Command,
     Event,
     FirstToken,
+    Generate,
     Load,
     Loaded,
     Measurement,
@@ -25,13 +31,14 @@ from termchat.engine.port import (
     Prefilling,
     Render,
     Rendered,
+    Steer,
 )
-from tests.packed import pack
+from tests.asking import ask_for, events_of
 
 
 def request(ids: list[int], tuning: Tuning, seed: int = 7, **more: object) -> Generate:
     """A `Generate` for these knobs."""
-    return Generate(ids, tuning.samplers(), tuning.conditions(), seed, **more)  # type: ignore[arg-type]
+    return ask_for(ids, tuning.samplers(), tuning.conditions(), seed, **more)  # type: ignore[arg-type]
 
 
 def prompt(session: Session, text: str) -> list[int]:
@@ -62,13 +69,20 @@ def lasting(session: Session, text: str, tuning: Tuning, seed: int = 7) -> list[
 
 def records(session: Session, command: Generate, poll: Callable[[], Steer | None] = lambda: None) -> list[Record]:
     """The whole record stream of one reply."""
-    made = session.generate(command, poll, perf_counter())
+    made = events_of(session, command, poll, perf_counter())
     return [record for record in made if not isinstance(record, (Prefilling, FirstToken, Paused))]
 
 
 def tokens(stream: list[Record] | list[Event]) -> list[Token]:
     """Only the tokens."""
     return [record for record in stream if isinstance(record, Token)]
+
+
+def reply_from(cache: Cache, pace: Pace, command: Generate, row: Callable[[], Row] | None = None) -> Iterator[Event]:
+    """The events of a reply that a cache makes at this pace."""
+    source = CacheSource(cache, pace, command, Learned(), row)
+    for events in Scheduler(source, command, perf_counter()).records(lambda: None, lambda: None):
+        yield from events
 
 
 class Driver:
@@ -82,7 +96,7 @@ class Driver:
 
     def ask(self, command: Command, answer: type[Event] = Finished) -> list[Event]:
         """All events up to the answer, or a failure."""
-        return self.until(self.engine.send(pack(command)), answer)
+        return self.until(self.engine.send(command), answer)
 
     def until(self, number: int, answer: type[Event], limit: float = 240.0) -> list[Event]:
         """All events of a command up to its answer, or a failure."""

@@ -14,8 +14,20 @@ from termchat.decoding.drafting import BatchTimes, DraftSettings
 from termchat.decoding.records import Finished, Record, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate, Steer
-from termchat.engine.port import Adjust, Cancel, Force, Measurement, ModelSpec, Pause, Paused, Resume, Step
+from termchat.engine.port import (
+    Adjust,
+    Cancel,
+    Force,
+    Generate,
+    Measurement,
+    ModelSpec,
+    Pause,
+    Paused,
+    Resume,
+    Steer,
+    Step,
+)
+from tests.asking import events_of
 from tests.engine.conftest import know_rows
 from tests.engine.walking import plain
 
@@ -102,7 +114,7 @@ def steered(
     waiting: list[Steer] = []
     planned = iter(when_paused)
     found: list[Record | Paused] = []
-    made = session.generate(command, lambda: waiting.pop(0) if waiting else None, perf_counter())
+    made = events_of(session, command, lambda: waiting.pop(0) if waiting else None, perf_counter())
     for said in made:
         if isinstance(said, Record | Paused):
             found.append(said)

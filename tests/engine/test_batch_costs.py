@@ -25,7 +25,6 @@ from termchat.engine.port import (
     Prefill,
 )
 from tests.engine.conftest import Driver, prompt, records, request, tokens
-from tests.packed import send
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +98,13 @@ def test_other_work_goes_first_unless_it_is_needed(spec: ModelSpec) -> None:
     driver = Driver(spec)
     try:
         ids = driver.prompt("What is the sea?")
-        slow = send(driver.engine, MeasureBatches(1000.0))
-        reply = send(driver.engine, request(ids, Tuning(max_tokens=3)))
+        slow = driver.engine.send(MeasureBatches(1000.0))
+        reply = driver.engine.send(request(ids, Tuning(max_tokens=3)))
         (busy,) = driver.until(slow, BatchesMeasured)
         assert getattr(busy, "kind", "") == "busy"
         assert isinstance(driver.until(reply, Finished)[-1], Finished)
-        needed = send(driver.engine, MeasureBatches(0.1, needed=True))
-        reply = send(driver.engine, request(ids, Tuning(max_tokens=3)))
+        needed = driver.engine.send(MeasureBatches(0.1, needed=True))
+        reply = driver.engine.send(request(ids, Tuning(max_tokens=3)))
         (answer,) = driver.until(needed, BatchesMeasured)
         assert isinstance(answer, BatchesMeasured)
         assert isinstance(driver.until(reply, Finished)[-1], Finished)

@@ -19,21 +19,23 @@ from termchat.decoding.records import Beam, Beams, Finished, Prefill, SettingsRe
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
-from termchat.engine.llama.requests import SearchBeams, Steer
 from termchat.engine.port import (
     Cancel,
     EngineError,
     Event,
     FirstToken,
+    Generate,
     ModelSpec,
     Pause,
     Paused,
     Prefilling,
     Resume,
     Scripted,
+    Steer,
     Step,
     WalksFinished,
 )
+from tests.asking import ask_for, events_of
 from tests.decoding import plain_beams
 from tests.engine.conftest import know_rows, prompt, records, request, tokens
 
@@ -58,13 +60,13 @@ def small(small_model_path: Path) -> Iterator[Session]:
         yield made
 
 
-def searching(ids: list[int], how: BeamSettings, tuning: Tuning, **more: object) -> SearchBeams:
+def searching(ids: list[int], how: BeamSettings, tuning: Tuning, **more: object) -> Generate:
     group = Group(5, "beams", how.n_best, beams=how)
-    return SearchBeams(ids, tuning.samplers(), tuning.conditions(), 7, group, **more)  # type: ignore[arg-type]
+    return ask_for(ids, tuning.samplers(), tuning.conditions(), 7, group=group, **more)  # type: ignore[arg-type]
 
 
-def searched(session: Session, command: SearchBeams, poll: Callable[[], Steer | None] = lambda: None) -> list[Event]:
-    made = session.search(command, poll, perf_counter())  # type: ignore[arg-type]
+def searched(session: Session, command: Generate, poll: Callable[[], Steer | None] = lambda: None) -> list[Event]:
+    made = events_of(session, command, poll, perf_counter())  # type: ignore[arg-type]
     return [event for event in made if not isinstance(event, Prefilling)]
 
 
@@ -433,6 +435,6 @@ def test_it_goes_on_from_a_reply(whole: Session) -> None:
     [(None, "has settings"), (BeamSettings(17), "2 to 16 beams"), (BeamSettings(2, 1.0, 3), "1 to 2 replies")],
 )
 def test_what_can_not_be_searched_is_told(small: Session, how: BeamSettings | None, said: str) -> None:
-    command = SearchBeams([1, 2], Tuning().samplers(), (), 7, Group(5, "beams", 1, beams=how))
+    command = ask_for([1, 2], Tuning().samplers(), (), 7, group=Group(5, "beams", 1, beams=how))
     with pytest.raises(EngineError, match=said):
         searched(small, command)

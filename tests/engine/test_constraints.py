@@ -27,7 +27,6 @@ from termchat.engine.llama.grammar_trial import Trial
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Labels, Mask
-from termchat.engine.llama.requests import Generate, Steer
 from termchat.engine.port import (
     Adjust,
     Check,
@@ -36,11 +35,14 @@ from termchat.engine.port import (
     Explain,
     Failed,
     Force,
+    Generate,
     Inspect,
     ModelSpec,
     Score,
     Scripted,
+    Steer,
 )
+from tests.asking import ask_for
 from tests.engine.conftest import Driver, prompt, records, tokens
 from tests.fewer_blocks import with_marked_spaces
 
@@ -78,7 +80,7 @@ def ids(session: Session) -> list[int]:
 
 def asked(ids: list[int], constraint: Constraint | None, seed: int = 1, limit: int = 60, **more: Any) -> Generate:
     samplers = more.pop("samplers", WILD)
-    return Generate(ids, samplers, (Length(limit),), seed, constraint=constraint, **more)
+    return ask_for(ids, samplers, (Length(limit),), seed, constraint=constraint, **more)
 
 
 def text_of(stream: list[Record]) -> str:
@@ -550,7 +552,7 @@ def test_thoughts_are_free_and_the_answer_matches(session: Session) -> None:
     model.thinking = tags_of("<think></think>")
     try:
         ends = (Length(60), ThinkingBudget(8))
-        stream = records(session, Generate(ids, WILD, ends, 2, constraint=DATE))
+        stream = records(session, ask_for(ids, WILD, ends, 2, constraint=DATE))
         settings = [record for record in stream if isinstance(record, SettingsRecord)]
         assert dropped(stream) == [""] * len(settings)
         assert settings[0].constraint_begun == NOT_YET
@@ -560,7 +562,7 @@ def test_thoughts_are_free_and_the_answer_matches(session: Session) -> None:
         assert all(stage.name != GRAMMAR for token in said[:8] for stage in token.stages)
         for done, at in ((4, NOT_YET), (begun + 2, begun)):  # gone on with, from the thoughts and from the answer
             taken = [*ids, *(token.id for token in said[:done])]
-            again = records(session, Generate(taken, WILD, ends, 2, done=done, constraint=DATE, constraint_begun=at))
+            again = records(session, ask_for(taken, WILD, ends, 2, done=done, constraint=DATE, constraint_begun=at))
             assert said_by_step(again) == [token.id for token in said[done:]]
     finally:
         model.thinking = None

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.decoding.draft_forecast import forecast
-from termchat.decoding.drafting import BatchTimes, DraftSettings
+from termchat.decoding.drafting import BatchTimes, DraftSettings, forecast
 from termchat.decoding.records import Finished
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from time import perf_counter
 
 import msgspec
 import numpy as np
@@ -19,8 +18,18 @@ from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.draft_model import DraftModel, draw_from_few
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.observe import Labels
-from termchat.engine.llama.requests import Generate
-from termchat.engine.port import DraftLoaded, EngineError, Load, LoadDraft, Loaded, Measurement, ModelSpec, Progress
+from termchat.engine.port import (
+    DraftLoaded,
+    EngineError,
+    Generate,
+    Load,
+    LoadDraft,
+    Loaded,
+    Measurement,
+    ModelSpec,
+    Progress,
+)
+from tests.asking import change, events_of
 from tests.engine.conftest import Driver, prompt, records, request, tokens
 from tests.engine.drafting import COSTS, DEEDS, LENGTH, SCHEMA, SETTINGS, end, ids_of, same, session_of, steered, taken
 from tests.fewer_blocks import with_vocabulary, without_blocks
@@ -65,7 +74,7 @@ def both(session: Session, command: Generate, draft: DraftSettings = MODEL) -> t
     session.cache.rewind(0)
     without = records(session, command)
     session.cache.rewind(0)
-    return without, records(session, msgspec.structs.replace(command, draft=draft))
+    return without, records(session, change(command, draft=draft))
 
 
 NAMES = [*SETTINGS, "constraint"]
@@ -284,7 +293,7 @@ def test_one_that_is_loaded_in_mid_reply_drafts_from_the_next_round_on(pair: Ses
     pair.cache.rewind(0)
     pair.drop_draft()
     found: list[Record] = []
-    for said in pair.generate(command, lambda: None, perf_counter()):
+    for said in events_of(pair, command):
         if isinstance(said, Record):
             found.append(said)
         if isinstance(said, Token) and said.step in (8, 18):
@@ -349,7 +358,7 @@ def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(pai
     commands, when_paused = DEEDS[deed]
     for at in (2, 7):
         without = steered(pair, command, at, commands, when_paused)
-        with_them = steered(pair, msgspec.structs.replace(command, draft=MODEL), at, commands, when_paused)
+        with_them = steered(pair, change(command, draft=MODEL), at, commands, when_paused)
         assert taken(with_them) == taken(without)
         assert end(with_them).reason == end(without).reason
 

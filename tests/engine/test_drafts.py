@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from time import perf_counter
 
 import msgspec
 import pytest
@@ -14,11 +13,11 @@ import pytest
 from termchat.decoding.drafting import BatchTimes, DraftSettings
 from termchat.decoding.records import Record, SettingsRecord, Shape, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama import drafts
+from termchat.engine.llama import speculation
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate
-from termchat.engine.port import Adjust, EngineError, Explain, Inspect, Measurement, Paused, Score
+from termchat.engine.port import Adjust, EngineError, Explain, Generate, Inspect, Measurement, Paused, Score
+from tests.asking import change, events_of, only
 from tests.engine.conftest import know_rows, prompt, records, request, tokens
 from tests.engine.drafting import (
     COSTS,
@@ -43,8 +42,8 @@ ON = DraftSettings("ngram")
 def knowing(monkeypatch: pytest.MonkeyPatch) -> type[Knowing]:
     """What drafts instead of the context. It never rests."""
     made = type("MyKnowing", (Knowing,), {})
-    monkeypatch.setattr(drafts, "ByNgrams", made)
-    monkeypatch.setattr(drafts.Judge, "rests", False)
+    monkeypatch.setattr(speculation, "ByNgrams", made)
+    monkeypatch.setattr(speculation.Judge, "rests", False)
     return made
 
 
@@ -61,10 +60,10 @@ def both(
     session.cache.rewind(0)
     without = records(session, command)
     if knowing is not None:
-        knowing.begin = len(command.ids) - command.done
-        knowing.said = [*command.ids[knowing.begin :], *(token.id for token in tokens(without))]
+        knowing.begin = len(only(command).ids) - only(command).done
+        knowing.said = [*only(command).ids[knowing.begin :], *(token.id for token in tokens(without))]
     session.cache.rewind(0)
-    return without, records(session, msgspec.structs.replace(command, draft=draft))
+    return without, records(session, change(command, draft=draft))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -165,12 +164,12 @@ def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(
     commands, when_paused = DEEDS[deed]
     for at in (2, 6):
         without = steered(small, command, at, commands, when_paused)
-        with_them = steered(small, msgspec.structs.replace(command, draft=ON), at, commands, when_paused)
+        with_them = steered(small, change(command, draft=ON), at, commands, when_paused)
         assert taken(with_them) == taken(without)
         both_ends = [end(stream) for stream in (without, with_them)]
         assert both_ends[0].reason == both_ends[1].reason
         assert both_ends[1].accepted
-        ids = [*command.ids, *(t.id for t in tokens([s for s in with_them if not isinstance(s, Paused)]))]
+        ids = [*only(command).ids, *(t.id for t in tokens([s for s in with_them if not isinstance(s, Paused)]))]
         assert small.cache.ids == ids[: len(small.cache.ids)]
         after = [records(small, request([*ids, 5], Tuning(max_tokens=3)))]
         small.cache.rewind(0)
@@ -195,7 +194,7 @@ def test_questions_in_mid_round_see_only_what_was_accepted(small: Session, knowi
     knowing.faults = 0.0
     small.cache.rewind(0)
     made: list[Token] = []
-    for said in small.generate(request(ids, tuning, draft=ON), lambda: None, perf_counter()):
+    for said in events_of(small, request(ids, tuning, draft=ON)):
         if not isinstance(said, Token):
             continue
         made.append(said)
@@ -287,7 +286,7 @@ def test_what_is_quoted_is_drafted_from_the_context(
     tuning = Tuning(temperature=temperature, max_tokens=30)
     known = Measurement(session.cache.how, session.cache.loaded[0], COSTS, 63)
     monkeypatch.setattr(session.cache, "measured", known)
-    monkeypatch.setattr(session, "_learned", drafts.Learned(known))
+    monkeypatch.setattr(session, "_learned", speculation.Learned(known))
     without, with_them = both(session, None, request(prompt(session, QUOTE), tuning, 1))
     assert same(with_them) == same(without)
     finished = end(with_them)

@@ -17,7 +17,7 @@ from termchat.decoding.draft_figures import rounds_of
 from termchat.decoding.drafting import BatchTimes, DraftSettings
 from termchat.decoding.records import Candidate, Record, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama import drafts
+from termchat.engine.llama import speculation
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.model_session import Session
 from termchat.engine.port import ModelSpec, Scripted
@@ -46,7 +46,7 @@ def drafted(session: Session, length: int) -> tuple[Conversation, list[Record]]:
     said = [i + 1 if at in FAULTS else i for at, i in enumerate(ids[length : length + LENGTH])]
     script = tuple(Scripted(step, id=i) for step, i in enumerate(said))
     session.cache.rewind(0)
-    session._learned = drafts.Learned()
+    session._learned = speculation.Learned()
     stream = records(session, request(ids[:length], TUNING, draft=DraftSettings("ngram"), script=script))
     chat = Conversation()
     asked = chat.grow("user", parent=None, at=0, text=TEXT)

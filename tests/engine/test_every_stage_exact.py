@@ -14,6 +14,7 @@ from termchat.decoding.stages import chain_of
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.scoring import Scorer
 from termchat.engine.port import Adjust, Explain, Inspect, Resume, Score
+from tests.asking import change
 from tests.engine.conftest import lasting, records, request, tokens
 from tests.engine.steered import numbers, script_of, steered
 
@@ -96,7 +97,7 @@ def test_a_reply_whose_order_and_stages_changed_is_replayed_from_its_records(
     assert [token.settings for token in told] == [sum(step <= at for step in steps) for at in range(LENGTH)]
     assert len({frozenset(token.state) for token in told}) > 1
     session.cache.rewind(0)
-    replayed = tokens(records(session, msgspec.structs.replace(command, script=script_of(stream))))
+    replayed = tokens(records(session, change(command, script=script_of(stream))))
     assert all_of(replayed) == all_of(told)
 
 

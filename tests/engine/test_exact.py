@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import cycle, pairwise
 from pathlib import Path
-from time import perf_counter
 
 import msgspec
 import numpy as np
@@ -14,14 +13,14 @@ import pytest
 
 from termchat.decoding.records import Prefill, Record, SettingsRecord, Shape, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama import loop, observe
+from termchat.engine.llama import observe, source
 from termchat.engine.llama.cache import SPLIT, OutOfTime
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.pace import Pace
-from termchat.engine.llama.requests import Generate
 from termchat.engine.llama.softmax import Row
-from termchat.engine.port import Cancel, Explain, Inspect, ModelSpec, Prefilling, Score, Scripted
-from tests.engine.conftest import records, request, tokens
+from termchat.engine.port import Cancel, Explain, Generate, Inspect, ModelSpec, Prefilling, Score, Scripted
+from tests.asking import change, events_of
+from tests.engine.conftest import records, reply_from, request, tokens
 from tests.engine.steered import numbers, script_of, shapes_of, start_of
 
 NEAR = 240
@@ -63,7 +62,7 @@ def free(small_model_path: Path) -> Iterator[Session]:
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "all_threads", lambda: 2)
+    monkeypatch.setattr(source, "all_threads", lambda: 2)
 
 
 def prompt_of(session: Session, count: int = SPLIT - BEFORE) -> list[int]:
@@ -80,7 +79,7 @@ def again(session: Session, stream: list[Record], count: int, **more: object) ->
     now = next((entry.threads for entry in reversed(script) if entry.step < count), start_of(stream).threads)
     later = (Scripted(count, threads=now), *(entry for entry in script if entry.step >= count))
     command = request(ids, TUNING, done=count, shapes=shapes_of(stream, count), rebuild_exactly=True, script=later)
-    return records(session, msgspec.structs.replace(command, **more))
+    return records(session, change(command, **more))
 
 
 def whole_reply(session: Session, script: tuple[Scripted, ...] = ()) -> list[Record]:
@@ -229,7 +228,7 @@ class Restless(Pace):
 
 
 def restless(session: Session, command: Generate) -> list[Record]:
-    made = loop.generate(session.cache, Restless(), command, lambda: None, perf_counter())
+    made = reply_from(session.cache, Restless(), command)
     return [record for record in made if isinstance(record, Record)]
 
 
@@ -281,7 +280,7 @@ def test_questions_in_mid_reply_leave_every_later_bit_as_it_was(one: Session, tw
     ids = prompt_of(session)
     made: list[Token] = []
     asked = 0
-    for event in session.generate(request(ids, TUNING), lambda: None, perf_counter()):
+    for event in events_of(session, request(ids, TUNING)):
         if not isinstance(event, Token | Prefilling):
             continue
         made += [event] if isinstance(event, Token) else []

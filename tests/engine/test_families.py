@@ -14,7 +14,7 @@ import pytest
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Prefill, Record, Start
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama import drafts
+from termchat.engine.llama import speculation
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.softmax import Row
@@ -160,7 +160,7 @@ def test_exact_walks_are_their_seeds_alone(session: Session, equal_rows: int, al
 def test_an_exact_reply_with_drafts_is_the_one_without(
     session: Session, alone: list[list[Record]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafts, "ByNgrams", Knowing)
+    monkeypatch.setattr(speculation, "ByNgrams", Knowing)
     for seed in (0, 1):
         monkeypatch.setattr(Knowing, "said", [token.id for token in tokens(alone[seed])])
         monkeypatch.setattr(Knowing, "begin", BEFORE)

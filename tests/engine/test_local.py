@@ -32,7 +32,6 @@ from termchat.engine.port import (
     Unloaded,
 )
 from tests.engine.conftest import Driver, request
-from tests.packed import send
 
 TUNING = Tuning()
 ADJUST = Adjust(TUNING.samplers(), ())
@@ -47,7 +46,7 @@ def engine() -> Iterator[LocalEngine]:
 
 
 def answers(engine: LocalEngine, command: Command) -> list[Event]:
-    number = send(engine, command)
+    number = engine.send(command)
     found: list[Event] = []
     for _ in range(300):
         found += [event for of, event in engine.receive(0.2) if of == number]
@@ -88,10 +87,10 @@ def killed(engine: LocalEngine) -> tuple[int, Failed]:
 def test_a_death_is_told_to_the_reply_or_to_who_waits_longest(
     engine: LocalEngine, commands: list[Command], expected: int | None
 ) -> None:
-    send(engine, Cancel())
+    engine.send(Cancel())
     assert engine.pid is not None
     os.kill(engine.pid, signal.SIGSTOP)
-    numbers = [send(engine, command) for command in commands]
+    numbers = [engine.send(command) for command in commands]
     assert killed(engine)[0] == (0 if expected is None else numbers[expected])
 
 
@@ -99,7 +98,7 @@ def test_what_was_answered_waits_no_more(driver: Driver) -> None:
     ids = driver.prompt("x")
     driver.ask(request(ids, Tuning(max_tokens=2)), Finished)
     driver.ask(Inspect(ids, TUNING.samplers(), seed=1, done=0), Inspected)
-    send(driver.engine, ADJUST)
+    driver.engine.send(ADJUST)
     assert killed(driver.engine)[0] == 0
 
 
@@ -152,14 +151,14 @@ def test_a_process_that_cannot_start_is_an_engine_error(monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     engine = LocalEngine()
     with pytest.raises(EngineError, match=r"cannot be started: .*nowhere") as caught:
-        send(engine, Load(ModelSpec("/m.gguf", "m")))
+        engine.send(Load(ModelSpec("/m.gguf", "m")))
     assert (caught.value.kind, engine.alive, engine.receive()) == ("engine", False, [])
 
 
 def test_a_worker_that_cannot_read_its_commands_ends_and_says_why(tmp_path: Path) -> None:
     engine = LocalEngine(tmp_path / "log")
     answers(engine, Tokenize("a"))
-    send(engine, Tokenize(7))  # type: ignore[arg-type]
+    engine.send(Tokenize(7))  # type: ignore[arg-type]
     while engine.alive:
         events = engine.receive(1.0)
     failed = events[-1][1]

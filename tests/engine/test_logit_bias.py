@@ -15,11 +15,11 @@ from termchat.decoding import whynot
 from termchat.decoding.records import SettingsRecord, Token, TokenBias, to_dict, to_json
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.chain import Chain, Observer, top
+from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn, Labels
-from termchat.engine.llama.requests import Steer
-from termchat.engine.port import Adjust, EngineError, Explain, ModelSpec, Score
+from termchat.engine.port import Adjust, EngineError, Explain, ModelSpec, Score, Steer
 from tests.engine.conftest import lasting, prompt, records, request, tokens
 from tests.engine.native_chains import Left, Logits, row, sampler, some, theirs, with_
 from tests.fewer_blocks import truncated
@@ -29,9 +29,9 @@ SMALL = 49_153
 
 
 def left_by(
-    logits: Logits, settings: SamplerSettings, past: list[int], bias: Mapping[int, float], vocab: object
+    logits: Logits, settings: SamplerSettings, past: list[int], bias: Mapping[int, float], breakers: Breakers | None
 ) -> Left:
-    chain = Chain(settings, len(logits), past, vocab=vocab, bias=bias)
+    chain = Chain(settings, len(logits), past, breakers=breakers, bias=bias)
     needs = chain.needs()
     left = chain.apply(logits, None if needs is None else top(logits, needs), [])
     chain.close()
@@ -70,7 +70,7 @@ def test_any_chain_behind_it_leaves_what_llama_cpp_leaves(session: Session) -> N
         first = LIB.llama_sampler_init_logit_bias(n_vocab, len(bias), listed)
         others = [sampler(name, settings, session) for name in settings.order]
         expected = theirs(logits, [first, *others], past)[0]
-        assert left_by(logits, settings, past, bias, session.model.vocab) == expected, (settings, bias)
+        assert left_by(logits, settings, past, bias, session.model.breakers) == expected, (settings, bias)
 
 
 def test_probabilities_are_those_of_the_biased_logits() -> None:

@@ -17,8 +17,8 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.observe import Drawn, Labels, Mask
-from termchat.engine.llama.requests import Generate
 from termchat.engine.port import ModelSpec
+from tests.asking import ask_for, events_of
 from tests.engine.bare_loop import BareContext
 from tests.engine.fake_cache import FakeSession
 
@@ -146,8 +146,8 @@ def test_a_stage_without_a_bound_makes_near_ties_unless_one_token_is_left_before
 def test_records_of_a_reply_tell_the_largest_change_and_near_ties(change: float | None) -> None:
     session = FakeSession()
     session.cache.largest_change = change
-    asked = Generate([72, 105], SamplerSettings(), (Length(60),), 5)
-    said = list(session.generate(asked, lambda: None, 0.0))
+    asked = ask_for([72, 105], SamplerSettings(), (Length(60),), 5)
+    said = list(events_of(session, asked))
     starts, tokens = ([one for one in said if isinstance(one, kind)] for kind in (Start, Token))
     assert [start.largest_change for start in starts] == [change]
     assert {token.near_tie for token in tokens} == {None: {None}, 0.0: {False}, 0.5: {True, False}}[change]

@@ -18,7 +18,6 @@ from termchat.engine.port import (
     Tokenized,
 )
 from tests.engine.conftest import Driver, request
-from tests.packed import send
 
 TUNING = Tuning(max_tokens=40, temperature=1.0)
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -31,7 +30,7 @@ def cpu_seconds(pid: int) -> float:
 
 def test_it_sleeps_while_it_waits_and_wakes_at_once(driver: Driver) -> None:
     engine = driver.engine
-    number = send(engine, request(driver.prompt("Tell me about bells."), TUNING, paused=True))
+    number = engine.send(request(driver.prompt("Tell me about bells."), TUNING, paused=True))
     driver.until(number, Paused)
     assert engine.pid is not None
     before = cpu_seconds(engine.pid)
@@ -40,7 +39,7 @@ def test_it_sleeps_while_it_waits_and_wakes_at_once(driver: Driver) -> None:
     waits = []
     for _ in range(15):
         asked = monotonic()
-        send(engine, Step())
+        engine.send(Step())
         came: list[Event] = []
         while not any(isinstance(event, Token) for event in came):
             came = [event for _, event in engine.receive(1.0)]
@@ -48,7 +47,7 @@ def test_it_sleeps_while_it_waits_and_wakes_at_once(driver: Driver) -> None:
         if not any(isinstance(event, Paused) for event in came):  # both at once where this process was held up
             driver.until(number, Paused)
     assert min(waits) < 0.01  # its token was drawn already; a busy machine holds some of them up
-    send(engine, Cancel())
+    engine.send(Cancel())
     last = driver.until(number, Finished)[-1]
     assert isinstance(last, Finished)
     assert (last.reason, last.tokens) == ("user", 15)

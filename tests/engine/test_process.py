@@ -21,18 +21,17 @@ from termchat.engine.port import (
     Prefilling,
 )
 from tests.engine.conftest import Driver, request, tokens
-from tests.packed import send
 
 
 def test_a_long_prefill_is_cancelled_at_once_and_what_is_decoded_stays(driver: Driver) -> None:
     ids = driver.prompt("word " * 400)
     waits = []
     for _ in range(2):
-        number = send(driver.engine, request(ids, Tuning(max_tokens=1)))
+        number = driver.engine.send(request(ids, Tuning(max_tokens=1)))
         while not any(isinstance(e, Prefilling) for _, e in driver.engine.receive(1.0)):
             pass
         asked = monotonic()
-        send(driver.engine, Cancel())
+        driver.engine.send(Cancel())
         last = driver.until(number, Finished)[-1]
         waits.append(monotonic() - asked)
         assert isinstance(last, Finished)

@@ -11,7 +11,6 @@ import pytest
 
 from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama import loop
 from termchat.engine.llama.cache import Aborted
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
@@ -27,8 +26,8 @@ from termchat.engine.port import (
     Scored,
     Scoring,
 )
-from tests.engine.conftest import Driver, lasting, prompt, records, request, tokens
-from tests.packed import send
+from tests.asking import only
+from tests.engine.conftest import Driver, lasting, prompt, records, reply_from, request, tokens
 
 SEED = 7
 THEN = Tuning(max_tokens=100, temperature=1.0, repeat_penalty=1.1)
@@ -109,7 +108,7 @@ def test_a_reply_is_scored_by_the_logits_it_was_drawn_from(session: Session) -> 
 def test_a_reply_that_nobody_was_to_ask_about_keeps_nothing_and_can_be_asked_about(session: Session) -> None:
     asked = request(prompt(session, "Name a river."), THEN.turned({"max_tokens": 20}), SEED, keep_logits=False)
     ids = [token.id for token in tokens(records(session, asked))]
-    found = scored(session, Score([*asked.ids, *ids], len(ids), asked.samplers, SEED))
+    found = scored(session, Score([*only(asked).ids, *ids], len(ids), only(asked).samplers, SEED))
     assert (found.ids, found.recomputed) == (ids, True)
 
 
@@ -117,7 +116,7 @@ def test_only_so_much_of_a_reply_is_kept(session: Session, reply: Reply) -> None
     scorer = Scorer(session.cache, streamed_bytes=40 * 4 * session.model.n_vocab)
     scorer.follow(reply.prompt, 0)
     asked = request(reply.prompt, THEN, SEED)
-    for record in loop.generate(session.cache, session.pace, asked, lambda: None, 0.0, scorer.row):
+    for record in reply_from(session.cache, session.pace, asked, scorer.row):
         if isinstance(record, Token):
             scorer.keep(record.id)
     assert passes(scorer, reply.score()) == [100]  # 60 rows of one pass
@@ -272,12 +271,12 @@ def test_the_worker_explains_and_scores(driver: Driver) -> None:
 
 def test_a_cancel_ends_the_scoring_too(driver: Driver) -> None:
     ids = driver.prompt("word " * 1500)
-    number = send(driver.engine, request(ids[:20], Tuning(max_tokens=0, temperature=1.5), SEED))
-    question = send(driver.engine, Score(ids, 1400, THEN.samplers(), SEED))
+    number = driver.engine.send(request(ids[:20], Tuning(max_tokens=0, temperature=1.5), SEED))
+    question = driver.engine.send(Score(ids, 1400, THEN.samplers(), SEED))
     last: dict[int, object] = {}
     while question not in last:
         last.update(driver.engine.receive(1.0))
-    send(driver.engine, Cancel())
+    driver.engine.send(Cancel())
     while not (isinstance(last.get(number), Finished) and isinstance(last[question], Failed | Scored)):
         last.update(driver.engine.receive(1.0))
     assert isinstance(last[question], Failed)

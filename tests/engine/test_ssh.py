@@ -40,7 +40,6 @@ from termchat.engine.ssh import SshEngine, ssh_command
 from termchat.models.elsewhere import models_of
 from tests.engine.conftest import Driver, request, tokens
 from tests.fake_ssh import WORKER, hasty, install, lab
-from tests.packed import send
 
 SPEC = ModelSpec("smollm2", "smollm2", context=2048, threads=1, engine=lab())
 
@@ -119,7 +118,7 @@ def test_nothing_is_sent_before_the_worker_says_hello(tmp_path: Path) -> None:
     """Whoever reads there may be a shell."""
     got = tmp_path / "got"
     remote = Remote(lab(f"echo Password:; cat > {shlex.quote(str(got))}"))
-    send(remote.engine, Tokenize("rm -rf ."))
+    remote.engine.send(Tokenize("rm -rf ."))
     assert remote.engine.receive(0.3) == []
     remote.engine.close()
     assert got.read_bytes() == b""
@@ -270,7 +269,7 @@ def test_a_message_that_is_none_is_told(data: bytes, tmp_path: Path) -> None:
 )
 def test_a_number_that_cannot_be_is_absent(field: int, name: str, value: float, tmp_path: Path) -> None:
     remote = Remote(sent(wire.hello() + token_with(field, value), tmp_path / "frames"))
-    send(remote.engine, Probe())
+    remote.engine.send(Probe())
     ((_, token),) = remote.engine.receive(10.0)
     assert isinstance(token, Token)
     assert math.isnan(getattr(token, name))
@@ -282,7 +281,7 @@ def test_so_is_one_of_a_candidate_or_a_stage(tmp_path: Path) -> None:
     data = token_with(15, [[1, "a", 1e308, 1e308, 7.0, 1e308, None], [2, "b", 1.0, -1.0, 0.5, 0.1, None]])
     data += token_with(14, [["grammar", 5, -0.5]]) + token_with(16, {"tail": 9.0, "mu": 9.5})
     remote = Remote(sent(wire.hello() + data, tmp_path / "frames"))
-    send(remote.engine, Probe())
+    remote.engine.send(Probe())
     found: list[Event] = []
     while len(found) < 3:
         found += [event for _, event in remote.engine.receive(10.0)]
@@ -298,7 +297,7 @@ def test_so_is_one_of_a_candidate_or_a_stage(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [event(1, ["Progress", 0.5]) * 20_000, wire.BEAT * 200_000], ids=["events", "beats"])
 def test_a_flood_gives_the_screen_its_turn(data: bytes, tmp_path: Path) -> None:
     remote = Remote(sent(wire.hello() + data, tmp_path / "frames", for_ever=True))
-    send(remote.engine, Probe())
+    remote.engine.send(Probe())
     took: list[int] = []
     reading = Thread(target=lambda: took.extend(len(remote.engine.receive(0.05)) for _ in range(20)), daemon=True)
     reading.start()
@@ -341,7 +340,7 @@ def test_one_bad_model_takes_no_other_along(tmp_path: Path) -> None:
 
 def test_a_newer_termchat_that_speaks_the_same_is_good_enough(tmp_path: Path) -> None:
     remote = Remote(lab(said(wire.Hello("99.0", wire.protocol()), tmp_path / "hello")))
-    send(remote.engine, Probe())
+    remote.engine.send(Probe())
     assert remote.engine.receive(0.3) == []
     assert remote.engine.alive
     remote.engine.close()
@@ -363,7 +362,7 @@ def test_the_digest_of_the_protocol_is_the_same_in_every_process_and_changes_wit
 def test_a_cut_line_is_told_and_nothing_is_left_running(remote: Remote) -> None:
     remote.ask(Load(SPEC), Loaded)
     ids = remote.prompt("Tell me a long story.")
-    number = send(remote.engine, request(ids, Tuning(max_tokens=400, temperature=0.5)))
+    number = remote.engine.send(request(ids, Tuning(max_tokens=400, temperature=0.5)))
     pid = remote.engine.pid
     assert pid is not None
     found: list[Event] = []
@@ -389,7 +388,7 @@ def test_what_a_worker_said_before_it_was_killed_is_no_reason(tmp_path: Path) ->
 def test_a_line_that_falls_silent_is_told_and_nothing_is_left_running() -> None:
     remote = Remote(lab(hasty(0.5)))
     remote.ask(Load(SPEC), Loaded)
-    number = send(remote.engine, request(remote.prompt("Tell me a long story."), Tuning(max_tokens=400)))
+    number = remote.engine.send(request(remote.prompt("Tell me a long story."), Tuning(max_tokens=400)))
     pid = remote.engine.pid
     assert pid is not None
     found: list[Event] = []
@@ -413,7 +412,7 @@ def test_a_command_that_never_says_hello_is_given_up(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(ssh, "_HELLO_WITHIN", 2.0)
     remote = Remote(lab(f"echo {said}; exec sleep 600"))
     begun = monotonic()
-    number = send(remote.engine, Probe())
+    number = remote.engine.send(Probe())
     answer = remote.until(number, Probed)[-1]
     assert 1.9 < monotonic() - begun < 30
     assert isinstance(answer, Failed)
@@ -428,7 +427,7 @@ def test_a_command_that_never_says_hello_is_given_up(monkeypatch: pytest.MonkeyP
 
 def test_what_takes_long_is_no_silence_nor_is_an_app_that_stands_still() -> None:
     remote = Remote(lab(hasty(0.5, late=7.0)))
-    number = send(remote.engine, Probe())
+    number = remote.engine.send(Probe())
     sleep(4)
     assert isinstance(remote.until(number, Probed)[-1], Probed)
     remote.engine.close()
@@ -465,7 +464,7 @@ def test_signs_of_life_are_given_only_to_who_knows_them(tmp_path: Path) -> None:
         got = tmp_path / "got"
         hello = said(wire.Hello(termchat.__version__, wire.protocol(), beats), tmp_path / "hello")
         remote = Remote(lab(hello.replace("/dev/null", str(got))))
-        send(remote.engine, Probe())
+        remote.engine.send(Probe())
         remote.engine.receive(0.5)
         remote.engine.close()
         assert got.read_bytes() == asked + wire.frame(wire.COMMAND_ENCODER, 1, Probe())
@@ -492,7 +491,7 @@ def test_the_command_line_holds_no_question_and_no_key() -> None:
 def test_tokens_arrive_one_by_one(remote: Remote) -> None:
     """A line that gathers would make the knobs late."""
     remote.ask(Load(SPEC), Loaded)
-    number = send(remote.engine, request(remote.prompt("Count to ten."), Tuning(max_tokens=12, temperature=0.0)))
+    number = remote.engine.send(request(remote.prompt("Count to ten."), Tuning(max_tokens=12, temperature=0.0)))
     sizes: list[int] = []
     while not (found := [event for of, event in remote.engine.receive(1.0) if of == number]) or not isinstance(
         found[-1], Finished

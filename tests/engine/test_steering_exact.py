@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from termchat.decoding.records import Finished, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Steer
-from termchat.engine.port import Adjust, Cancel, Force, Inspect, ModelSpec, Pause, Paused, Resume, Scripted, Step
+from termchat.engine.port import Adjust, Cancel, Force, Inspect, ModelSpec, Pause, Paused, Resume, Scripted, Steer, Step
 from tests.engine.bare_loop import bare_greedy
 from tests.engine.conftest import prompt, records, request, tokens
 from tests.engine.steered import (

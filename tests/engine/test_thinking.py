@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 
 from termchat.decoding.conditions import ThinkingBudget
@@ -12,9 +11,9 @@ from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.thinking import tags_of
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate
 from termchat.engine.llama.template import ChatTemplate
-from termchat.engine.port import EndThinking, Force, Message, Scripted
+from termchat.engine.port import EndThinking, Force, Generate, Message, Scripted
+from tests.asking import change
 from tests.engine.conftest import records, request, tokens
 from tests.engine.steered import numbers, script_of, steered
 from tests.engine.templated import FakeTemplate
@@ -43,9 +42,7 @@ def opened(session: Session, think: bool | None = None) -> list[int]:
 
 
 def budgeted(ids: list[int], budget: int, **more: object) -> Generate:
-    return msgspec.structs.replace(
-        request(ids, TUNING, **more), conditions=(*TUNING.conditions(), ThinkingBudget(budget))
-    )
+    return change(request(ids, TUNING, **more), conditions=(*TUNING.conditions(), ThinkingBudget(budget)))
 
 
 def text(reply: list[Token], phase: str) -> str:
@@ -83,7 +80,7 @@ def test_a_limited_reply_is_made_again_from_its_forced_tokens(thinker: Session) 
     ids = opened(thinker)
     reply = tokens(records(thinker, budgeted(ids, 8)))
     script = tuple(Scripted(token.step, token.id) for token in reply if token.forced)
-    for command in (request(ids, TUNING, script=script), msgspec.structs.replace(budgeted(ids, 8), script=script)):
+    for command in (request(ids, TUNING, script=script), change(budgeted(ids, 8), script=script)):
         thinker.cache.rewind(0)
         assert numbers(records(thinker, command)) == numbers(reply)
 

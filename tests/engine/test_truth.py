@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from time import perf_counter
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.chain import Chain, Observer, top
 from termchat.engine.llama.model_session import Session
 from termchat.engine.llama.native import LIB
+from tests.asking import events_of
 from tests.engine.conftest import lasting, prompt, request, tokens
 
 Row = NDArray[np.float64]
@@ -30,7 +30,7 @@ def drawn(session: Session) -> list[tuple[NDArray[np.float32], Token]]:
     tuning = Tuning(max_tokens=60, temperature=1.0)
     ids = lasting(session, "Tell me about the sea, the sky and the land.", tuning)
     pairs = []
-    for record in session.generate(request(ids, tuning), lambda: None, perf_counter()):
+    for record in events_of(session, request(ids, tuning)):
         if isinstance(record, Token):
             pairs.append((session.cache.logits().copy(), record))
             rows.append(pairs[-1][0])
@@ -217,7 +217,7 @@ def test_masked_logits_do_not_spoil_the_entropy(session: Session, left: int, nat
 
 def test_greedy_equals_a_plain_llama_cpp_loop(session: Session) -> None:
     ids = prompt(session, "Name the planets of the solar system.")
-    stream = tokens(list(session.generate(request(ids, Tuning(temperature=0, max_tokens=120)), lambda: None, 0.0)))
+    stream = tokens(list(events_of(session, request(ids, Tuning(temperature=0, max_tokens=120)))))
     cache, model = session.cache, session.model
     LIB.llama_memory_clear(cache.memory, True)
     cache.ids.clear()

@@ -7,20 +7,19 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
-import msgspec
 import pytest
 
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Finished, Prefill, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama import walk_drafts
+from termchat.engine.llama import speculation
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate, GenerateWalks, ToWalk
-from termchat.engine.port import Adjust, Cancel, Pause, Resume, Scripted, Step
+from termchat.engine.port import Adjust, Cancel, Generate, Pause, Resume, Scripted, Step
+from tests.asking import ask_for, change, only
 from tests.engine.conftest import records, tokens
 from tests.engine.drafting import LENGTH, SCHEMA, SETTINGS, ids_of, same, session_of
-from tests.engine.walking import Fork, alone, ask, of, plain, walk, walked
+from tests.engine.walking import Fork, alone, ask, of, plain, to, walk, walked
 
 ON = DraftSettings("ngram")
 FREE = Tuning(temperature=1.1, top_k=0, max_tokens=LENGTH)
@@ -57,12 +56,12 @@ def small(small_model_path: Path) -> Iterator[Session]:
 @pytest.fixture
 def knowing(monkeypatch: pytest.MonkeyPatch) -> type[Knowing]:
     made = type("MyKnowing", (Knowing,), {"said": []})
-    monkeypatch.setattr(walk_drafts, "ByNgrams", made)
+    monkeypatch.setattr(speculation, "ByNgrams", made)
     return made
 
 
 def both(
-    session: Session, knowing: type[Knowing], command: GenerateWalks, at: object = None, when_paused: object = ()
+    session: Session, knowing: type[Knowing], command: Generate, at: object = None, when_paused: object = ()
 ) -> tuple[list[object], list[object]]:
     """All that the walks say, without and with drafts."""
     session.cache.rewind(0)
@@ -74,7 +73,7 @@ def both(
         if (start := of(without, number)[0])
     ]
     session.cache.rewind(0)
-    return without, walked(session, msgspec.structs.replace(command, draft=ON), at, when_paused)  # type: ignore[arg-type]
+    return without, walked(session, change(command, draft=ON), at, when_paused)  # type: ignore[arg-type]
 
 
 def check(without: list[object], drafted: list[object]) -> None:
@@ -108,15 +107,15 @@ def test_knobs_pauses_steps_joins_and_ends_in_the_middle_of_rounds(small: Sessio
     cold = FREE.turned({"temperature": 0.3})
     late = walk(3, FREE, 9)
     at = {
-        (0, 3): [ToWalk(1, Pause())],
-        (0, 6): [ToWalk(1, Step()), Adjust(cold.samplers(), cold.conditions(), {})],
-        (0, 9): [ToWalk(1, Resume()), Fork(late, 0, 4)],
-        (2, 12): [ToWalk(2, Cancel())],
+        (0, 3): [to(1, Pause())],
+        (0, 6): [to(1, Step()), Adjust(cold.samplers(), cold.conditions(), {})],
+        (0, 9): [to(1, Resume()), Fork(late, 0, 4)],
+        (2, 12): [to(2, Cancel())],
     }
     small.cache.rewind(0)
-    stream = walked(small, msgspec.structs.replace(command, draft=ON), at)
+    stream = walked(small, change(command, draft=ON), at)
     assert sum(event.accepted or 0 for event in stream if isinstance(event, Finished)) > 3
-    for one in command.walks:
+    for one in command.replies:
         own = tokens(of(stream, one.number))
         turned = next((t.step for t in own if t.settings > own[0].settings and not _only_drafts(stream, t)), len(own))
         script = (Scripted(turned, samplers=cold.samplers(), origin={}),) if turned < len(own) else ()
@@ -143,11 +142,11 @@ def test_the_one_that_is_kept_goes_on_with_nothing_decoded_again(
 ) -> None:
     command = ask(ids_of(small, SPLIT - 6), [walk(i, FREE, i) for i in range(3)])
     _, drafted = both(small, knowing, command)
-    ids = [*command.ids, *(t.id for t in tokens(of(drafted, kept)))]
+    ids = [*only(command).ids, *(t.id for t in tokens(of(drafted, kept)))]
     later = Tuning(max_tokens=LENGTH + 6, temperature=1.0)
 
     def go_on() -> list[object]:
-        return records(small, Generate(ids, later.samplers(), later.conditions(), 5, done=LENGTH))  # type: ignore[return-value]
+        return records(small, ask_for(ids, later.samplers(), later.conditions(), 5, done=LENGTH))  # type: ignore[return-value]
 
     found = small.keep(kept)
     assert small.cache.ids == ids[: found.cells]

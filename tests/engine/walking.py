@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,8 +13,8 @@ from termchat.decoding.group import Group
 from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate, GenerateWalks, Join, Steer, Walk
-from termchat.engine.port import Event, FirstToken, Paused
+from termchat.engine.port import Event, FirstToken, Generate, Join, Paused, ReplyRequest, Steer, SteerReply
+from tests.asking import change
 from tests.engine.conftest import records
 
 TIMES = {
@@ -28,22 +28,40 @@ TIMES = {
 class Fork(NamedTuple):
     """A walk that joins behind the first tokens of another one, in the reply's step `at`."""
 
-    walk: Walk
+    walk: ReplyRequest
     base: int
     at: int
 
 
-def walk(number: int, tuning: Tuning, seed: int = 7, **more: object) -> Walk:
-    return Walk(number, tuning.samplers(), tuning.conditions(), seed, **more)  # type: ignore[arg-type]
+def walk(number: int, tuning: Tuning, seed: int = 7, **more: object) -> ReplyRequest:
+    """Return the request of a reply, whose ids are those of the group it is asked for in."""
+    ids: list[int] = more.pop("ids", [])  # type: ignore[assignment]
+    return ReplyRequest(ids, tuning.samplers(), tuning.conditions(), seed, number, **more)  # type: ignore[arg-type]
 
 
-def ask(ids: list[int], walks: Sequence[Walk], **more: object) -> GenerateWalks:
-    return GenerateWalks(ids, list(walks), Group(123, "walks", len(walks)), **more)  # type: ignore[arg-type]
+def to(number: int, command: SteerReply) -> SteerReply:
+    """Return a command for one reply."""
+    return msgspec.structs.replace(command, reply=number)
+
+
+def joining(command: Generate, one: ReplyRequest) -> Join:
+    """Return the command that adds a reply to a group, behind the ids of that if it has none of its own."""
+    return Join(_behind(one, one.ids or command.replies[0].ids, command))
+
+
+def _behind(one: ReplyRequest, ids: list[int], command: Generate) -> ReplyRequest:
+    prompt = command.replies[0]
+    return msgspec.structs.replace(one, ids=ids, done=prompt.done + len(ids) - len(prompt.ids))
+
+
+def ask(ids: list[int], walks: Sequence[ReplyRequest], **more: Any) -> Generate:
+    """Return the request for many replies to one prompt."""
+    return change(Generate(list(walks), Group(123, "walks", len(walks))), ids=ids, **more)
 
 
 def walked(
     session: Session,
-    command: GenerateWalks,
+    command: Generate,
     at: Mapping[tuple[int, int], Sequence[Steer | Fork]] | None = None,
     when_paused: Iterable[Steer] = (),
 ) -> list[Event]:
@@ -54,7 +72,7 @@ def walked(
     def wait() -> None:
         waiting.append(next(planned))
 
-    for events in session.generate_walks(command, lambda: waiting.popleft() if waiting else None, wait, perf_counter()):
+    for events in session.generate(command, lambda: waiting.popleft() if waiting else None, wait, perf_counter()):
         stream += events
         for event in events:
             if isinstance(event, Token) and event.walk is not None:
@@ -64,13 +82,13 @@ def walked(
     return stream
 
 
-def _join(command: GenerateWalks, stream: Iterable[Event], fork: Fork) -> Join:
+def _join(command: Generate, stream: Iterable[Event], fork: Fork) -> Join:
     own = of(stream, fork.base)
     start = own[0]
     assert isinstance(start, Start)
     drawn = [record.id for record in own if isinstance(record, Token)]
-    ids = [*start.prompt_ids, *drawn][: len(command.ids) + fork.at]
-    return Join(msgspec.structs.replace(fork.walk, ids=ids))
+    ids = [*start.prompt_ids, *drawn][: len(command.replies[0].ids) + fork.at]
+    return Join(_behind(fork.walk, ids, command))
 
 
 def of(stream: Iterable[Event], number: int) -> list[Record]:
@@ -102,14 +120,13 @@ def plain(stream: Iterable[Record]) -> list[Record]:
     return found
 
 
-def alone(session: Session, command: GenerateWalks, one: Walk, **more: object) -> list[Record]:
+def alone(session: Session, command: Generate, one: ReplyRequest, **more: object) -> list[Record]:
     """The same reply by itself, from an empty cache."""
     session.cache.rewind(0)
-    asked = Generate(
-        command.ids, one.samplers, one.conditions, one.seed, one.origin, script=one.script,
-        constraint=one.constraint, state=one.state, done=command.done,
-    )  # fmt: skip
-    return plain(records(session, msgspec.structs.replace(asked, **more)))
+    prompt = command.replies[0] if command.replies else one
+    own = msgspec.structs.replace(one, ids=one.ids or prompt.ids, number=0, paused=False)
+    asked = Generate([own], candidates=command.candidates)
+    return plain(records(session, change(asked, **more)))
 
 
 def firsts(stream: Iterable[Event]) -> list[FirstToken]:

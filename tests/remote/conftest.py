@@ -14,12 +14,12 @@ import pytest
 from termchat.decoding.records import Finished, Prefill, Record, Token
 from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate, Steer
-from termchat.engine.port import FirstToken, Message, ModelSpec, Noted, Paused, Prefilling, Render
+from termchat.engine.port import FirstToken, Generate, Message, ModelSpec, Noted, Paused, Prefilling, Render, Steer
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.llama_stream import LlamaStream
 from termchat.engine.remote.server_session import ServerSession
 from termchat.engine.remote.streamed_session import StreamedSession
+from tests.asking import events_of
 from tests.remote.chat_twin import Answer, ChatTwin, Serve
 from tests.remote.twin_server import TwinServer
 
@@ -88,7 +88,7 @@ def ids_of(session: Drawing, text: str) -> list[int]:
 
 def drawn(session: Drawing, command: Generate, poll: Callable[[], Steer | None] = lambda: None) -> list[Record]:
     """The record stream of one reply."""
-    made = session.generate(command, poll, perf_counter())  # type: ignore[arg-type]
+    made = events_of(session, command, poll, perf_counter())  # type: ignore[arg-type]
     return [record for record in made if not isinstance(record, (Prefilling, FirstToken, Paused, Noted))]
 
 

@@ -19,9 +19,9 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.records import Record, SettingsRecord, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate, Steer
-from termchat.engine.port import Adjust
+from termchat.engine.port import Adjust, Steer
 from termchat.engine.remote.streamed_session import StreamedSession
+from tests.asking import ask_for, events_of
 from tests.remote.twin_server import Handler, TwinServer, hangs_up
 
 ANSWERS = Path(__file__).parent / "vllm_answers"
@@ -46,14 +46,14 @@ def turned(session: StreamedSession, ids: list[int], at: int = 6) -> list[Record
     """The records of a reply whose temperature is turned up once it has `at` tokens."""
     told: list[Record] = []
     conditions = (Length(24),)
-    command = Generate(ids, SamplerSettings(temperature=0.0), conditions, 7)
+    command = ask_for(ids, SamplerSettings(temperature=0.0), conditions, 7)
 
     def poll() -> Steer | None:
         tokens = sum(isinstance(record, Token) for record in told)
         settings = sum(isinstance(record, SettingsRecord) for record in told)
         return Adjust(TURNED, conditions) if (tokens, settings) == (at, 1) else None
 
-    told.extend(session.generate(command, poll, perf_counter()))  # type: ignore[arg-type]
+    told.extend(events_of(session, command, poll, perf_counter()))  # type: ignore[arg-type]
     return told
 
 

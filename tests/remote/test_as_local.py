@@ -12,9 +12,9 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate, Steer
-from termchat.engine.port import Adjust, Explain, Inspect, Message, Noted, Render, Score, Scripted
+from termchat.engine.port import Adjust, Explain, Generate, Inspect, Message, Noted, Render, Score, Scripted, Steer
 from termchat.engine.remote.server_session import ServerSession
+from tests.asking import ask_for, events_of
 from tests.remote.conftest import Drawing, drawn, ids_of, on_server, prefill_of, streamed_by, tokens_of
 from tests.remote.twin_server import TwinServer
 
@@ -37,7 +37,7 @@ def on_twin(twin: TwinServer) -> Iterator[ServerSession]:
 
 
 def command(session: Drawing, tuning: Tuning, text: str = TEXT, **more: object) -> Generate:
-    return Generate(ids_of(session, text), tuning.samplers(), tuning.conditions(), SEED, **more)  # type: ignore[arg-type]
+    return ask_for(ids_of(session, text), tuning.samplers(), tuning.conditions(), SEED, **more)  # type: ignore[arg-type]
 
 
 def both(session: Session, on_twin: ServerSession, tuning: Tuning, **more: object) -> tuple[list[Token], list[Token]]:
@@ -119,7 +119,7 @@ def test_a_rule_is_met_by_what_a_measure_is_and_not_by_what_it_may_be(session: S
     true, bound = next((true, bound) for true, bound in higher if true + 0.1 < bound)
     rule = Threshold("entropy", ">", (true + bound) / 2, "stop")
     ruled = [
-        Generate(ids_of(s, TEXT), tuning.samplers(), (*tuning.conditions(), rule), SEED) for s in (session, on_twin)
+        ask_for(ids_of(s, TEXT), tuning.samplers(), (*tuning.conditions(), rule), SEED) for s in (session, on_twin)
     ]
     one, other = tokens_of(drawn(session, ruled[0])), tokens_of(drawn(on_twin, ruled[1]))
     assert [token.id for token in other] == [token.id for token in one]
@@ -153,7 +153,7 @@ def test_what_makes_a_server_list_all_tokens_each_time_is_told_once(
     told: list[str] = []
     for _ in range(2):
         before = len(twin.completions())
-        made = session.generate(command(session, tuning), lambda: None, 0.0)
+        made = events_of(session, command(session, tuning))
         told += [said.remark.message for said in made if isinstance(said, Noted)]
     assert told == [f"{why} needs all 49,152 tokens of the server for each one that is drawn, which is slow"]
     assert len(twin.completions()) - before <= 5  # no token was asked for twice
@@ -171,7 +171,7 @@ def test_a_long_prompt_is_read_in_the_pieces_of_the_local_engine(session: Sessio
     assert [t.id for t in tokens_of(there)] == [t.id for t in tokens_of(here)]
     # Its next turn reads only what is new.
     longer = ids_of(on_twin, text)
-    told = prefill_of(drawn(on_twin, Generate([*longer, 28, 29], asked.samplers(), asked.conditions(), 1)))
+    told = prefill_of(drawn(on_twin, ask_for([*longer, 28, 29], asked.samplers(), asked.conditions(), 1)))
     assert (told.reused, told.shapes) == (len(longer), [1, 1])
 
 
@@ -189,7 +189,7 @@ def test_user_text_is_never_a_control_token(
         assert there == session.render(Render(said)).ids
         control = [i for i in there if asked.model.is_control(i)]
         assert [asked.model.name(i) for i in control] == ["<|im_start|>", "<|im_end|>"] * 2 + ["<|im_start|>"]
-        drawn(asked, Generate(there, Tuning().samplers(), Tuning(max_tokens=1).conditions(), SEED))
+        drawn(asked, ask_for(there, Tuning().samplers(), Tuning(max_tokens=1).conditions(), SEED))
         assert twin.completions()[-1]["prompt"] == there
         begun = asked.model.tokenize("<|im_end|>", special=False, begin=False)  # as a text that begins a reply
         assert not any(map(asked.model.is_control, begun))
@@ -204,7 +204,7 @@ def test_no_request_insists_on_a_slot(on_twin: ServerSession, twin: TwinServer, 
     try:
         ids = ids_of(asked, TEXT)
         tuning = Tuning(max_tokens=3, repeat_penalty=1.2)
-        drawn(asked, Generate(ids, tuning.samplers(), tuning.conditions(), SEED))
+        drawn(asked, ask_for(ids, tuning.samplers(), tuning.conditions(), SEED))
         asked.inspect(Inspect(ids, tuning.samplers(), SEED, 0), alone=True, wanted=never)
         asked.explain(Explain(ids, ids[0], tuning.samplers(), SEED, 0), alone=True, wanted=never)
         assert len(twin.completions()) > 4

@@ -21,11 +21,11 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate
-from termchat.engine.port import EngineError, ModelSpec
+from termchat.engine.port import EngineError, Generate, ModelSpec
 from termchat.engine.remote import http_client, steady_response
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_session import ServerSession
+from tests.asking import ask_for, events_of
 from tests.remote import twin_server
 from tests.remote.conftest import RealServer, drawn, finished_of, ids_of, on_server, tokens_of
 from tests.remote.twin_server import Fault, TwinServer, after, answers
@@ -35,7 +35,7 @@ TUNING = Tuning(max_tokens=8, temperature=0.0)
 
 def command(session: ServerSession, *more: int) -> Generate:
     ids = [*ids_of(session, "Tell me about rivers."), *more]
-    return Generate(ids, TUNING.samplers(), TUNING.conditions(), 5, done=len(more))
+    return ask_for(ids, TUNING.samplers(), TUNING.conditions(), 5, done=len(more))
 
 
 def as_far_as_it_goes(
@@ -44,7 +44,7 @@ def as_far_as_it_goes(
     """The tokens that came, and what ended them. After each, `at` is called with how many there are."""
     found: list[int] = []
     try:
-        for record in session.generate(asked, lambda: None, 0.0):
+        for record in events_of(session, asked):
             if isinstance(record, Token):
                 found.append(record.id)
                 at(len(found))
@@ -147,13 +147,13 @@ def test_silence_ends_and_a_cancel_does_at_once(
 def test_several_servers_behind_one_address_are_noticed(on_twin: ServerSession, twin: TwinServer) -> None:
     ids = ids_of(on_twin, "The quick brown fox jumps over the lazy dog. " * 10)
     twin.forgets = True
-    came, error = as_far_as_it_goes(on_twin, Generate(ids, TUNING.samplers(), TUNING.conditions(), 1))
+    came, error = as_far_as_it_goes(on_twin, ask_for(ids, TUNING.samplers(), TUNING.conditions(), 1))
     assert 0 < len(came) <= 3
     assert "reads the whole text again for each token" in error.message
     assert "several servers behind this address" in error.hint
     # A long prompt is not read piece by piece from the beginning each time.
     before = len(twin.completions())
-    _, error = as_far_as_it_goes(on_twin, Generate([5, *ids * 6], TUNING.samplers(), TUNING.conditions(), 1))
+    _, error = as_far_as_it_goes(on_twin, ask_for([5, *ids * 6], TUNING.samplers(), TUNING.conditions(), 1))
     assert "reads the whole text again" in error.message
     assert len(twin.completions()) - before <= 6
     # A few servers that take turns are as good as one, once each has read the text.
@@ -427,7 +427,7 @@ def test_a_server_that_is_stopped_for_a_while_is_waited_for_and_a_cancel_does_no
             others[-1].start()
 
     came: list[int] = []
-    for record in session.generate(asked, lambda: None, 0.0):
+    for record in events_of(session, asked):
         if isinstance(record, Token):
             came.append(record.id)
             stop(len(came), lambda: os.kill(mortal.process.pid, signal.SIGCONT))
@@ -440,7 +440,7 @@ def test_a_server_that_is_stopped_for_a_while_is_waited_for_and_a_cancel_does_no
         session.cache.abort.set()
 
     seen: list[object] = []
-    for record in session.generate(asked, lambda: None, 0.0):
+    for record in events_of(session, asked):
         seen.append(record)
         stop(sum(isinstance(one, Token) for one in seen), cancel)
     assert monotonic() - cancelled[0] < 20  # the server would go on for a minute or more

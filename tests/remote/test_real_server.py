@@ -14,21 +14,22 @@ import pytest
 
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate
 from termchat.engine.port import (
+    Generate,
     Message,
     Prefilling,
     Render,
     Score,
 )
 from termchat.engine.remote.server_session import ServerSession
+from tests.asking import ask_for, events_of, only
 from tests.remote.conftest import RealServer, drawn, finished_of, ids_of, prefill_of, tokens_of
 
 TEXT = "Write a story about a fox and a bear who meet at a river."
 
 
 def command(session: ServerSession, tuning: Tuning, text: str = TEXT) -> Generate:
-    return Generate(ids_of(session, text), tuning.samplers(), tuning.conditions(), 11)
+    return ask_for(ids_of(session, text), tuning.samplers(), tuning.conditions(), 11)
 
 
 def test_it_tells_its_vocabulary(served: ServerSession, session: Session) -> None:
@@ -61,7 +62,7 @@ def test_its_numbers_are_the_local_ones_but_for_its_kernels(
     """The wheel is built for other processors: so long as the ids are equal, logits are within a few tenths."""
     tuning = Tuning(max_tokens=25).turned(knobs)  # type: ignore[arg-type]
     there = tokens_of(drawn(served, command(served, tuning)))
-    here = tokens_of(list(session.generate(command(served, tuning), lambda: None, 0.0)))  # type: ignore[arg-type]
+    here = tokens_of(list(events_of(session, command(served, tuning))))  # type: ignore[arg-type]
     same = next((at for at, (one, other) in enumerate(zip(here, there, strict=False)) if one.id != other.id), len(here))
     assert same > 0
     for one, other in zip(here[:same], there, strict=False):
@@ -77,7 +78,7 @@ def test_the_same_seed_draws_the_same_again_and_what_if_agrees(served: ServerSes
     first, second = (tokens_of(drawn(served, asked)) for _ in range(2))
     assert [token.id for token in first] == [token.id for token in second]
     ids = [token.id for token in first]
-    look = Score([*asked.ids, *ids], len(ids), Tuning(top_k=90).samplers(), 11)
+    look = Score([*only(asked).ids, *ids], len(ids), Tuning(top_k=90).samplers(), 11)
     again = served.score(look, alone=True, progress=lambda *_: None, wanted=lambda: False)
     assert again.ids == [
         token.id for token in tokens_of(drawn(served, command(served, Tuning(max_tokens=25, top_k=90))))
@@ -88,7 +89,7 @@ def test_parts_of_characters_are_told(served: ServerSession) -> None:
     """An emoji is several tokens, and a server says nothing of a token that is a part of one, where it draws that itself."""
     tuning = Tuning(max_tokens=12, temperature=0.0)
     ids = [*ids_of(served, "Repeat: 🦊🦊🦊🦊🦊🦊"), *served.model.tokenize("🦊🦊🦊🦊", special=False)]
-    stream = tokens_of(drawn(served, Generate(ids, tuning.samplers(), tuning.conditions(), 1)))
+    stream = tokens_of(drawn(served, ask_for(ids, tuning.samplers(), tuning.conditions(), 1)))
     assert any("\ufffd" in token.bytes.decode("utf-8", "replace") for token in stream)
 
 
@@ -97,7 +98,7 @@ def test_what_it_still_has_is_told(served: ServerSession) -> None:
     asked = command(served, Tuning(max_tokens=3), long)
     served.cache.peek([1, 2, 3])
     told = prefill_of(drawn(served, asked))
-    assert sum(told.shapes) + told.reused == len(asked.ids)
+    assert sum(told.shapes) + told.reused == len(only(asked).ids)
     assert max(told.shapes) == 63
     assert told.shapes[-1] == 1
     assert prefill_of(drawn(served, asked)).shapes == [1]
@@ -117,9 +118,9 @@ def test_no_more_than_a_piece_is_read_after_a_cancel(served: ServerSession, real
     ids = served.model.tokenize(f"{words} over the lazy dog and runs away into the dark wood. " * 60, special=False)[
         :950
     ]
-    asked = Generate(ids, Tuning().samplers(), Tuning().conditions(), 1)
+    asked = ask_for(ids, Tuning().samplers(), Tuning().conditions(), 1)
     seen: list[object] = []
-    for record in served.generate(asked, lambda: None, 0.0):
+    for record in events_of(served, asked):
         seen.append(record)
         if len([one for one in seen if isinstance(one, Prefilling)]) == 3:
             if when == "within one":

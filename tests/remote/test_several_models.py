@@ -12,11 +12,11 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
 from termchat.engine.checkup import check
 from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.requests import Generate
 from termchat.engine.port import EngineError, ModelSpec
 from termchat.engine.remote.served import ThereModel, quantization_of
 from termchat.engine.remote.server_session import ServerSession
 from termchat.models.elsewhere import engine_rows, models_of
+from tests.asking import ask_for
 from tests.remote.conftest import drawn, ids_of, streamed_by, tokens_of
 from tests.remote.twin_server import TwinServer
 
@@ -34,7 +34,7 @@ def test_the_model_is_loaded_and_named_in_every_request_about_it(twin: TwinServe
         assert session.info().name == "small"
         tuning = Tuning(max_tokens=6)
         ids = ids_of(session, "Name a colour.")
-        command = Generate(ids, tuning.samplers(), tuning.conditions(), 7)
+        command = ask_for(ids, tuning.samplers(), tuning.conditions(), 7)
         there = [token.id for token in tokens_of(drawn(session, command))]
         asked = [body for path, body in twin.asked if path in ("/completion", "/tokenize", "/detokenize")]
         assert {body["model"] for body in asked} == {"small"}

@@ -9,10 +9,10 @@ A `running_reply` is a generator. At each step it takes a row of logits, has `ch
 draw, writes a record, and has the token decoded: by `loop`, for it alone, or by `walk_batch`, in one batch with the others of a
 group (`running_walks`), each of which is a sequence of its own in the cache. The beams of a search (`beams`) are such
 sequences, too. `steering` holds what a person changes meanwhile: settings, conditions, pauses, forced tokens. `spellings` says
-which tokens a word is made of. `chain` does a step in Python and numpy (`softmax`), or in one call of `observe.c`, which
-`build_hook` compiles and `observe` calls.
-`drafts` decides which guessed tokens `loop` decodes ahead, in one batch with the newest one: what a `drafter` says, from the
-context or by a second model (`draft_model`). `opening_model` loads models.
+which tokens a word is made of. `chain` does a step in one call of `observe.c`, which `build_hook` compiles and `observe` calls,
+over the samplers of `native_samplers`; or with `decoding.arithmetic` and `softmax`. `dry` finds the penalties of DRY.
+`drafts` decides which guessed tokens `loop` decodes ahead, in one batch with the newest one: guesses from the context or by a
+second model (`draft_model`). `batch_costs` measures the times of batches. `opening_model` loads models.
 
 `grammars` compiles constraints, each on trial in a process of its own (`grammar_trial`), and computes beside the decode which
 tokens may come next; `chain` or `observe.c` masks the others, before the stages or after them.

@@ -16,15 +16,13 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from termchat.decoding.records import Beams, Failed, Token
+from termchat.decoding.records import Failed
 from termchat.engine import wire
-from termchat.engine.llama import requests
 from termchat.engine.port import (
     BatchesMeasured,
     Cancel,
@@ -38,15 +36,12 @@ from termchat.engine.port import (
     Generate,
     Inspect,
     Inspected,
-    Join,
     Keep,
     Load,
     LoadDraft,
     Loaded,
     MeasureBatches,
     ModelSpec,
-    Paused,
-    Prefilling,
     Probe,
     Probed,
     Progress,
@@ -56,7 +51,6 @@ from termchat.engine.port import (
     Spell,
     Spelled,
     Steer,
-    SteerReply,
     Tokenize,
     Unload,
     Unloaded,
@@ -79,8 +73,8 @@ def _nothing() -> None:
 class Inbox:
     """Commands as they arrive, read by a thread of its own.
 
-    Commands that steer a running reply are kept apart from work that waits its turn, of which `on_work` hears. A cancel also
-    sets the abort flag, so that a long prefill ends at once. `beaten` is set by the app's first sign of life (`wire.BEAT`).
+    Commands that steer a running reply are kept apart from work that waits its turn, of which `on_work` hears. A cancel of
+    all sets the abort flag, so that a long prefill ends at once. `beaten` is set by the app's first sign of life (`wire.BEAT`).
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -194,11 +188,7 @@ class Worker:
     def _do(self, number: int, command: Command, arrived: float) -> None:
         try:
             if isinstance(command, Generate):
-                request = requests.unpack(command)
-                if isinstance(request, requests.GenerateWalks):
-                    self._generate_walks(number, request, arrived)
-                else:
-                    self._generate(number, request, arrived)
+                self._generate(number, command, arrived)
             else:
                 self._send(number, self._answer(number, command))
         except EngineError as error:
@@ -301,54 +291,21 @@ class Worker:
             raise EngineError("model", "no model is loaded", "load one first")
         return self._session
 
-    def _generate(self, number: int, command: requests.Generate | requests.SearchBeams, arrived: float) -> None:
-        session = self._loaded()
-        self._replying = True
-        try:
-            poll = partial(self._steering_one, number)
-            made = (
-                session.search(command, poll, arrived)
-                if isinstance(command, requests.SearchBeams)
-                else session.generate(command, poll, arrived)
-            )
-            for record in made:
-                self._send(number, record)
-                while (
-                    isinstance(record, (Token, Prefilling, Beams))
-                    and (other := self._inbox.between_tokens()) is not None
-                ):
-                    self._do(*other)
-                while isinstance(record, Paused) and (other := self._inbox.while_paused(number)) is not None:
-                    self._do(*other)
-        finally:
-            self._replying = False
-
-    def _generate_walks(self, number: int, command: requests.GenerateWalks, arrived: float) -> None:
-        session = self._loaded()
-
-        def poll() -> requests.Steer | None:
-            command = self._inbox.steering(number)
-            return None if command is None else requests.address(command)
+    def _generate(self, number: int, command: Generate, arrived: float) -> None:
+        session, inbox = self._loaded(), self._inbox
 
         def wait() -> None:
-            while (other := self._inbox.while_paused(number)) is not None:
+            while (other := inbox.while_paused(number)) is not None:
                 self._do(*other)
 
         self._replying = True
         try:
-            for events in session.generate_walks(command, poll, wait, arrived):
+            for events in session.generate(command, lambda: inbox.steering(number), wait, arrived):
                 self._send(number, *events)
-                while (other := self._inbox.between_tokens()) is not None:
+                while (other := inbox.between_tokens()) is not None:
                     self._do(*other)
         finally:
             self._replying = False
-
-    def _steering_one(self, number: int) -> SteerReply | None:
-        """The next command for a single reply; what is meant for a walk does nothing."""
-        command = self._inbox.steering(number)
-        while isinstance(command, Join) or (command is not None and command.reply is not None):
-            command = self._inbox.steering(number)
-        return command
 
     def _send(self, number: int, *events: Event) -> None:
         self._write(b"".join(wire.frame(wire.EVENT_ENCODER, number, event) for event in events))

@@ -14,7 +14,6 @@ from termchat.decoding.records import Failed
 from termchat.engine.access_key import read_key
 from termchat.engine.address import ServerKind
 from termchat.engine.llama import worker
-from termchat.engine.llama.requests import SearchBeams, unpack
 from termchat.engine.port import (
     Command,
     EngineError,
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from termchat.engine.llama.model_session import Session
 
 _INSTEAD = "load one on this machine for that"
-_REFUSED: dict[type, str] = {
-    SearchBeams: "search with beams",
+_REFUSED: dict[type | str, str] = {
+    "beams": "search with beams",
     LoadDraft: "draft tokens",
     MeasureBatches: "measure batches",
 }
@@ -69,7 +68,9 @@ class ServerWorker(worker.Worker):
             raise
 
     def _do(self, number: int, command: Command, arrived: float) -> None:
-        kind = type(unpack(command) if isinstance(command, Generate) else command)
+        kind: type | str = type(command)
+        if isinstance(command, Generate) and command.group is not None:
+            kind = "beams" if command.group.beams is not None else "walks"
         what = (_REFUSED | getattr(self._session, "refused", {})).get(kind)
         if what is None:
             super()._do(number, command, arrived)

@@ -22,7 +22,7 @@ from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:
-    from termchat.decoding.draft_forecast import Forecast
+    from termchat.decoding.drafting import Forecast
     from termchat.tui.panels.plots.pictures import Placed
     from termchat.tui.panels.plots.trace import Trace
     from termchat.tui.speculation.forecasting import DraftForecasting
