@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 from termchat.decoding.records import Record
-from termchat.engine import port
 from termchat.engine.port import (
     ALL_FEATURES,
     Command,
     Event,
+    Generate,
     Load,
     Loaded,
     Render,
@@ -19,7 +19,6 @@ from termchat.engine.port import (
     WalksFinished,
 )
 from tests.tui.fake_engine import INFO
-from tests.tui.unpacked import Generate, GenerateWalks, SearchBeams, unpack
 
 _C = TypeVar("_C", bound=Command)
 
@@ -40,7 +39,6 @@ class PlayedEngine:
         """Is there already."""
 
     def send(self, command: Command) -> int:
-        command = unpack(command) if isinstance(command, port.Generate) else command
         self.commands.append(command)
         self._number += 1
         events: list[Event] = []
@@ -50,10 +48,10 @@ class PlayedEngine:
             events = [Rendered([1, 2, 3], whole=True)]
         elif isinstance(command, Tokenize):
             events = [Tokenized([7, 8], [b"x", b"x"], ["x", "x"], [])]
-        elif isinstance(command, (Generate, GenerateWalks, SearchBeams)):
+        elif isinstance(command, Generate):
             records = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
             events = list(records)  # type: ignore[arg-type]
-            if not isinstance(command, Generate):
+            if command.group is not None:
                 events.append(WalksFinished(0, 0, 0.0, None))
         self._events += [(self._number, event) for event in events]
         return self._number

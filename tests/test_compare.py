@@ -15,14 +15,19 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.records import RECORD_NAMES, to_json
 from termchat.decoding.samplers import ORDER, SamplerSettings
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Generate, Load, ModelSpec, Scripted
+from termchat.engine.port import (
+    Generate,
+    Load,
+    ModelSpec,
+    ReplyRequest,
+    Scripted,
+)
 from tests import made_records
 from tests.asked_engine import answers
-from tests.asking import ask_for, change, only
 
 PROMPT = [*range(900, 940)]
 WARM = SamplerSettings(temperature=1.3)
-BASE = ask_for(ids=PROMPT, samplers=WARM, conditions=(Length(40),), seed=3)
+BASE = ReplyRequest(ids=PROMPT, samplers=WARM, conditions=(Length(40),), seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +37,12 @@ def made(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     plain = ModelSpec(str(model_path), "smollm2", context=512, threads=1)
     engines: dict[str, LocalEngine] = {}
 
-    def make(name: str, request: Generate = BASE, **spec: Any) -> Path:
+    def make(name: str, request: ReplyRequest = BASE, **spec: Any) -> Path:
         loaded = str(spec)
         if loaded not in engines:
             engines[loaded] = LocalEngine()
             answers(engines[loaded], Load(msgspec.structs.replace(plain, **spec)))
-        records = [event for event in answers(engines[loaded], request) if type(event) in RECORD_NAMES]
+        records = [event for event in answers(engines[loaded], Generate([request])) if type(event) in RECORD_NAMES]
         path = folder / f"{name}.jsonl"
         path.write_text("".join(to_json(record) + "\n" for record in records))  # type: ignore[arg-type]
         return path
@@ -62,11 +67,11 @@ def compared(left: Path, right: Path | None, *nodes: int | None) -> tuple[int, d
     return code, json.loads(told[0]), lines
 
 
-def with_(**knobs: Any) -> Generate:
-    return change(BASE, samplers=msgspec.structs.replace(WARM, **knobs))
+def with_(**knobs: Any) -> ReplyRequest:
+    return msgspec.structs.replace(BASE, samplers=msgspec.structs.replace(WARM, **knobs))
 
 
-CHANGED: dict[str, tuple[str, Generate, dict[str, Any]]] = {
+CHANGED: dict[str, tuple[str, ReplyRequest, dict[str, Any]]] = {
     "temperature": ("knob", with_(temperature=0.4), {}),
     "top_k": ("knob", with_(top_k=2), {}),
     "top_p": ("knob", with_(top_p=0.3), {}),
@@ -76,9 +81,9 @@ CHANGED: dict[str, tuple[str, Generate, dict[str, Any]]] = {
     "xtc_probability": ("knob", with_(xtc_probability=1.0), {}),
     "mirostat": ("knob", with_(mirostat=2, mirostat_tau=1.0), {}),
     "order": ("order", with_(order=(*ORDER[::-1],)), {}),
-    "seed": ("dice", change(BASE, seed=4), {}),
-    "forced token": ("forced", change(BASE, script=(Scripted(5, id=4242),)), {}),
-    "prompt": ("prompt", change(BASE, ids=[*PROMPT[:20], 77, *PROMPT[21:]]), {}),
+    "seed": ("dice", msgspec.structs.replace(BASE, seed=4), {}),
+    "forced token": ("forced", msgspec.structs.replace(BASE, script=(Scripted(5, id=4242),)), {}),
+    "prompt": ("prompt", msgspec.structs.replace(BASE, ids=[*PROMPT[:20], 77, *PROMPT[21:]]), {}),
     "KV type": ("engine", BASE, {"kv_type": "q8_0"}),
 }
 
@@ -99,14 +104,14 @@ def test_what_was_changed_is_the_first_cause(made: Callable[..., Path], base: Pa
 
 
 def test_a_knob_that_was_turned_in_mid_reply_says_from_where(made: Callable[..., Path], base: Path) -> None:
-    turned = change(BASE, script=(Scripted(12, samplers=only(with_(top_k=1)).samplers),))
+    turned = msgspec.structs.replace(BASE, script=(Scripted(12, samplers=with_(top_k=1).samplers),))
     _, report, _ = compared(base, made("turned", turned))
     assert report["step"] >= 12
     assert (report["causes"][0]["name"], report["causes"][0]["since"]) == ("top_k", 12)
 
 
 def test_a_shorter_limit_is_told_as_the_end(made: Callable[..., Path], base: Path) -> None:
-    short = change(BASE, conditions=(Length(9),))
+    short = msgspec.structs.replace(BASE, conditions=(Length(9),))
     code, report, lines = compared(base, made("short", short))
     assert (code, report["step"], report["right"]) == (1, 9, None)
     assert [cause["name"] for cause in report["causes"]] == ["end of the reply", "max_tokens"]

@@ -17,10 +17,15 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.records import RECORD_NAMES, Candidate, Start, Token, to_json
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Generate, Load, ModelSpec, Scripted
+from termchat.engine.port import (
+    Generate,
+    Load,
+    ModelSpec,
+    ReplyRequest,
+    Scripted,
+)
 from termchat.models.gguf.header import read_header
 from tests.asked_engine import answers
-from tests.asking import ask_for, change
 from tests.scripts import said, termchat
 
 PROMPT = [*range(400, 440)]
@@ -40,7 +45,7 @@ def engine(small_model_path: Path) -> Iterator[LocalEngine]:
 
 def asked(*script: Scripted, tokens: int = TOKENS, **more: Any) -> Generate:
     samplers = SamplerSettings(temperature=1.0, top_k=40)
-    return ask_for(PROMPT, samplers, (Length(tokens),), 5, script=script, **more)
+    return Generate([ReplyRequest(PROMPT, samplers, (Length(tokens),), 5, script=script)], **more)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +154,7 @@ def test_what_nobody_measured_is_measured_by_the_recorded_numbers(again: Again, 
     for record in known(records, None):
         if isinstance(record, Token) and record.step == 3:  # as if the numbers had been computed otherwise
             first, second, *rest = record.candidates
-            listed = [change(first, logit=first.logit + 50), second, *rest]
+            listed = [msgspec.structs.replace(first, logit=first.logit + 50), second, *rest]
             record = msgspec.structs.replace(record, candidates=listed)
         moved.append(record)
     assert again(tampered(known(records, None), near=True), kv_type="f16", threads=1)[0] == 1

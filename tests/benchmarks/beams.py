@@ -14,13 +14,13 @@ from time import perf_counter
 from termchat.decoding.group import BeamSettings, Group
 from termchat.decoding.records import Beams
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Event
 from tests.asking import ask_for, events_of
 from tests.benchmarks.walks import WARM, Bare, Pipe, arguments, loaded, spread
 
 
-def search(session: Session, ids: list[int], width: int, tokens: int, *, after_chain: bool) -> Iterator[Event]:
+def search(session: ModelSession, ids: list[int], width: int, tokens: int, *, after_chain: bool) -> Iterator[Event]:
     tuning = Tuning(max_tokens=tokens)
     group = Group(1, "beams", 1, beams=BeamSettings(width, after_chain=after_chain))
     request = ask_for(ids, tuning.samplers(), tuning.conditions(), 1, group=group)
@@ -28,7 +28,7 @@ def search(session: Session, ids: list[int], width: int, tokens: int, *, after_c
 
 
 def steps(
-    session: Session, bare: Bare, pipe: Pipe, ids: list[int], width: int, tokens: int, *, after_chain: bool
+    session: ModelSession, bare: Bare, pipe: Pipe, ids: list[int], width: int, tokens: int, *, after_chain: bool
 ) -> tuple[list[tuple[float, float]], float]:
     """Seconds of each step, of the search and bare, alternating who goes first; and seconds of what it tells in the end."""
     found: list[tuple[float, float]] = []

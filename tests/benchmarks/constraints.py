@@ -15,7 +15,7 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import SamplerSettings
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue
 from tests.asking import ask_for, events_of
@@ -46,7 +46,7 @@ def decode_seconds(ours: Ours, ids: list[int], tokens: int, seed: int, constrain
 
 def rewinding(path: str, tokens: int) -> None:
     """Prints how long a constrained reply of so many tokens takes to be followed again."""
-    session = Session(ModelSpec(path, "bench", context=4096, threads=os.cpu_count() or 1), lambda _: None)
+    session = ModelSession(ModelSpec(path, "bench", context=4096, threads=os.cpu_count() or 1), lambda _: None)
     ids = session.model.tokenize("A list of people in JSON:", special=False)
     command = ask_for(ids, SamplerSettings(), (Length(tokens),), 1, constraint=SCHEMA)
     stream = events_of(session, command)

@@ -23,7 +23,6 @@ from termchat.engine.port import (
 )
 from termchat.tui.demo.playback import Playback
 from termchat.tui.demo.tape import Recorded, Steered, asked
-from tests.asking import ask_for
 from tests.tui.transcripts import token
 
 NAMES = {Paused: "paused", Finished: "end"}
@@ -35,8 +34,8 @@ class Played:
     def __init__(self, text: str, *, paused: bool = False) -> None:
         self.now = 0.0
         tuning = Tuning()
-        command = ask_for([1], tuning.samplers(), tuning.conditions(), 1, paused=paused)
-        self.playback = Playback(7, command, recorded(text), lambda: self.now)
+        request = ReplyRequest([1], tuning.samplers(), tuning.conditions(), 1, paused=paused)
+        self.playback = Playback(7, Generate([request]), recorded(text), lambda: self.now)
 
     def after(self, seconds: float, *commands: Command) -> str:
         """What has come so many seconds after this was done."""
@@ -139,12 +138,12 @@ def test_a_reply_that_was_stopped_tells_how_far_it_came() -> None:
 
 def test_walks_that_were_stopped_are_all_over() -> None:
     tuning = Tuning()
-    walks = [ReplyRequest([1], tuning.samplers(), tuning.conditions(), number, number) for number in range(3)]
+    replies = [ReplyRequest([1], tuning.samplers(), tuning.conditions(), number, number) for number in range(3)]
     ends = [Finished("end", "", "", 1, 1.0, 1.0, 1.0, 1.0, walk) for walk in range(3)]
     words = [msgspec.structs.replace(token(0, "one"), walk=walk) for walk in range(3)]
     events: Recorded = [(0.0, event) for event in (*words, ends[1])]
     events += [(9.0, event) for event in (ends[0], ends[2], WalksFinished(3, 1, 1.0, None))]
-    playback = Playback(7, Generate(walks, Group(1, "walks", 3)), events, lambda: 0.0)
+    playback = Playback(7, Generate(replies, Group(1, "walks", 3)), events, lambda: 0.0)
     assert len(playback.due(held=True)) == 4
     *ended, over = playback.cancelled()
     assert [(one.reason, one.tokens, one.walk) for one in ended if isinstance(one, Finished)] == [

@@ -13,7 +13,7 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.drafting import BatchTimes, DraftSettings
 from termchat.decoding.records import Finished, Record, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import (
     Adjust,
     Cancel,
@@ -72,15 +72,15 @@ class Knowing:
         return [i if self._random.random() > self.faults else (i + 1) % 1000 for i in known]
 
 
-def session_of(path: Path, **more: object) -> Session:
+def session_of(path: Path, **more: object) -> ModelSession:
     """A session in which it was measured what batches cost, and that their rows are alike."""
     spec = ModelSpec(str(path), "small", context=1024, threads=1)
-    made = know_rows(Session(msgspec.structs.replace(spec, **more), lambda _: None))
+    made = know_rows(ModelSession(msgspec.structs.replace(spec, **more), lambda _: None))
     made._learned.know(Measurement(made.cache.how, made.cache.loaded[0], COSTS))
     return made
 
 
-def ids_of(session: Session, count: int) -> list[int]:
+def ids_of(session: ModelSession, count: int) -> list[int]:
     return session.model.tokenize(TEXT, special=False)[:count]
 
 
@@ -107,7 +107,7 @@ def end(stream: Iterable[object]) -> Finished:
 
 
 def steered(
-    session: Session, command: Generate, at: int, deeds: Sequence[Steer], when_paused: Sequence[Steer] = ()
+    session: ModelSession, command: Generate, at: int, deeds: Sequence[Steer], when_paused: Sequence[Steer] = ()
 ) -> list[Record | Paused]:
     """A reply from an empty cache, to which this is done once it has `at` tokens, and one thing whenever it is paused."""
     session.cache.rewind(0)

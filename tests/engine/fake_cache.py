@@ -22,7 +22,7 @@ class FakeModel:
     """Below 128 an id is a character; above, a word; 0 ends the reply, and is never drawn but by force."""
 
     n_vocab, eos, end_ids, gpu_layers = 4096, 0, (0,), 0
-    vocab = thinking = None
+    breakers = thinking = None
     build = "0"
     spec = ModelSpec("/fake.gguf", "fake")
 

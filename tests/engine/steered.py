@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from termchat.decoding.conditions import Condition, parse
 from termchat.decoding.records import Finished, Prefill, Record, SettingsRecord, Shape, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import (
     Adjust,
     FirstToken,
@@ -39,7 +39,7 @@ Numbers = list[tuple[object, ...]]
 
 
 def steered(
-    session: Session | FakeSession,
+    session: ModelSession | FakeSession,
     command: Generate,
     when_paused: Iterable[Steer],
     at: dict[int, list[Steer]] | None = None,
@@ -148,7 +148,7 @@ def deeds_of(first: int, last: int) -> st.SearchStrategy[list[Deed]]:
 
 
 def check_script_and_fork(
-    session: Session | FakeSession, ids: list[int], knobs: Tuning, deeds: list[Deed], seed: int, cut: int
+    session: ModelSession | FakeSession, ids: list[int], knobs: Tuning, deeds: list[Deed], seed: int, cut: int
 ) -> None:
     """A reply to which much is done is made again from its records, and goes on the same from any of its tokens."""
     length = Tuning(max_tokens=210).conditions()

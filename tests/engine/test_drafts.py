@@ -15,7 +15,7 @@ from termchat.decoding.records import Record, SettingsRecord, Shape, Start, Toke
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import speculation
 from termchat.engine.llama.cache import SPLIT
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Adjust, EngineError, Explain, Generate, Inspect, Measurement, Paused, Score
 from tests.asking import change, events_of, only
 from tests.engine.conftest import know_rows, prompt, records, request, tokens
@@ -48,13 +48,13 @@ def knowing(monkeypatch: pytest.MonkeyPatch) -> type[Knowing]:
 
 
 @pytest.fixture(scope="module")
-def small(small_model_path: Path) -> Iterator[Session]:
+def small(small_model_path: Path) -> Iterator[ModelSession]:
     with closing(session_of(small_model_path)) as made:
         yield made
 
 
 def both(
-    session: Session, knowing: type[Knowing] | None, command: Generate, draft: DraftSettings = ON
+    session: ModelSession, knowing: type[Knowing] | None, command: Generate, draft: DraftSettings = ON
 ) -> tuple[list[Record], list[Record]]:
     """The records of a reply from an empty cache, without and with drafts."""
     session.cache.rewind(0)
@@ -67,7 +67,7 @@ def both(
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_all_records_are_those_without_drafts(small: Session, knowing: type[Knowing], name: str) -> None:
+def test_all_records_are_those_without_drafts(small: ModelSession, knowing: type[Knowing], name: str) -> None:
     tuning = SETTINGS[name].turned({"max_tokens": LENGTH})
     accepted = drafted = 0
     for seed in range(8):
@@ -81,7 +81,7 @@ def test_all_records_are_those_without_drafts(small: Session, knowing: type[Know
     assert 20 < accepted < drafted
 
 
-def test_a_constraint_goes_along(small: Session, knowing: type[Knowing]) -> None:
+def test_a_constraint_goes_along(small: ModelSession, knowing: type[Knowing]) -> None:
     for seed in range(6):
         tuning = Tuning(temperature=1.0, max_tokens=LENGTH)
         without, with_them = both(small, knowing, request(ids_of(small, 30), tuning, seed, constraint=SCHEMA))
@@ -89,7 +89,7 @@ def test_a_constraint_goes_along(small: Session, knowing: type[Knowing]) -> None
         assert end(with_them).accepted
 
 
-def test_what_was_drafted_is_told_token_by_token(small: Session, knowing: type[Knowing]) -> None:
+def test_what_was_drafted_is_told_token_by_token(small: ModelSession, knowing: type[Knowing]) -> None:
     _, stream = both(small, knowing, request(ids_of(small, 30), Tuning(max_tokens=LENGTH)))
     told, rounds, drafted = tokens(stream), 0, 0
     expected: list[int] = []
@@ -113,7 +113,7 @@ def test_what_was_drafted_is_told_token_by_token(small: Session, knowing: type[K
 
 @pytest.mark.parametrize("length", [30, SPLIT - 8])
 def test_cells_serve_the_next_reply_as_those_made_one_by_one(
-    small: Session, knowing: type[Knowing], length: int
+    small: ModelSession, knowing: type[Knowing], length: int
 ) -> None:
     tuning = Tuning(temperature=1.0, max_tokens=LENGTH)
     ids = ids_of(small, length)
@@ -155,7 +155,7 @@ def test_the_context_is_full_in_the_middle_of_a_round(small_model_path: Path, kn
 
 @pytest.mark.parametrize("deed", DEEDS)
 def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(
-    small: Session, knowing: type[Knowing], deed: str
+    small: ModelSession, knowing: type[Knowing], deed: str
 ) -> None:
     command = request(ids_of(small, 40), Tuning(max_tokens=LENGTH))
     said, _ = both(small, knowing, command)
@@ -177,7 +177,7 @@ def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(
         assert [t.candidates for t in tokens(after[0])] == [t.candidates for t in tokens(after[1])]
 
 
-def test_a_stop_sequence_in_mid_round(small: Session, knowing: type[Knowing]) -> None:
+def test_a_stop_sequence_in_mid_round(small: ModelSession, knowing: type[Knowing]) -> None:
     knowing.faults = 0.0
     free, _ = both(small, knowing, request(ids_of(small, 40), Tuning(max_tokens=LENGTH)))
     text = "".join(token.text for token in tokens(free))
@@ -187,7 +187,7 @@ def test_a_stop_sequence_in_mid_round(small: Session, knowing: type[Knowing]) ->
     assert end(with_them).reason == "stop"
 
 
-def test_questions_in_mid_round_see_only_what_was_accepted(small: Session, knowing: type[Knowing]) -> None:
+def test_questions_in_mid_round_see_only_what_was_accepted(small: ModelSession, knowing: type[Knowing]) -> None:
     tuning = Tuning(max_tokens=LENGTH, temperature=1.0)
     ids = ids_of(small, 40)
     without, _ = both(small, knowing, request(ids, tuning))
@@ -229,7 +229,7 @@ def _dies(_ids: list[int], _most: int) -> list[int]:
     ids=["dies", "no such ids", "too many", "nothing at all"],
 )
 def test_nonsense_costs_time_only(
-    small: Session, knowing: type[Knowing], instead: Callable[..., list[int]], fails: bool
+    small: ModelSession, knowing: type[Knowing], instead: Callable[..., list[int]], fails: bool
 ) -> None:
     knowing.instead = staticmethod(instead)  # type: ignore[assignment]
     without, with_them = both(small, None, request(ids_of(small, 30), Tuning(max_tokens=8)))
@@ -264,7 +264,7 @@ def test_an_exact_reply_drafts_as_many_tokens_as_rows_have_the_bits_of_each_alon
         assert told is (most == 0)
 
 
-def test_a_model_that_cannot_rewind_refuses(small: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_rewind_refuses(small: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small.model, "can_rewind", False)
     with pytest.raises(EngineError, match="cannot take back"):
         records(small, request(ids_of(small, 30), Tuning(max_tokens=4), draft=ON))
@@ -280,7 +280,7 @@ QUOTE = (
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_what_is_quoted_is_drafted_from_the_context(
-    session: Session, temperature: float, monkeypatch: pytest.MonkeyPatch
+    session: ModelSession, temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BatchTimes, "add", lambda *_: None)  # a busy machine measures anything
     tuning = Tuning(temperature=temperature, max_tokens=30)

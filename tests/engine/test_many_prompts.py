@@ -12,7 +12,7 @@ from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.group import Group
 from termchat.decoding.records import Failed, Finished, Prefill, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Event, Generate, Join, ModelSpec, Prefilling, ReplyRequest
 from tests.engine.conftest import know_rows, records, tokens
 from tests.engine.walking import of, plain, walk, walked
@@ -27,13 +27,13 @@ LENGTHS = (5, 300, 64, 63, 127, 20, 128, 7, 190, 65, 33, 250, 90, 12, 150, 41)
 
 
 @pytest.fixture(scope="module")
-def session(small_model_path: Path) -> Iterator[Session]:
+def session(small_model_path: Path) -> Iterator[ModelSession]:
     spec = ModelSpec(str(small_model_path), "small", context=2048, threads=1)
-    with closing(know_rows(Session(spec, lambda _: None))) as made:
+    with closing(know_rows(ModelSession(spec, lambda _: None))) as made:
         yield made
 
 
-def prompts(session: Session) -> list[list[int]]:
+def prompts(session: ModelSession) -> list[list[int]]:
     """Sixteen prompts of 5 to 300 tokens. Some begin alike, two are the same, and one is the beginning of another."""
     texts = [session.model.tokenize(text * 60, special=False) for text in TEXTS]
     made = [[*texts[at % 3][: length - 1], 500 + at] for at, length in enumerate(LENGTHS)]
@@ -48,12 +48,12 @@ def group(ids: list[list[int]], tuning: Tuning = FREE) -> Generate:
     return Generate(replies, Group(1, "walks", len(ids)))
 
 
-def alone(session: Session, one: ReplyRequest) -> list[object]:
+def alone(session: ModelSession, one: ReplyRequest) -> list[object]:
     session.cache.rewind(0)
     return [*records(session, Generate([ReplyRequest(one.ids, one.samplers, one.conditions, one.seed)]))]
 
 
-def check_each(session: Session, stream: list[Event], command: Generate) -> None:
+def check_each(session: ModelSession, stream: list[Event], command: Generate) -> None:
     for one in command.replies:
         own, single = plain(of(stream, one.number)), plain(alone(session, one))  # type: ignore[arg-type]
         assert tokens(own) == tokens(single)
@@ -62,14 +62,14 @@ def check_each(session: Session, stream: list[Event], command: Generate) -> None
         assert (start.prompt_ids, start.exact, start.threads) == (one.ids, True, 1)
 
 
-def test_each_of_sixteen_prompts_is_answered_as_alone(session: Session) -> None:
+def test_each_of_sixteen_prompts_is_answered_as_alone(session: ModelSession) -> None:
     command = group(prompts(session))
     session.cache.rewind(0)
     stream = walked(session, command)
     check_each(session, stream, command)
 
 
-def test_what_prompts_share_is_decoded_once_and_is_on_record(session: Session) -> None:
+def test_what_prompts_share_is_decoded_once_and_is_on_record(session: ModelSession) -> None:
     ids = session.model.tokenize(TEXTS[0] * 60, special=False)
     first, second = ids[:150], [*ids[:100], 7, *ids[:40]]
     command = group([first, second, list(first)])
@@ -89,7 +89,7 @@ def test_what_prompts_share_is_decoded_once_and_is_on_record(session: Session) -
     assert reused == {0: 149, 1: 100, 2: 149}
 
 
-def test_one_of_them_that_joins_and_one_that_is_kept_go_on(session: Session) -> None:
+def test_one_of_them_that_joins_and_one_that_is_kept_go_on(session: ModelSession) -> None:
     ids = session.model.tokenize(TEXTS[0] * 60, special=False)
     first, second = ids[:40], [*ids[:30], 7, 8, 9]
     command = group([first, second])
@@ -105,7 +105,7 @@ def test_one_of_them_that_joins_and_one_that_is_kept_go_on(session: Session) -> 
     assert session.cache.ids == kept[:-1]
 
 
-def test_drafts_change_nothing(session: Session) -> None:
+def test_drafts_change_nothing(session: ModelSession) -> None:
     ids = session.model.tokenize(TEXTS[0] * 60, special=False)
     tuning = Tuning(max_tokens=20, temperature=0.0)
     command = group([ids[:60], [*ids[:33], *ids[:20]]], tuning)
@@ -122,7 +122,7 @@ def test_drafts_change_nothing(session: Session) -> None:
     assert sum(event.accepted or 0 for event in drafted if isinstance(event, Finished)) > 0
 
 
-def test_a_prompt_without_room_fails_alone(session: Session) -> None:
+def test_a_prompt_without_room_fails_alone(session: ModelSession) -> None:
     long = session.model.tokenize(TEXTS[1] * 300, special=False)
     command = group([long[:40], long[: session.cache.capacity + 1], [5, *long[:2020]], long[:30]])
     session.cache.rewind(0)

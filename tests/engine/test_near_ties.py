@@ -15,7 +15,7 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.records import Start, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.chain import Chain, Observer
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.observe import Drawn, Labels, Mask
 from termchat.engine.port import ModelSpec
 from tests.asking import ask_for, events_of
@@ -165,7 +165,7 @@ CHAINS = (
 
 def test_draws_that_turn_with_the_size_of_the_batch_are_near_ties(made_model: Callable[[str], Path]) -> None:
     """K-quants: rows of a batch of four have other bits than each alone."""
-    session = Session(ModelSpec(str(made_model("llama")), "llama", context=512, threads=1), lambda _: None)
+    session = ModelSession(ModelSpec(str(made_model("llama")), "llama", context=512, threads=1), lambda _: None)
     ids = np.random.default_rng(3).integers(300, 4000, 96).tolist()
     with closing(session), closing(BareContext(session)) as bare:
         alone = list(bare.read(ids, [1] * len(ids)))

@@ -13,7 +13,7 @@ from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.units import UnitCounter
 from termchat.engine.llama import reply
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Adjust, Force, Generate, Resume, Scripted
 from tests.asking import change, only
 from tests.engine.conftest import prompt, records, tokens
@@ -154,7 +154,7 @@ def test_forced_tokens_are_not_looked_at_but_counted(fake: FakeSession, story: l
 
 
 @pytest.fixture(scope="module")
-def looping(session: Session) -> list[int]:
+def looping(session: ModelSession) -> list[int]:
     """A prompt whose greedy reply repeats itself."""
     text = "Once upon a time there was a boy who loved to play."
     return session.model.tokenize(text, special=False)
@@ -163,7 +163,7 @@ def looping(session: Session) -> list[int]:
 GREEDY = Tuning(max_tokens=260, temperature=0.0)
 
 
-def test_a_greedy_loop_is_found_and_what_a_penalty_would_do_is_true(session: Session, looping: list[int]) -> None:
+def test_a_greedy_loop_is_found_and_what_a_penalty_would_do_is_true(session: ModelSession, looping: list[int]) -> None:
     stream = records(session, ask(looping, GREEDY, "stop loop"))
     finished = end(stream)  # type: ignore[arg-type]
     assert finished.reason == "rule"
@@ -181,7 +181,7 @@ def test_a_greedy_loop_is_found_and_what_a_penalty_would_do_is_true(session: Ses
         assert f"{knob} {value} draws " + ("the same" if same else f'"{instead.text}"') in finished.detail
 
 
-def test_behind_an_end_token_the_model_goes_on_and_p_end_is_its_own(session: Session) -> None:
+def test_behind_an_end_token_the_model_goes_on_and_p_end_is_its_own(session: ModelSession) -> None:
     ids = prompt(session, "Say hi.")
     plain = records(session, ask(ids, GREEDY))
     assert end(plain).reason == "end"  # type: ignore[arg-type]

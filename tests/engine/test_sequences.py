@@ -11,7 +11,7 @@ import pytest
 
 from termchat.engine.llama import source
 from termchat.engine.llama.cache import _UNUSED, MAIN, SPLIT, Cache, ContextFull
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import EngineError, ModelSpec
 
@@ -19,7 +19,7 @@ from termchat.engine.port import EngineError, ModelSpec
 @pytest.fixture(scope="module")
 def cache(small_model_path: Path) -> Iterator[Cache]:
     spec = ModelSpec(str(small_model_path), "small", context=640, threads=1, threads_batch=2)
-    with closing(Session(spec, lambda _: None)) as session:
+    with closing(ModelSession(spec, lambda _: None)) as session:
         yield session.cache
 
 

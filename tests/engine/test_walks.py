@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from math import inf
 from pathlib import Path
-from time import perf_counter
 
 import msgspec
 import pytest
 
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.records import Failed, Finished, Prefill, Start, Token
+from termchat.decoding.records import Failed, Prefill, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import reply, source
 from termchat.engine.llama.cache import SPLIT
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.pace import Pace
 from termchat.engine.port import (
     Adjust,
@@ -28,9 +27,6 @@ from termchat.engine.port import (
     Force,
     Generate,
     Inspect,
-    Inspected,
-    Keep,
-    Kept,
     MeasureBatches,
     ModelSpec,
     Pause,
@@ -40,7 +36,7 @@ from termchat.engine.port import (
     WalksFinished,
 )
 from tests.asking import ask_for, change, only
-from tests.engine.conftest import Driver, know_rows, records, tokens
+from tests.engine.conftest import know_rows, records, tokens
 from tests.engine.walking import Fork, alone, ask, end, firsts, joining, of, paused, plain, to, walk, walked
 
 LENGTH = 10
@@ -48,24 +44,24 @@ FREE = Tuning(max_tokens=LENGTH, temperature=1.0)
 
 
 @pytest.fixture(scope="module")
-def session(small_model_path: Path) -> Iterator[Session]:
+def session(small_model_path: Path) -> Iterator[ModelSession]:
     """Two blocks of the real model, so that it is quick."""
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=1)
-    with closing(know_rows(Session(spec, lambda _: None))) as made:
+    with closing(know_rows(ModelSession(spec, lambda _: None))) as made:
         yield made
 
 
-def story(session: Session, count: int = 40) -> list[int]:
+def story(session: ModelSession, count: int = 40) -> list[int]:
     return session.model.tokenize("The ship sailed on over the wide, quiet water. " * 60, special=False)[:count]
 
 
-def check_each(session: Session, stream: list[object], command: Generate) -> None:
+def check_each(session: ModelSession, stream: list[object], command: Generate) -> None:
     for one in command.replies:
         assert plain(of(stream, one.number)) == alone(session, command, one)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("count", "prompt"), [(2, SPLIT - 4), (4, 40), (4, SPLIT + 20), (16, SPLIT - 5)])
-def test_each_walk_is_what_its_seed_gives_alone(session: Session, count: int, prompt: int) -> None:
+def test_each_walk_is_what_its_seed_gives_alone(session: ModelSession, count: int, prompt: int) -> None:
     command = ask(story(session, prompt), [walk(i, FREE, 30 + i) for i in range(count)])
     session.cache.rewind(0)
     stream = walked(session, command)
@@ -85,7 +81,7 @@ def test_each_walk_is_what_its_seed_gives_alone(session: Session, count: int, pr
 
 def test_the_whole_model_says_the_same_in_a_batch(model_path: Path) -> None:
     spec = ModelSpec(str(model_path), "smollm2", context=512, threads=1)
-    with closing(know_rows(Session(spec, lambda _: None))) as whole:
+    with closing(know_rows(ModelSession(spec, lambda _: None))) as whole:
         command = ask(story(whole, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])
         check_each(whole, walked(whole, command), command)
 
@@ -107,7 +103,7 @@ def test_any_number_of_threads_gives_the_same(small_model_path: Path, monkeypatc
 
     monkeypatch.setattr(source, "Pace", Restless)
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=2, proposed_threads=True)
-    with closing(know_rows(Session(spec, lambda _: None))) as two:
+    with closing(know_rows(ModelSession(spec, lambda _: None))) as two:
         command = ask(story(two, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])
         two.cache.rewind(0)
         stream = walked(two, command)
@@ -119,7 +115,7 @@ def test_any_number_of_threads_gives_the_same(small_model_path: Path, monkeypatc
         assert broken_off >= LENGTH * 4 // 3
 
 
-def test_walks_begin_at_any_token_of_a_reply(session: Session) -> None:
+def test_walks_begin_at_any_token_of_a_reply(session: ModelSession) -> None:
     ids = story(session, SPLIT - 4)
     session.cache.rewind(0)
     reply = records(session, ask_for(ids, FREE.samplers(), FREE.conditions(), 3))
@@ -134,7 +130,7 @@ def test_walks_begin_at_any_token_of_a_reply(session: Session) -> None:
     assert [t.candidates for t in tokens(of(stream, 4))] == [t.candidates for t in tokens(whole)[6:]]
 
 
-def test_each_has_knobs_rules_and_a_constraint_of_its_own(session: Session) -> None:
+def test_each_has_knobs_rules_and_a_constraint_of_its_own(session: ModelSession) -> None:
     knobs: list[dict[str, object]] = [
         {"temperature": 0.0}, {"max_tokens": 3}, {"repeat_penalty": 1.3, "top_k": 200}, {"mirostat": 2},
         {"dry_multiplier": 0.8, "top_k": 0, "min_p": 0.1}, {"xtc_probability": 0.5, "xtc_threshold": 0.02},
@@ -153,7 +149,7 @@ def test_each_has_knobs_rules_and_a_constraint_of_its_own(session: Session) -> N
     assert text.isdecimal()
 
 
-def test_one_that_is_stopped_or_ends_early_leaves_the_others_as_they_are(session: Session) -> None:
+def test_one_that_is_stopped_or_ends_early_leaves_the_others_as_they_are(session: ModelSession) -> None:
     walks = [walk(i, Tuning(max_tokens=4 if i == 1 else LENGTH), i) for i in range(4)]
     command = ask(story(session, SPLIT - 4), walks)
     session.cache.rewind(0)
@@ -167,14 +163,14 @@ def test_one_that_is_stopped_or_ends_early_leaves_the_others_as_they_are(session
     assert plain(of(stream, 2))[:-1] == free[: len(of(stream, 2)) - 1]
 
 
-def test_cancel_ends_all(session: Session) -> None:
+def test_cancel_ends_all(session: ModelSession) -> None:
     command = ask(story(session), [walk(i, FREE, i, paused=i == 1) for i in range(3)])
     stream = walked(session, command, {(0, 3): [Cancel()]})
     assert [(end(stream, i).reason, end(stream, i).tokens) for i in range(3)] == [("user", 3), ("user", 0), ("user", 3)]
     assert isinstance(stream[-1], WalksFinished)
 
 
-def test_a_paused_one_waits_while_the_others_go_on(session: Session) -> None:
+def test_a_paused_one_waits_while_the_others_go_on(session: ModelSession) -> None:
     command = ask(story(session, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])
     session.cache.rewind(0)
     stream = walked(session, command, {(0, 3): [to(1, Pause())], (0, 7): [to(1, Resume())]})
@@ -186,7 +182,7 @@ def test_a_paused_one_waits_while_the_others_go_on(session: Session) -> None:
     assert [e for e in stream[since:] if isinstance(e, Token)].index(of(stream, 1)[6]) >= 6  # type: ignore[arg-type]
 
 
-def test_all_are_paused_and_stepped_together(session: Session) -> None:
+def test_all_are_paused_and_stepped_together(session: ModelSession) -> None:
     command = ask(story(session), [walk(i, FREE, 5) for i in range(2)])
     session.cache.rewind(0)
     stream = walked(session, command, {(0, 2): [Pause()]}, [Step(), to(1, Step()), Force([700]), Resume()])
@@ -198,7 +194,7 @@ def test_all_are_paused_and_stepped_together(session: Session) -> None:
         assert plain(of(stream, i)) == alone(session, command, one, script=script)
 
 
-def test_a_knob_is_turned_for_all_or_for_one(session: Session) -> None:
+def test_a_knob_is_turned_for_all_or_for_one(session: ModelSession) -> None:
     command = ask(story(session), [walk(i, FREE, i) for i in range(3)])
     hot, cold = Tuning(temperature=1.5, max_tokens=LENGTH), Tuning(temperature=0.0, max_tokens=LENGTH)
     at = {
@@ -214,7 +210,7 @@ def test_a_knob_is_turned_for_all_or_for_one(session: Session) -> None:
         assert plain(of(stream, one.number)) == alone(session, command, one, script=tuple(script))
 
 
-def test_a_rule_that_cannot_be_used_fails_one_walk(session: Session) -> None:
+def test_a_rule_that_cannot_be_used_fails_one_walk(session: ModelSession) -> None:
     bad = walk(1, FREE, constraint=Constraint("regex", "a(b"))
     command = ask(story(session), [walk(0, FREE), bad, walk(2, FREE, 9)])
     session.cache.rewind(0)
@@ -228,7 +224,7 @@ def test_a_rule_that_cannot_be_used_fails_one_walk(session: Session) -> None:
 # --- walks that come later -------------------------------------------------------------------------------------------
 
 
-def test_one_that_joins_begins_at_the_prompt_or_within_another(session: Session) -> None:
+def test_one_that_joins_begins_at_the_prompt_or_within_another(session: ModelSession) -> None:
     command = ask(story(session, SPLIT - 6), [walk(i, FREE, i) for i in range(3)])
     late, fork, again = walk(3, FREE, 33), walk(4, FREE, 44), walk(5, FREE, 55)
     session.cache.rewind(0)
@@ -260,7 +256,7 @@ def test_one_that_joins_begins_at_the_prompt_or_within_another(session: Session)
 @pytest.mark.parametrize(
     ("behind", "number", "why"), [([5, 6], 3, "no running reply begins with these tokens"), ([], 1, "there already")]
 )
-def test_one_that_cannot_join_fails_alone(session: Session, behind: list[int], number: int, why: str) -> None:
+def test_one_that_cannot_join_fails_alone(session: ModelSession, behind: list[int], number: int, why: str) -> None:
     command = ask(story(session), [walk(i, Tuning(max_tokens=4), i) for i in range(2)])
     stream = walked(
         session, command, {(0, 2): [joining(command, walk(number, FREE, ids=[*only(command).ids, *behind]))]}
@@ -274,7 +270,7 @@ def test_one_that_cannot_join_fails_alone(session: Session, behind: list[int], n
 # --- room ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_context_that_fills_ends_all(session: Session) -> None:
+def test_a_context_that_fills_ends_all(session: ModelSession) -> None:
     count = 8
     ids = story(session, session.cache.capacity - 5 * count - 3)
     command = ask(ids, [walk(i, FREE, i, paused=i == 7) for i in range(count)])
@@ -286,12 +282,12 @@ def test_a_context_that_fills_ends_all(session: Session) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 33])
-def test_so_many_walks_are_not_possible(session: Session, count: int) -> None:
+def test_so_many_walks_are_not_possible(session: ModelSession, count: int) -> None:
     with pytest.raises(EngineError, match=f"{count} walks"):
         walked(session, ask(story(session), [walk(i, FREE) for i in range(count)]))
 
 
-def test_a_model_that_cannot_rewind_is_refused(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_rewind_is_refused(session: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session.model, "can_rewind", False)
     with pytest.raises(EngineError, match="several replies") as raised:
         walked(session, ask(story(session), [walk(0, FREE)]))
@@ -302,7 +298,7 @@ def test_weights_whose_rows_depend_on_the_batch_are_told_or_decoded_in_smaller_o
     made_model: Callable[[str], Path],
 ) -> None:
     spec = ModelSpec(str(made_model("half")), "half", context=512, threads=1)
-    with closing(Session(spec, lambda _: None)) as other:
+    with closing(ModelSession(spec, lambda _: None)) as other:
         assert other.measure(MeasureBatches(0.1)).rows_alike == 1
         command = ask(story(other), [walk(i, FREE, i) for i in range(3)])
         seeds = [alone(other, command, one) for one in command.replies]
@@ -320,7 +316,7 @@ def test_weights_whose_rows_depend_on_the_batch_are_told_or_decoded_in_smaller_o
 
 
 def test_exact_walks_are_decoded_in_batches_of_as_many_rows_as_are_alike(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: ModelSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known, sizes = session.cache.measured, []
     decode = session.cache.decode_rows
@@ -341,7 +337,7 @@ def test_exact_walks_are_decoded_in_batches_of_as_many_rows_as_are_alike(
 
 
 @pytest.mark.parametrize("kept", [0, 2, 3])
-def test_the_one_that_is_kept_goes_on_with_nothing_decoded_again(session: Session, kept: int) -> None:
+def test_the_one_that_is_kept_goes_on_with_nothing_decoded_again(session: ModelSession, kept: int) -> None:
     command = ask(story(session, SPLIT - 6), [walk(i, FREE, i) for i in range(3)])
     fork = walk(3, FREE, 9)
     session.cache.rewind(0)
@@ -376,7 +372,7 @@ def test_the_one_that_is_kept_goes_on_with_nothing_decoded_again(session: Sessio
         session.keep(kept)
 
 
-def test_cells_are_gone_once_something_else_is_decoded(session: Session) -> None:
+def test_cells_are_gone_once_something_else_is_decoded(session: ModelSession) -> None:
     command = ask(story(session), [walk(i, FREE, i) for i in range(2)])
     walked(session, command)
     records(session, ask_for(story(session, 20), FREE.samplers(), FREE.conditions(), 1))
@@ -386,7 +382,7 @@ def test_cells_are_gone_once_something_else_is_decoded(session: Session) -> None
     assert session.keep(1).cells == len(only(command).ids) + len(tokens(of(stream, 1))) - 1
 
 
-def test_a_walk_is_asked_about_while_its_cells_are_there(session: Session) -> None:
+def test_a_walk_is_asked_about_while_its_cells_are_there(session: ModelSession) -> None:
     """What is asked does not change what is kept, however far it is from the prompt."""
     long = Tuning(max_tokens=66, temperature=1.0)
     command = ask(story(session), [walk(i, long, i) for i in range(3)])
@@ -402,61 +398,9 @@ def test_a_walk_is_asked_about_while_its_cells_are_there(session: Session) -> No
     assert session.keep(1).cells == len(only(command).ids) + 65
 
 
-# --- through the pipe ------------------------------------------------------------------------------------------------
-
-
-def test_a_worker_walks_waits_answers_and_keeps(small_model_path: Path) -> None:
-    driver = Driver(ModelSpec(str(small_model_path), "small", context=512, threads=1))
-    try:
-        ids = driver.prompt("A story of a ship, please.")
-        command = ask(ids, [walk(i, FREE, i, paused=True) for i in range(3)])
-        number = driver.engine.send(command)
-        stops = 0
-        stream: list[object] = []
-        until = perf_counter() + 120
-        while stops < 3 and perf_counter() < until:
-            for of_command, event in driver.engine.receive(0.5):
-                assert of_command == number
-                stream.append(event)
-                stops += type(event).__name__ == "Paused"
-        asked = driver.ask(Inspect(ids, FREE.samplers(), 1, 0), Inspected)[-1]
-        assert isinstance(asked, Inspected)
-        driver.engine.send(to(2, Cancel()))
-        driver.engine.send(Resume())
-        stream += driver.until(number, WalksFinished)
-        assert [end(stream, i).reason for i in range(3)] == ["length", "length", "user"]  # type: ignore[arg-type]
-        assert tokens(of(stream, 1))[0].id == asked.token.id  # type: ignore[arg-type]
-        kept = driver.ask(Keep(1), Kept)[-1]
-        assert isinstance(kept, Kept)
-        assert kept.cells == len(ids) + LENGTH - 1
-        path = [*ids, *(t.id for t in tokens(of(stream, 1)))]  # type: ignore[arg-type]
-        more = driver.ask(ask_for(path, FREE.samplers(), Tuning(max_tokens=2).conditions(), 1), Finished)
-        (prefill,) = [event for event in more if isinstance(event, Prefill)]
-        assert prefill.reused == len(path) - 1
-        gone = driver.ask(Keep(0), Kept)[-1]
-        assert isinstance(gone, Failed)
-        assert gone.kind == "walks"
-    finally:
-        driver.engine.close()
-
-
-def test_a_cancel_through_the_pipe_ends_all_at_once(small_model_path: Path) -> None:
-    driver = Driver(ModelSpec(str(small_model_path), "small", context=2048, threads=1, quantization="Q4_1"))
-    try:
-        ids = driver.prompt("A story of a ship, please.")
-        long = Tuning(max_tokens=400, temperature=1.0)
-        number = driver.engine.send(ask(ids, [walk(i, long, i, paused=i == 1) for i in range(4)]))
-        driver.until(number, Token)
-        driver.engine.send(Cancel())
-        stream = driver.until(number, WalksFinished)
-        assert {end(stream, i).reason for i in range(4)} == {"user"}
-        assert end(stream, 0).tokens < 400
-        driver.ask(ask_for(ids, FREE.samplers(), FREE.conditions(), 1), Finished)
-    finally:
-        driver.engine.close()
-
-
-def test_what_walks_compute_with_is_freed_when_they_are_over(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_walks_compute_with_is_freed_when_they_are_over(
+    session: ModelSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     observers = weakref.WeakSet[reply.Observer]()
 
     class Seen(reply.Observer):

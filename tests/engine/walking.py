@@ -12,7 +12,7 @@ import msgspec
 from termchat.decoding.group import Group
 from termchat.decoding.records import Failed, Finished, Prefill, Record, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Event, FirstToken, Generate, Join, Paused, ReplyRequest, Steer, SteerReply
 from tests.asking import change
 from tests.engine.conftest import records
@@ -60,7 +60,7 @@ def ask(ids: list[int], walks: Sequence[ReplyRequest], **more: Any) -> Generate:
 
 
 def walked(
-    session: Session,
+    session: ModelSession,
     command: Generate,
     at: Mapping[tuple[int, int], Sequence[Steer | Fork]] | None = None,
     when_paused: Iterable[Steer] = (),
@@ -120,7 +120,7 @@ def plain(stream: Iterable[Record]) -> list[Record]:
     return found
 
 
-def alone(session: Session, command: Generate, one: ReplyRequest, **more: object) -> list[Record]:
+def alone(session: ModelSession, command: Generate, one: ReplyRequest, **more: object) -> list[Record]:
     """The same reply by itself, from an empty cache."""
     session.cache.rewind(0)
     prompt = command.replies[0] if command.replies else one

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Message, ModelSpec, Render
 from termchat.models import catalogue
 from tests.asking import ask_for
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("--tokens", type=int, default=60)
     given = parser.parse_args()
-    here = Session(ModelSpec(str(catalogue.resolve(None)[1]), "smollm2", context=4096, threads=1), lambda _: None)
+    here = ModelSession(ModelSpec(str(catalogue.resolve(None)[1]), "smollm2", context=4096, threads=1), lambda _: None)
     there = on_server(given.url)
     found: list[Apart] = []
     for told, one in compared(here, there, given.tokens):

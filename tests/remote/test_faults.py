@@ -16,12 +16,12 @@ from typing import Literal
 
 import pytest
 
-from termchat.decoding.records import Prefill, Token
+from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.llama.cells import Aborted
-from termchat.engine.llama.model_session import Session
-from termchat.engine.port import EngineError, Generate, ModelSpec, Prefilling
+from termchat.engine.llama.model_session import ModelSession
+from termchat.engine.port import EngineError, Generate, ModelSpec
 from termchat.engine.remote import http_client, steady_response
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_session import ServerSession
@@ -144,18 +144,6 @@ def test_silence_ends_and_a_cancel_does_at_once(
         release.set()
 
 
-def test_a_cancel_while_the_prompt_is_read_ends_within_a_piece(on_twin: ServerSession) -> None:
-    ids = ids_of(on_twin, "The quick brown fox jumps over the lazy dog. " * 60)
-    seen: list[object] = []
-    for record in events_of(on_twin, ask_for(ids, TUNING.samplers(), TUNING.conditions(), 1)):
-        seen.append(record)
-        if isinstance(record, Prefilling):
-            on_twin.cache.abort.set()
-    assert finished_of(seen).detail == "during prefill"  # type: ignore[arg-type]
-    assert [(record.done, record.total) for record in seen if isinstance(record, Prefilling)] == [(63, len(ids))]
-    assert not any(isinstance(record, (Prefill, Token)) for record in seen)
-
-
 def test_several_servers_behind_one_address_are_noticed(on_twin: ServerSession, twin: TwinServer) -> None:
     ids = ids_of(on_twin, "The quick brown fox jumps over the lazy dog. " * 10)
     twin.forgets = True
@@ -240,7 +228,7 @@ def test_a_server_that_keeps_no_connection_serves_all_the_same(
     assert [token.id for token in tokens_of(drawn(on_twin, command(on_twin)))] == whole
 
 
-def test_a_key_goes_along_and_a_wrong_one_is_told(twin_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_goes_along_and_a_wrong_one_is_told(twin_session: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     server = TwinServer(twin_session, key="secret-1")
     try:
         with pytest.raises(EngineError, match="wants a key") as caught:
@@ -258,7 +246,7 @@ def test_a_key_goes_along_and_a_wrong_one_is_told(twin_session: Session, monkeyp
         server.close()
 
 
-def test_a_redirect_gets_no_key(twin_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redirect_gets_no_key(twin_session: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     thief, server = TwinServer(twin_session), TwinServer(twin_session)
     monkeypatch.setenv("LAB_KEY", "secret-1")
     session = on_server(server.url, key_env="LAB_KEY")
@@ -286,7 +274,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
-def test_a_certificate_is_verified(twin_session: Session, certificate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_is_verified(
+    twin_session: ModelSession, certificate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = TwinServer(twin_session, certificate=certificate)
     try:
         with pytest.raises(EngineError, match="is not trusted") as caught:
@@ -309,7 +299,7 @@ def test_a_certificate_is_verified(twin_session: Session, certificate: str, monk
     ids=["an answer", "a stream"],
 )
 def test_a_stop_never_takes_the_encryption_off(
-    twin_session: Session,
+    twin_session: ModelSession,
     certificate: str,
     monkeypatch: pytest.MonkeyPatch,
     asks: Callable[[HttpClient], object],

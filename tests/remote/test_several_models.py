@@ -11,7 +11,7 @@ import pytest
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
 from termchat.engine.checkup import check
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import EngineError, ModelSpec
 from termchat.engine.remote.served import ThereModel, quantization_of
 from termchat.engine.remote.server_session import ServerSession
@@ -26,7 +26,7 @@ def asked_for(twin: TwinServer, model: str) -> ServerSession:
     return ServerSession(ModelSpec(model, model or "lab", engine=address), lambda _: None)
 
 
-def test_the_model_is_loaded_and_named_in_every_request_about_it(twin: TwinServer, twin_session: Session) -> None:
+def test_the_model_is_loaded_and_named_in_every_request_about_it(twin: TwinServer, twin_session: ModelSession) -> None:
     twin.several = {"large": "loaded", "small": "unloaded"}
     session = asked_for(twin, "small")
     try:

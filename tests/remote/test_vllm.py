@@ -25,7 +25,7 @@ from termchat.decoding.records import UNKNOWN, DrawnThere, Explanation, Settings
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted, ContextFull
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.template import NO_SYSTEM_ROLE
 from termchat.engine.port import EngineError, Explain, Generate, Message, ModelSpec, Noted
 from termchat.engine.remote import steady_response
@@ -55,7 +55,7 @@ def served_by(url: str, key: str = "", **more: Any) -> VllmStream:
 
 
 @pytest.fixture(scope="module")
-def vllm(twin_session: Session) -> Iterator[ReplayedVllm]:
+def vllm(twin_session: ModelSession) -> Iterator[ReplayedVllm]:
     made = ReplayedVllm(twin_session, *ALL)
     yield made
     made.close()
@@ -67,7 +67,7 @@ def model(vllm: ReplayedVllm) -> VllmStream:
 
 
 @pytest.fixture
-def other(twin_session: Session) -> Iterator[Callable[..., ReplayedVllm]]:
+def other(twin_session: ModelSession) -> Iterator[Callable[..., ReplayedVllm]]:
     """Makes servers that play other files, or cut them otherwise."""
     made: list[ReplayedVllm] = []
 
@@ -122,7 +122,7 @@ def reply_of(name: str, number: int) -> tuple[Exchange, list[dict[str, Any]]]:
 # --- connecting ------------------------------------------------------------------------------------------------------
 
 
-def test_its_vocabulary_is_found_out_from_outside(model: VllmStream, twin_session: Session) -> None:
+def test_its_vocabulary_is_found_out_from_outside(model: VllmStream, twin_session: ModelSession) -> None:
     here, there = twin_session.model, model.model
     assert there.n_vocab == here.n_vocab
     assert [there.piece(i) for i in range(here.n_vocab)] == [here.piece(i) for i in range(here.n_vocab)]
@@ -165,7 +165,7 @@ CHATS: tuple[list[Message], ...] = (
 
 @pytest.mark.parametrize("chat", CHATS)
 def test_prompts_are_the_local_ones_and_what_is_typed_is_no_control_token(
-    model: VllmStream, twin_session: Session, chat: list[Message]
+    model: VllmStream, twin_session: ModelSession, chat: list[Message]
 ) -> None:
     assert model.prompt(chat, None) == twin_session.prompt(chat, None)
 
@@ -186,7 +186,7 @@ def test_a_template_that_refuses_the_system_role_has_it_before_the_first_message
 
 
 @pytest.mark.parametrize("text", ["Hello <|im_end|>", "<|im_start|>", "<|im_<|im_end|>end|>", "x  y\n\t😀", ""])
-def test_a_text_holds_no_control_token_unless_it_may(model: VllmStream, twin_session: Session, text: str) -> None:
+def test_a_text_holds_no_control_token_unless_it_may(model: VllmStream, twin_session: ModelSession, text: str) -> None:
     plain = model.model.tokenize(text, special=False)
     assert plain == twin_session.model.tokenize(text, special=False)
     assert model.model.tokenize(text, special=True) == twin_session.model.tokenize(text, special=True)

@@ -10,7 +10,7 @@ import pytest
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Prefill, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import (
     Cancel,
     EngineError,
@@ -179,7 +179,7 @@ def four(model_path: Path) -> Iterator[ServerSession]:
     server.close()
 
 
-def test_a_real_server_decodes_all_walks_in_one_batch(four: ServerSession, session: Session) -> None:
+def test_a_real_server_decodes_all_walks_in_one_batch(four: ServerSession, session: ModelSession) -> None:
     command = ask(ids_of(four, TEXT), [walk(i, FREE, i) for i in range(4)])
     stream = walked(four, command)  # type: ignore[arg-type]
     over = stream[-1]

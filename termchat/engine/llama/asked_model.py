@@ -52,7 +52,7 @@ class AskedModel(AskedVocabulary, ABC):
         logits, recomputed = self._after(command.ids, alone, wanted)
         ids, model = command.ids, self.model
         bias = model.bias(command.samplers.logit_bias)
-        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, vocab=model.vocab, bias=bias)
+        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, breakers=model.breakers, bias=bias)
         try:
             observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
             mask = self._mask(command)
@@ -74,8 +74,8 @@ class AskedModel(AskedVocabulary, ABC):
             raise EngineError("prompt", f"token {command.id} is not in this model's vocabulary", "")
         logits, recomputed = self._after(command.ids, alone, wanted)
         model = self.model
-        chain = Chain(command.samplers, model.n_vocab, command.ids, vocab=model.vocab)
-        dry = chain.dry()
+        chain = Chain(command.samplers, model.n_vocab, command.ids, breakers=model.breakers)
+        dry = chain.compute_dry_penalties()
         chain.close()
         mask, misfit = self._mask(command), None
         if mask is not None and command.constraint is not None:

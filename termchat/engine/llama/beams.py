@@ -265,7 +265,7 @@ class BeamSearch(Running):
         request, model = self.request, self.model
         past = [*request.ids, *(taken.drawn.id for taken in _path(last))]
         bias = model.bias(request.samplers.logit_bias)
-        made = Chain(request.samplers, model.n_vocab, past, state=request.state, vocab=model.vocab, bias=bias)
+        made = Chain(request.samplers, model.n_vocab, past, state=request.state, breakers=model.breakers, bias=bias)
         self.chains.append(made)
         return made
 

@@ -36,7 +36,7 @@ from termchat.engine.port import (
 )
 
 
-class Session(AskedModel):
+class ModelSession(AskedModel):
     """Owns model, context and template.
 
     Raises:

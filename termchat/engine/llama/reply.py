@@ -366,7 +366,7 @@ class Reply(Running):
     def _redraw(self, samplers: SamplerSettings) -> int:
         model, state = self.model, self.steering.chain.state if self.steering.chain is not None else {}
         bias = model.bias(samplers.logit_bias)
-        chain = Chain(samplers, model.n_vocab, self.ids, state=state, vocab=model.vocab, bias=bias)
+        chain = Chain(samplers, model.n_vocab, self.ids, state=state, breakers=model.breakers, bias=bias)
         observer = Observer(model.n_vocab, model.end_ids, model.names, 1)
         try:
             return observer.draw(self.lane.row(self, chain), chain, self.request.seed, self.step, mask=self.mask).id

@@ -11,11 +11,11 @@ with two to four replies it may pay, with eight hardly ever. A draft model draft
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from operator import itemgetter
 from time import perf_counter
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TypeVar
 
 from termchat.decoding.drafting import (
     MOST_DRAFTED,
@@ -23,14 +23,13 @@ from termchat.decoding.drafting import (
     DraftSettings,
     Judge,
     Ngrams,
+    Verified,
     gain,
 )
 from termchat.decoding.records import Draft, DraftToken
-from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.cells import Aborted
-from termchat.engine.llama.draft_model import ByModel, DraftModel
-from termchat.engine.llama.grammars import Follower
+from termchat.engine.llama.draft_model import ByModel, DraftModel, Drawing
 from termchat.engine.llama.model import Model
 from termchat.engine.port import EngineError, Measurement, ReplyRequest
 
@@ -38,55 +37,6 @@ T = TypeVar("T")
 
 MOST_ROWS = 16
 """Rows of a batch with drafts of several replies: what more of them cost is not known."""
-
-
-class Verified(NamedTuple):
-    """What became of a decode of `rows` rows in `us` microseconds: so many tokens were `drafted`, and `accepted` of them, for
-    whoever drafted them; 0 for all others."""
-
-    rows: int
-    us: int
-    drafted: int
-    accepted: int = 0
-
-
-class Drafter(Protocol):
-    """Guesses tokens. It is given all ids so far, the same list each time. Whatever it raises ends its drafts, and no reply."""
-
-    by: str
-    """Its name in records."""
-    always: bool
-    """Whether it drafts where that does not pay, too."""
-
-    @property
-    def why(self) -> str:
-        """Why it drafts nothing at present; "" where it does."""
-
-    def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
-        """The dice took the newest ids, since the last decode. A draft may have `most` tokens."""
-
-    def expects(self, most: int, times: BatchTimes) -> float:
-        """How many times as fast it is likely to make the next tokens; 0.0 where it is not to be asked."""
-
-    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
-        """What follows, as far as it pays: none to `most` ids."""
-
-
-class Drawing(Protocol):
-    """What a reply draws its next token with."""
-
-    samplers: SamplerSettings
-
-    @property
-    def forced(self) -> int | None:
-        """The id that is taken next, whatever the dice say."""
-
-    @property
-    def state(self) -> Mapping[str, float]:
-        """What mirostat and adaptive_p remember."""
-
-    def fork_constraint(self) -> Follower | None:
-        """A constraint that goes another way from here on; None without one."""
 
 
 class Learned:
@@ -294,10 +244,10 @@ class Speculation(NoDrafts):
 
     # --- who drafts --------------------------------------------------------------------------------------------------
 
-    def _drafters(self, ids: list[int]) -> list[Drafter]:
+    def _drafters(self, ids: list[int]) -> list[ByNgrams | ByModel]:
         """Those that the settings name, that there are, and that have not failed."""
         by = self.settings.by if self.settings is not None else "off"
-        found: list[Drafter] = []
+        found: list[ByNgrams | ByModel] = []
         if by in ("ngram", "auto") and "ngram" not in self._failed:
             self._ngrams = self._ngrams or ByNgrams(self._learned, ids)
             found.append(self._ngrams)
@@ -336,14 +286,16 @@ class Speculation(NoDrafts):
             return ""
         return next(iter(whys.values())) if len(whys) == 1 else "; ".join(f"{by}: {why}" for by, why in whys.items())
 
-    def _expects(self, drafter: Drafter, ids: list[int], last: Verified | None, most: int, times: BatchTimes) -> float:
+    def _expects(
+        self, drafter: ByNgrams | ByModel, ids: list[int], last: Verified | None, most: int, times: BatchTimes
+    ) -> float:
         """What the drafter expects of a draft, once it knows what became of the last one."""
         if last is not None:
             own = last if drafter.by == self._by else last._replace(drafted=0, accepted=0)
             drafter.learn(ids, own, self.most, times)
         return drafter.expects(most, times) if most else 0.0
 
-    def _ask(self, drafter: Drafter, ask: Callable[[Drafter], T], instead: T) -> T:
+    def _ask(self, drafter: ByNgrams | ByModel, ask: Callable[[ByNgrams | ByModel], T], instead: T) -> T:
         """What a drafter answers; where it fails it is asked no more."""
         try:
             return ask(drafter)

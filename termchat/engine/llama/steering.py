@@ -182,7 +182,7 @@ class Steering:
             model.n_vocab,
             self._past,
             state=state,
-            vocab=model.vocab,
+            breakers=model.breakers,
             bias=model.bias(self.samplers.logit_bias),
         )
 

@@ -57,7 +57,7 @@ from termchat.engine.port import (
 )
 
 if TYPE_CHECKING:
-    from termchat.engine.llama.model_session import Session
+    from termchat.engine.llama.model_session import ModelSession
 
 _BETWEEN_TOKENS = LoadDraft | Tokenize | Describe | Spell | Render | Inspect | Explain | Score | Check
 """Commands that need not wait until a reply is over."""
@@ -160,7 +160,7 @@ class Worker:
         self._find = find
         self._inbox = inbox
         self._descriptor = descriptor
-        self._session: Session | None = None
+        self._session: ModelSession | None = None
         self._replying = self._doing = False
         self._writing = threading.Lock()
 
@@ -236,7 +236,7 @@ class Worker:
             )
         raise EngineError("internal", f"no such command: {type(command).__name__}")
 
-    def _measure(self, session: Session, command: MeasureBatches) -> BatchesMeasured:
+    def _measure(self, session: ModelSession, command: MeasureBatches) -> BatchesMeasured:
         """Measure unless there is other work, which also stops it where it is not needed."""
         session.cache.abort.clear()
         if not command.needed:
@@ -265,10 +265,10 @@ class Worker:
         compiled = observe.load() is not None
         return Probed(native.version(), offload.system(), offload.backends(), offload.devices(), compiled)
 
-    def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> Session:
-        from termchat.engine.llama.model_session import Session
+    def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> ModelSession:
+        from termchat.engine.llama.model_session import ModelSession
 
-        return Session(spec, progress)
+        return ModelSession(spec, progress)
 
     def _load(self, number: int, command: Load) -> Loaded:
         self._unload()
@@ -286,7 +286,7 @@ class Worker:
             self._session.close()
             self._session = None
 
-    def _loaded(self) -> Session:
+    def _loaded(self) -> ModelSession:
         if self._session is None:
             raise EngineError("model", "no model is loaded", "load one first")
         return self._session

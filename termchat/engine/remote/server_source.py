@@ -248,7 +248,7 @@ def suffice(
         Aborted, EngineError: as `ServerCells.read`.
     """
     samplers, moving = chain.settings, set(chain.moving)
-    lifted = proof.is_lifting(samplers) or any(value > 0 for value in chain.native.biases.values())
+    lifted = proof.is_lifting(samplers) or any(value > 0 for value in chain.biases.values())
     allowed = None if mask is None else mask.allowed(cells.model.n_vocab)
     while count := proof.more_than(cells.known, samplers, moving, lifted, allowed, forced):
         cells.ask_for(count)
