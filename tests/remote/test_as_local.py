@@ -15,7 +15,7 @@ from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Adjust, Explain, Generate, Inspect, Message, Noted, Render, Score, Scripted, Steer
 from termchat.engine.remote.server_session import ServerSession
 from tests.asking import ask_for, events_of
-from tests.remote.conftest import Drawing, drawn, ids_of, on_server, prefill_of, streamed_by, tokens_of
+from tests.remote.conftest import Drawing, drawn, finished_of, ids_of, on_server, prefill_of, streamed_by, tokens_of
 from tests.remote.twin_server import TwinServer
 
 SEED = 11
@@ -67,7 +67,7 @@ KNOBS = {
 def test_the_same_seed_draws_the_same_tokens(
     session: ModelSession, on_twin: ServerSession, knobs: dict[str, object]
 ) -> None:
-    here, there = both(session, on_twin, Tuning(max_tokens=24).turned(knobs))  # type: ignore[arg-type]
+    here, there = both(session, on_twin, Tuning(max_tokens=40).turned(knobs))  # type: ignore[arg-type]
     assert [token.id for token in there] == [token.id for token in here]
     for one, other in zip(here, there, strict=True):
         assert other.probability == pytest.approx(one.probability, abs=2e-5)
@@ -304,12 +304,40 @@ def test_what_if_draws_what_generating_draws(
         assert not there.recomputed
 
 
+def test_a_reply_goes_on_after_a_question_about_its_past(session: ModelSession, on_twin: ServerSession) -> None:
+    tuning = Tuning(max_tokens=10)
+    ids = ids_of(on_twin, TEXT)
+
+    def asking(one: Drawing) -> list[int]:
+        found = []
+        for record in events_of(one, command(one, tuning)):  # type: ignore[arg-type]
+            if isinstance(record, Token):
+                found.append(record.id)
+                if record.step == 4:
+                    one.inspect(Inspect(ids[:9], tuning.samplers(), SEED, 0), alone=False, wanted=never)
+        return found
+
+    assert asking(on_twin) == asking(session)
+
+
 def test_records_say_who_made_them(on_twin: ServerSession) -> None:
     start = drawn(on_twin, command(on_twin, Tuning(max_tokens=1)))[0]
     assert isinstance(start, Start)
     assert (start.llama_cpp, start.model.name, start.model.quantization) == ("twin", "smol", "Q4_1")
     assert len(start.model.sha256) == 64
     assert (start.exact, start.threads, start.kv_type) == (False, 0, "")
+
+
+def test_a_context_that_is_full_ends_the_reply(twin_session: ModelSession) -> None:
+    server = TwinServer(twin_session, context=64)
+    session = on_server(server.url)
+    try:
+        stream = drawn(session, command(session, Tuning(max_tokens=200, temperature=0.0, logit_bias=("2=-99",))))
+        assert finished_of(stream).reason == "context"
+        assert tokens_of(stream)
+    finally:
+        session.close()
+        server.close()
 
 
 def test_all_tokens_are_as_here(session: ModelSession, on_twin: ServerSession) -> None:
