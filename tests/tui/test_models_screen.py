@@ -26,7 +26,7 @@ from termchat.tui.models.model_lines import (
     Item,
     Known,
     Need,
-    Running,
+    RunningModel,
     heading,
     matches,
     model_line,
@@ -146,7 +146,7 @@ def test_names_from_files_and_servers_steer_no_terminal() -> None:
 def test_the_loaded_model_says_how_it_runs_and_what_was_tuned() -> None:
     info = msgspec.structs.replace(fake_engine.INFO, device="NVIDIA H200", layers=30, gpu_layers=20, threads=3)
     config = load({"mlock": True}, {"TERMCHAT_KV_TYPE": "q8_0"}, Path("/none")).with_tuned({"threads": 3})
-    known = Known(running=Running(info, config))
+    known = Known(running=RunningModel(info, config))
     text = " ".join(" ".join(line.text.split()) for line in model_lines(Item(row(), "loaded"), known, 60, 30))
     assert "20 of 31 layers on NVIDIA H200" in text
     assert "threads 3 (tuned), threads_batch 2, prefill_batch 63" in text
