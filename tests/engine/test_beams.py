@@ -432,7 +432,7 @@ def test_it_goes_on_from_a_reply(whole: ModelSession) -> None:
 
 @pytest.mark.parametrize(
     ("how", "said"),
-    [(None, "has settings"), (BeamSettings(17), "2 to 16 beams"), (BeamSettings(2, 1.0, 3), "1 to 2 replies")],
+    [(BeamSettings(17), "2 to 16 beams"), (BeamSettings(2, 1.0, 3), "1 to 2 replies")],
 )
 def test_what_can_not_be_searched_is_told(small: ModelSession, how: BeamSettings | None, said: str) -> None:
     command = ask_for([1, 2], Tuning().samplers(), (), 7, group=Group(5, "beams", 1, beams=how))

@@ -464,10 +464,10 @@ def test_signs_of_life_are_given_only_to_who_knows_them(tmp_path: Path) -> None:
         got = tmp_path / "got"
         hello = said(wire.Hello(termchat.__version__, wire.protocol(), beats), tmp_path / "hello")
         remote = Remote(lab(hello.replace("/dev/null", str(got))))
-        remote.engine.send(Probe())
+        number = remote.engine.send(Probe())
         remote.engine.receive(0.5)
         remote.engine.close()
-        assert got.read_bytes() == asked + wire.frame(wire.COMMAND_ENCODER, 1, Probe())
+        assert got.read_bytes() == asked + wire.frame(wire.COMMAND_ENCODER, number, Probe())
 
 
 def test_the_worker_leaves_when_the_line_ends(remote: Remote) -> None:

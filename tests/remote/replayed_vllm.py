@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import jinja2
 
 from termchat.decoding.conditions import Length
-from termchat.decoding.records import Record, SettingsRecord, Token
+from termchat.decoding.records import Record, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Adjust, Steer
@@ -48,10 +48,11 @@ def turned(session: StreamedSession, ids: list[int], at: int = 6) -> list[Record
     conditions = (Length(24),)
     command = ask_for(ids, SamplerSettings(temperature=0.0), conditions, 7)
 
+    adjusts = [Adjust(TURNED, conditions)]
+
     def poll() -> Steer | None:
         tokens = sum(isinstance(record, Token) for record in told)
-        settings = sum(isinstance(record, SettingsRecord) for record in told)
-        return Adjust(TURNED, conditions) if (tokens, settings) == (at, 1) else None
+        return adjusts.pop() if adjusts and tokens == at else None
 
     told.extend(events_of(session, command, poll, perf_counter()))  # type: ignore[arg-type]
     return told
