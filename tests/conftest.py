@@ -72,8 +72,8 @@ def spec(model_path: Path) -> ModelSpec:
 @pytest.fixture(scope="session")
 def session(model_path: Path) -> Iterator[object]:
     """An engine session in this very process, to look inside."""
-    from termchat.engine.llama.model_session import Session
+    from termchat.engine.llama.model_session import ModelSession
 
-    made = Session(ModelSpec(str(model_path), "smollm2", context=2048, threads=1), lambda _: None)
+    made = ModelSession(ModelSpec(str(model_path), "smollm2", context=2048, threads=1), lambda _: None)
     yield made
     made.close()

@@ -10,12 +10,10 @@ from termchat.engine.port import (
     Command,
     Event,
     Generate,
-    GenerateWalks,
     Load,
     Loaded,
     Render,
     Rendered,
-    SearchBeams,
     Tokenize,
     Tokenized,
     WalksFinished,
@@ -50,10 +48,10 @@ class PlayedEngine:
             events = [Rendered([1, 2, 3], whole=True)]
         elif isinstance(command, Tokenize):
             events = [Tokenized([7, 8], [b"x", b"x"], ["x", "x"], [])]
-        elif isinstance(command, (Generate, GenerateWalks, SearchBeams)):
+        elif isinstance(command, Generate):
             records = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
             events = list(records)  # type: ignore[arg-type]
-            if not isinstance(command, Generate):
+            if command.group is not None:
                 events.append(WalksFinished(0, 0, 0.0, None))
         self._events += [(self._number, event) for event in events]
         return self._number

@@ -15,13 +15,19 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.records import RECORD_NAMES, to_json
 from termchat.decoding.samplers import ORDER, SamplerSettings
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Generate, Load, ModelSpec, Scripted
+from termchat.engine.port import (
+    Generate,
+    Load,
+    ModelSpec,
+    ReplyRequest,
+    Scripted,
+)
 from tests import made_records
 from tests.asked_engine import answers
 
 PROMPT = [*range(900, 940)]
 WARM = SamplerSettings(temperature=1.3)
-BASE = Generate(ids=PROMPT, samplers=WARM, conditions=(Length(40),), seed=3)
+BASE = ReplyRequest(ids=PROMPT, samplers=WARM, conditions=(Length(40),), seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +37,12 @@ def made(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     plain = ModelSpec(str(model_path), "smollm2", context=512, threads=1)
     engines: dict[str, LocalEngine] = {}
 
-    def make(name: str, request: Generate = BASE, **spec: Any) -> Path:
+    def make(name: str, request: ReplyRequest = BASE, **spec: Any) -> Path:
         loaded = str(spec)
         if loaded not in engines:
             engines[loaded] = LocalEngine()
             answers(engines[loaded], Load(msgspec.structs.replace(plain, **spec)))
-        records = [event for event in answers(engines[loaded], request) if type(event) in RECORD_NAMES]
+        records = [event for event in answers(engines[loaded], Generate([request])) if type(event) in RECORD_NAMES]
         path = folder / f"{name}.jsonl"
         path.write_text("".join(to_json(record) + "\n" for record in records))  # type: ignore[arg-type]
         return path
@@ -61,11 +67,11 @@ def compared(left: Path, right: Path | None, *nodes: int | None) -> tuple[int, d
     return code, json.loads(told[0]), lines
 
 
-def with_(**knobs: Any) -> Generate:
+def with_(**knobs: Any) -> ReplyRequest:
     return msgspec.structs.replace(BASE, samplers=msgspec.structs.replace(WARM, **knobs))
 
 
-CHANGED: dict[str, tuple[str, Generate, dict[str, Any]]] = {
+CHANGED: dict[str, tuple[str, ReplyRequest, dict[str, Any]]] = {
     "temperature": ("knob", with_(temperature=0.4), {}),
     "top_k": ("knob", with_(top_k=2), {}),
     "top_p": ("knob", with_(top_p=0.3), {}),

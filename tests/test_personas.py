@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat import paths
-from termchat.chat import reopening
-from termchat.chat.opening import reopen_latest
-from termchat.config import personas, settings
+from termchat.chat.opening import load_latest
+from termchat.config import origins, personas, settings
 from termchat.config.personas import Persona, PersonaError
 from termchat.config.presets import Preset
 from termchat.conversation.store.store import Store
@@ -199,7 +198,7 @@ def test_another_persona_leaves_nothing_of_the_one_before() -> None:
         Persona("c", knobs={"min_p": 0.4}, preset=creative),
         Persona("d", knobs={"min_p": 0.5}),
     ):
-        values, places = reopening.replaced(origin, persona.values, persona.origins)
+        values, places = origins.replaced(origin, persona.values, persona.origins)
         tuning, origin = tuning.turned(values), origin | places
         if persona.name == "b":
             assert tuning == Tuning(top_p=0.5, min_p=0.3, stop=("x",))
@@ -217,11 +216,11 @@ def test_a_chat_that_is_opened_again_knows_its_persona(tmp_path: Path) -> None:
     places = {"temperature": "persona storyteller", "min_p": "persona storyteller", "max_tokens": "persona storyteller"}
     left = Tuning(temperature=1.3, min_p=0.2, max_tokens=9)  # min_p was turned after the reply
     saved_with_knobs(store, places, left, **drawn)
-    found = reopen_latest(store, settings.load({}, {"TERMCHAT_TEMPERATURE": "0.1"}, tmp_path / "none"))
+    found = load_latest(store, settings.load({}, {"TERMCHAT_TEMPERATURE": "0.1"}, tmp_path / "none"))
     store.close()
     assert found is not None
-    assert found.config.tuning == Tuning(temperature=1.3, min_p=0.2, max_tokens=9)
-    origin = [found.config.origin[name] for name in ("temperature", "min_p", "max_tokens")]
+    assert found.tuning == Tuning(temperature=1.3, min_p=0.2, max_tokens=9)
+    origin = [found.origins[name] for name in ("temperature", "min_p", "max_tokens")]
     assert origin == ["persona storyteller", "session", "persona storyteller"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from termchat import paths
-from termchat.chat.opening import choose, find_model, reopen_latest
+from termchat.chat.opening import choose, find_model, load_latest
 from termchat.config import personas, presets, settings
 from termchat.config.presets import CHAIN, Preset, PresetError
 from termchat.config.settings import FlagError, Settings
@@ -173,14 +173,14 @@ def test_a_chat_keeps_the_preset_that_was_applied_in_it(tmp_path: Path) -> None:
     drawn = dict(creative.named)
     store = Store.open(tmp_path / "sessions.db")
     saved_with_knobs(store, dict.fromkeys(CHAIN, creative.origin), left, **drawn)  # type: ignore[arg-type]
-    found = reopen_latest(store, settings.load({}, {}, file))
-    again = reopen_latest(store, settings.load({"preset": "code"}, {}, file))
+    found = load_latest(store, settings.load({}, {}, file))
+    again = load_latest(store, settings.load({"preset": "code"}, {}, file))
     store.close()
     assert found is not None
     assert again is not None
-    assert found.config.tuning == left
-    assert [found.config.origin[name] for name in ("top_k", "top_p", "min_p")] == [creative.origin] * 2 + ["session"]
-    assert again.config.tuning == Tuning(temperature=0.2, max_tokens=9)
+    assert found.tuning == left
+    assert [found.origins[name] for name in ("top_k", "top_p", "min_p")] == [creative.origin] * 2 + ["session"]
+    assert again.tuning == Tuning(temperature=0.2, max_tokens=9)
 
 
 # --- what a model recommends ------------------------------------------------------------------------------------------

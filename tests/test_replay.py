@@ -17,13 +17,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
+from termchat.chat.opening import load_latest, saving
 from termchat.chat.service import Chat
 from termchat.commands import replay as replaying
 from termchat.commands.replay import replay
 from termchat.config.settings import load
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import Length, Stop, parse
@@ -32,9 +31,17 @@ from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.threads import all_threads
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Command, Generate, Load, ModelSpec, Scripted
+from termchat.engine.port import (
+    Command,
+    Generate,
+    Load,
+    ModelSpec,
+    ReplyRequest,
+    Scripted,
+)
 from tests.asked_engine import answers
 from tests.chat.driven_chat import Driven
+from tests.chats import chat_on
 from tests.made_records import finished, token
 from tests.made_records import stream as made_stream
 from tests.played_engine import PlayedEngine
@@ -131,7 +138,7 @@ def test_any_settings_turned_at_any_steps_of_a_long_reply(
     steps = sorted(data.draw(st.lists(st.integers(0, 199), max_size=4)))
     one_change = st.builds(Scripted, samplers=samplers) | st.builds(Scripted, id=st.integers(300, 40_000))
     script = [msgspec.structs.replace(data.draw(one_change | st.just(Scripted(0))), step=step) for step in steps]
-    request = Generate(
+    request = ReplyRequest(
         ids=data.draw(st.lists(st.integers(300, 40_000), min_size=1, max_size=150)),
         samplers=data.draw(samplers),
         conditions=(
@@ -141,7 +148,7 @@ def test_any_settings_turned_at_any_steps_of_a_long_reply(
         seed=data.draw(st.integers(0, 2**53 - 1)),
         script=tuple(script),
     )
-    records = [event for event in answers(engine, request) if type(event) in RECORD_NAMES]
+    records = [event for event in answers(engine, Generate([request])) if type(event) in RECORD_NAMES]
     tokens = sum(isinstance(record, Token) for record in records)
     path = tmp_path / "any.jsonl"
     path.write_text("".join(to_json(record) + "\n" for record in records))  # type: ignore[arg-type]
@@ -160,10 +167,10 @@ def chat(tmp_path: Path, model_path: Path) -> Iterator[Callable[[], Driven]]:
         for old in opened:
             old.close()
         tuning = Tuning(max_tokens=50, seed=3, temperature=1.0)
-        found = reopen_latest(store, load({}, {}, tmp_path / "no.toml"))
-        conversation = found.conversation if found else Conversation("You tell stories.")
-        recorder = found.recorder if found else StoreRecorder(store, SessionInfo())
-        made = Chat(LocalEngine(), tuning, conversation=conversation, recorder=recorder)
+        found = load_latest(store, load({}, {}, tmp_path / "no.toml"))
+        session = found or Session(conversation=Conversation("You tell stories."), store=store)
+        session.tuning = tuning
+        made = chat_on(LocalEngine(), session=session)
         made.loading.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=1, sha256=_sha256(model_path)))
         opened.append(made)
         return Driven(made)
@@ -216,9 +223,7 @@ def test_a_chat_with_turned_knobs_forced_tokens_and_forks_is_made_again(
     driven.chat.forks.fork(driven.chat.conversation.nodes[first.number], 45)
     driven.idle()
     driven.say("Thank you.")
-    recorder = driven.chat.recorder
-    assert isinstance(recorder, StoreRecorder)
-    saved = recorder.saving(tmp_path / "chat.jsonl", driven.chat.conversation)()
+    saved = saving(driven.chat.session, tmp_path / "chat.jsonl")()
 
     nodes = [node for node in driven.chat.conversation.nodes.values() if node.role == "assistant"]
     assert len(nodes) == 7
@@ -243,8 +248,9 @@ class Busy(LocalEngine):
     def send(self, command: Command) -> int:
         if isinstance(command, Generate):
             changes = next(self._changes, ())
-            script = tuple(Scripted(command.done + step, threads=threads) for step, threads in changes)
-            command = msgspec.structs.replace(command, script=script)
+            [reply] = command.replies
+            script = tuple(Scripted(reply.done + step, threads=threads) for step, threads in changes)
+            command = msgspec.structs.replace(command, replies=[msgspec.structs.replace(reply, script=script)])
         return super().send(command)
 
 
@@ -256,8 +262,7 @@ def test_threads_that_changed_are_replayed(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     path = made_model(name)
     store = Store.open(tmp_path / "chats.db")
-    recorder = StoreRecorder(store, SessionInfo())
-    service = Chat(Busy(), Tuning(max_tokens=14, seed=3), conversation=Conversation(), recorder=recorder)
+    service = chat_on(Busy(), Tuning(max_tokens=14, seed=3), store=store)
     spec = ModelSpec(str(path), name, context=2048, threads=2, sha256=_sha256(path))
     service.loading.load(msgspec.structs.replace(spec, proposed_threads=True))
     driven = Driven(service)
@@ -271,7 +276,7 @@ def test_threads_that_changed_are_replayed(
     driven.idle()
     service.forks.continue_reply()
     driven.idle()
-    saved = recorder.saving(tmp_path / "busy.jsonl", service.conversation)()
+    saved = saving(service.session, tmp_path / "busy.jsonl")()
     nodes = [node for node in service.conversation.nodes.values() if node.start is not None]
     service.close()
     store.close()

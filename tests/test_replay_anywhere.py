@@ -17,7 +17,13 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.records import RECORD_NAMES, Candidate, Start, Token, to_json
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Generate, Load, ModelSpec, Scripted
+from termchat.engine.port import (
+    Generate,
+    Load,
+    ModelSpec,
+    ReplyRequest,
+    Scripted,
+)
 from termchat.models.gguf.header import read_header
 from tests.asked_engine import answers
 from tests.scripts import said, termchat
@@ -39,7 +45,7 @@ def engine(small_model_path: Path) -> Iterator[LocalEngine]:
 
 def asked(*script: Scripted, tokens: int = TOKENS, **more: Any) -> Generate:
     samplers = SamplerSettings(temperature=1.0, top_k=40)
-    return Generate(PROMPT, samplers, (Length(tokens),), 5, script=script, **more)
+    return Generate([ReplyRequest(PROMPT, samplers, (Length(tokens),), 5, script=script)], **more)
 
 
 @pytest.fixture(scope="module")

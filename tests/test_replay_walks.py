@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.service import Chat
-from termchat.conversation.session import SessionInfo
+from termchat.chat.opening import saving
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding import walk_plan
@@ -21,6 +19,7 @@ from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from termchat.models.gguf.header import read_header
 from tests.chat.driven_chat import Driven
+from tests.chats import chat_on
 from tests.scripts import altered, said, termchat
 
 RUN = ("--seed", "11", "--temperature", "1.1", "--repeat-penalty", "1.1", "--context", "2048", "--max-tokens", "24")
@@ -107,15 +106,14 @@ class Saved(Driven):
 
     def __init__(self, folder: Path, model_path: Path, **knobs: int) -> None:
         self._store, self._folder = Store.open(folder / "chats.db"), folder
-        self._recorder = StoreRecorder(self._store, SessionInfo())
         tuning = Tuning().turned({"seed": 3} | knobs)
-        super().__init__(Chat(LocalEngine(), tuning, conversation=Conversation("Be brief."), recorder=self._recorder))
+        super().__init__(chat_on(LocalEngine(), tuning, conversation=Conversation("Be brief."), store=self._store))
         sha256 = read_header(model_path).identity()
         self.chat.loading.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=1, sha256=sha256))
         self.idle()
 
     def save(self) -> Path:
-        saved = self._recorder.saving(self._folder / "chat.jsonl", self.chat.conversation)()
+        saved = saving(self.chat.session, self._folder / "chat.jsonl")()
         self.chat.close()
         self._store.close()
         return saved
@@ -131,7 +129,7 @@ def test_a_search_without_a_limit_that_was_broken_off_is_made_again(
     group = chat.walks.shown
     assert group is not None
     for _ in range(9):
-        chat.walks.step()
+        chat.replies.step()
     driven.until(lambda: len(group.beams) == 9 and chat.phase == "paused")
     chat.stop()
     driven.until(lambda: not chat.walks.running)
@@ -149,14 +147,14 @@ def test_steered_walks_and_what_follows_the_one_that_was_kept_are_made_again(
     group = chat.walks.shown
     assert group is not None
     for step in range(1, 6):
-        chat.walks.step()
+        chat.replies.step()
         driven.until(lambda: all(len(node.tokens) == step for node in group.nodes.values()) and len(group.paused) == 4)  # noqa: B023
-    chat.walks.adjust({"temperature": 1.6, "top_k": 7}, 1)
-    chat.walks.force(2, group.nodes[0].ids[:2].tolist())
-    chat.walks.stop(3)
+    chat.replies.adjust({"temperature": 1.6, "top_k": 7}, 1)
+    chat.replies.force(group.nodes[0].ids[:2].tolist(), 2)
+    chat.replies.stop(3)
     driven.until(lambda: len(group.nodes[2].tokens) == 7 and group.nodes[3].done)
     chat.walks.fork(1, 3, [group.nodes[0].ids[0]])
-    chat.walks.resume()
+    chat.replies.resume()
     driven.until(lambda: not chat.walks.running)
     assert len(group.nodes) == 5
     chat.walks.keep(1)

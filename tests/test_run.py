@@ -26,7 +26,11 @@ from termchat.commands.run import Question
 from termchat.config.settings import load
 from termchat.conversation import transcripts
 from termchat.decoding.records import Finished, Record
-from termchat.engine.port import Generate, Message, Render
+from termchat.engine.port import (
+    Generate,
+    Message,
+    Render,
+)
 from tests import scripts
 from tests.made_records import finished
 from tests.made_records import stream as made_stream
@@ -407,9 +411,9 @@ def test_part_of_a_character_at_the_end_is_printed_as_a_mark(answered: Answered)
 def test_several_replies_have_a_heading_each_and_the_seeds_count_up(answered: Answered) -> None:
     assert answered(Question("hi", replies=2), told(b"one\n", seed=7), told(b"two", seed=8), seed=7) == 0
     assert answered.out == "==> reply 1 of 2, seed 7 <==\none\n\n==> reply 2 of 2, seed 8 <==\ntwo\n"
-    assert [made.seed for made in answered.engine.asked(Generate)] == [7, 8]
+    assert [made.replies[0].seed for made in answered.engine.asked(Generate)] == [7, 8]
     assert answered(Question("hi", replies=3), told(b"one")) == 0
-    assert len({made.seed for made in answered.engine.asked(Generate)}) == 3
+    assert len({made.replies[0].seed for made in answered.engine.asked(Generate)}) == 3
     assert answered(Question("hi", replies=2), told(b"one", FULL), told(b"two")) == 3
     assert "reply 1 was cut off" in answered.err
     assert "==> reply 2 of 2" in answered.out
@@ -417,7 +421,7 @@ def test_several_replies_have_a_heading_each_and_the_seeds_count_up(answered: An
 
 def test_each_of_several_replies_begins_with_the_prefill(answered: Answered) -> None:
     assert answered(Question("hi", prefill="Sure", replies=3), told(b"Sure")) == 0
-    assert [[entry.id for entry in made.script] for made in answered.engine.asked(Generate)] == [[7, 8]] * 3
+    assert [[entry.id for entry in made.replies[0].script] for made in answered.engine.asked(Generate)] == [[7, 8]] * 3
     assert answered.out.count("Sure") == 3
 
 

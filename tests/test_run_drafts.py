@@ -26,7 +26,9 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 
 def test_a_drafted_reply_is_the_plain_one_and_can_be_replayed(tmp_path: Path) -> None:
-    drafted = said(termchat(tmp_path, "run", PROMPT, *RUN, "--draft", "ngram", "--draft-max", "7", "--draft-always", "on"))
+    drafted = said(
+        termchat(tmp_path, "run", PROMPT, *RUN, "--draft", "ngram", "--draft-max", "7", "--draft-always", "on")
+    )
     records = lines(drafted)
     for record in records:
         jsonschema.validate(record, SCHEMA)

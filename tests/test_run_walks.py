@@ -23,7 +23,7 @@ from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings, GridKnob
 from termchat.decoding.records import Beam, Beams, Failed, Finished, Reason, Record, Start, Token
 from termchat.decoding.walk_plan import WalkPlan
-from termchat.engine.port import GenerateWalks, SearchBeams
+from termchat.engine.port import Generate
 from tests.made_records import finished
 from tests.made_walks import group, interleaved, walked
 from tests.played_engine import PlayedEngine
@@ -69,7 +69,7 @@ def played(
     plan: WalkPlan, texts: Sequence[str], reasons: Sequence[Reason] = (), logprobs: Sequence[float] = ()
 ) -> list[Record]:
     """The records of walks that say these texts, word for word in turn."""
-    of = group(plan.size, kind=plan.kind, answer=plan.answer, beams=plan.beams)
+    of = group(plan.group.size, kind=plan.group.kind, answer=plan.group.answer, beams=plan.group.beams)
     streams = []
     for walk, text in enumerate(texts):
         pieces = [piece.encode() for piece in text.split("|")]
@@ -94,7 +94,7 @@ def test_walks_are_printed_one_after_the_other_with_a_heading_each(answered: Ans
         "==> walk 3 of 3, seed 44 <==\nthree\n"
     )
     assert answered.err == ""
-    ((asked,),) = [[command.walks for command in answered.engine.asked(GenerateWalks)]]
+    [asked] = [command.replies for command in answered.engine.asked(Generate)]
     assert [walk.seed for walk in asked] == [42, 43, 44]
 
 
@@ -153,7 +153,7 @@ def test_the_best_may_be_the_longest_or_the_shortest(answered: Answered) -> None
         assert answered(walk_plan.best(2, penalty), begun) == 0
         assert answered.out == best
         assert score in answered.err
-    assert answered.engine.asked(GenerateWalks)[0].group.length_penalty == 0
+    assert answered.engine.asked(Generate)[0].group.length_penalty == 0
 
 
 def test_where_no_walk_ended_the_best_is_one_of_them(answered: Answered) -> None:
@@ -196,7 +196,7 @@ def test_a_vote_without_an_answer_is_a_failure(answered: Answered) -> None:
 
 def searched(plan: WalkPlan) -> list[Record]:
     """What is found: tokens 1000 and 1001, and 2000 and 2001 as the second best."""
-    of = group(plan.size, kind="beams", beams=plan.beams)
+    of = group(plan.group.size, kind="beams", beams=plan.group.beams)
     first = walked([1, 2, 3], 0, of, [b"the", b" fox"])
     second = [
         msgspec.structs.replace(r, id=r.id + 1000) if isinstance(r, Token) else r
@@ -206,14 +206,14 @@ def searched(plan: WalkPlan) -> list[Record]:
         Beams(0, [Beam(0, 0, 2000, "a", -0.5, -0.5), Beam(1, 0, 1000, "the", -0.75, -0.75)], []),
         Beams(1, [Beam(0, 1, 1001, " fox", -0.25, -0.5, True), Beam(1, 0, 2001, " bear", -1.0, -0.75, True)], []),
     ]
-    return [*first[:3], *steps, *first[3:], *(second if plan.size > 1 else [])]
+    return [*first[:3], *steps, *first[3:], *(second if plan.group.size > 1 else [])]
 
 
 def test_of_a_search_the_best_is_printed_or_as_many_as_are_wanted(answered: Answered) -> None:
     plan = walk_plan.beams(BeamSettings(2))
     assert answered(plan, searched(plan)) == 0
     assert (answered.out, answered.err) == ("the fox", "")
-    assert [command.group.beams for command in answered.engine.asked(SearchBeams)] == [BeamSettings(2)]
+    assert [command.group.beams for command in answered.engine.asked(Generate)] == [BeamSettings(2)]
     plan = walk_plan.beams(BeamSettings(2, n_best=2))
     assert answered(plan, searched(plan)) == 0
     assert answered.out == (

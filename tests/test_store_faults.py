@@ -15,8 +15,8 @@ from random import Random
 
 import pytest
 
-from termchat.chat.recording import StoreRecorder
-from termchat.conversation.session import SessionInfo
+from termchat.chat.opening import saving
+from termchat.conversation.session import Session
 from termchat.conversation.store import database, store_files, writer
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
@@ -312,27 +312,27 @@ def test_a_file_replaced_under_the_app_gets_this_chat_too(path: Path) -> None:
 
 def test_a_lock_held_for_long_is_told_once_and_outlasted(path: Path) -> None:
     store = Store.open(path)
-    chat = Conversation()
-    recorder = StoreRecorder(store, SessionInfo())
+    session = Session(store=store)
+    chat = session.conversation
     node = user(chat, "before", [1])
-    recorder.turn(chat, node)
+    session.add_node(node)
     assert store.flush()
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    say(store, recorder.info.id, chat, "meanwhile")
+    say(store, session.id, chat, "meanwhile")
     until(store.problem)
     told: list[tuple[str, str]] = []
     end = time.monotonic() + 1.0  # ten tries
     while time.monotonic() < end:
-        told += recorder.notices()
+        told += store.take_notices()
         time.sleep(0.05)
     assert [message for message, _ in told] == [f"not saved: another program has locked it ({path})"]
     holder.execute("ROLLBACK")
     holder.close()
     until(lambda: store.problem() is None)
-    assert [message for message, _ in recorder.notices()] == ["the chat is saved again"]
+    assert [message for message, _ in store.take_notices()] == ["the chat is saved again"]
     assert store.close()
-    assert turns(path, recorder.info.id) == ["before", "meanwhile"]
+    assert turns(path, session.id) == ["before", "meanwhile"]
 
 
 @pytest.fixture
@@ -349,11 +349,11 @@ def modes(folder: Path) -> dict[str, int]:
 @pytest.mark.usefixtures("no_umask")
 def test_no_file_of_ours_is_open_to_others_whatever_the_umask(path: Path, tmp_path: Path) -> None:
     store = Store.open(path)
-    chat = Conversation()
-    recorder = StoreRecorder(store, SessionInfo())
-    recorder.turn(chat, user(chat, "x", [1]))
+    session = Session(store=store)
+    chat = session.conversation
+    session.add_node(user(chat, "x", [1]))
     assert store.flush()
-    recorder.saving(tmp_path / "chat.jsonl", chat)()
+    saving(session, tmp_path / "chat.jsonl")()
     engine = LocalEngine(tmp_path / "state" / "termchat" / "termchat.log")
     engine.send(Describe([]))
     found = modes(tmp_path)
@@ -369,9 +369,8 @@ def test_no_file_of_ours_is_open_to_others_whatever_the_umask(path: Path, tmp_pa
 FULL = """
 import errno, os, resource, sys
 from pathlib import Path
-from termchat.chat.recording import StoreRecorder
 from termchat.conversation.store import database, writer
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from tests.made_records import user
@@ -399,27 +398,27 @@ def make_room():
 
 path = folder / "termchat" / "chats.db"
 store = Store.open(path)
-chat = Conversation()
-recorder = StoreRecorder(store, SessionInfo())
+session = Session(store=store)
+chat = session.conversation
 node = user(chat, "before", [1])
-recorder.turn(chat, node)
+session.add_node(node)
 assert store.flush()
 fill()
 told = []
 for number in range(20):
-    say(store, recorder.info.id, chat, f"turn {number}")
+    say(store, session.id, chat, f"turn {number}")
     store.flush(5)
-    told += recorder.notices()
+    told += store.take_notices()
 until(store.problem)
-told += recorder.notices()
-assert len(list(store.records(recorder.info.id, 3))) == 24  # from memory
+told += store.take_notices()
+assert len(list(store.records(session.id, 3))) == 24  # from memory
 make_room()
 until(lambda: store.problem() is None)
 assert store.flush(60)
-told += recorder.notices()
+told += store.take_notices()
 assert store.close()
 print(*[message.partition(" (")[0] for message, _ in told], sep="|")
-print(turns(path, recorder.info.id) == ["before", *(f"turn {number}" for number in range(20))])
+print(turns(path, session.id) == ["before", *(f"turn {number}" for number in range(20))])
 """
 MOUNT = 'mount -t tmpfs -o size=2m tmpfs "$2" 2>/dev/null; exec "$0" -c "$1" "$2"'
 

@@ -18,7 +18,7 @@ import markdown_it
 import pytest
 
 from termchat.conversation import setting_changes
-from termchat.conversation.session import ModelRef, SessionInfo
+from termchat.conversation.session import ModelRef, Session
 from termchat.conversation.transcripts import export, jsonl, md
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Conversation
@@ -27,12 +27,10 @@ from termchat.decoding.samplers import Tuning
 from termchat.text import sanitize
 from tests.made_records import MODEL, add_all, finished, reply, settings, stream, user
 
-INFO = SessionInfo(
-    "20261103-154210-ab12cd34", 1.7e9, 1.7e9 + 60, ModelRef("smollm2", "/home/me/m/a.gguf", MODEL), Tuning()
-)
+INFO = Session("20261103-154210-ab12cd34", 1.7e9, 1.7e9 + 60, ModelRef("smollm2", "/home/me/m/a.gguf", MODEL), Tuning())
 
 
-def markdown(chat: Conversation, info: SessionInfo) -> str:
+def markdown(chat: Conversation, info: Session) -> str:
     return "".join(line + "\n" for line in md.lines(chat, info, lambda _: []))
 
 
@@ -183,7 +181,7 @@ def test_foreign_text_cannot_steer_a_terminal() -> None:
     recorded.chat.title = evil
     recorded.chat.nodes[2].add(Failed("x", evil))
     recorded.chat.nodes[2].settings[0] = settings(0, stops=(evil,))
-    text = markdown(recorded.chat, SessionInfo(model=ModelRef(evil)))
+    text = markdown(recorded.chat, Session(model=ModelRef(evil)))
     assert sanitize(text) == text
     assert text.count("␛]52;c;aGk=") >= 5
 
@@ -213,7 +211,7 @@ def test_line_breaks_are_breaks_for_a_viewer_too() -> None:
 
 
 def test_an_empty_and_a_raw_chat_are_written_too() -> None:
-    assert markdown(Conversation(), SessionInfo()).startswith("# Chat\n\n- model: unknown\n")
+    assert markdown(Conversation(), Session()).startswith("# Chat\n\n- model: unknown\n")
     assert "raw mode" in markdown(Conversation(raw=True), INFO)
 
 
@@ -317,7 +315,7 @@ folder = Path(sys.argv[1])
 if os.geteuid() == 0:
     os.seteuid(65534)  # root may write anywhere
 try:
-    export.write(folder / "chat.md", tree.Conversation(), session.SessionInfo(), lambda _: [])
+    export.write(folder / "chat.md", tree.Conversation(), session.Session(), lambda _: [])
 except transcript.TranscriptError as error:
     print(error.message, "|", error.hint)
 """

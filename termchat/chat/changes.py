@@ -6,9 +6,10 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from termchat.chat.beginning import Make
 from termchat.conversation.node import Node
+from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation
+from termchat.conversation.unsent import ALONE, Wish
 from termchat.decoding.records import Failed
 
 Phase = Literal["no model", "loading", "idle", "rendering", "prefill", "decoding", "paused", "failed"]
@@ -51,18 +52,22 @@ class Full(NamedTuple):
     """A message that does not fit, and what can be done: `turns` is how many of the oldest would be left out, in all.
 
     `failure` says that it could not be sent; with None it was sent, and its reply was cut off where the context ended. `leaf`
-    is the end of the path that is shown. In raw mode there is nobody to ask for a summary. `make` makes the reply, if that is
-    not one.
+    is the end of the path that is shown. In raw mode there is nobody to ask for a summary. `wish` is how it is to be
+    answered.
     """
 
-    conversation: Conversation
+    session: Session
     text: str
     parent: Node | None
     at: int
     leaf: int | None
     turns: int
     failure: Failed | None = None
-    make: Make | None = None
+    wish: Wish = ALONE
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.session.conversation
 
     @property
     def can_summarise(self) -> bool:

@@ -7,30 +7,32 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from termchat.chat.beginning import Make, ReplyBeginning, Then
 from termchat.chat.changes import Notice, PathChanged
-from termchat.chat.position import position_of
 from termchat.chat.replies import Replies
+from termchat.chat.reply_run import ReplyBeginning
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
-from termchat.conversation.tree import Conversation, Node, Span
+from termchat.conversation.position import position_of
+from termchat.conversation.session import Session
+from termchat.conversation.tree import Node, Span
+from termchat.conversation.unsent import ALONE, Wish
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Tokenize, Tokenized
+
+_END = Wish(then="end")
+"""A branch of just the tokens that are given."""
 
 
 class _Fork(NamedTuple):
     """A fork that waits for its ids (None until they are there), or for the reply that runs to end. `seed` None: its own.
-    `prefill` is what a reply that is made again begins with; None: it is no such reply. `make` makes it, if that is not one
-    reply."""
+    `prefill` is what a reply that is made again begins with; None: it is no such reply. The replies are those of the `wish`."""
 
-    conversation: Conversation
     node: Node
     at: int
     ids: Sequence[int] | None
-    then: Then
+    wish: Wish
     seed: int | None = None
     prefill: str | None = None
-    make: Make | None = None
 
 
 class Forks:
@@ -44,12 +46,12 @@ class Forks:
     def waits(self) -> bool:
         return self._fork is not None
 
-    def regenerate(self, *, same: bool = False, then: Then = "go on", make: Make | None = None) -> None:
-        """Another reply to the last message, beside the one that is there, which begins as that did, if a person said how: with
-        the seed that is set, else a new one.
+    def regenerate(self, *, same: bool = False, wish: Wish = ALONE) -> None:
+        """Make another reply to the last message, beside the one that is there: with the seed that is set, else a new one. It
+        begins as that did, if a person set how.
 
-        `same` keeps the seed of the reply that is there: only other knobs make it another one. `then` is what follows the words
-        that it begins with. `make` makes the reply, or the replies; None makes one, here and below.
+        `same` keeps the seed of the reply that is there: only other knobs make it another one. `wish` is the plan of the
+        replies, and what follows the words that they begin with, here and below.
         """
         state, chat = self._state, self._state.conversation
         if not state.ready("regenerate"):
@@ -64,14 +66,14 @@ class Forks:
         switched = state.model is not None and state.model.thinking_switch and turn.think != state.tuning.thinks
         if state.is_foreign() or switched:  # its ids are another model's, or say otherwise: the message is sent again
             state.prefill = prefill or state.prefill
-            self._turns.begin_beside(turn, then=then, make=make)
+            self._turns.begin_beside(turn, wish=wish)
             return
         before = _seed(spans) if same else None
         seed = state.seed() if before is None else before
-        self._ask(_Fork(chat, turn, len(turn.ids), (), then, seed, prefill, make), prefill)
+        self._ask(_Fork(turn, len(turn.ids), (), wish, seed, prefill), prefill)
 
     def continue_reply(self) -> None:
-        """Continues the last reply from its last token, with its own seed, as if it had never stopped; a reply without ids of
+        """Continue the last reply from its last token, with its own seed, as if it had never stopped; a reply without ids of
         the loaded model, from its text."""
         state = self._state
         spans = state.conversation.reply()
@@ -107,14 +109,13 @@ class Forks:
         *,
         ids: Sequence[int] = (),
         text: str = "",
-        then: Then = "go on",
         seed: int | None = None,
-        make: Make | None = None,
+        wish: Wish = ALONE,
     ) -> None:
-        """Another way on from the first `at` tokens of a reply's node, on the path or off it, with the same dice, or this seed.
+        """Make another reply from the first `at` tokens of a reply's node, on the path or off it, with its dice or this seed.
 
         `ids`, or the tokens of `text`, come first whatever the dice say; with neither, the reply is drawn again from there.
-        `then` is what follows them. A reply that is running ends first. What cannot be forked is told.
+        A reply that is running ends first. What cannot be forked is told.
         """
         state = self._state
         if not state.offered("continue"):
@@ -124,11 +125,11 @@ class Forks:
             state.changed(Notice(f"cannot fork: {why}"))
             return
         self.end_running()
-        self._ask(_Fork(state.conversation, node, at, ids, then, seed, make=make), text)
+        self._ask(_Fork(node, at, ids, wish, seed), text)
 
     def write(self, node: Node, at: int, ids: Sequence[int]) -> None:
-        """A branch of just these ids, from the first ones of a reply's node or of a message's, which can be continued. A reply
-        that is running ends first."""
+        """Make a branch of just these ids behind the first ones of a reply's node or of a message's; it can be continued. A
+        reply that is running ends first."""
         if not self._state.offered("continue"):
             return
         why = self._refusal(node, at)
@@ -136,11 +137,11 @@ class Forks:
             self._state.changed(Notice(f"cannot make a branch: {why}"))
             return
         self.end_running()
-        self._ask(_Fork(self._state.conversation, node, at, ids, "end"), "")
+        self._ask(_Fork(node, at, ids, _END), "")
 
-    def from_text(self, spans: Sequence[Span], text: str, then: Then = "go on") -> None:
-        """A reply whose ids are another model's, or are not known, goes on from a text: its turn is begun anew beside it, and
-        the ids that this text has for the model that is loaded are forced.
+    def from_text(self, spans: Sequence[Span], text: str, *, ends: bool = False) -> None:
+        """Continue a reply whose ids are another model's, or are not known, from a text: its turn begins again beside it,
+        and the ids of the text for the model that is loaded are forced.
         """
         state = self._state
         turn = state.conversation.nodes.get(spans[0].node.parent or 0)
@@ -148,7 +149,8 @@ class Forks:
             state.changed(Notice("cannot continue: there is no message before this reply"))
             return
         # Whoever has edited the reply wants the text back where it cannot be sent.
-        self._turns.begin_beside(turn, reply=text, then=then, unsent=(text if then == "end" else "") if text else None)
+        unsent = None if not text else text if ends else ""
+        self._turns.begin_beside(turn, wish=Wish(then="end" if ends else "go on", words=text, unsent=unsent))
         if text:
             state.changed(
                 Notice(
@@ -158,25 +160,25 @@ class Forks:
             )
 
     def make(self) -> None:
-        """Makes the fork that waits, if all is ready for it."""
+        """Make the fork that waits, if all is ready for it."""
         fork, state = self._fork, self._state
         if fork is None or fork.ids is None or state.phase != "idle":
             return
         self._fork = None
-        state.conversation.leaf = fork.node.number
+        before, state.conversation.leaf = state.conversation.leaf, fork.node.number
         if fork.prefill is not None:
             state.prefill = None
-        written = bool(fork.prefill) or fork.then == "end"
+        written = bool(fork.prefill) or fork.wish.then == "end"
         self._grow(
-            fork.node, fork.at, ids=fork.ids, then=fork.then, seed=fork.seed, counted_apart=written,
-            prefill=fork.prefill or "", make=fork.make,
+            fork.node, fork.at, ids=fork.ids, wish=fork.wish, seed=fork.seed, counted_apart=written,
+            prefill=fork.prefill or "", before=before,
         )  # fmt: skip
 
     def drop(self) -> None:
         self._fork = None
 
     def _ask(self, fork: _Fork, text: str) -> None:
-        """Makes a fork, after tokenizing its text if it starts with one."""
+        """Make a fork, after tokenizing its text if it starts with one."""
         self._fork = fork._replace(ids=None) if text else fork
         if text:
             self._state.line.ask(Tokenize(text), partial(self._hear_ids, self._fork))
@@ -193,7 +195,7 @@ class Forks:
             self._state.fail(event)
 
     def end_running(self) -> None:
-        """Ends what is being made, and what is about to be."""
+        """End the reply that is made, and the one that is about to be."""
         if self._state.busy:
             self._turns.cancel() if self._state.phase == "rendering" else self._replies.stop()
 
@@ -219,13 +221,13 @@ class Forks:
         *,
         longer: int | None = None,
         ids: Sequence[int] = (),
-        then: Then = "go on",
+        wish: Wish = ALONE,
         seed: int | None = None,
         counted_apart: bool = False,
         prefill: str = "",
-        make: Make | None = None,
+        before: int | None = None,
     ) -> None:
-        """A piece that goes on from a reply's first tokens, as the reply itself would have: same dice, same steps.
+        """Start a piece behind a reply's first tokens, as the reply itself would have gone on: same dice, same steps.
 
         With `counted_apart` it may have as many tokens as the knob says besides those that are forced.
         """
@@ -242,10 +244,11 @@ class Forks:
         while at == 0 and node.role == "assistant" and node.parent is not None:  # nothing of it is left to grow from
             node, at = chat.nodes[node.parent], node.at
         beginning = ReplyBeginning(
-            node, at, seed=seed, done=position.done, longer=longer, ids=ids, then=then, prefill=prefill,
+            node, at, seed=seed, done=position.done, longer=longer, ids=ids, then=wish.then, prefill=prefill,
             remembered=position.state, constraint_begun=position.begun(state.constraint),
+            plan=wish.plan, before=before,
         )  # fmt: skip
-        (make or self._replies.start)(beginning)
+        self._replies.start(beginning)
 
 
 def _seed(spans: Sequence[Span]) -> int | None:
@@ -257,7 +260,7 @@ class _Edit(NamedTuple):
     """An edited message that waits for the running reply to end; with `system`, the system prompt before it is the one that was
     edited."""
 
-    conversation: Conversation
+    session: Session
     node: Node
     text: str
     system: bool = False
@@ -287,7 +290,7 @@ class Editing:
 
         A reply that is running ends first. What cannot be edited is told, and the text is given back.
         """
-        self._edit(_Edit(self._state.conversation, node, text))
+        self._edit(_Edit(self._state.session, node, text))
 
     def edit_system(self, text: str) -> None:
         """Begins a branch with another system prompt, on which the first message of the path is sent again. Before the first
@@ -303,16 +306,16 @@ class Editing:
                 state.changed(PathChanged())
         elif first.role != "user":
             state.changed(Notice("cannot edit the system prompt: the chat starts with a reply"))
-            state.give_back(chat, text)
+            state.give_back(state.session, text)
         else:
-            self._edit(_Edit(chat, first, text, system=True))
+            self._edit(_Edit(state.session, first, text, system=True))
 
     def _edit(self, edit: _Edit) -> None:
         state = self._state
-        if state.model is None or edit.conversation.is_hidden(edit.node.number):
+        if state.model is None or edit.session.conversation.is_hidden(edit.node.number):
             why = "no model is loaded" if state.model is None else "this branch is deleted"
             state.changed(Notice(f"cannot send the edited {'system prompt' if edit.system else 'message'}: {why}"))
-            state.give_back(edit.conversation, edit.text)
+            state.give_back(edit.session, edit.text)
             return
         if not state.takes(edit.text):
             return
@@ -326,9 +329,9 @@ class Editing:
         if edit is None or state.phase != "idle":
             return
         self._waiting = None
-        edit.conversation.unsent.asked = edit.text
+        edit.session.conversation.unsent.asked = edit.text
         if edit.system:
-            self._turns.begin_beside(edit.node, system=edit.text, unsent=edit.text)
+            self._turns.begin_beside(edit.node, system=edit.text, wish=Wish(unsent=edit.text))
         else:
             self._turns.begin_beside(edit.node, edit.text)
 
@@ -336,7 +339,7 @@ class Editing:
         """Gives back the edit that waits, as another chat or branch is to be shown."""
         edit, self._waiting = self._waiting, None
         if edit is not None:
-            self._state.give_back(edit.conversation, edit.text)
+            self._state.give_back(edit.session, edit.text)
 
     def replace(self, spans: Sequence[Span], text: str) -> None:
         """Puts other words in the place of a reply, given as its pieces: a branch beside it, which ends with the text.
@@ -350,11 +353,11 @@ class Editing:
         elif not state.takes(text):
             return
         elif not state.is_foreign(spans[-1].node.number):
-            self._forks.fork(parting.node, parting.at, text=parting.rest, then="end")
+            self._forks.fork(parting.node, parting.at, text=parting.rest, wish=_END)
         elif state.ready("save the edited reply"):
-            self._forks.from_text(spans, text, "end")
+            self._forks.from_text(spans, text, ends=True)
         else:
-            state.give_back(state.conversation, text)
+            state.give_back(state.session, text)
 
 
 def parting_of(spans: Sequence[Span], text: str) -> Parting | None:

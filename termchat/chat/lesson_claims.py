@@ -13,16 +13,12 @@ from typing import NamedTuple
 
 from termchat.chat.changes import Notice
 from termchat.chat.lesson_facts import ChatFacts
-from termchat.chat.recording import Recorder
-from termchat.chat.requests import Requests
 from termchat.chat.service import Chat
-from termchat.conversation.session import Breakpoint
-from termchat.conversation.tree import Conversation, Node, Place
+from termchat.conversation.session import Breakpoint, Session
+from termchat.conversation.tree import Conversation, Place
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
-from termchat.decoding.records import Record, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Command, Event, Feature
 from termchat.lessons.claim_results import ClaimResults, claim_key
 from termchat.lessons.lesson import Claim
 from termchat.lessons.lesson_check import LessonCheck
@@ -40,58 +36,6 @@ class MeasuredClaim(NamedTuple):
     holds: bool | None
     failed: str = ""
     seconds: float = 0.0
-
-
-class BorrowedEngine:
-    """The engine of another chat: commands go out on that chat's line, and it is that chat that takes in the answers."""
-
-    def __init__(self, line: Requests) -> None:
-        self._line = line
-        self._events: deque[tuple[int, Event]] = deque()
-
-    @property
-    def offers(self) -> frozenset[Feature]:
-        return self._line.engine.offers
-
-    @property
-    def alive(self) -> bool:
-        return self._line.engine.alive
-
-    def fileno(self) -> int:
-        return -1
-
-    def send(self, command: Command) -> int:
-        number = 0
-
-        def hear(event: Event) -> None:
-            self._events.append((number, event))
-
-        number = self._line.ask(command, hear)
-        return number
-
-    def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
-        """What has come; it does not wait."""
-        events = list(self._events)
-        self._events.clear()
-        return events
-
-    def close(self) -> None:
-        """It is another's."""
-
-
-class _Kept(Recorder):
-    """Keeps the records of tokens in memory."""
-
-    def __init__(self) -> None:
-        self._tokens: dict[int, list[Token]] = {}
-
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
-        if isinstance(record, Token):
-            self._tokens.setdefault(node.number, []).append(record)
-
-    def token(self, conversation: Conversation, node: Node, index: int) -> Token | None:
-        tokens = self._tokens.get(node.number, [])
-        return tokens[index] if 0 <= index < len(tokens) else None
 
 
 class ClaimMeasuring:
@@ -129,7 +73,9 @@ class ClaimMeasuring:
             if self._run is None:
                 if self._chat.phase != "idle" or self._chat.model is None:
                     break
-                known = self._known.known(self._chat.loaded).get(claim_key(claim)) if self._known is not None else None
+                known = (
+                    self._known.known(self._chat.host.loaded).get(claim_key(claim)) if self._known is not None else None
+                )
                 if known is not None:
                     self._take(at, MeasuredClaim(claim, known))
                     continue
@@ -139,7 +85,7 @@ class ClaimMeasuring:
                 break
             self._take(at, found)
             if self._known is not None and found.holds is not None:
-                self._known.keep(self._chat.loaded, {claim_key(claim): found.holds})
+                self._known.keep(self._chat.host.loaded, {claim_key(claim): found.holds})
         return len(self._found) > before
 
     def cancel(self) -> None:
@@ -172,7 +118,7 @@ class ClaimMeasuring:
                 chat.forks.regenerate()
             going = True
             while going:
-                for change in chat.pump(0):
+                for change in chat.advance():
                     if isinstance(change, Notice) and change.severity == "error":
                         refused = change.message
                 going = chat.phase in ("rendering", "prefill", "decoding", "loading") or chat.walks.running
@@ -186,17 +132,15 @@ class ClaimMeasuring:
         yield self._judged(claim, chat, monotonic() - begun)
 
     def _scratch_for(self, claim: Claim) -> Chat:
-        """A chat of its own for a claim, on the same engine, with the model that is there."""
+        """Make a chat for a claim on the same host."""
         knobs = {"seed": SEED, "max_tokens": MOST_TOKENS, **claim.knobs}
-        chat = Chat(
-            BorrowedEngine(self._chat.line),
-            Tuning().turned(knobs),
+        session = Session(
+            tuning=Tuning().turned(knobs),
             conversation=Conversation(claim.system, raw=claim.raw),
-            recorder=_Kept(),
             breakpoints=tuple(map(Breakpoint, claim.rules)),
-            keep_logits=False,
+            kept={},
         )
-        chat.spec, chat.model, chat.phase = self._chat.spec, self._chat.model, "idle"
+        chat = Chat(self._chat.host, session, keep_logits=False)
         chat.constrain(claim.constraint)
         return chat
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from termchat.chat.groups import groups
 from termchat.chat.lesson_replies import (
     FactFound,
     LessonReply,
@@ -20,8 +21,8 @@ from termchat.chat.lesson_replies import (
     is_strange,
     knob_fact,
 )
+from termchat.chat.reply_run import ReplyGroup
 from termchat.chat.service import Chat
-from termchat.chat.walk_group import WalkGroup, groups
 from termchat.conversation.tree import Node, Place
 from termchat.decoding.conditions import Text, Threshold
 from termchat.decoding.constraint import shown
@@ -380,7 +381,7 @@ _OF_TWO: dict[str, Callable[[LessonReply, LessonReply], FactFound]] = {
 class _GroupFacts:
     """The figures of a group's walks, each reckoned when it is asked for."""
 
-    def __init__(self, group: WalkGroup) -> None:
+    def __init__(self, group: ReplyGroup) -> None:
         self.group = group
         self._figures: GroupFigures | None = None
 
@@ -398,7 +399,7 @@ class _GroupFacts:
     @property
     def winner(self) -> Ranked | None:
         """Of a vote; a walk without an answer where none has one."""
-        ranked = self.group.ranking().walks if self.group.plan.kind == "vote" else ()
+        ranked = self.group.ranking().walks if self.group.group.kind == "vote" else ()
         return ranked[0] if ranked else None
 
     def used(self, knob: str) -> FactFound:
@@ -415,7 +416,7 @@ _WALKS: dict[str, Callable[[_GroupFacts], FactFound]] = {
     "walks": lambda it: len(it.group.nodes),
     "ended_walks": lambda it: sum(node.done for node in it.group.nodes.values()),
     "distinct_walks": lambda it: it.figures.different,
-    "walks_kind": lambda it: it.group.plan.kind,
+    "walks_kind": lambda it: it.group.group.kind,
     "walks_part": lambda it: it.figures.first_parted,
     "shared": lambda it: it.figures.shared,
     "kept_walk": lambda it: it.group.kept + 1 if it.group.kept is not None else None,

@@ -7,25 +7,29 @@ model, nothing of it changes: the next turn is rendered from its texts (see `tur
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from termchat.chat.changes import Notice, StatusChanged, TuningChanged
-from termchat.chat.speculation import Speculation
+from termchat.chat.changes import DrafterChanged, Notice, StatusChanged, TuningChanged
 from termchat.chat.state import State
 from termchat.config import per_model
 from termchat.config.origins import MODEL, followed
 from termchat.decoding.biases import parse
+from termchat.decoding.drafting import BatchTimes, explain_cost, gain_at_best
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Value
 from termchat.decoding.stages import LOGIT_BIAS
 from termchat.engine.port import (
     BatchesMeasured,
+    DraftLoaded,
     EngineError,
     Event,
     Load,
+    LoadDraft,
     Loaded,
     MeasureBatches,
     ModelInfo,
@@ -33,6 +37,11 @@ from termchat.engine.port import (
     Progress,
     Remark,
 )
+
+_COST = "cost"
+"""The kind of failure of a model that cannot pay: whoever asks for it by name may have it."""
+_HINT = "--draft-always on drafts anyway"
+_SAVED = "saved for {}: --draft auto loads it from now on, until you unload it in the model list"
 
 
 class Choice(NamedTuple):
@@ -64,7 +73,7 @@ class Loading:
         self._told: set[Remark] = set()
         self._vocabulary: tuple[int, list[int]] | None = None
         self.then_continue = False
-        self.speculation = Speculation(state, self._draft_with)
+        self.speculation = Drafters(state, self._draft_with)
 
     @property
     def earlier(self) -> ModelSpec | None:
@@ -120,7 +129,7 @@ class Loading:
         if not self._free_to("unload the model"):
             return False
         self._let_go()
-        self._state.model = None
+        self._state.host.model = None
         self._state.enter("no model")
         return True
 
@@ -155,7 +164,7 @@ class Loading:
         state = self._state
         self._let_go()
         self._wanted = choice
-        state.spec, state.model, state.failure, state.progress = choice.spec, None, None, 0.0
+        state.host.spec, state.host.model, state.failure, state.host.progress = choice.spec, None, None, 0.0
         state.enter("loading")
         try:
             state.line.ask(Load(choice.spec), partial(self._hear, self._attempt, choice, follow))
@@ -173,7 +182,7 @@ class Loading:
         state = self._state
         self._attempt += 1
         self.speculation.end()
-        if state.spec is None or not state.engine.alive:
+        if state.host.spec is None or not state.engine.alive:
             return
         self._forget()
         state.engine.close()
@@ -184,12 +193,12 @@ class Loading:
         if attempt != self._attempt:
             return
         if isinstance(event, Progress):
-            state.progress = event.fraction
+            state.host.progress = event.fraction
             state.changed(StatusChanged())
         elif isinstance(event, Loaded):
             place = choice.spec.engine
             info = msgspec.structs.replace(event.info, engine=place.name or place.url)
-            state.model, state.progress, state.live.threads, state.measuring = info, 1.0, 0, False
+            state.host.model, state.host.progress, state.live.threads, state.host.measuring = info, 1.0, 0, False
             if choice is not self._loaded:
                 self._earlier, self._loaded = self._loaded, choice
             if info.recommended and choice.heeds:
@@ -198,18 +207,19 @@ class Loading:
                 self._follow(choice.recommended)
             self._forget_ids(info)
             if lacking := state.lacking(state.tuning):
-                state.changed(Notice(f"{state.engine_name} has no {', '.join(lacking)}: without effect there"))
+                state.changed(Notice(f"{state.host.engine_name} has no {', '.join(lacking)}: without effect there"))
             state.changed(*(Notice(*why) for why in state.refused_knobs(state.tuning).values()))
             if state.constraint is not None and (why := state.refused_constraint(state.constraint)) is not None:
                 state.changed(Notice(*why))
             self._tell(info.remarks)
             state.check_template()
             state.check_thinking()
-            state.recorder.loaded(state.conversation, info)
+            if not state.session.id:  # a chat keeps the model that wrote its last reply until another one writes
+                state.session.update(model=state.host.model_ref)
             if state.drafts is not None and isinstance(choice.drafter, ModelSpec):
                 measure(state, needed=True)  # the draft model is judged by that
             self.speculation.begin(choice.drafter)
-            if state.drafter_progress is None:
+            if state.host.drafter_progress is None:
                 state.enter("idle")
         elif isinstance(event, Failed):
             self._failed(event)
@@ -223,9 +233,8 @@ class Loading:
         state = self._state
         tuning, origin, problems = followed(state.tuning, state.origin, recommended)
         if tuning != state.tuning:
-            state.tuning = tuning
+            state.session.update(tuning=tuning)
             state.changed(TuningChanged())
-            state.recorder.tuned(state.conversation, tuning)
         state.origin.update(origin)
         state.changed(*(Notice(problem, severity="warning") for problem in problems))
 
@@ -237,8 +246,7 @@ class Loading:
         kept = [bias for bias in written if isinstance(parse(bias).what, str)]
         if before in (None, self._vocabulary) or len(kept) == len(written):
             return
-        state.tuning = state.tuning.turned({LOGIT_BIAS: kept})
-        state.recorder.tuned(state.conversation, state.tuning)
+        state.session.update(tuning=state.tuning.turned({LOGIT_BIAS: kept}))
         gone = ", ".join(bias for bias in written if bias not in kept)
         state.changed(TuningChanged(), Notice(f"logit_bias: {gone} removed: in this model these ids are other tokens"))
 
@@ -250,25 +258,161 @@ class Loading:
                 self._state.changed(Notice(remark.message, remark.hint))
 
 
+class Drafters:
+    """The model that drafts for the one of the chat: loaded beside it once the knob `draft` asks for it, and changed live.
+
+    Until it is there, or where it cannot be had, a reply is made without it.
+
+    `chosen` hears of one that a person chose live, None for none.
+    """
+
+    def __init__(self, state: State, chosen: Callable[[ModelSpec | None], None]) -> None:
+        self._state, self._chosen = state, chosen
+        self._configured: ModelSpec | Failed | None = None
+        self._engine = self._pending = 0
+
+    def begin(self, configured: ModelSpec | Failed | None) -> None:
+        """A model is loaded, for which this one is to draft."""
+        self._configured = configured
+        self.follow()
+
+    def end(self) -> None:
+        """The engine is gone, and the model that drafted with it."""
+        self._engine += 1
+        self._pending = 0
+        state = self._state
+        state.host.drafter = state.host.drafter_failure = state.host.drafter_progress = None
+
+    def follow(self) -> None:
+        """Loads what the knob `draft` needs, unless it is there; says where that cannot be."""
+        state, wanted = self._state, self._state.tuning.drafts
+        if wanted is None or state.host.model is None:
+            return
+        if state.cannot_draft:
+            state.changed(Notice(f"nothing is drafted: {state.cannot_draft}", severity="warning"))
+            return
+        failed = state.host.drafter_failure
+        if failed is not None and failed.kind == _COST and wanted.by == "model":
+            failed = None
+        if wanted.by == "ngram" or state.host.drafter is not None or failed is not None or self._pending:
+            return
+        if isinstance(self._configured, Failed):
+            self._fail(self._configured)
+        elif self._configured is not None and (why := self._why_too_large(self._configured)):
+            self._fail(Failed(_COST, why, _HINT))
+        elif self._configured is not None:
+            self._ask(self._configured)
+
+    def _why_too_large(self, spec: ModelSpec) -> str:
+        """Why a model cannot pay by the sizes of both and by what batches cost, if none was asked for; "" if it may, or if that
+        is not known."""
+        model, wanted = self._state.host.model, self._state.tuning.drafts
+        if model is None or wanted is None or wanted.by != "auto" or wanted.always or spec.engine.url:
+            return ""
+        times = BatchTimes(model.measured.batch_times if model.measured is not None else {})
+        with suppress(OSError):
+            each = Path(spec.path).stat().st_size / max(model.size, 1)
+            if times.measured and gain_at_best(times.of, each) < 1:
+                return explain_cost(spec.name, each, times.of)
+        return ""
+
+    def draft_with(self, spec: ModelSpec | None, draft_model: str) -> None:
+        """Has this model draft from now on, also in mid-reply, and keeps that for the model that is loaded; `draft_model` is
+        what it is asked for with. None has none draft, and frees its memory."""
+        state = self._state
+        if state.host.model is None:
+            state.changed(Notice("cannot load a draft model: no model is loaded"))
+        elif spec is not None and state.cannot_draft:
+            state.changed(Notice(f"cannot load a draft model: {state.cannot_draft}", severity="warning"))
+        else:
+            self._ask(spec, draft_model)
+
+    def _ask(self, spec: ModelSpec | None, draft_model: str | None = None) -> None:
+        """`draft_model` None: as configured, so that there is nothing to keep."""
+        state = self._state
+        self._pending += 1
+        state.host.drafter_failure, state.host.drafter_progress = None, 0.0
+        state.changed(StatusChanged())
+        state.line.ask(LoadDraft(spec), partial(self._hear, self._engine, spec, draft_model))
+
+    def _hear(self, engine: int, spec: ModelSpec | None, draft_model: str | None, event: Event) -> None:
+        state = self._state
+        if engine != self._engine:
+            return
+        if isinstance(event, Progress):
+            state.host.drafter_progress = event.fraction
+            state.changed(StatusChanged())
+            return
+        self._pending -= 1
+        state.host.drafter_progress = state.host.drafter_progress if self._pending else None
+        if isinstance(event, DraftLoaded):
+            state.host.drafter, wanted = event.info, state.tuning.drafts
+            if draft_model is not None:
+                self._keep(spec, draft_model)
+            elif wanted is not None and wanted.by == "auto" and not wanted.always and event.info and event.info.why_not:
+                self._ask(None)
+                self._fail(Failed(_COST, event.info.why_not, _HINT))
+        elif isinstance(event, Failed):
+            self._fail(event)
+        if state.phase == "loading" and not self._pending:
+            state.enter("idle")
+        state.changed(StatusChanged())
+
+    def _keep(self, spec: ModelSpec | None, draft_model: str) -> None:
+        """Has this model draft whenever the one that is loaded is loaded again."""
+        state, model = self._state, self._state.host.model
+        assert model is not None
+        self._configured = spec
+        self._chosen(spec)
+        state.changed(DrafterChanged(model.sha256, draft_model))
+        told = (
+            f"{state.host.drafter.name} drafts for {model.name}"
+            if state.host.drafter is not None
+            else "the draft model is unloaded"
+        )
+        by = state.tuning.draft
+        unused = state.host.drafter is not None and by not in ("model", "auto")
+        hints = [f"the knob draft is {by}: turn it to model or auto"] if unused else []
+        problem = None
+        try:
+            if model.sha256:
+                per_model.keep_drafter(draft_model, model.sha256, model.name)
+                hints += [_SAVED.format(model.name)] if state.host.drafter is not None else []
+        except OSError as error:
+            why = error.strerror or str(error)
+            problem = Notice(f"the draft model of {model.name} could not be saved: {why}", severity="warning")
+        state.changed(Notice(told, ". ".join(hints)), *([problem] if problem is not None else []))
+
+    def _fail(self, failure: Failed) -> None:
+        """A dead engine is told by whoever waits for more of it."""
+        state = self._state
+        if failure.kind == "engine":
+            return
+        state.host.drafter_failure = failure
+        state.changed(StatusChanged(), Notice(failure.message, failure.hint, "warning"))
+
+
 def measure(state: State, *, needed: bool = False) -> None:
     """Have the engine measure what batches of its model cost and change, unless that is known, and keep it; `needed` for what
     follows, else when nothing else is to be done, and again for times that a busy machine did not tell."""
-    model = state.model
-    if model is None or not model.kv_type or not model.can_rewind or (state.measuring and not needed):
+    model = state.host.model
+    if model is None or not model.kv_type or not model.can_rewind or (state.host.measuring and not needed):
         return
     if model.measured is None or not (needed or model.measured.batch_times):
-        state.measuring = True
+        state.host.measuring = True
         state.line.ask(MeasureBatches(needed=needed), partial(_hear_measured, state, model))
 
 
 def _hear_measured(state: State, model: ModelInfo, event: Event) -> None:
     """Keep what was measured; other work went first where it is `busy`, so it is measured later."""
-    now = state.model
+    now = state.host.model
     if now is None or (now.path, now.sha256) != (model.path, model.sha256):
         return
     if isinstance(event, BatchesMeasured):
         measured = event.measured
-        state.model = msgspec.structs.replace(now, measured=now.measured.joined(measured) if now.measured else measured)
+        state.host.model = msgspec.structs.replace(
+            now, measured=now.measured.joined(measured) if now.measured else measured
+        )
         try:
             if model.sha256 and not model.engine:
                 per_model.keep_rows(measured, model.sha256, model.name)
@@ -276,4 +420,4 @@ def _hear_measured(state: State, model: ModelInfo, event: Event) -> None:
             why = error.strerror or str(error)
             state.changed(Notice(f"what was measured of {model.name} could not be saved: {why}", severity="warning"))
     elif isinstance(event, Failed) and event.kind == "busy":
-        state.measuring = False
+        state.host.measuring = False

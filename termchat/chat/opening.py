@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from time import time
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from termchat.chat.branches import newest_token
 from termchat.chat.loading import Choice
-from termchat.chat.looking_on import INTERRUPTED
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.reopening import Past
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PRESET
 from termchat.config.per_model import Picked, find_rows, run_of
-from termchat.conversation.session import Followed, ModelRef
+from termchat.conversation.position import constraint_of
+from termchat.conversation.session import ModelRef, Session
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.group import GROUP_KINDS
-from termchat.decoding.records import Failed, Token
+from termchat.decoding.records import Failed
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
 from termchat.engine.address import SIGN, AddressError, EngineAddress, called, is_url
 from termchat.engine.port import ModelSpec
@@ -33,19 +33,6 @@ if TYPE_CHECKING:
 
 _TURNED = (FLAG, "panel", "session")
 """Where a knob of a chat came from that a person turned for that chat."""
-
-
-class Reopened(NamedTuple):
-    """A chat from the store. `config` has its knobs and model, where no flag says otherwise; what else the chat was left with
-    (breakpoints, the view) is in the recorder's `info`. `followed` where another process writes it. `missing` says what it used
-    and cannot use now."""
-
-    config: Settings
-    recorder: StoreRecorder
-    conversation: Conversation
-    newest: Token | None
-    followed: Followed | None = None
-    missing: str = ""
 
 
 def find_model(config: Settings) -> tuple[Settings, ModelSpec]:
@@ -194,31 +181,33 @@ def _read(
     return config, spec, advice
 
 
-def reopen_latest(store: Store, config: Settings) -> Reopened | None:
-    """The latest saved chat, ready to continue; None if there is none."""
+def load_latest(store: Store, config: Settings) -> Session | None:
+    """Load the latest saved chat, ready to go on."""
     session = store.latest()
-    return reopen(store, session, config) if session is not None else None
+    return load_session(store, session, config) if session is not None else None
 
 
-def reopen(store: Store, session: str, config: Settings) -> Reopened:
-    """A saved chat as it was, ready to go on.
+def load_session(store: Store, id: str, config: Settings) -> Session:
+    """Load a saved chat with the settings that it goes on with: those that it was left with, where no flag says otherwise.
 
     Raises:
         StoreError: there is no such chat, or it cannot be read.
     """
-    stored = store.load(session)
-    conversation = stored.conversation
-    for number in stored.interrupted:
-        conversation.nodes[number].add(INTERRUPTED)
-    turned, origin, followed = _knobs(config, conversation, stored.info.tuning)
+    session = store.load(id)
+    turned, origin, followed = _knobs(config, session.conversation, session.tuning)
     if followed:
         config = config.with_recommended(followed)
-    place, missing = _place(config, stored.info.model)
-    origin |= {name: config.origin[name] for name in place}
-    config = config.with_left({**turned, **place}, origin)
-    info = msgspec.structs.replace(stored.info, tuning=config.tuning)
-    recorder = StoreRecorder(store, info, conversation)
-    return Reopened(config, recorder, conversation, newest_token(recorder, conversation), stored.followed, missing)
+    config = config.with_left(turned, origin)
+    session.tuning, session.origins = config.tuning, config.knob_origin()
+    session.constraint = constraint_of(session.conversation)
+    session.read_newest()
+    return session
+
+
+def at_model_of(config: Settings, model: ModelRef) -> tuple[Settings, str]:
+    """The configuration with a chat's model on its engine, where no flag names another, and that model if it is not known."""
+    place, missing = _place(config, model)
+    return config.with_left(place, {name: config.origin[name] for name in place}), missing
 
 
 def _place(config: Settings, model: ModelRef) -> tuple[dict[str, str], str]:
@@ -277,19 +266,40 @@ def model_of(model: ModelRef) -> str | None:
     return model.path if model.path and Path(model.path).is_file() else None
 
 
-def fetch(store: Store, session: str, config: Settings, loaded: str) -> Past:
-    """A chat as it was left, and the model it was with, found and checked, unless that is the `loaded` one (see `known_as`).
+def fetch(store: Store, id: str, config: Settings, loaded: str) -> tuple[Session, Choice | None, str]:
+    """Load a saved chat with its model, found and checked, unless that is the `loaded` one (see `known_as`), or why that cannot
+    be had.
 
     Raises:
         StoreError: there is no such chat, or it cannot be read.
     """
-    found = reopen(store, session, config)
-    info = found.recorder.info
-    past = Past(found.conversation, info, found.config.knob_origin(), found.newest, followed=found.followed)
-    if not info.model.name or info.model.known_as == loaded:
-        return past
-    choice, missing = _model(config, info.model)
-    return past._replace(choice=choice, missing=missing)
+    session = load_session(store, id, config)
+    if not session.model.name or session.model.known_as == loaded:
+        return session, None, ""
+    return session, *_model(config, session.model)
+
+
+def saving(session: Session, path: Path) -> Callable[[], Path]:
+    """Make what writes a transcript of the chat as it is now, in any thread, in the format of the path's ending.
+
+    It returns where, and raises:
+        TranscriptError: there is nothing to write yet, or it cannot be written there.
+        StoreError: the chat's records cannot be read.
+    """
+    still = dataclasses.replace(session, updated=time(), conversation=session.conversation.still())
+    store, nodes = session.store, still.conversation.nodes
+
+    def save() -> Path:
+        from termchat.conversation.transcripts import export  # not needed before the first frame
+        from termchat.conversation.transcripts.transcript import TranscriptError, held
+
+        if store is None or not still.id:
+            raise TranscriptError("nothing to save yet", "Write a message first.")
+        return export.write(
+            path, still.conversation, still, lambda number: held(nodes[number], store.records(still.id, number))
+        )
+
+    return save
 
 
 def _model(config: Settings, model: ModelRef) -> tuple[Choice | None, str]:

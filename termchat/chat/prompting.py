@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from termchat.chat.state import State
 from termchat.conversation.node import Omission
 from termchat.conversation.thoughts import answer_of, thoughts_of
-from termchat.conversation.tree import Conversation, Span
-from termchat.engine.port import Message, ModelInfo
+from termchat.conversation.tree import Conversation, Node, Span
+from termchat.engine.port import Message, ModelInfo, Render, Tokenize
 
 Turn = list[Span]
 """What a person wrote, and all pieces of the reply to it."""
@@ -76,3 +77,18 @@ def is_cut(path: Sequence[Span]) -> bool:
     for span in path:
         cut = (cut and not span.node.whole) or (span.node.role == "user" and span.count < len(span.node.ids))
     return cut
+
+
+def question(state: State, said: list[Message], text: str, parent: Node | None, *, anew: bool) -> Render | Tokenize:
+    """What asks for the prompt ids of a turn behind `parent`.
+
+    Args:
+        said: all that the model is told, the turn's `text` last.
+        anew: the whole prompt is wanted, whatever stands before the turn.
+    """
+    if state.conversation.raw:
+        whole = "".join(message.content for message in said)
+        return Tokenize(whole if anew else text, begin=anew or parent is None)
+    chat = state.conversation
+    before = [] if anew else chat.ids()
+    return Render(said, before, append=not anew and is_cut(chat.path()), think=state.tuning.thinks)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from termchat.chat.changes import Answered, LiveChanged
 from termchat.chat.live import Live
-from termchat.chat.position import WhatIf, is_foreign, position_of, summarise
 from termchat.chat.requests import Inquiry, Newest, Unanswerable
-from termchat.chat.state import State
+from termchat.chat.state import State, is_foreign
+from termchat.conversation.position import WhatIf, position_of, summarise
 from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding import biases
 from termchat.decoding.constraint import Constraint
@@ -114,25 +114,9 @@ class Biasing:
 Answer = Inspection | WhyNot | Rescored | Pieces | CheckedConstraint | Biasing
 
 
-class _Step(NamedTuple):
-    """What the engine needs to know of a position."""
-
-    ids: list[int]
-    samplers: SamplerSettings
-    seed: int
-    done: int
-    state: dict[str, float]
-    constraint: Constraint | None
-    constraint_begun: int
-
-
-def inspection(state: State, chat: Conversation, node: Node, index: int, *, now: bool) -> Inquiry[Answer]:
+def inspection(state: State, chat: Conversation, node: Node, index: int, *, now: bool) -> Inquiry[Inspection]:
     """See `Questions.inspect`."""
-    step = _step(state, chat, node, index, now=now)
-    inspected = yield Inspect(
-        step.ids, step.samplers, step.seed, step.done, candidates=state.candidates, state=step.state,
-        constraint=step.constraint, constraint_begun=step.constraint_begun,
-    )  # fmt: skip
+    inspected = yield _step(state, chat, node, index, now=now)
     assert isinstance(inspected, Inspected)
     return Inspection(node, index, now, inspected)
 
@@ -275,19 +259,24 @@ def _check(state: State, chat: Conversation, node: Node) -> None:
         raise Unanswerable("a different model wrote this")
 
 
-def _step(state: State, chat: Conversation, node: Node, index: int, *, now: bool) -> _Step:
+def _step(state: State, chat: Conversation, node: Node, index: int, *, now: bool) -> Inspect:
+    """Build the request for the distribution at a position."""
     _check(state, chat, node)
     position = position_of(chat, node, index)
     if not position.ids:
         raise Unanswerable("nothing precedes this token")
-    knobs = state.tuning
     settings = None if now else position.settings
-    seed = position.seed if position.seed is not None else knobs.seed or 0
     constraint = state.constraint if settings is None else position.constraint
-    return _Step(
-        position.ids, settings or knobs.samplers(), seed, position.done, position.state,
-        constraint, position.begun(constraint),
-    )  # fmt: skip
+    return Inspect(
+        position.ids,
+        settings or state.tuning.samplers(),
+        position.seed if position.seed is not None else state.tuning.seed or 0,
+        position.done,
+        candidates=state.candidates,
+        state=position.state,
+        constraint=constraint,
+        constraint_begun=position.begun(constraint),
+    )
 
 
 Kind = Literal["inspected", "explained", "scored", "tokenized", "checked", "biased"]
@@ -392,38 +381,21 @@ class Preview:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._newest: Newest[Inspected] = Newest(state.line)
+        self._newest: Newest[Inspection] = Newest(state.line)
 
     def ask(self) -> None:
-        """Asks for the last step of the last reply, if this model wrote it."""
+        """Ask for the last step of the last reply, if this model wrote it."""
         state = self._state
-        spans = state.conversation.reply()
-        tokens = sum(span.count for span in spans)
-        if state.phase != "idle" or not tokens or state.is_foreign() or "inspect" not in state.engine.offers:
+        spans = [span for span in state.conversation.reply() if span.count]
+        if state.phase != "idle" or not spans or state.is_foreign() or "inspect" not in state.engine.offers:
             return
-        position = position_of(state.conversation, spans[-1].node, spans[-1].count - 1)
-        if position.seed is None:
-            return
-        question = Inspect(
-            ids=state.conversation.ids()[:-1],
-            samplers=state.tuning.samplers(),
-            seed=position.seed,
-            done=tokens - 1,
-            candidates=state.candidates,
-            state=spans[-1].node.tokens.states.get(spans[-1].count - 1, {}),
-            constraint=state.constraint,
-            constraint_begun=position.begun(state.constraint),
-        )
-        self._newest.ask(_inspected(question), partial(self._hear, state.live))
+        node, index = spans[-1].node, spans[-1].count - 1
+        if position_of(state.conversation, node, index).seed is not None:
+            inquiry = inspection(state, state.conversation, node, index, now=True)
+            self._newest.ask(inquiry, partial(self._hear, state.live))
 
-    def _hear(self, live: Live, answer: Inspected | Failed) -> None:
+    def _hear(self, live: Live, answer: Inspection | Failed) -> None:
         # Other live values: another chat is shown. A failure is nobody's concern: the recorded step stays.
-        if isinstance(answer, Inspected) and live is self._state.live and not self._state.busy:
-            live.preview, live.preview_recomputed = answer.token, answer.recomputed
+        if isinstance(answer, Inspection) and live is self._state.live and not self._state.busy:
+            live.preview, live.preview_recomputed = answer.inspected.token, answer.inspected.recomputed
             self._state.changed(LiveChanged())
-
-
-def _inspected(question: Inspect) -> Inquiry[Inspected]:
-    answer = yield question
-    assert isinstance(answer, Inspected)
-    return answer

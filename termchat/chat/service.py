@@ -1,4 +1,4 @@
-"""The chat: one conversation on one engine, and everything a person can do to it.
+"""The chat: one session on one host, and everything a person can do to it.
 
 No method waits. What was asked is done when `pump` has brought the engine's answers; `pump` returns what changed since.
 What a chat consists of is in `state`; how things are done is in the rooms beside it, which know the state and not the chat.
@@ -6,94 +6,158 @@ What a chat consists of is in `state`; how things are done is in the rooms besid
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from weakref import WeakSet
 
-from termchat.chat.aside import Aside
-from termchat.chat.beginning import Make, Then
-from termchat.chat.branches import Branches
-from termchat.chat.changes import BreakpointsChanged, Change, Notice, StatusChanged, TuningChanged
+import msgspec
+
+from termchat.chat.changes import (
+    BreakpointsChanged,
+    Change,
+    LiveChanged,
+    Notice,
+    PathChanged,
+    StatusChanged,
+    TuningChanged,
+)
 from termchat.chat.forks import Editing, Forks
+from termchat.chat.groups import Walks
+from termchat.chat.host import Host, known_of
+from termchat.chat.live import Live
 from termchat.chat.loading import Choice, Loading, measure
-from termchat.chat.looking_on import LookingOn
 from termchat.chat.questions import Preview, Questions
-from termchat.chat.recording import Recorder
-from termchat.chat.reopening import Configured, Past, Reopening
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
-from termchat.chat.walks import Walks
-from termchat.conversation.session import Breakpoint, View
+from termchat.config.origins import LESSON, MODEL, followed
+from termchat.conversation.session import Breakpoint, Session, View
 from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.unsent import ALONE, Wish
 from termchat.decoding import biases
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Token
 from termchat.decoding.samplers import KNOBS, STEP_BY_STEP, KnobError, Tuning, Value
 from termchat.decoding.stages import LOGIT_BIAS
-from termchat.engine.port import Engine, Event
+from termchat.engine.port import Event
+
+
+class Branches:
+    """Moves in the tree. `leave` stops the reply on the branch that was shown; `walked` shows a leaf that is one of several
+    which run together, and says whether it is."""
+
+    def __init__(self, state: State, leave: Callable[[], None], walked: Callable[[int], bool]) -> None:
+        self._state, self._leave, self._walked = state, leave, walked
+        self._deleted: list[tuple[Session, int]] = []
+
+    def select(self, leaf: int) -> None:
+        """Shows the path to a node that is not deleted. A reply that is running on another branch ends, and the queue waits."""
+        chat = self._state.conversation
+        if leaf not in chat.nodes or chat.is_hidden(leaf):
+            self._state.changed(Notice("no such branch"))
+        elif leaf != chat.leaf and not self._walked(leaf):
+            self._leave()
+            chat.leaf = leaf
+            self._state.show_leaf()
+
+    def rename(self, number: int, name: str) -> None:
+        """Names the branch that starts with a node; "" removes the name."""
+        chat = self._state.conversation
+        node = chat.nodes[number]
+        node.name = " ".join(name.split())
+        self._state.session.save_branch(node)
+        self._state.changed(PathChanged())
+
+    def delete(self, number: int) -> None:
+        """Hides a node and what grew from it. If it was shown, a living branch beside or before it is shown instead."""
+        chat = self._state.conversation
+        node = chat.nodes[number]
+        if chat.is_hidden(number):
+            return
+        before = chat.leaf
+        chat.delete(number)
+        after = chat.leaf
+        if after != before:
+            chat.leaf = before
+            self._leave()
+            chat.leaf = after
+        self._deleted.append((self._state.session, number))
+        self._state.session.save_branch(node)
+        self._state.show_leaf()
+
+    def undelete(self) -> int | None:
+        """Restores what was deleted last in this chat; returns its number, or None if nothing was deleted."""
+        state, chat = self._state, self._state.conversation
+        # A turn that was taken back in the meantime cannot come back.
+        mine = [pair for pair in self._deleted if pair[0] is state.session and pair[1] in chat.nodes]
+        if not mine:
+            return None
+        self._deleted.remove(mine[-1])
+        number = mine[-1][1]
+        chat.undelete(number)
+        state.session.save_branch(chat.nodes[number])
+        if chat.leaf is None:
+            chat.leaf = chat.newest_leaf(number)
+            self._state.show_leaf()
+        state.changed(PathChanged())
+        return number
 
 
 class Chat(State):
-    """One conversation on one engine: its state, and what a person does. `configured` is what a new chat begins with; None
-    stands for what this one begins with. With `measures` batches of a model that is new here are measured while it rests.
+    """A session on a host: its state, and what a person does. Several chats may stand on one host.
+
+    `configured` is what a new chat begins with; None stands for the settings of `session`. With `measures` batches of a model
+    that is new here are measured while the chat rests.
     """
 
     def __init__(
         self,
-        engine: Engine,
-        tuning: Tuning | None = None,
+        host: Host,
+        session: Session,
         *,
-        origin: dict[str, str] | None = None,
-        conversation: Conversation | None = None,
-        recorder: Recorder | None = None,
-        newest: Token | None = None,
         candidates: int = 20,
-        breakpoints: tuple[Breakpoint, ...] = (),
-        view: View | None = None,
         on_full: str = "stop",
         keep_logits: bool = True,
         step_by_step_text: str = STEP_BY_STEP,
-        configured: Configured | None = None,
+        configured: Session | None = None,
         measures: bool = False,
     ) -> None:
         super().__init__(
-            engine,
-            tuning or Tuning(),
-            origin=origin or {},
-            conversation=conversation or Conversation(),
-            recorder=recorder or Recorder(),
-            newest=newest,
+            host,
+            session,
             candidates=candidates,
-            breakpoints=breakpoints,
-            view=view or View(),
             on_full=on_full,
             keep_logits=keep_logits,
             step_by_step_text=step_by_step_text,
         )
         self._measures = measures
-        self.looking_on = LookingOn(self)
-        self.replies = Replies(self, self.looking_on)
-        self.turns = Turns(self, self.replies, self.looking_on)
-        self.turns.hold()
+        chat = self.conversation
+        self._configured = configured or Session(
+            tuning=self.tuning, origins=dict(self.origin), conversation=Conversation(chat.system, raw=chat.raw)
+        )
+        self._lesson: Session | None = None
+        """What a new chat of the lesson that is played begins with."""
+        self._own: tuple[Session, Choice | None] | None = None
+        """The person's own chat while a lesson is played, and how the model ran."""
+        self._sessions: WeakSet[Session] = WeakSet()
+        """Those that were shown and are still in memory: with a reply that is just ending, or with what can be undone."""
+        self._wish: Choice | None = None
+        """The model of the session that is shown, to be loaded as soon as nothing runs."""
+        self._read_only = False
+        self.replies = Replies(self)
+        self.turns = Turns(self, self.replies)
         self.forks = Forks(self, self.turns, self.replies)
-        self.walks = Walks(self, self._send, self.replies, self.forks, self.looking_on)
+        self.walks = Walks(self, self.replies, self.forks, self.send)
         self.editing = Editing(self, self.turns, self.forks, self.stop)
-        self.branches = Branches(self, self.looking_on, self._leave, self.walks.look_at)
+        self.branches = Branches(self, self._leave, self.replies.select_node)
         self._preview = Preview(self)
         self.questions = Questions(self)
         self.loading = Loading(self, self._forget)
-        chat = self.conversation
-        configured = configured or Configured(self.tuning, dict(self.origin), chat.system, chat.raw)
-        self._reopening = Reopening(self, self.loading, self.turns, self.looking_on, self._leave, configured)
-        self.aside = Aside(self, self._reopening, self.questions.forget)
+        self.show(session)
 
-    def send(self, text: str) -> None:
-        """Queues a message; it goes out as soon as nothing else is going on."""
-        self._send(text)
-
-    def _send(self, text: str, *, then: Then = "go on", make: Make | None = None) -> None:
-        """See `Turns.begin`."""
-        self.turns.add(text, then=then, make=make)
-        self.walks.settle()
+    def send(self, text: str, wish: Wish = ALONE) -> None:
+        """Queue a message, to be answered as the `wish` says; it goes out as soon as nothing else is going on."""
+        self.turns.add(text, wish)
+        self.replies.keep_selected()
         if self.full is not None and self.full.failure is None:
             self.turns.room.make("stop")  # whoever writes on has read the reply as it is
         self.replies.held = self.full is not None
@@ -122,11 +186,10 @@ class Chat(State):
 
     def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> None:
         """Sets the breakpoints of the running reply and all that follow. One that the engine cannot look at is off."""
-        self.breakpoints = tuple(map(self._usable, breakpoints))
+        self.session.update(breakpoints=tuple(map(self._usable, breakpoints)))
         self.changed(BreakpointsChanged())
-        self.recorder.watched(self.conversation, self.breakpoints)
         if self.replies.running:
-            self.replies.adjust()
+            self.replies.follow_chat()
 
     def _usable(self, point: Breakpoint) -> Breakpoint:
         why = self.refused_rule(point.condition) if point.enabled and point not in self.breakpoints else None
@@ -142,69 +205,187 @@ class Chat(State):
         if constraint is not None and (why := self.refused_constraint(constraint)) is not None:
             self.changed(Notice(*why))
             return
-        self.constraint = constraint
+        self.session.constraint = constraint
         self.changed(TuningChanged())
         if self.replies.running:
-            self.replies.adjust()
+            self.replies.follow_chat()
         else:
             self._preview.ask()
         self.questions.tuned()
 
     def record(self, node: Node, index: int) -> Token | None:
         """The record of a token of a reply as it was drawn, candidates and all; None if it was not kept."""
-        return self.recorder.token(self.conversation, node, index)
-
-    def wrote(self, conversation: Conversation, draft: str) -> None:
-        """Keeps what the composer has with a chat."""
-        if draft != conversation.unsent.draft:
-            conversation.unsent.draft = draft
-            self.recorder.unsent(conversation)
+        return self.session.token(node, index)
 
     def look(self, view: View) -> None:
         """Saves how the chat is looked at, for when it is opened again."""
-        if view != self.view:
-            self.view = view
-            self.recorder.viewed(self.conversation, view)
+        self.session.update(view=msgspec.structs.replace(view, lesson=self.session.view.lesson))
 
-    # --- conversations and knobs -------------------------------------------------------------------------------------
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def show(self, session: Session, choice: Choice | None = None, missing: str = "") -> None:
+        """Show a session as it was left, in place of the one that is shown; one that is still in memory goes first.
+
+        A reply that is running ends, and its end is kept with the session it belongs to; so are the draft and the queue. The
+        model of `choice` is loaded as soon as nothing runs, if it is another one; `missing` says why the session's own model
+        cannot be had.
+        """
+        known = next((one for one in self._sessions if one.id and one.is_own and one.current_id == session.id), None)
+        if known is not None:
+            known.conversation.title = session.conversation.title
+            session = known
+        if session is self.session and session in self._sessions:
+            return
+        self._leave()
+        self._wish, self.loading.then_continue = None, False
+        if session not in self._sessions:
+            session.close_interrupted()
+        chat = session.conversation
+        if not chat.nodes and not session.view.lesson:
+            chat.unsent = self.blank
+        self._sessions.add(session)
+        self.session, self._read_only = session, not session.is_own
+        if session.newest is None:
+            session.read_newest()
+        self.live = Live.of(chat, session.newest)
+        self.turns.hold()
+        self.check_template()
+        self.changed(PathChanged(), LiveChanged(), StatusChanged(), TuningChanged(), BreakpointsChanged())
+        self.questions.forget()
+        if not session.is_own:
+            hint = "it is shown as it was saved; a message from here goes into a copy (/copy-chat makes one now)"
+            self.changed(Notice("another termchat is writing this chat", hint))
+        if missing:
+            goes_on = f"it continues with {self.spec.name}" if self.spec else "choose another model"
+            self.changed(Notice(f"this chat used {missing}", goes_on, "warning"))
+        elif choice is not None and known_of(choice.spec) != self.host.loaded:
+            self._wish = choice
+            if not self.busy:
+                self._load_wish()
+        if self._wish is None:
+            self.loading.speculation.follow()
 
     @property
-    def configured(self) -> Configured:
-        """What a new chat begins with."""
-        return self._reopening.configured
+    def configured(self) -> Session:
+        """What a new chat begins with. A knob that nobody has set is as the model recommends, else at its default."""
+        return self._lesson or self._configured
+
+    def fresh_settings(self) -> tuple[Tuning, dict[str, str]]:
+        """The settings of a new chat with the model that is there, and where each came from."""
+        tuning, origins, recommended = self.configured.tuning, dict(self.configured.origins), self.loading.recommended
+        if recommended or MODEL in origins.values():
+            tuning, origins, _ = followed(tuning, origins, recommended)
+        return tuning, origins
 
     def lost(self) -> dict[str, Value]:
         """The knobs that a new chat does not keep, by name, with their values in this one."""
-        return self.tuning.differing(self._reopening.knobs()[0])
+        return self.tuning.differing(self.fresh_settings()[0])
 
     def new(self, system: str | None = None, *, raw: bool | None = None, keep: bool = False) -> None:
-        """Starts an empty conversation with the same model, as configured where nothing else is said. `keep` keeps what this
-        one has instead: system prompt, raw mode, knobs and breakpoints.
-        """
-        before = self.conversation if keep else self.configured
-        self.open(Conversation(before.system if system is None else system, raw=before.raw if raw is None else raw))
-        if not keep:
-            self._reopening.reset()
-
-    def open(self, conversation: Conversation, newest: Token | None = None) -> None:
-        """Shows another conversation; `newest` is its last token's record, for the panels.
-
-        A reply that is running ends, and its end is kept with the conversation it belongs to; a message sent meanwhile
-        waits for that. The queue stays with its conversation.
-        """
-        self._reopening.new(conversation, newest)
-        self.questions.forget()
-
-    def reopen(self, past: Past) -> None:
-        """Shows a saved chat as it was left; loads its model if that is another one."""
-        self._reopening.past(past)
-        self.questions.forget()
+        """Show an empty session, as configured where nothing else is said; `keep` keeps the settings of this one instead."""
+        base = self.session if keep else self.configured
+        tuning, origins = (base.tuning, dict(base.origins)) if keep else self.fresh_settings()
+        chat = base.conversation
+        self.show(
+            Session(
+                model=self.host.model_ref or self.session.model,
+                tuning=tuning,
+                origins=origins,
+                breakpoints=base.breakpoints,
+                constraint=base.constraint,
+                view=View(lesson=self.lesson),
+                conversation=Conversation(
+                    chat.system if system is None else system, raw=chat.raw if raw is None else raw
+                ),
+                store=self.session.store,
+                kept=self.session.kept,
+            )
+        )
 
     def retitle(self, title: str) -> None:
-        self.looking_on.own()
-        self.conversation.title = title
-        self.recorder.titled(self.conversation)
+        self.session.rename(title)
         self.changed(StatusChanged())
+
+    def copy(self) -> None:
+        """Go on in a copy of the chat, in place of the chat itself."""
+        if self.busy or self.conversation.leaf is None:
+            why = "a reply is running" if self.busy else "nothing was said yet"
+            self.changed(Notice(f"cannot copy the chat: {why}"))
+        else:
+            self.session.copy()
+            self._read_only = True  # until `_report` tells
+            self.changed(PathChanged(), StatusChanged())
+
+    # --- lessons ------------------------------------------------------------------------------------------------------
+
+    @property
+    def lesson(self) -> str:
+        """The id of the lesson that is played, or ""."""
+        return self._lesson.view.lesson if self._lesson is not None else ""
+
+    @property
+    def shows_other(self) -> bool:
+        """Whether a lesson is played, and a chat is shown that is not of it."""
+        return self._lesson is not None and self.session.view.lesson != self.lesson
+
+    def begin_lesson(
+        self,
+        lesson: str,
+        knobs: Mapping[str, object],
+        system: str,
+        *,
+        raw: bool,
+        text: str = "",
+        title: str = "",
+        left: Session | None = None,
+    ) -> None:
+        """Show the chat in which a lesson was `left`, or an empty one with these knobs and all others at their defaults, with
+        `text` in its composer. So does a new chat begin from now on.
+
+        Raises:
+            KnobError: a knob refuses its value; nothing has changed.
+        """
+        chat = left.conversation if left is not None else None
+        begins = Session(
+            tuning=Tuning().turned(knobs),
+            origins=dict.fromkeys(KNOBS, LESSON),
+            view=View(lesson=lesson),
+            conversation=Conversation(chat.first_system if chat else system, raw=chat.raw if chat else raw),
+        )
+        self._own = self._own or (self.session, self.loading.wanted)
+        self._lesson = begins
+        if left is not None:
+            left.origins = dict(begins.origins)
+            self.show(left)
+        else:
+            self.new()
+            self.conversation.title, self.conversation.unsent.draft = title, text
+        self._run_as(self._own[1])
+
+    def end_lesson(self, *, back: bool = True) -> None:
+        """Show the person's own chat again, unless another is to be shown (`back` is False), and run the model as before."""
+        if self._own is not None:
+            (own, choice), self._own, self._lesson = self._own, None, None
+            if back:
+                self.show(own)
+            self._run_as(choice)
+
+    def _run_as(self, choice: Choice | None) -> None:
+        """Has the model that is there run again as in `choice`, if it is the same one, as soon as nothing runs."""
+        spec = self.spec
+        if choice is None or spec is None or self._wish is not None:
+            return
+        if spec != choice.spec and known_of(spec) == known_of(choice.spec):
+            self._wish = choice
+            if not self.busy:
+                self._load_wish()
+
+    def _load_wish(self) -> bool:
+        """Begin to load the model that is wished for; False where nothing is to be loaded."""
+        wish, self._wish = self._wish, None
+        return wish is not None and self.loading.switch(wish)
+
+    # --- knobs --------------------------------------------------------------------------------------------------------
 
     def draft_with(self, choice: Choice | None) -> None:
         """Has this model draft from now on, None none, also in mid-reply; that is kept for the model that is loaded. Nothing
@@ -220,7 +401,7 @@ class Chat(State):
         """
         turned = self.tuning.turned({name: value})
         if name in self.lacking(turned):
-            raise KnobError(f"{name}: {self.engine_name} has no such knob")
+            raise KnobError(f"{name}: {self.host.engine_name} has no such knob")
         if (why := self.refused_knobs(turned).get(name)) is not None:
             raise KnobError(why.message)
         unknown = biases.unknown(turned.logit_bias, self.model.vocabulary) if self.model is not None else None
@@ -240,7 +421,7 @@ class Chat(State):
         lacking = [name for name in self.lacking(turned) if name in values]
         if lacking:
             turned = turned.turned({name: KNOBS[name].default for name in lacking})
-            self.changed(Notice(f"{self.engine_name} has no {', '.join(lacking)}: left out"))
+            self.changed(Notice(f"{self.host.engine_name} has no {', '.join(lacking)}: left out"))
         beyond = {name: why for name, why in self.refused_knobs(turned).items() if name in values}
         if beyond:
             turned = turned.turned({name: KNOBS[name].default for name in beyond})
@@ -248,16 +429,16 @@ class Chat(State):
         self._turn(turned, places)
 
     def _turn(self, turned: Tuning, origin: Mapping[str, str]) -> None:
-        before, self.tuning = self.tuning, turned
-        self.origin |= origin
+        before = self.tuning
+        self.session.update(tuning=turned)
+        self.session.origins |= origin
         self.changed(TuningChanged())
         if turned.think != before.think:
             self.check_thinking()
         if turned.draft != before.draft:
             self.loading.speculation.follow()
-        self.recorder.tuned(self.conversation, turned)
         if self.replies.running:
-            self.replies.adjust()
+            self.replies.follow_chat()
         else:
             self._preview.ask()
         self.questions.tuned()
@@ -280,9 +461,21 @@ class Chat(State):
             for number, event in self.engine.receive(timeout):
                 self._hear(number, event)
                 self._go_on()
+        return self._report()
+
+    def advance(self) -> list[Change]:
+        """Go on after another chat on the host has taken in the engine's events; return what changed since."""
+        self._go_on()
+        return self._report()
+
+    def _report(self) -> list[Change]:
         self.turns.room.withdraw()
-        self.walks.withdraw()
-        self.changed(*(Notice(*told, "warning") for told in self.recorder.notices()))
+        self.replies.sync_with_tree()
+        if self._read_only and self.session.is_own:
+            self._read_only = False
+            self.changed(Notice("this is a copy of the chat now", "the chat itself stays as it is"))
+        if self.session.store is not None:
+            self.changed(*(Notice(*notice, "warning") for notice in self.session.store.take_notices()))
         return self.take_changes()
 
     def _hear(self, number: int, event: Event) -> None:
@@ -291,7 +484,7 @@ class Chat(State):
             self.forks.drop()
             self.editing.drop()
             self.loading.speculation.end()
-            self.model = None
+            self.host.model = None
             self.enter("failed")
             self.fail(event)
         elif not self.line.deliver(number, event) and isinstance(event, Failed):
@@ -312,7 +505,7 @@ class Chat(State):
 
     def _go_on(self) -> None:
         """Starts what waits, once nothing else is going on."""
-        if self.phase != "idle" or self._reopening.go_on() or self.turns.room.go_on():
+        if self.phase != "idle" or self._load_wish() or self.turns.room.go_on():
             return
         if self.loading.then_continue:
             self.loading.then_continue = False

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from termchat.chat.prompting import messages
+from termchat.chat.prompting import messages, question
 from termchat.chat.requests import Inquiry, Newest
 from termchat.chat.state import State
-from termchat.chat.turns import question
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed
 from termchat.engine.port import Message, Rendered, Tokenized

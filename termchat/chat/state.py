@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 import secrets
 
-from termchat.chat.changes import Change, Full, Notice, PathChanged, Phase, StatusChanged
+from termchat.chat.changes import Change, Full, LiveChanged, Notice, PathChanged, Phase, StatusChanged
+from termchat.chat.host import Host
 from termchat.chat.live import Live
-from termchat.chat.position import constraint_of, is_foreign
-from termchat.chat.recording import Recorder
-from termchat.chat.requests import Requests
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
-from termchat.conversation.session import Breakpoint, View, known_as
+from termchat.conversation.session import Breakpoint, Session
 from termchat.conversation.thoughts import is_thinking, thought
-from termchat.conversation.tree import Conversation
+from termchat.conversation.tree import Conversation, Span
 from termchat.conversation.unsent import Unsent
 from termchat.decoding.conditions import Condition, IgnoreEnd, Length
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.drafting import DraftSettings
-from termchat.decoding.records import Failed, Token
+from termchat.decoding.records import Failed
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.abilities import (
     LOCAL,
@@ -30,43 +28,23 @@ from termchat.engine.abilities import (
     refused_knobs,
     refused_rule,
 )
-from termchat.engine.port import DraftInfo, Engine, ModelInfo, ModelSpec, Paused
-
-
-def known_of(spec: ModelSpec) -> str:
-    """See `known_as`."""
-    return known_as(spec.sha256, spec.name, spec.engine.name or spec.engine.url)
-
+from termchat.engine.port import Engine, ModelInfo, ModelSpec, Paused
 
 BUSY: tuple[Phase, ...] = ("rendering", "prefill", "decoding", "paused")
 
 
 class State:
-    """One conversation on one engine, as it is now. Each field says who writes it; everybody reads.
+    """A session on a host, as it is now. Each field says who writes it; everybody reads.
 
     The phase and the failure are written by `enter` and `fail`.
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        tuning: Tuning,
-        *,
-        origin: dict[str, str],
-        conversation: Conversation,
-        recorder: Recorder,
-        newest: Token | None,
-        candidates: int,
-        breakpoints: tuple[Breakpoint, ...],
-        view: View,
-        on_full: str,
-        keep_logits: bool,
-        step_by_step_text: str,
+        self, host: Host, session: Session, *, candidates: int, on_full: str, keep_logits: bool, step_by_step_text: str
     ) -> None:
         # Set once.
-        self.engine = engine
-        self.line = Requests(engine)
-        self.recorder = recorder
+        self.host = host
+        self.line = host.line
         self.candidates = candidates
         self.on_full = on_full
         """What is done about a full context without asking, or "ask"."""
@@ -75,46 +53,17 @@ class State:
         self.step_by_step_text = step_by_step_text
         """What replies begin with while the knob `step_by_step` is on."""
 
-        # Written by `Chat.adjust` and `Chat.adjust_all`, by `Loading` (the model's recommendation), by `Reopening`.
-        self.tuning = tuning
-        """What the next token is drawn with."""
-        self.origin = dict.fromkeys(KNOBS, "default") | origin
-        """Where each knob's value came from."""
-
-        # Written by `Chat.constrain` and `Reopening`.
-        self.constraint: Constraint | None = constraint_of(conversation)
-        """What the running reply and those that follow have to match."""
-
-        # Written by `Reopening`. What was written in it and not sent: by `give_back`, `Turns`, `MakingRoom` and the screen.
-        self.conversation = conversation
+        # Written by `Chat.show`.
+        self.session = session
         # Written by `Turns`.
-        self.blank = Unsent() if conversation.nodes else conversation.unsent
+        self.blank = Unsent() if session.conversation.nodes else session.conversation.unsent
         """What was written in a chat that has no message yet: there is one such chat, however often it is begun."""
-        # Written by `Branches`, `Walks` and `Reopening`; its fields by `Replies`, `WalkRun`, `Preview` and `Loading` (threads).
-        self.live = Live.of(conversation, newest)
-        # Written by `Chat.set_breakpoints` and `Reopening`.
-        self.breakpoints = breakpoints
-        # Written by `Chat.look` and `Reopening`.
-        self.view = view
-        """How the screen shows the chat, kept for it."""
-
-        # Written by `Loading`; the model is also unset by `Chat` when the engine dies.
-        self.spec: ModelSpec | None = None
-        self.model: ModelInfo | None = None
-        self.progress = 0.0
-        """Of loading, from 0 to 1."""
-        self.measuring = False
-        """Whether the batches of the model that is loaded are measured, were, or cannot be; see `loading.measure`."""
-        self.drafter: DraftInfo | None = None
-        """The model that drafts for the one that is loaded."""
-        self.drafter_failure: Failed | None = None
-        """Why the one that was chosen last does not draft."""
-        self.drafter_progress: float | None = None
-        """Of loading it, from 0 to 1; None while none is being loaded."""
+        # Written by `Chat.show`, `Branches` and `Walks`; its fields by `Run`, `Preview` and `Loading` (threads).
+        self.live = Live()
 
         # Written by `enter`: for `Loading`, `Turns`, `Replies`, `Walks`, and for `Chat` when the engine dies.
-        self.phase: Phase = "no model"
-        # Written by `Replies` and `Walks`.
+        self.phase: Phase = "no model" if host.model is None else "idle"
+        # Written by `Run` and `Replies`.
         self.paused: Paused | None = None
         """What the running reply waits with, of several the one that is looked at; None while it does not wait."""
         # Written by `fail`; unset by `Loading`.
@@ -131,6 +80,40 @@ class State:
         """The empty chat that is in raw mode for want of a template."""
         # Written by `changed`; emptied by `take_changes`.
         self._changes: list[Change] = []
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.session.conversation
+
+    @property
+    def tuning(self) -> Tuning:
+        """What the next token is drawn with."""
+        return self.session.tuning
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """Where each knob's value came from."""
+        return self.session.origins
+
+    @property
+    def breakpoints(self) -> tuple[Breakpoint, ...]:
+        return self.session.breakpoints
+
+    @property
+    def constraint(self) -> Constraint | None:
+        return self.session.constraint
+
+    @property
+    def engine(self) -> Engine:
+        return self.host.engine
+
+    @property
+    def spec(self) -> ModelSpec | None:
+        return self.host.spec
+
+    @property
+    def model(self) -> ModelInfo | None:
+        return self.host.model
 
     @property
     def busy(self) -> bool:
@@ -221,26 +204,21 @@ class State:
     def refused(self, feature: Feature) -> Refused | None:
         """Why the engine does not do this, and which would; None where it does."""
         if feature in self.engine.offers and feature not in self.offers:
-            return Refused(f"{self.engine_name} is busy with the reply", "ask again when it is over")
+            return Refused(f"{self.host.engine_name} is busy with the reply", "ask again when it is over")
         abilities = self.model.abilities if self.model is not None else None
-        return refused(feature, self.engine.offers, abilities, self.engine_name)
+        return refused(feature, self.engine.offers, abilities, self.host.engine_name)
 
     def refused_knobs(self, tuning: Tuning) -> dict[str, Refused]:
         """The knobs whose values the engine does not take, and why."""
-        return refused_knobs(tuning, self.abilities, self.engine_name)
+        return refused_knobs(tuning, self.abilities, self.host.engine_name)
 
     def refused_constraint(self, constraint: Constraint) -> Refused | None:
         """Why replies cannot match a constraint; None where they can."""
-        return self.refused("constrain") or refused_constraint(constraint, self.abilities, self.engine_name)
+        return self.refused("constrain") or refused_constraint(constraint, self.abilities, self.host.engine_name)
 
     def refused_rule(self, condition: Condition) -> Refused | None:
         """Why the engine cannot look at a condition; None where it can."""
-        return refused_rule(condition, self.abilities, self.engine_name)
-
-    @property
-    def engine_name(self) -> str:
-        """What to call the engine in a sentence."""
-        return self.spec.engine.shown if self.spec is not None and self.spec.engine.url else "this engine"
+        return refused_rule(condition, self.abilities, self.host.engine_name)
 
     @property
     def larger_context(self) -> str:
@@ -269,16 +247,23 @@ class State:
         return why is None
 
     @property
-    def unsaved(self) -> str | None:
-        """Why what was said cannot be saved at the moment; None where it can, or where nothing was said."""
-        return self.recorder.problem() if self.conversation.leaf is not None else None
+    def saving_problem(self) -> str | None:
+        """Why chats are not being saved at the moment."""
+        return self.session.store.problem() if self.session.store is not None else None
 
     @property
-    def loaded(self) -> str:
-        """By what the model that is loaded, or to be loaded, is known (see `known_as`); "" where there is none."""
-        if self.model is not None:
-            return known_as(self.model.sha256, self.model.name, self.model.engine)
-        return known_of(self.spec) if self.spec is not None else ""
+    def unsaved(self) -> str | None:
+        """Why what was said cannot be saved at the moment; None also where nothing was said."""
+        return self.saving_problem if self.conversation.leaf is not None else None
+
+    def show_leaf(self, live: Live | None = None) -> None:
+        """Show the conversation's leaf, which is another one now; without `live`, the record of its newest token is read."""
+        self.session.save_leaf()
+        if live is None:
+            self.session.read_newest()
+            live = Live.of(self.conversation, self.session.newest)
+        self.live = live
+        self.changed(PathChanged(), LiveChanged(), StatusChanged())
 
     def changed(self, *changes: Change) -> None:
         """Adds changes to report; equal ones count once."""
@@ -303,16 +288,16 @@ class State:
             hint = "restart the engine to continue from the last token"
         self.changed(Notice(failure.message, hint, "error"))
 
-    def give_back(self, conversation: Conversation, *texts: str) -> None:
-        """Returns unsent texts to whoever wrote them in that conversation."""
-        conversation.unsent.give_back(*texts)
-        self.recorder.unsent(conversation)
+    def give_back(self, session: Session, *texts: str) -> None:
+        """Return unsent texts to the person, in the chat where they were written."""
+        session.conversation.unsent.give_back(*texts)
+        session.save_unsent()
 
     def takes(self, text: str) -> bool:
         """Whether a text is short enough for a chat; one that is not goes back to whoever wrote it, and a notice says why."""
         if not is_too_large(text):
             return True
-        self.give_back(self.conversation, text)
+        self.give_back(self.session, text)
         most = f"a text can have at most {LARGEST_MESSAGE:,} characters"
         self.changed(StatusChanged(), Notice(most, "shorten it, or split it into several messages", "error"))
         return False
@@ -351,3 +336,15 @@ class State:
     def is_foreign(self, leaf: int | None = None) -> bool:
         """Whether another model than the one that is loaded made ids of the path to `leaf` (None: of the one shown)."""
         return self.model is not None and is_foreign(self.conversation.path(leaf), self.model)
+
+
+def is_foreign(path: list[Span], model: ModelInfo) -> bool:
+    """Whether another model made ids of the path, or an engine that has none answered a message of it; a turn whose ids are the
+    whole prompt begins anew."""
+    foreign = False
+    for span in path:
+        start = span.node.start
+        foreign = foreign and not span.node.whole
+        foreign = foreign or (start is not None and start.model.sha256 != model.sha256)
+        foreign = foreign or (model.abilities.ids and span.node.role == "user" and not span.node.ids)
+    return foreign

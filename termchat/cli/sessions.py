@@ -120,8 +120,8 @@ def show(*, session: str, as_json: bool) -> None:
     `export` for every token and branch.
     """
     with opened() as store:
-        stored = store.load(store.find(session))
-        info, conversation = stored.info, stored.conversation
+        info = store.load(store.find(session))
+        conversation = info.conversation
         if not as_json:
             for line in FORMATS["md"].writer(conversation, info, partial(store.records, info.id)):
                 click.echo(sanitize(line))
@@ -232,11 +232,11 @@ def export(*, session: str, form: str | None, output: str, force: bool) -> None:
         try:
             if output == "-":
                 out, lines = sys.stdout.buffer, FORMATS[form or _DEFAULT_FORMAT].writer
-                for line in lines(stored.conversation, stored.info, records):
+                for line in lines(stored.conversation, stored, records):
                     out.write(line.encode("utf-8", "replace") + b"\n")
                 out.flush()
                 return
-            path = exporting.write(Path(output), stored.conversation, stored.info, records, form=chosen, replace=force)
+            path = exporting.write(Path(output), stored.conversation, stored, records, form=chosen, replace=force)
         except TranscriptError as error:
             complain(error.message, error.hint)
             sys.exit(1)

@@ -104,7 +104,7 @@ def run(
         raise click.UsageError(
             "-n makes replies one after the other, the walk options make them together: leave one out"
         )
-    if plan is not None and plan.beams is not None and (rules or ignore_eos or prefill):
+    if plan is not None and plan.group.beams is not None and (rules or ignore_eos or prefill):
         raise click.UsageError(
             "--beams does not work with --rule, --ignore-eos or --prefill: use --stop or --max-tokens to end it"
         )
@@ -112,11 +112,11 @@ def run(
     conditions = (*map(_rule, rules), *([IgnoreEnd()] if ignore_eos else ()))
     chosen = config(given)
     if plan is not None and chosen.origin["draft"] == FLAG:
-        if plan.beams is not None and chosen.tuning.drafts is not None:
+        if plan.group.beams is not None and chosen.tuning.drafts is not None:
             raise click.UsageError("--draft does not work with --beams")
         if chosen.tuning.draft == "model":
             raise click.UsageError("a draft model drafts for one reply at a time: use --draft ngram with several walks")
-    further = replies - 1 if plan is None else plan.seed(0, plan.size - 1)
+    further = replies - 1 if plan is None else plan.seed(0, plan.group.size - 1)
     if chosen.tuning.seed is not None and chosen.tuning.seed + further > KNOBS["seed"].high:
         raise click.UsageError(f"the seed of the last reply would be larger than {KNOBS['seed'].high:.0f}")
     if piped:

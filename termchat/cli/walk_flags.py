@@ -151,7 +151,7 @@ def plan_of(given: dict[str, Any]) -> WalkPlan | None:
         plan = msgspec.structs.replace(plan, exact=plan.exact or exact)
     except PlanError as error:
         raise click.BadParameter(f"{error.message}; {error.hint}".removesuffix("; "), param_hint=asked[0]) from None
-    for knob in plan.knobs:
+    for knob in plan.group.knobs:
         if given.get(knob.name) is not None:
             raise click.UsageError(f"{flag_of(knob.name)} and --grid both set {knob.name}: leave one out")
     return plan

@@ -30,6 +30,7 @@ from termchat.engine.port import (
     Measurement,
     ModelInfo,
     ModelSpec,
+    ReplyRequest,
     Scripted,
     Tokenize,
     Tokenized,
@@ -104,15 +105,9 @@ class Bench:
         shift = self._runs % len(self._ids)
         story = (self._ids[shift:] + self._ids[:shift]) * ((prompt + reply) // len(self._ids) + 1)
         script = [Scripted(step, story[prompt + step], threads=threads if not step else 0) for step in range(reply)]
-        command = Generate(
-            story[:prompt],
-            _SETTINGS.samplers(),
-            msgspec.structs.replace(_SETTINGS, max_tokens=reply).conditions(),
-            seed=1,
-            raw=True,
-            script=tuple(script),
-            keep_logits=False,
-        )
+        conditions = msgspec.structs.replace(_SETTINGS, max_tokens=reply).conditions()
+        asked = ReplyRequest(story[:prompt], _SETTINGS.samplers(), conditions, seed=1, script=tuple(script))
+        command = Generate([asked], raw=True, keep_logits=False)
         prefill, finished = None, None
         for event in self._events(self._engine.send(command)):
             if isinstance(event, Prefill):

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from termchat import atomic, paths, regular_files
+from termchat.chat.groups import groups
 from termchat.chat.lesson_replies import LessonReply, finished_replies
-from termchat.chat.walk_group import WalkGroup, groups
+from termchat.chat.reply_run import ReplyGroup
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts.inert import inert
@@ -156,7 +157,7 @@ def _results(conversation: Conversation) -> list[tuple[Node, str]]:
     return sorted(found, key=lambda one: one[0].number)
 
 
-def _best(best: Ranked, group: WalkGroup, count: int) -> str:
+def _best(best: Ranked, group: ReplyGroup, count: int) -> str:
     if group.group.kind == "vote":
         votes = f"{best.votes} vote{'s' * (best.votes != 1)}"
         won = f"{one_line(best.answer, _LONGEST_ANSWER)}, {votes}" if best.answer is not None else "no answer"

@@ -9,11 +9,13 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
+from termchat.chat.host import Host
 from termchat.chat.lesson_claims import ClaimMeasuring, MeasuredClaim
 from termchat.chat.opening import find_model
 from termchat.chat.service import Chat
 from termchat.commands.lesson_notes import lesson_now, note_lines
 from termchat.config.settings import Settings
+from termchat.conversation.session import Session
 from termchat.decoding.records import Failed
 from termchat.engine.port import Engine, EngineError
 from termchat.lessons.lesson import Lesson
@@ -120,7 +122,7 @@ def measure(config: Settings, engine: Engine, lesson: Lesson) -> list[MeasuredCl
             raise EngineError(spec.kind, spec.message, spec.hint)
         if not lesson.claims:
             return []
-        chat = Chat(engine)
+        chat = Chat(Host(engine), Session())
         chat.loading.load(spec, heeds=found.recommendations)
         measuring = ClaimMeasuring(chat, lesson.claims)
         while not measuring.done:

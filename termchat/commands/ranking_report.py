@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from termchat.conversation.tree import Node, Span
-from termchat.conversation.walk_ranking import walked_of
+from termchat.conversation.walk_groups import walked_of
 from termchat.decoding.ranking import agreement, left_out, tally
 from termchat.decoding.records import Ranking
 from termchat.decoding.walk_plan import WalkPlan
@@ -17,23 +17,23 @@ _LONGEST = 60
 
 def ranking_lines(plan: WalkPlan, nodes: Mapping[int, Node], ranking: Ranking) -> Iterator[str]:
     """The report on a vote, or on the best of several; none on other kinds."""
-    if plan.kind not in ("best", "vote"):
+    if plan.group.kind not in ("best", "vote"):
         return
     walked = {walk: walked_of(walk, [Span(node, len(node.ids))]) for walk, node in nodes.items()}
     counted = tally(ranking, {walk: one.text for walk, one in walked.items()})
     missing = left_out(ranking)
-    if plan.kind == "vote":
+    if plan.group.kind == "vote":
         votes, share = sum(each.votes for each in counted), agreement(counted)
         for each in counted:
             percent = f" ({share:.0%})" if each is counted[0] and share is not None else ""
             yield f"{one_line(each.text, _LONGEST)}: {each.votes} of {votes} votes{percent}, {walks_named(each.walks)}"
     elif counted:
         best, start = ranking.walks[0], nodes[ranking.walks[0].walk].start
-        what = "mean logprob" if plan.length_penalty == 1 else "score"
+        what = "mean logprob" if plan.group.length_penalty == 1 else "score"
         seed = f", seed {start.seed}" if start is not None else ""
         same = [walk for walk in counted[0].walks if walk != best.walk]
         equal = f"; {walks_named(same)} {'is' if len(same) == 1 else 'are'} equal to it" if same else ""
-        yield f"walk {best.walk + 1} of {plan.size}{seed}: {what} {best.score:.3f}{equal}"
+        yield f"walk {best.walk + 1} of {plan.group.size}{seed}: {what} {best.score:.3f}{equal}"
         if not any(one.is_finished for one in walked.values()):
             yield "no walk ended by itself, so all are compared as they are"
     yield from _left_out([walk for walk in missing if not walked[walk].is_finished], "did not end by {itself}")

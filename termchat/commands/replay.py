@@ -18,7 +18,7 @@ from termchat import paths
 from termchat.chat.opening import choose, elsewhere
 from termchat.commands.comparison import ReplyComparison, is_cut_off, moved_apart
 from termchat.commands.difference import Difference, SearchDifference, difference_of, node_name, search_difference
-from termchat.commands.replay_requests import Prompt, Replayed, alone, replayed, search, together
+from termchat.commands.replay_requests import Prompt, Replayed, replayed, request_replies
 from termchat.config.fields import OPTIONS
 from termchat.config.options import OptionError
 from termchat.config.origins import FLAG
@@ -39,7 +39,6 @@ from termchat.engine.port import (
     EngineError,
     Event,
     Generate,
-    GenerateWalks,
     Keep,
     Load,
     Loaded,
@@ -47,7 +46,6 @@ from termchat.engine.port import (
     ModelInfo,
     ModelSpec,
     Paused,
-    SearchBeams,
     Step,
     is_last,
     threads_of_batches,
@@ -356,11 +354,11 @@ class _Replay:
         group = nodes[0].group
         if group is not None and _is_searched(nodes[0]):
             cut_at = len(nodes[0].beams) if is_cut_off(nodes[0]) else 0
-            steps = self._run(search(prompt, replies, group), compared, cut_at)
+            steps = self._run(request_replies(prompt, replies, group), compared, cut_at)
         elif group is not None and len(nodes) > 1:
-            steps = self._run(together(prompt, replies, group), compared)
+            steps = self._run(request_replies(prompt, replies, group), compared)
         else:
-            request = alone(prompt, replies[0])
+            request = request_replies(prompt, replies)
             if self._anywhere:
                 change = self._measure_change(request, nodes[0])
                 request = msgspec.structs.replace(request, largest_change=change)
@@ -379,7 +377,7 @@ class _Replay:
 
     def _run(
         self,
-        request: Generate | GenerateWalks | SearchBeams,
+        request: Generate,
         compared: dict[int | None, ReplyComparison],
         cut_at: int = 0,
     ) -> list[Beams]:
@@ -408,9 +406,11 @@ class _Replay:
         None if only threads or batches differ from the record: near ties are known for those.
         """
         start, recorded = _start(node), self._recorded_tokens(node)
-        script = tuple(msgspec.structs.replace(entry, pinned=None) for entry in request.script)
+        [reply] = request.replies
+        script = tuple(msgspec.structs.replace(entry, pinned=None) for entry in reply.script)
+        forced = msgspec.structs.replace(request, replies=[msgspec.structs.replace(reply, script=script)])
         change = 0.0
-        for event in self._events(self._engine.send(msgspec.structs.replace(request, script=script))):
+        for event in self._events(self._engine.send(forced)):
             if isinstance(event, Start) and (event.kv_type, event.llama_cpp) == (start.kv_type, start.llama_cpp):
                 if event.largest_change is not None or start.largest_change is not None:
                     self._engine.send(Cancel())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from termchat.commands.comparison import is_cut_off, is_drafted_inexactly, is_timed, limit, wanted_candidates
 from termchat.conversation.batch_shapes import shapes_of_tokens
@@ -11,7 +11,7 @@ from termchat.conversation.tree import Node
 from termchat.decoding.conditions import Condition, IgnoreEnd, Length
 from termchat.decoding.group import Group
 from termchat.decoding.records import IN_ROUND, Record, SettingsRecord, Shape, Token
-from termchat.engine.port import Generate, GenerateWalks, Scripted, SearchBeams, Walk
+from termchat.engine.port import Generate, ReplyRequest, Scripted
 
 _CANDIDATES = 1000
 """Candidates requested at most, as in `termchat run`."""
@@ -78,67 +78,42 @@ def replayed(
     return Replayed(node, first, begun, _ends(begun, length, anywhere=anywhere), tuple(script), counts)
 
 
-def alone(prompt: Prompt, reply: Replayed) -> Generate:
-    """One reply by itself."""
+def request_replies(prompt: Prompt, replies: Sequence[Replayed], group: Group | None = None) -> Generate:
+    """Build the request for one reply, for replies that began together, or for the search that found these, the best first.
+
+    Replies of a group have one thread, whatever the script says. A search that was cut off takes as many steps as it is told:
+    with a limit it could find that it has room for all its tokens, and have other numbers.
+    """
+    counts = [count for reply in replies for count in reply.counts]
+    search = group is not None and group.beams is not None
+    first = replies[0].node
     return Generate(
-        **_begun(prompt, [reply]),
-        samplers=reply.settings.samplers,
-        conditions=reply.ends,
-        seed=reply.seed,
-        script=reply.script,
+        [_request_reply(prompt, reply, replies[0], search=search) for reply in (replies[:1] if search else replies)],
+        group=group,
+        raw=first.start is not None and first.start.raw,
+        candidates=min(max(wanted_candidates(counts), 0), _CANDIDATES),
         keep_logits=False,
+        exact=all(reply.node.start is not None and reply.node.start.exact for reply in replies),
+    )
+
+
+def _request_reply(prompt: Prompt, reply: Replayed, first: Replayed, *, search: bool) -> ReplyRequest:
+    """Build the request for one of the replies; its place behind the prompt is that of the `first`."""
+    return ReplyRequest(
+        prompt.ids,
+        reply.settings.samplers,
+        reply.settings.conditions if search else reply.ends,
+        reply.seed,
+        number=reply.node.walk or 0,
+        done=first.first.step,
+        script=() if search else reply.script,
+        paused=search and is_cut_off(reply.node),
         state=reply.first.state,
         constraint=reply.settings.constraint,
+        constraint_begun=first.settings.constraint_begun,
+        shapes=prompt.shapes,
+        rebuild_exactly=bool(prompt.shapes),
     )
-
-
-def together(prompt: Prompt, replies: Sequence[Replayed], group: Group) -> GenerateWalks:
-    """Walks that began together, in one batch; each has one thread, whatever the script says."""
-    walks = [
-        Walk(
-            reply.node.walk or 0,
-            reply.settings.samplers,
-            reply.ends,
-            reply.seed,
-            script=reply.script,
-            constraint=reply.settings.constraint,
-            state=reply.first.state,
-        )
-        for reply in replies
-    ]
-    exact = all(reply.node.start is not None and reply.node.start.exact for reply in replies)
-    return GenerateWalks(**_begun(prompt, replies), walks=walks, group=group, exact=exact)
-
-
-def search(prompt: Prompt, replies: Sequence[Replayed], group: Group) -> SearchBeams:
-    """The search that found these replies, the first of them the best. One that was cut off takes as
-    many steps as it is told: with a limit it could find that it has room for all its tokens, and have other numbers."""
-    best = replies[0]
-    return SearchBeams(
-        **_begun(prompt, replies),
-        samplers=best.settings.samplers,
-        conditions=best.settings.conditions,
-        seed=best.seed,
-        group=group,
-        paused=is_cut_off(best.node),
-        state=best.first.state,
-        constraint=best.settings.constraint,
-    )
-
-
-def _begun(prompt: Prompt, replies: Sequence[Replayed]) -> dict[str, Any]:
-    """The fields that all three have."""
-    first = replies[0]
-    counts = [count for reply in replies for count in reply.counts]
-    return {
-        "ids": prompt.ids,
-        "shapes": prompt.shapes,
-        "rebuild_exactly": bool(prompt.shapes),
-        "done": first.first.step,
-        "raw": first.node.start is not None and first.node.start.raw,
-        "candidates": min(max(wanted_candidates(counts), 0), _CANDIDATES),
-        "constraint_begun": first.settings.constraint_begun,
-    }
 
 
 def _ends(settings: SettingsRecord, length: Length, *, anywhere: bool) -> tuple[Condition, ...]:

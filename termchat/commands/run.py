@@ -14,13 +14,14 @@ from types import FrameType
 from typing import NamedTuple
 
 from termchat.chat.changes import Notice
+from termchat.chat.host import Host
 from termchat.chat.opening import find_drafter, find_model
 from termchat.chat.service import Chat
 from termchat.commands.ranking_report import walks_named
 from termchat.commands.run_output import Printer, complain, drop_stdout, printer_of
 from termchat.config.origins import FLAG
 from termchat.config.settings import Settings
-from termchat.conversation.session import Breakpoint
+from termchat.conversation.session import Breakpoint, Session
 from termchat.conversation.standing_reply import standing_reply
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.conditions import Condition
@@ -139,14 +140,17 @@ def _answer(
     most, name = most_of(spec.engine), spec.engine.shown if spec.engine.url else "this engine"
     known = partial(refused, offers=most.features(), abilities=most, name=name)
     _check_abilities(config, asked, name, known, most)  # before anything is loaded
-    chat = Chat(
-        engine,
-        config.tuning,
-        origin=config.knob_origin(),
+    session = Session(
+        tuning=config.tuning,
+        origins=config.knob_origin(),
         conversation=conversation,
-        recorder=printer,
-        candidates=candidates,
         breakpoints=tuple(map(Breakpoint, asked.rules)),
+        listeners=[printer.record],
+    )
+    chat = Chat(
+        Host(engine),
+        session,
+        candidates=candidates,
         keep_logits=False,
         step_by_step_text=config.step_by_step_text,
     )
@@ -161,9 +165,9 @@ def _answer(
         return _at_once(chat, asked, prompt, printer, signals)
     if config.origin["draft"] == FLAG and config.tuning.draft in ("ngram", "model"):
         ended = _wait(chat, printer, signals)  # for the models
-        if ended or chat.cannot_draft or chat.drafter_failure is not None:
-            if chat.drafter_failure is not None:
-                printer.failed(chat.drafter_failure)
+        if ended or chat.cannot_draft or chat.host.drafter_failure is not None:
+            if chat.host.drafter_failure is not None:
+                printer.failed(chat.host.drafter_failure)
             return ended or FAILED
     return _one_after_the_other(chat, asked, prompt, printer, signals)
 
@@ -178,8 +182,8 @@ def _check_abilities(
     """
     plan = asked.plan
     wanted: dict[Feature, bool] = {
-        "walks": plan is not None and plan.beams is None,
-        "beams": plan is not None and plan.beams is not None,
+        "walks": plan is not None and plan.group.beams is None,
+        "beams": plan is not None and plan.group.beams is not None,
         "constrain": asked.constraint is not None,
         "continue": bool(asked.prefill),
         "raw": asked.raw,
@@ -226,7 +230,7 @@ def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Prin
     for number in range(asked.replies):
         printer.number = number + 1
         if seed is not None:
-            chat.tuning = chat.tuning.turned({"seed": seed + number})
+            chat.session.update(tuning=chat.tuning.turned({"seed": seed + number}))
         if asked.prefill:
             chat.begin_with(asked.prefill)
         if number:
@@ -266,10 +270,10 @@ def _at_once(chat: Chat, asked: Question, prompt: str, printer: Printer, signals
     _tell_not_drafted(chat, [node for _, node in nodes])
     full = [walk for walk, node in nodes if node.finished is not None and node.finished.reason == "context"]
     if full:
-        cut = "the search was" if plan.beams else f"{walks_named(full)} {'was' if len(full) == 1 else 'were'}"
-        fewer = f"make fewer {'beams' if plan.beams else 'walks'}, "
+        cut = "the search was" if plan.group.beams else f"{walks_named(full)} {'was' if len(full) == 1 else 'were'}"
+        fewer = f"make fewer {'beams' if plan.group.beams else 'walks'}, "
         codes.append(_complain_of_context(cut, group.nodes[full[0]], chat.larger_context, fewer))
-    if plan.kind == "vote" and not ended and ranking.walks[0].score is None:
+    if plan.group.kind == "vote" and not ended and ranking.walks[0].score is None:
         complain("no walk has an answer", "Check the pattern, or raise --max-tokens.")
         codes.append(FAILED)
     return ended or max(codes)

@@ -11,21 +11,23 @@ from typing import Any
 
 import msgspec
 
-from termchat.chat.recording import Recorder
 from termchat.commands.ranking_report import ranking_lines
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.tree import Node
 from termchat.decoding.records import UNKNOWN, Beams, Failed, Finished, Ranking, Record, Start, Token, to_json
 from termchat.decoding.thinking import Phase
 from termchat.decoding.walk_plan import WalkPlan
 from termchat.text import sanitize
 
 
-class Printer(Recorder):
+class Printer:
     """Writes replies to stdout as they come. `number` is that of the reply, from 1, and `of` how many there will be one after
     the other."""
 
     def __init__(self, of: int = 1) -> None:
         self.number, self.of = 1, of
+
+    def record(self, node: Node, record: Record) -> None:
+        """Write a record of a reply, if it is to be seen."""
 
     def failed(self, failure: Failed) -> None:
         """Writes a failure, unless the last record told it; what is there of replies goes before it."""
@@ -42,9 +44,9 @@ class JsonPrinter(Printer):
 
     def __init__(self, of: int = 1, plan: WalkPlan | None = None) -> None:
         super().__init__(of)
-        self._cells = plan.changes if plan is not None and plan.kind == "grid" else ()
+        self._cells = plan.changes if plan is not None and plan.group.kind == "grid" else ()
 
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+    def record(self, node: Node, record: Record) -> None:
         self._newest = record
         more: dict[str, Any] = {"reply": self.number} if self.of > 1 else {}
         if self._cells and not isinstance(record, (Beams, Ranking)) and record.walk is not None:
@@ -56,7 +58,7 @@ class JsonPrinter(Printer):
         newest = self._newest
         told = isinstance(newest, Failed) and msgspec.structs.replace(newest, walk=None) == failure
         if not told:
-            self.record(Conversation(), Node(0, None, 0, "assistant"), failure)
+            self.record(Node(0, None, 0, "assistant"), failure)
 
 
 class TextPrinter(Printer):
@@ -68,7 +70,7 @@ class TextPrinter(Printer):
         self._last = ""
         self._phase: Phase | None = None
 
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+    def record(self, node: Node, record: Record) -> None:
         if isinstance(record, Start) and self.of > 1:
             self._write(self._heading(f"reply {self.number} of {self.of}, seed {record.seed}", first=self.number == 1))
         elif isinstance(record, Token):
@@ -106,13 +108,15 @@ class WalksPrinter(TextPrinter):
         self._waiting: defaultdict[int, list[str]] = defaultdict(list)
         self._over: set[int] = set()
 
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+    def record(self, node: Node, record: Record) -> None:
         walk = None if isinstance(record, (Beams, Ranking)) else record.walk
         if walk is None:
             return
         if isinstance(record, Start):
             named = ", ".join(filter(None, (self._plan.label(walk), f"seed {record.seed}")))
-            self._waiting[walk].append(self._heading(f"walk {walk + 1} of {self._plan.size}, {named}", first=not walk))
+            self._waiting[walk].append(
+                self._heading(f"walk {walk + 1} of {self._plan.group.size}, {named}", first=not walk)
+            )
         elif isinstance(record, Token):
             self._waiting[walk].append(record.text)
         elif isinstance(record, (Finished, Failed)):
@@ -122,11 +126,11 @@ class WalksPrinter(TextPrinter):
 
     def failed(self, failure: Failed) -> None:
         """Walks that have no end are written as far as they came."""
-        self._over |= set(range(self._plan.size))
+        self._over |= set(range(self._plan.group.size))
         self._print()
 
     def _print(self) -> None:
-        while self._turn < self._plan.size:
+        while self._turn < self._plan.group.size:
             self._write("".join(self._waiting.pop(self._turn, ())))
             if self._turn not in self._over:
                 break
@@ -142,12 +146,12 @@ class WinnerPrinter(TextPrinter):
         super().__init__()
         self._plan = plan
 
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
+    def record(self, node: Node, record: Record) -> None:
         """Nothing yet."""
 
     def ranked(self, nodes: Mapping[int, Node], ranking: Ranking) -> None:
-        searched = self._plan.beams is not None
-        several = searched and self._plan.size > 1
+        searched = self._plan.group.beams is not None
+        several = searched and self._plan.group.size > 1
         best = ranking.walks if searched else [walk for walk in ranking.walks[:1] if walk.score is not None]
         for place, walk in enumerate(best):
             if several:
@@ -163,7 +167,7 @@ def printer_of(plan: WalkPlan | None, replies: int, *, as_json: bool) -> Printer
         return JsonPrinter(replies, plan)
     if plan is None:
         return TextPrinter(replies)
-    return WalksPrinter(plan) if plan.kind in ("walks", "grid") else WinnerPrinter(plan)
+    return WalksPrinter(plan) if plan.group.kind in ("walks", "grid") else WinnerPrinter(plan)
 
 
 def complain(message: str, hint: str = "") -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from termchat.decoding.samplers import KNOBS, Tuning, Value
 
 DEFAULT, TUNED, MODEL, PICKER, FLAG = "default", "tuned", "model", "picker", "flag"
+LESSON = "lesson"
+"""Where the knobs of a lesson come from."""
 PERSONA = "persona "
 """What the origin of a setting begins with that a persona set; its name follows."""
 PRESET = "preset "
@@ -31,3 +33,12 @@ def followed(
             except ValueError as error:
                 problems.append(f"the model's recommendation is ignored: {error}")
     return tuning.turned(turned), origin, problems
+
+
+def replaced(
+    origin: Mapping[str, str], values: Mapping[str, Value], places: Mapping[str, str]
+) -> tuple[dict[str, Value], dict[str, str]]:
+    """These values of knobs and their `places`, with those added that reset what another persona or a preset had set;
+    `origin` is where each knob came from by now."""
+    left = [name for name in KNOBS if origin[name].startswith((PERSONA, PRESET)) and name not in values]
+    return {name: KNOBS[name].default for name in left} | dict(values), dict.fromkeys(left, DEFAULT) | dict(places)

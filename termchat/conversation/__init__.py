@@ -5,7 +5,8 @@
     node            one turn or a piece of one; the tokens of a reply as columns
     tree            all nodes of a conversation; the path from the root to the leaf is the chat
     unsent          its draft and its queue
-    session         what is known of a saved chat beside its tree: dates, model, knobs, view
+    session         `Session`, a chat as a value: tree, settings, and how it is saved; the one door by which records enter
+    position        what stands before a token, and what was in force there
     versions        the alternatives of a turn, to step through
     walk_groups     replies that were made together from one prompt
     reply_facts     what replies were made of, and where that differs

@@ -43,7 +43,7 @@ class DraftColumns:
     __hash__ = None  # type: ignore[assignment]  # it grows
 
     def append(self, index: int, draft: Draft) -> None:
-        """The draft of a token, which is behind those that there are."""
+        """Add the draft of a token behind all others."""
         if self._goes_on(index, draft):
             self.told[-1] += 1
             self.accepted[-1] += draft.accepted
@@ -61,7 +61,7 @@ class DraftColumns:
         self.ends.append(len(self.ids))
 
     def at(self, index: int) -> Draft | None:
-        """What was drafted for a token."""
+        """Return the draft of a token."""
         place = bisect_right(self.begins, index) - 1
         step = index - self.begins[place] if place >= 0 else 0
         if place < 0 or step >= self.told[place]:
@@ -76,23 +76,23 @@ class DraftColumns:
         )
 
     def row_us(self, us: Sequence[int], begin: int, end: int) -> list[int]:
-        """The decode times of tokens `begin` to `end`, where `us` are those of all so far: the time of a round, which its first
-        token has, counts at each of its tokens, divided by the rows of the round."""
-        found = list(us[begin:end])
+        """Return the decode times of tokens `begin` to `end` of all `us`. The time of a round, which its first token has,
+        counts at each of its tokens, divided by the rows of the round."""
+        times = list(us[begin:end])
         for place in range(max(bisect_right(self.begins, begin) - 1, 0), bisect_right(self.begins, end - 1)):
             first, told = self.begins[place], self.told[place]
             ids, ids_end = self._bounds(place)
             has_bonus = told == self.accepted[place] == ids_end - ids and not any(us[first + told : first + told + 1])
             for at in range(max(first, begin), min(first + told + has_bonus, end)):
-                found[at - begin] = us[first] // (1 + ids_end - ids)
-        return found
+                times[at - begin] = us[first] // (1 + ids_end - ids)
+        return times
 
     def drafting_us(self, begin: int, end: int) -> int:
-        """Microseconds that it took to draft what was drafted for tokens `begin` to `end`."""
+        """Return the microseconds that drafting for tokens `begin` to `end` took."""
         return sum(self.us[bisect_left(self.begins, begin) : bisect_left(self.begins, end)])
 
     def _goes_on(self, index: int, draft: Draft) -> bool:
-        """Whether a draft is the next token of the newest round's."""
+        """Return whether a draft is the next token of the newest round."""
         if not self.begins or draft.us or self.names[self.drafters[-1]] != draft.by:
             return False
         step, (first, end) = self.told[-1], self._bounds(len(self.begins) - 1)
@@ -105,13 +105,13 @@ class DraftColumns:
         return self.ends[place - 1] if place else 0, self.ends[place]
 
     def packed(self) -> bytes:
-        """All of it, little endian."""
+        """Return all columns, little endian."""
         arrays = [words(getattr(self, name)) for name in _ARRAYS]
         return msgspec.msgpack.encode((arrays, self.names, self.texts))
 
     @classmethod
     def unpacked(cls, packed: bytes) -> DraftColumns:
-        """The inverse of `packed`. Raises ValueError where it is damaged."""
+        """Read the result of `packed`; raise ValueError if it is damaged."""
         columns = cls()
         arrays, columns.names, columns.texts = msgspec.msgpack.decode(
             packed, type=tuple[list[bytes], list[str], dict[int, str]]

@@ -15,6 +15,7 @@ import msgspec
 
 from termchat.conversation.draft_columns import DraftColumns
 from termchat.conversation.token_texts import Texts, from_words, words
+from termchat.conversation.unsent import Wish
 from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.group import Group
 from termchat.decoding.loops import sign_of
@@ -283,8 +284,8 @@ class Node:
     goes on where this one ended. `earlier` is the reply before it on its path, or the piece before it of the same reply.
     `name` is what a person calls the branch that begins here ("" if nothing); a `deleted` node is hidden with all that
     grew from it, and can come back. `system` is the system prompt of a first turn that has another one than the chat began
-    with. `think` is what its template was told about thinking, as far as that is known. `beams` and `ranking` are the group's,
-    and its walk 0 has them.
+    with. `wish` is how a message is to be answered, until its reply begins. `think` is what its template was told about
+    thinking, as far as that is known. `beams` and `ranking` are the group's, and its walk 0 has them.
     """
 
     def __init__(self, number: int, parent: int | None, at: int, role: Role, *, text: str = "") -> None:
@@ -298,6 +299,7 @@ class Node:
         self.omitted: Omission | None = None
         self.system: str | None = None
         self.think: bool | None = None
+        self.wish: Wish | None = None
         self.continued = False
         self.earlier: Node | None = None
         self.name = ""

@@ -1,16 +1,31 @@
-"""What is known of a chat beside its tree: when, with which model, with which knobs."""
+"""A chat as one value: its tree, the settings that it goes on with, and how it is saved."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import time
+from typing import Any, Protocol
 
 import msgspec
 
+from termchat.conversation.store.database import StoreError, StoreNotice
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding.conditions import Condition
-from termchat.decoding.records import ModelIdentity, Record
-from termchat.decoding.samplers import Tuning
+from termchat.decoding.constraint import Constraint
+from termchat.decoding.records import Failed, ModelIdentity, Record, Token
+from termchat.decoding.samplers import KNOBS, Tuning
+
+INTERRUPTED = Failed("interrupted", "termchat stopped during this reply", "use Continue to resume from its last token")
+"""Ends a reply whose process went away."""
+LEFT = Failed(
+    "interrupted", "opened while another termchat was writing it", "use Continue to resume from its last token"
+)
+"""Ends a reply that another process was writing when the chat was read."""
+TITLE_LENGTH = 60
+_TITLE_WITHIN = 1_000
+"""Characters in which a title is looked for: a message may have megabytes."""
 
 
 class ModelRef(msgspec.Struct, frozen=True):
@@ -51,17 +66,223 @@ class View(msgspec.Struct, frozen=True):
     lesson: str = ""
 
 
-class SessionInfo(msgspec.Struct, frozen=True):
-    """A saved chat without its turns. Times are seconds since the epoch, UTC. `named`: a person gave the title."""
+class SessionStore(Protocol):
+    """What a session asks of the store that keeps it; see `store.Store`."""
+
+    def begin(
+        self, conversation: Conversation, *, tuning: Tuning | None = None, model: ModelRef | None = None
+    ) -> str: ...
+    def update(
+        self,
+        session: str,
+        *,
+        leaf: int | None = None,
+        tuning: Tuning | None = None,
+        model: ModelRef | None = None,
+        breakpoints: tuple[Breakpoint, ...] | None = None,
+        view: View | None = None,
+    ) -> None: ...
+    def add_node(self, session: str, node: Node) -> None: ...
+    def add_record(self, session: str, number: int, record: Record) -> None: ...
+    def update_node(
+        self, session: str, number: int, *, name: str | None = None, deleted: bool | None = None
+    ) -> None: ...
+    def rename(self, session: str, title: str) -> None: ...
+    def keep_unsent(self, session: str, draft: str, queue: Sequence[str]) -> None: ...
+    def records(self, session: str, number: int) -> Iterator[Record]: ...
+    def abandoned(self) -> str: ...
+    def problem(self) -> str | None: ...
+    def take_notices(self) -> list[StoreNotice]: ...
+    def listen(self, listener: Callable[[], None] | None) -> None: ...
+    def duplicate(
+        self, session: str, conversation: Conversation | None = None, read_to: tuple[int, int] | None = None
+    ) -> str: ...
+    def current(self, session: str) -> str: ...
+    def token(self, session: str, number: int, index: int) -> Token | None: ...
+
+
+@dataclass(eq=False)
+class Session:
+    """A chat with the settings that it goes on with, and the store that keeps it (None: it is not saved).
+
+    `id` is "" until the first turn is saved; times are seconds since the epoch, UTC; `named`: a person gave the title.
+    `model` wrote the last reply, or was loaded when the chat began. `origins` says where each setting's value came from.
+    The `constraint` is what the running reply and those that follow have to match. `newest` is the record of the last token of
+    the path that is shown. `read_to` is set while another process writes the chat: the newest node and record that were read;
+    nothing is saved then, and the first change from here goes on in a copy. `kept` has the records of tokens by node where they
+    are to be kept in memory. `listeners` are called with the node of each record that is added, and the record.
+    """
 
     id: str = ""
     created: float = 0.0
     updated: float = 0.0
-    model: ModelRef = ModelRef()
-    tuning: Tuning = Tuning()
+    model: ModelRef = field(default_factory=ModelRef)
+    tuning: Tuning = field(default_factory=Tuning)
     breakpoints: tuple[Breakpoint, ...] = ()
-    view: View = View()
+    view: View = field(default_factory=View)
     named: bool = False
+    conversation: Conversation = field(default_factory=Conversation)
+    origins: dict[str, str] = field(default_factory=dict)
+    constraint: Constraint | None = None
+    newest: Token | None = None
+    store: SessionStore | None = None
+    read_to: tuple[int, int] | None = None
+    kept: dict[int, list[Token]] | None = None
+    listeners: list[Callable[[Node, Record], object]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.origins = dict.fromkeys(KNOBS, "default") | self.origins
+
+    @property
+    def current_id(self) -> str:
+        """The id by which the store knows the chat: another one, once another process has taken the same chat further."""
+        return self.store.current(self.id) if self.store is not None else self.id
+
+    @property
+    def is_own(self) -> bool:
+        """Whether no other process was writing the chat when it was read."""
+        return self.read_to is None
+
+    @property
+    def growing(self) -> set[int]:
+        """The replies without an end that may still be written: the newest one, and those that are made together with it."""
+        nodes = self.conversation.nodes.values()
+        newest = max(nodes, key=lambda node: node.number, default=None)
+        return {node.number for node in nodes if newest is not None and not node.done and _are_together(node, newest)}
+
+    @property
+    def interrupted(self) -> tuple[int, ...]:
+        """The replies of a chat that was just read whose end was never written: their process went away in the middle."""
+        growing = set() if self.is_own else self.growing
+        return tuple(
+            number for number, node in self.conversation.nodes.items() if not node.done and number not in growing
+        )
+
+    def add(self, node: Node, record: Record) -> None:
+        """Add the next record of a reply: to the tree, to the store, to the listeners."""
+        self.conversation.add(node, record)
+        if isinstance(record, Token):
+            if node.number == self.conversation.leaf:
+                self.newest = record
+            if self.kept is not None:
+                self.kept.setdefault(node.number, []).append(record)
+        if self.store is not None and self.id and self.is_own:
+            self.store.add_record(self.id, node.number, record)
+        for listener in self.listeners:
+            listener(node, record)
+
+    def add_node(self, node: Node, model: ModelRef | None = None) -> None:
+        """Save a turn that was added to the tree, a reply with the `model` that writes it; the first one names the chat."""
+        chat = self.conversation
+        if self.store is None:
+            return
+        if not chat.title:
+            chat.title = title_of(node.written)
+        self._own()
+        if not self.id:
+            self.id = self.store.begin(chat, tuning=self.tuning, model=self.model)
+            self.store.update(self.id, breakpoints=self.breakpoints, view=self.view)
+            if not self.view.lesson:
+                self.store.keep_unsent("", "", ())
+            self.created = time()
+        if model is not None:
+            self.update(model=model)
+        self.store.add_node(self.id, node)
+
+    def update(self, **changes: Any) -> None:
+        """Change settings, and save those that differ: looking at a chat is not using it."""
+        changes = {name: value for name, value in changes.items() if getattr(self, name) != value}
+        for name, value in changes.items():
+            setattr(self, name, value)
+        if changes and self.store is not None and self.id and self.is_own:
+            self.store.update(self.id, **changes)
+
+    def rename(self, title: str) -> None:
+        """Give the chat another title."""
+        self._own()
+        self.conversation.title = title
+        if self.store is not None and self.id:
+            self.store.rename(self.id, title)
+
+    def save_leaf(self) -> None:
+        """Save which branch is shown."""
+        if self.store is not None and self.id and self.is_own:
+            self.store.update(self.id, leaf=self.conversation.leaf)
+
+    def save_branch(self, node: Node) -> None:
+        """Save the name of a branch, and whether it is deleted."""
+        self._own()
+        if self.store is not None and self.id:
+            self.store.update_node(self.id, node.number, name=node.name, deleted=node.deleted)
+
+    def save_unsent(self) -> None:
+        """Save what was written and not sent. There is one chat without a message, and it is no lesson's."""
+        unsent = self.conversation.unsent
+        if self.store is not None and self.is_own and (self.id or not self.view.lesson):
+            self.store.keep_unsent(self.id, unsent.written, unsent.waiting)
+
+    def copy(self) -> None:
+        """Go on in a copy of the saved chat, as it is here."""
+        if self.store is None or not self.id:
+            return
+        self.id, self.read_to = self.store.duplicate(self.id, self.conversation, self.read_to), None
+        self.store.update(
+            self.id,
+            model=self.model,
+            tuning=self.tuning,
+            breakpoints=self.breakpoints,
+            view=self.view,
+            leaf=self.conversation.leaf,
+        )
+        for node in self.conversation.nodes.values():
+            if node.failed is LEFT:
+                self.store.add_record(self.id, node.number, LEFT)
+        self.save_unsent()
+
+    def _own(self) -> None:
+        if not self.is_own:
+            self.copy()
+
+    def token(self, node: Node, index: int) -> Token | None:
+        """Read the record of a token of a reply as it was drawn, candidates and all; None if it was not kept."""
+        if self.kept is not None:
+            tokens = self.kept.get(node.number, [])
+            return tokens[index] if 0 <= index < len(tokens) else None
+        if self.store is None or not self.id or node.role != "assistant":
+            return None
+        with contextlib.suppress(StoreError):
+            return self.store.token(self.id, node.number, index)
+        return None
+
+    def read_newest(self) -> None:
+        """Read the record of the last token of the reply that the path ends in; its last piece may have none."""
+        spans = [span for span in self.conversation.reply() if span.count]
+        self.newest = self.token(spans[-1].node, spans[-1].count - 1) if spans else None
+
+    def close_interrupted(self) -> None:
+        """End the unfinished replies of a chat that was just read, in memory: of a process that went away, or that writes."""
+        interrupted = self.interrupted
+        for number, node in self.conversation.nodes.items():
+            if not node.done:
+                node.add(INTERRUPTED if number in interrupted else LEFT)
+
+    def keep_draft(self, text: str) -> None:
+        """Save what the composer has, if it is something else than before."""
+        if text != self.conversation.unsent.draft:
+            self.conversation.unsent.draft = text
+            self.save_unsent()
+
+
+def _are_together(node: Node, newest: Node) -> bool:
+    if node.group is not None and newest.group is not None:
+        return node.group.number == newest.group.number
+    return (node.parent, node.at) == (newest.parent, newest.at)
+
+
+def title_of(text: str) -> str:
+    """Make a title of the first message of a chat."""
+    words = " ".join(text.lstrip()[:_TITLE_WITHIN].split())
+    return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1].rsplit(" ", 1)[0] + "…"
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
@@ -85,35 +306,3 @@ class SessionSummary(msgspec.Struct, frozen=True):
     def called(self) -> str:
         """What a person is told the chat is called."""
         return self.title or "untitled"
-
-
-class Followed(NamedTuple):
-    """A chat that another process writes, read up to node `node` and the record at place `seq`."""
-
-    session: str
-    node: int
-    seq: int
-
-
-class SessionNews(NamedTuple):
-    """What was added to a saved chat: nodes without their records, and records with the numbers of their nodes, all in order.
-    `leaf` is where the chat ends, `writing` whether another process still writes its newest reply.
-    """
-
-    followed: Followed
-    nodes: Sequence[Node]
-    records: Sequence[tuple[int, Record]]
-    leaf: int | None
-    writing: bool
-
-
-class StoredSession(msgspec.Struct, frozen=True):
-    """A chat as it was. `interrupted` are the replies whose end was never written: the process went away in the middle. The
-    newest reply, or group of replies, is none of them where another process is writing it; `followed` then says what was
-    read, to go on from.
-    """
-
-    info: SessionInfo
-    conversation: Conversation
-    interrupted: tuple[int, ...] = ()
-    followed: Followed | None = None

@@ -3,6 +3,36 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Literal, NamedTuple
+
+from termchat.decoding.walk_plan import ONE, WalkPlan
+
+Then = Literal["go on", "wait", "end"]
+"""What follows forced tokens at the begin of a reply: the dice's own, a pause, or its end."""
+
+
+class Wish(NamedTuple):
+    """How a message is to be answered.
+
+    The replies are those of `plan`. They begin with `words`, or with what the next reply is to begin with where that is "";
+    `then` follows. `unsent` is the text to give back if the message cannot be sent; None is the message itself.
+    """
+
+    plan: WalkPlan = ONE
+    then: Then = "go on"
+    words: str = ""
+    unsent: str | None = None
+
+
+ALONE = Wish()
+"""One reply, as the settings say."""
+
+
+class Queued(NamedTuple):
+    """A message in the queue."""
+
+    text: str
+    wish: Wish = ALONE
 
 
 class Unsent:
@@ -14,7 +44,7 @@ class Unsent:
 
     def __init__(self) -> None:
         self.draft = self.returned = self.asked = ""
-        self.queue: deque[str] = deque()
+        self.queue: deque[Queued] = deque()
 
     def give_back(self, *texts: str) -> None:
         self.returned = "\n".join(filter(None, (self.returned, *texts)))
@@ -27,4 +57,4 @@ class Unsent:
 
     @property
     def waiting(self) -> list[str]:
-        return [*filter(None, [self.asked]), *self.queue]
+        return [*filter(None, [self.asked]), *(message.text for message in self.queue)]

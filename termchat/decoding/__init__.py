@@ -4,7 +4,7 @@ screen or a file.
 - `samplers`: every knob with its range, its default and its key (`KNOBS`), and the values they have (`SamplerSettings`,
   `Tuning`). Flags, config file, panel and checks are made from it.
 - `stages`: every stage of the sampler chain, in order (`STAGES`). The engine builds its chain from it.
-- `arithmetic`: what each of them leaves of a row of logits, in numpy; `stage_state`: what mirostat and adaptive_p remember.
+- `arithmetic`: each of them in numpy, over a row of logits; `stage_state`: the memory of mirostat and adaptive_p.
 - `conditions`: what ends or pauses a reply, as values and as people write it; `rules` says which of them a step meets.
 - `thinking`: the tags between which a model thinks, and which tokens of a reply are thoughts.
 - `units`: where sentences, lines and paragraphs end, in every script; `loops`: text that is there again and again.
@@ -18,7 +18,8 @@ screen or a file.
   document an unfinished text stands, `verdict` whether a finished one matches.
 - `biases`: logit biases as people write them.
 - `redraw`: a recorded step drawn again under other settings, from the candidates of its record.
-- `drafting`: where guessed tokens come from, how many pay, and whether any do.
+- `drafting`: the rules of speculation: guesses from n-grams, the times of batches, how many guesses pay, and whether any do;
+  `draft_figures`: what drafts did for a reply, read from its tokens.
 - `group`: why several replies to one prompt were made; `walk_plan`: which ones to make, as a person asks for them.
 - `token_trie`: what they begin with together, and where they part; `parting`: why two with the same dice do; `walk_figures`:
   how likely, varied and alike they are; `ranking`: which is the best, or what most of them answer (`answers`).

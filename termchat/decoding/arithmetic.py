@@ -1,8 +1,8 @@
-"""What each stage of the chain leaves of a row of logits, in numpy, with llama.cpp's own arithmetic.
+"""The stages of the sampler chain in numpy, with llama.cpp's own arithmetic.
 
-Logits, thresholds and running sums are float32, so that what stands on a border falls to the same side. Between equal logits
+Logits, thresholds and running sums are float32, so that a token on a border falls to the same side. Between equal logits
 the lower id comes first; llama.cpp's sort leaves that open, and thresholds hold either way. The stages that llama.cpp lacks
-(`p_less`, `top_h`, `min_k`) compute in float64. `observe.c` does the same for the stages that are ours, faster.
+(`p_less`, `top_h`, `min_k`) compute in float64. `observe.c` does the same faster, with llama.cpp's samplers where it has them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import ctypes
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.decoding.biases import BANNED
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import MU, SUM, WEIGHT
 from termchat.decoding.stages import STAGES
@@ -25,27 +24,38 @@ Logits = NDArray[np.float32]
 
 
 class Surviving(NamedTuple):
-    """The tokens that are left, in llama.cpp's order: ids and logits, shape (n,) each."""
+    """A row of tokens in llama.cpp's order: ids and logits, shape (n,) each. Masked tokens stay with a logit of -inf."""
 
     ids: NDArray[np.int32]
     logits: Logits
 
-    def place(self, token: int) -> int | None:
-        """Where the token is, or None."""
-        found = np.flatnonzero(self.ids == token)
-        return int(found[0]) if len(found) else None
+    def find_place(self, token: int) -> int | None:
+        """Return the index of a token."""
+        places = np.flatnonzero(self.ids == token)
+        return int(places[0]) if len(places) else None
 
-    def places(self, tokens: Iterable[int]) -> dict[int, int]:
-        """Where those of these tokens are that are left."""
-        return {token: place for token in tokens if (place := self.place(token)) is not None}
+    def find_places(self, tokens: Collection[int]) -> dict[int, int]:
+        """Return the indices of these tokens, without those that are not in the row."""
+        if not tokens:
+            return {}
+        places = np.isin(self.ids, np.fromiter(tokens, np.int32)).nonzero()[0]
+        return dict(zip(self.ids[places].tolist(), places.tolist(), strict=True))
+
+    def drop_masked(self) -> Surviving:
+        """Return the tokens that can still be drawn."""
+        return self.keep(np.isfinite(self.logits))
+
+    def keep(self, places: NDArray[Any] | slice | list[int]) -> Surviving:
+        """Return the tokens at these indices, or where a mask of shape (n,) is true."""
+        return Surviving(self.ids[places], self.logits[places])
 
 
 class Situation(NamedTuple):
-    """What else a stage looks at. `bias` is what is added to the logits of tokens.
+    """The inputs of a stage besides logits and settings.
 
-    `past` are the ids before the step; `chance` is the step's number in (0, 1) that xtc is thrown with; `state` is what
-    mirostat and adaptive_p remember (`decoding.stage_state`); `dry` is the penalty of each token that would go on a repetition,
-    as llama.cpp finds it; `n_vocab` is the number of all tokens.
+    `past` are the ids before the step; `chance` is the number in (0, 1) that xtc is thrown with at the step; `state` is the
+    memory of mirostat and adaptive_p (`decoding.stage_state`); `dry` is DRY's penalty of each token that would continue a
+    repetition; `n_vocab` is the size of the vocabulary; `bias` is added to the logits of tokens.
     """
 
     past: Sequence[int]
@@ -57,7 +67,7 @@ class Situation(NamedTuple):
 
 
 def window(past: Sequence[int], settings: SamplerSettings) -> Sequence[int]:
-    """The tokens that the penalties look at; none where they are off."""
+    """Return the tokens that the penalties count; none while they are off."""
     return past[len(past) - min(STAGES["penalties"].window(settings), len(past)) :]
 
 
@@ -65,25 +75,18 @@ def window(past: Sequence[int], settings: SamplerSettings) -> Sequence[int]:
 
 
 def _logit_bias(row: Surviving, _: SamplerSettings, at: Situation) -> Surviving:
-    """llama.cpp masks what is banned."""
-    found = row.places(at.bias)
-    if not found:
-        return row
-    logits = row.logits.copy()
-    for token, place in found.items():
-        logits[place] += np.float32(at.bias[token])
-    banned = [place for token, place in found.items() if at.bias[token] == BANNED]
-    return Surviving(np.delete(row.ids, banned), np.delete(logits, banned))
+    """Add the biases; a banned token is masked."""
+    return _add(row, {token: np.float32(bias) for token, bias in at.bias.items()})
 
 
 def _penalties(row: Surviving, settings: SamplerSettings, at: Situation) -> Surviving:
-    """A seen token's logit is divided by the repeat penalty, a negative one multiplied; then the others are subtracted."""
+    """Divide a seen token's logit by the repeat penalty, or multiply a negative one; then subtract the others."""
     counts = Counter(window(at.past, settings))
-    found = row.places(counts)
-    if not found:
+    places = row.find_places(counts)
+    if not places:
         return row
-    seen = np.fromiter(found.values(), np.int64)
-    often = np.fromiter((counts[token] for token in found), np.float32)
+    seen = np.fromiter(places.values(), np.int64)
+    often = np.fromiter((counts[token] for token in places), np.float32)
     repeat = np.float32(settings.repeat_penalty)
     logits = row.logits.copy()
     values = logits[seen]
@@ -93,75 +96,151 @@ def _penalties(row: Surviving, settings: SamplerSettings, at: Situation) -> Surv
 
 
 def _dry(row: Surviving, _: SamplerSettings, at: Situation) -> Surviving:
-    found = row.places(at.dry)
-    if not found:
+    return _add(row, {token: -np.float32(penalty) for token, penalty in at.dry.items()})
+
+
+def _add(row: Surviving, amounts: Mapping[int, np.float32]) -> Surviving:
+    places = row.find_places(amounts)
+    if not places:
         return row
     logits = row.logits.copy()
-    for token, place in found.items():
-        logits[place] -= np.float32(at.dry[token])
+    for token, place in places.items():
+        logits[place] += amounts[token]
     return Surviving(row.ids, logits)
 
 
 def _top_n_sigma(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
-    """Tang et al., "Top-nσ: Not All Logits Are You Need" (arXiv 2411.07641). llama.cpp masks what it cuts."""
+    """Mask as Tang et al., "Top-nσ: Not All Logits Are You Need" (arXiv 2411.07641), cut; llama.cpp sorts, too."""
     if settings.top_n_sigma <= 0 or len(row.ids) <= 1:
         return row
-    finite = row.logits[np.isfinite(row.logits)].astype(np.float64)
-    kept = row.logits >= finite.max() - settings.top_n_sigma * finite.std()
-    return Surviving(row.ids[kept], row.logits[kept])
+    finite = row.logits[np.isfinite(row.logits)]
+    highest, factor = finite.max(), np.float32(settings.top_n_sigma)
+    wide = finite.astype(np.float64).std()
+    floor = np.float32(highest - factor * np.float32(wide))
+    error = factor * wide * math.sqrt(len(finite)) * 2.0**-18  # far above that of float32 sums
+    if ((finite >= floor - error) & (finite <= floor + error)).any():
+        floor = highest - factor * _sum_deviation(finite)
+    return _descending(Surviving(row.ids, np.where(row.logits >= floor, row.logits, np.float32(-np.inf))))
+
+
+def _sum_deviation(logits: Logits) -> np.float32:
+    """Return the standard deviation of float32 sums: it is off by the more, the more logits there are, and takes long."""
+    count = np.float32(len(logits))
+    squares = (logits - np.cumsum(logits)[-1] / count).astype(np.float64) ** 2
+    total = 0.0
+    for square in squares.tolist():
+        wide = total + square
+        high = wide * (2.0**29 + 1)
+        total = high - (high - wide)  # rounded to float32
+    return np.float32(np.sqrt(np.float32(total) / count))
 
 
 def _top_k(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
-    return _sorted(row, settings.top_k) if settings.top_k > 0 else row
+    """Keep the highest; where logits are equal, those that C++'s partial sort (libstdc++) keeps."""
+    if settings.top_k <= 0:
+        return row
+    highest = _sorted(row, settings.top_k + 1)
+    if settings.top_k <= _HEAPED and (highest.logits[1:] == highest.logits[:-1]).any():
+        return row.keep(_partial_sort(row.logits.tolist(), min(settings.top_k, len(row.ids))))
+    return highest.keep(np.s_[: settings.top_k])
+
+
+_HEAPED = 128
+"""Up to so many tokens llama.cpp sorts by a heap."""
+
+
+def _partial_sort(values: list[float], count: int) -> list[int]:
+    """Return the places of the `count` highest values, highest first."""
+    heap = list(range(count))
+
+    def sift(hole: int, size: int, place: int) -> None:
+        """Put a place into a heap that has the lowest value on top and a hole: down to a leaf, then up again."""
+        top = hole
+        while 2 * hole + 1 < size:
+            child = 2 * hole + 2
+            if child == size or values[heap[child]] > values[heap[child - 1]]:
+                child -= 1
+            heap[hole], hole = heap[child], child
+        while hole > top and values[heap[(hole - 1) // 2]] > values[place]:
+            heap[hole], hole = heap[(hole - 1) // 2], (hole - 1) // 2
+        heap[hole] = place
+
+    for parent in reversed(range(count // 2)):
+        sift(parent, count, heap[parent])
+    for place in range(count, len(values)):
+        if values[place] > values[heap[0]]:
+            sift(0, count, place)
+    for last in reversed(range(1, count)):
+        place, heap[last] = heap[last], heap[0]
+        sift(0, last, place)
+    return heap
 
 
 def _typical_p(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
     """Meister et al., "Locally Typical Sampling" (arXiv 2202.00666)."""
     if settings.typical_p >= 1:
         return row
-    row = _sorted(row, len(row.ids))
+    row = _descending(row)
     p = softmax(row.logits)
     surprise = -logf(p)
     entropy = np.cumsum(p * surprise, dtype=np.float32)[-1]
-    order = np.argsort(np.abs(surprise - entropy), kind="stable")
+    order = _order_of_unordered(len(p)) if np.isnan(entropy) else _order(np.abs(surprise - entropy))
     count = int(np.searchsorted(np.cumsum(p[order], dtype=np.float32), np.float32(settings.typical_p), "right")) + 1
-    return Surviving(row.ids[order[:count]], row.logits[order[:count]])
+    return row.keep(order[:count])
+
+
+def _order_of_unordered(count: int) -> NDArray[np.int64]:
+    """Return the order in which C++'s sort (libstdc++) leaves NaNs.
+
+    A masked token, or one whose probability is 0 in float32, makes the entropy of typical_p NaN, and so all distances.
+    """
+    order = np.arange(count)
+    begin, end = 0, count
+    parts = [(begin, end)]
+    while parts:
+        begin, end = parts.pop()
+        while end - begin > 16:  # fewer are sorted by insertion, which moves nothing
+            middle = begin + (end - begin) // 2
+            order[[begin, middle]] = order[[middle, begin]]
+            order[begin + 1 : end] = order[begin + 1 : end][::-1]
+            cut = begin + 1 + (end - begin - 1) // 2
+            parts.append((cut, end))
+            end = cut
+    return order
 
 
 def _top_p(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
-    """The token that reaches p is the last to stay."""
+    """Keep the likeliest tokens up to the one that reaches p."""
     p = np.float32(settings.top_p)
     if p >= 1:
         return row
     row, reached = nucleus(row)
-    count = int(np.searchsorted(reached, p)) + 1
-    return Surviving(row.ids[:count], row.logits[:count])
+    return row.keep(np.s_[: int(np.searchsorted(reached, p)) + 1])
 
 
 def _min_p(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
     if settings.min_p <= 0:
         return row
-    kept = row.logits >= floor(row, np.float32(settings.min_p))
-    return Surviving(row.ids[kept], row.logits[kept])
+    return row.keep(row.logits >= floor(row, np.float32(settings.min_p)))
 
 
 def _xtc(row: Surviving, settings: SamplerSettings, at: Situation) -> Surviving:
-    """Exclude Top Choices: of the tokens above the threshold only the least likely stays, now and then."""
+    """Exclude Top Choices: now and then keep only the least likely of the tokens above the threshold."""
     if settings.xtc_threshold > 0.5 or len(row.ids) < 2 or at.chance > np.float32(settings.xtc_probability):
         return row
-    row = _sorted(row, len(row.ids))
+    row = _sorted(row)
     above = int(np.count_nonzero(softmax(row.logits) >= np.float32(settings.xtc_threshold)))
-    return Surviving(row.ids[max(above - 1, 0) :], row.logits[max(above - 1, 0) :])
+    return row.keep(np.s_[max(above - 1, 0) :])
 
 
 def temperature(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
-    """0 is greedy: the highest stays, as it was. With a range the entropy moves it."""
+    """Divide by the temperature, which with a range the entropy moves; at 0 mask all but the highest."""
     value = np.float32(settings.temperature)
     reach = np.float32(settings.dynatemp_range)
     if reach > 0:
         if len(row.ids) <= 1:
             return row
-        row = _sorted(row, len(row.ids))
+        row = _descending(row)
         low, high = max(np.float32(0), value - reach), value + reach
         p = softmax(row.logits)
         with np.errstate(divide="ignore"):
@@ -171,24 +250,26 @@ def temperature(row: Surviving, settings: SamplerSettings, _: Situation) -> Surv
         value = np.float32(low + (high - low) * share)
     if value > 0:
         return Surviving(row.ids, row.logits / value)
-    highest = int(row.logits.argmax())
-    return Surviving(row.ids[highest : highest + 1], row.logits[highest : highest + 1])
+    logits = np.full_like(row.logits, -np.inf)
+    logits[row.logits.argmax()] = row.logits.max()
+    return Surviving(row.ids, logits)
 
 
 def _mirostat(row: Surviving, settings: SamplerSettings, at: Situation) -> Surviving:
     """Basu et al., "Mirostat" (arXiv 2007.14966), both versions as llama.cpp has them, without its draw."""
-    row = _sorted(row, len(row.ids))
+    row = _sorted(row)
     p, mu = softmax(row.logits), np.float32(at.state[MU])
     if settings.mirostat == 1:
         count = _zipf(p, mu, at.n_vocab)
     else:
-        surprising = -log2f(p) > mu
+        least = np.float32(2.0 ** -(float(mu) + 0.1))  # below it no rounding decides
+        surprising = -log2f(p[: np.count_nonzero(p >= least) + 1]) > mu
         count = int(surprising.argmax()) if surprising.any() else len(p)
-    return Surviving(row.ids[: max(count, 1)], row.logits[: max(count, 1)])
+    return row.keep(np.s_[: max(count, 1)])
 
 
 def _zipf(p: Logits, mu: np.float32, n_vocab: int) -> int:
-    """How many tokens hold the surprise below mu if the likeliest follow Zipf's law, whose exponent is estimated."""
+    """Return how many tokens keep the surprise below mu if the likeliest follow Zipf's law, whose exponent is estimated."""
     most = min(_ZIPF - 1, len(p) - 1)
     ranks = np.arange(most, dtype=np.float32)
     t = logf((ranks + 2) / (ranks + 1))
@@ -212,7 +293,7 @@ _ZIPF = 100
 
 
 def _adaptive_p(row: Surviving, settings: SamplerSettings, at: Situation) -> Surviving:
-    """Tokens near the target get the highest logits; the target moves against the average of what was drawn."""
+    """Raise tokens near the target, which moves against the average probability of the tokens drawn before."""
     if settings.adaptive_target < 0:
         return row
     target = np.float32(min(settings.adaptive_target, 1.0))
@@ -227,22 +308,22 @@ def _adaptive_p(row: Surviving, settings: SamplerSettings, at: Situation) -> Sur
 
 
 def _p_less(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
-    """p ≥ Σ p²: at least as likely as two draws are to agree (Tan et al., "p-less Sampling", arXiv 2509.23234)."""
+    """Keep p ≥ Σ p²: at least as likely as two draws are to agree (Tan et al., "p-less Sampling", arXiv 2509.23234)."""
     if not settings.p_less:
         return row
+    row = _sorted(row)
     p = _probabilities(row)
-    kept = p >= (p * p).sum()
-    return Surviving(row.ids[kept], row.logits[kept]) if kept.any() else _sorted(row, 1)
+    return row.keep(np.s_[: max(np.count_nonzero(p >= (p * p).sum()), 1)])
 
 
 def _top_h(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
-    """The likeliest tokens, taken one by one until their entropy, renormalised, exceeds a share of the whole's.
+    """Take the likeliest tokens one by one until their entropy, renormalised, exceeds a share of the whole's.
 
     Potraghloo et al., "Top-H Decoding" (arXiv 2509.02510): q is the longest such prefix with H(q) ≤ α H(p).
     """
     if not 0 < settings.top_h < 1 or len(row.ids) < 2:
         return row
-    row = _sorted(row, len(row.ids))
+    row = _sorted(row)
     p = _probabilities(row)
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = np.where(p > 0, -p * np.log(p), 0.0)
@@ -250,25 +331,24 @@ def _top_h(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
     entropies = np.cumsum(parts) / mass + np.log(mass)
     above = entropies > settings.top_h * parts.sum()
     above[0] = False  # one token has no entropy, but for rounding
-    count = int(above.argmax()) if above.any() else len(p)
-    return Surviving(row.ids[:count], row.logits[:count])
+    return row.keep(np.s_[: int(above.argmax()) if above.any() else len(p)])
 
 
 def _min_k(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
-    """The cut is where the drop between neighbours, divided by its place, is steepest, or after τ / range tokens if those
-    are more. Ding et al., "Min-k Sampling" (arXiv 2604.11012): w_i = (l_i - l_{i+1}) / (l_1 - l_n) / i.
+    """Cut where the drop between neighbours, divided by its place, is steepest, or after τ / range tokens if those are more.
+    Ding et al., "Min-k Sampling" (arXiv 2604.11012): w_i = (l_i - l_{i+1}) / (l_1 - l_n) / i.
     """
-    finite = np.isfinite(row.logits)
-    if settings.min_k <= 0 or np.count_nonzero(finite) < 2:
+    if settings.min_k <= 0:
         return row
-    row = _sorted(Surviving(row.ids[finite], row.logits[finite]), len(row.ids))
+    row = _sorted(row.drop_masked())
+    if len(row.ids) < 2:
+        return row
     logits = row.logits.astype(np.float64)
     reach = logits[0] - logits[-1]
     if reach <= 0:
         return row
     cliff = int(((logits[:-1] - logits[1:]) / np.arange(1, len(logits))).argmax()) + 1
-    count = max(cliff, int(min(settings.min_k / reach, len(logits))))
-    return Surviving(row.ids[:count], row.logits[:count])
+    return row.keep(np.s_[: max(cliff, int(min(settings.min_k / reach, len(logits))))])
 
 
 APPLY: dict[str, Callable[[Surviving, SamplerSettings, Situation], Surviving]] = {
@@ -288,7 +368,7 @@ APPLY: dict[str, Callable[[Surviving, SamplerSettings, Situation], Surviving]] =
     "mirostat": _mirostat,
     "adaptive_p": _adaptive_p,
 }
-"""Stage to what it leaves of a row."""
+"""Name of a stage to its function."""
 
 assert [*APPLY] == [stage.name for stage in STAGES.values() if not stage.draws]
 
@@ -296,41 +376,62 @@ assert [*APPLY] == [stage.name for stage in STAGES.values() if not stage.draws]
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _sorted(row: Surviving, count: int) -> Surviving:
-    """The `count` highest, highest first."""
-    order = np.lexsort((row.ids, -row.logits))[:count]
-    return Surviving(row.ids[order], row.logits[order])
+_MANY = 1024
+"""Tokens from which sorting the halves of their bits is faster."""
+
+
+def _sorted(row: Surviving, count: int | None = None) -> Surviving:
+    """Return the `count` highest tokens, or all, highest first."""
+    if len(row.ids) < _MANY:
+        return row.keep(np.lexsort((row.ids, -row.logits))[:count])
+    if (row.ids[1:] < row.ids[:-1]).any():
+        row = row.keep(row.ids.argsort())
+    return row.keep(_order(-row.logits)[:count])
+
+
+def _order(values: Logits) -> NDArray[np.int64]:
+    """Return the indices of the values in ascending order; equal ones stay in theirs."""
+    if len(values) < _MANY:
+        return np.argsort(values, kind="stable")
+    bits = (values + np.float32(0)).view(np.int32)  # -0 is 0
+    bits ^= (bits >> 31) & np.int32(0x7FFFFFFF)  # they ascend as the values do
+    order = np.argsort(bits.astype(np.uint16), kind="stable")  # 16 bits are sorted by counting
+    return order[np.argsort((bits >> 16).astype(np.int16)[order], kind="stable")]
 
 
 def softmax(logits: Logits) -> Logits:
-    """Probabilities as llama.cpp rounds them, summed one after the other."""
+    """Return probabilities as llama.cpp rounds them, summed one after the other."""
     weights = expf(logits - logits.max())
-    found: Logits = weights / np.cumsum(weights)[-1]
-    return found
+    probabilities: Logits = weights / np.cumsum(weights)[-1]
+    return probabilities
 
 
 def nucleus(row: Surviving) -> tuple[Surviving, Logits]:
-    """The row, highest first, and the running sum of its probabilities."""
-    p = softmax(row.logits)
-    order = np.argsort(-row.logits, kind="stable")
-    return Surviving(row.ids[order], row.logits[order]), np.cumsum(p[order])
+    """Return the row, highest first, and the running sum of its probabilities."""
+    order = _order(-row.logits)
+    return row.keep(order), np.cumsum(softmax(row.logits)[order])
+
+
+def _descending(row: Surviving) -> Surviving:
+    """Return the row, highest first, as llama.cpp's stages sort: equal logits stay in their order."""
+    return row.keep(_order(-row.logits))
 
 
 def floor(row: Surviving, min_p: np.float32) -> np.float32:
-    """The lowest logit that is at least `min_p` times as likely as the highest."""
+    """Return the lowest logit that is at least `min_p` times as likely as the highest."""
     return np.float32(row.logits.max() + logf(min_p))
 
 
 def _probabilities(row: Surviving) -> NDArray[np.float64]:
     weights = np.exp(row.logits.astype(np.float64) - float(row.logits.max()))
-    found: NDArray[np.float64] = weights / weights.sum()
-    return found
+    probabilities: NDArray[np.float64] = weights / weights.sum()
+    return probabilities
 
 
 # --- float32 as the C library rounds it ------------------------------------------------------------------------------
 
-_NEARLY_HALF = 0.48
-"""From so far off, in units of the last place, the C library may round to the other side."""
+_CERTAIN, _CERTAIN_EXP = 0.48, 0.49
+"""From so far off, in units of the last place, the C library may round to the other side: its exponential is the better one."""
 
 Values = TypeVar("Values", NDArray[np.float32], np.float32)
 
@@ -344,21 +445,23 @@ def _c_function(name: str) -> Callable[[float], float] | None:
     return function  # type: ignore[no-any-return]
 
 
-def _rounded(function: Callable[[float], float] | None, values: Values, wide: NDArray[np.float64]) -> Values:
-    """Float64 results in float32. Only those that are left in doubt are asked of the C library, one by one."""
-    found = np.atleast_1d(wide).astype(np.float32)
+def _rounded(
+    function: Callable[[float], float] | None, values: Values, wide: NDArray[np.float64], certain: float = _CERTAIN
+) -> Values:
+    """Round float64 results to float32. Ask the C library, one by one, for those where the rounding is in doubt."""
+    rounded = np.atleast_1d(wide).astype(np.float32)
     if function is not None:
         with np.errstate(invalid="ignore"):
-            doubtful = np.flatnonzero(np.abs(wide - found) > _NEARLY_HALF * np.spacing(np.abs(found)))
-        found[doubtful] = [function(value) for value in np.atleast_1d(values)[doubtful].tolist()]
-    return found if isinstance(values, np.ndarray) else np.float32(found[0])
+            doubtful = np.flatnonzero(np.abs(wide - rounded) > certain * np.spacing(np.abs(rounded)))
+        rounded[doubtful] = [function(value) for value in np.atleast_1d(values)[doubtful].tolist()]
+    return rounded if isinstance(values, np.ndarray) else np.float32(rounded[0])
 
 
 _EXPF, _LOGF, _LOG2F = map(_c_function, ("expf", "logf", "log2f"))
 
 
 def expf(values: Values) -> Values:
-    return _rounded(_EXPF, values, np.exp(np.asarray(values, np.float64)))
+    return _rounded(_EXPF, values, np.exp(np.asarray(values, np.float64)), _CERTAIN_EXP)
 
 
 def logf(values: Values) -> Values:

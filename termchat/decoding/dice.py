@@ -62,18 +62,18 @@ def _units(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def chance(seed: int, step: int) -> float:
-    """The step's own number, strictly inside (0, 1), for a stage that acts now and then: that of an id that no token has."""
+    """Return the step's own number, strictly inside (0, 1), for a stage that acts now and then, from an id of no token."""
     word = (_NO_TOKEN ^ _mix(_mix(seed) ^ step)) & _LOW
     return ((_mix(word) >> 12) + 0.5) * 2.0**-52
 
 
 def gumbel(seed: int, step: int, ids: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Standard Gumbel noise, shape (n,), for a seed >= 0, a step >= 0 of the reply and n token ids."""
+    """Return standard Gumbel noise, shape (n,), for a seed >= 0, a step >= 0 of the reply and n token ids."""
     return _gumbel(uniform(seed, step, ids))
 
 
 def gumbel_of_seeds(seeds: Sequence[int], step: int, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-    """The same for many seeds at once, shape (seeds, n)."""
+    """Return `gumbel` for many seeds at once, shape (seeds, n)."""
     keys = np.array(seeds, np.uint64)
     _mix_all(keys)
     keys ^= np.uint64(step & _LOW)
@@ -90,12 +90,12 @@ def _gumbel(u: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def noise(seed: int, step: int, ids: Iterable[int]) -> list[float]:
-    """The same numbers for a few ids, without numpy, to the rounding of the two logarithms."""
+    """Return the numbers of `gumbel` for a few ids, without numpy, to the rounding of the two logarithms."""
     key = _mix(_mix(seed) ^ step)
-    found = []
+    numbers = []
     for i in ids:
         word = ((i ^ key) + _GOLDEN) & _LOW
         word = ((word ^ (word >> 30)) * _MIX_1) & _LOW
         word = ((word ^ (word >> 27)) * _MIX_2) & _LOW
-        found.append(-math.log(-math.log((((word ^ (word >> 31)) >> 12) + 0.5) * 2.0**-52)))
-    return found
+        numbers.append(-math.log(-math.log((((word ^ (word >> 31)) >> 12) + 0.5) * 2.0**-52)))
+    return numbers

@@ -84,62 +84,62 @@ class Round(msgspec.Struct, frozen=True):
 
 
 def rounds_of(tokens: Iterable[DraftedStep]) -> Iterator[Round]:
-    """All rounds of one run of the loop, in order; `tokens` are those of the run, from its first."""
-    made: Round | None = None
+    """Yield all rounds of one run of the loop, in order; `tokens` are those of the run, from its first."""
+    current: Round | None = None
     for index, token in enumerate(tokens):
-        before, made = made, _after(made, index, token)
-        if before is not None and not _is_same(before, made):
+        before, current = current, _continue_round(current, index, token)
+        if before is not None and not _is_same(before, current):
             yield before
-    if made is not None:
-        yield made
+    if current is not None:
+        yield current
 
 
 def round_at(tokens: DraftedSteps, index: int) -> Round | None:
-    """The round that the token with this index came out of; None where its step was decoded alone. Takes as many steps as the
-    round has tokens, however long the reply is."""
+    """Return the round of the token with this index; None if its step was decoded alone. The time depends on the length of the
+    round, not of the reply."""
     begin = index
     while begin and _may_follow(tokens[begin - 1], tokens[begin]):
         begin -= 1
-    made: Round | None = None
+    current: Round | None = None
     at = begin
     while at < len(tokens):
-        before, made = made, _after(made, at, tokens[at])
-        if at > index and (before is None or not _is_same(before, made)):
+        before, current = current, _continue_round(current, at, tokens[at])
+        if at > index and (before is None or not _is_same(before, current)):
             return before
         at += 1
-    return made
+    return current
 
 
-def _after(made: Round | None, index: int, token: DraftedStep) -> Round | None:
-    """The round in which a token was decoded, if `made` is that of the token before it."""
+def _continue_round(current: Round | None, index: int, token: DraftedStep) -> Round | None:
+    """Return the round in which a token was decoded, if `current` is that of the token before it."""
     draft = token.draft
-    if made is not None and not made.is_over and not token.decode_us:
-        if made.accepted == len(made.drafted):
+    if current is not None and not current.is_over and not token.decode_us:
+        if current.accepted == len(current.drafted):
             if draft is None:
-                return msgspec.structs.replace(made, bonus=_named(token))
-        elif draft is not None and (draft.by, draft.tokens) == (made.by, [made.drafted[made.accepted]]):
-            return _with(made, token, draft)
+                return msgspec.structs.replace(current, bonus=_name_token(token))
+        elif draft is not None and (draft.by, draft.tokens) == (current.by, [current.drafted[current.accepted]]):
+            return _add_token(current, token, draft)
     if draft is None:
         return None
-    return _with(Round(index, draft.by, tuple(draft.tokens), draft.us, token.decode_us), token, draft)
+    return _add_token(Round(index, draft.by, tuple(draft.tokens), draft.us, token.decode_us), token, draft)
 
 
-def _with(made: Round, token: DraftedStep, draft: Draft) -> Round:
+def _add_token(current: Round, token: DraftedStep, draft: Draft) -> Round:
     if draft.accepted:
-        return msgspec.structs.replace(made, accepted=made.accepted + 1)
-    return msgspec.structs.replace(made, corrected=_named(token))
+        return msgspec.structs.replace(current, accepted=current.accepted + 1)
+    return msgspec.structs.replace(current, corrected=_name_token(token))
 
 
-def _named(token: DraftedStep) -> DraftToken:
+def _name_token(token: DraftedStep) -> DraftToken:
     return DraftToken(token.id, token.text or token.bytes.decode("utf-8", "replace"))
 
 
-def _is_same(before: Round, made: Round | None) -> bool:
-    return made is not None and made.begin == before.begin
+def _is_same(before: Round, current: Round | None) -> bool:
+    return current is not None and current.begin == before.begin
 
 
 def _may_follow(before: DraftedStep, token: DraftedStep) -> bool:
-    """Whether a token may be of the same round as the one before it."""
+    """Return whether a token may be of the same round as the one before it."""
     return not token.decode_us and before.draft is not None and before.draft.accepted
 
 
@@ -179,7 +179,7 @@ class DraftFigures:
 
     @classmethod
     def of(cls, tokens: Iterable[DraftedStep], *, done: bool = True) -> DraftFigures:
-        """Those of one run of the loop; `done`: it is over."""
+        """Return the figures of one run of the loop; `done`: it is over."""
         figures = cls()
         for token in tokens:
             figures.add(token)
@@ -188,43 +188,43 @@ class DraftFigures:
         return figures
 
     def follow(self, tokens: DraftedSteps) -> None:
-        """Takes in what came since the last time; `tokens` are all those of the reply so far."""
+        """Count the new ones of all tokens of the reply so far."""
         for index in range(self.tokens, len(tokens)):
             self.add(tokens[index])
 
     def add(self, token: DraftedStep) -> None:
-        """The next token of the reply."""
-        before, made = self.round, _after(self.round, self.tokens, token)
-        goes_on = before is not None and _is_same(before, made)
+        """Count the next token of the reply."""
+        before, current = self.round, _continue_round(self.round, self.tokens, token)
+        goes_on = before is not None and _is_same(before, current)
         if not goes_on:
-            self._cut()
+            self._reject_rest()
         us = token.decode_us + token.sample_us
-        if made is None:
+        if current is None:
             self.plain += 1
             if not self._is_first:
                 self._plain_us, self._plain_timed = self._plain_us + us, self._plain_timed + 1
         else:
             if not goes_on:
                 self.rounds += 1
-                self._undecided = len(made.drafted)
-                self._drafting_us += made.us
-                us += made.us
+                self._undecided = len(current.drafted)
+                self._drafting_us += current.us
+                us += current.us
             if token.draft is not None and token.draft.accepted:
                 self._count(accepted=True)
         if not self._is_first:
             self._us, self._timed = self._us + us, self._timed + 1
-        self.tokens, self.round, self._is_first = self.tokens + 1, made, False
-        if made is not None and made.is_over:
-            self._cut()
+        self.tokens, self.round, self._is_first = self.tokens + 1, current, False
+        if current is not None and current.is_over:
+            self._reject_rest()
 
     def end(self) -> None:
-        """The run of the loop is over; another one may go on with the same reply. What was drafted and not yet decided was not
-        accepted."""
-        self._cut()
+        """End the run of the loop; another one may go on with the same reply. Tokens that were drafted and not yet decided were
+        not accepted."""
+        self._reject_rest()
         self.round, self._is_first = None, True
 
-    def _cut(self) -> None:
-        """What the present round has left is not accepted."""
+    def _reject_rest(self) -> None:
+        """Count the rest of the present round as not accepted."""
         while self._undecided > 0:
             self._count(accepted=False)
 

@@ -5,19 +5,20 @@ only where enough of it is taken. T(n) is the time of a batch of n rows, that of
 which is taken with probability a where those before it are, 1 + a + a² + … + a^k tokens come out of a batch on average: it pays
 if that is more than T(k + 1), and more than what it takes to make the draft besides.
 
-Here is where a draft comes from without a model (`Ngrams`): from what followed the same tokens before. Whether that would have
-been right is counted at every step, for nothing (`Counts`), also where nothing is drafted. So it is known where a draft pays.
-Counts and risk are each reply's own: on recorded replies, those of a text that was copied made free text after it up to 18 %
-slower, and those of free text kept copies after it from being drafted.
+Without a model a draft is the tokens that followed the same tokens before (`Ngrams`). Whether they would have been right is
+counted at every step, for nothing (`Counts`), also where nothing is drafted: that tells where a draft pays, and what a finished
+reply would have gained (`forecast`). Counts and risk are each reply's own: on recorded replies, those of a text that was copied
+made free text after it up to 18 % slower, and those of free text kept copies after it from being drafted.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from math import inf
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -56,8 +57,8 @@ WORTH = 1.1
 
 
 class DraftSettings(msgspec.Struct, frozen=True, array_like=True):
-    """Who drafts: nobody, the context itself, the draft model, or whichever of them pays; how many tokens at most; and whether
-    `always`, also where drafts do not pay."""
+    """The drafter (none, the context itself, the draft model, or the one that pays), the most tokens of a draft, and whether to
+    draft `always`, also where that does not pay."""
 
     by: By = "auto"
     most: int = MOST_DRAFTED
@@ -68,13 +69,23 @@ class DraftSettings(msgspec.Struct, frozen=True, array_like=True):
         return self.by != "off" and self.most > 0
 
 
+class Verified(NamedTuple):
+    """The outcome of a decode of `rows` rows in `us` microseconds. For the drafter of its draft: how many tokens were `drafted`
+    and how many of them `accepted`; 0 for other drafters."""
+
+    rows: int
+    us: int
+    drafted: int
+    accepted: int = 0
+
+
 class Lookup:
-    """The newest earlier place of the last `NGRAM` ids, while ids come. A few microseconds an id."""
+    """Finds the newest earlier place of the last `NGRAM` ids, in a few microseconds an id."""
 
     def __init__(self, ids: Iterable[int] = ()) -> None:
         self.ids: list[int] = []
         self._after: dict[tuple[int, ...], int] = {}
-        self._found = 0
+        self._place = 0
         for token in ids:
             self.push(token)
 
@@ -83,56 +94,76 @@ class Lookup:
         ids.append(token)
         if len(ids) >= NGRAM:
             key = tuple(ids[-NGRAM:])
-            self._found = self._after.get(key, 0)
+            self._place = self._after.get(key, 0)
             self._after[key] = len(ids)
 
     @property
     def match(self) -> int:
-        """How many of the last ids stand before the place too, as far as that is compared; 0 without one."""
-        ids, found, end = self.ids, self._found, len(self.ids)
-        if not found:
+        """The number of ids that are the same before the place and at the end, up to a limit; 0 without a place."""
+        ids, place, end = self.ids, self._place, len(self.ids)
+        if not place:
             return 0
         length = NGRAM
-        while length < min(_LONGEST, found) and ids[found - 1 - length] == ids[end - 1 - length]:
+        while length < min(_LONGEST, place) and ids[place - 1 - length] == ids[end - 1 - length]:
             length += 1
         return length
 
     @property
     def following(self) -> int | None:
         """The id behind the place."""
-        return self.ids[self._found] if self._found else None
+        return self.ids[self._place] if self._place else None
 
     def draft(self, count: int) -> list[int]:
-        """The ids behind the place. Where these are the last ones, they go on with themselves."""
-        if not self._found:
+        """Return the ids behind the place; at the end they repeat themselves."""
+        if not self._place:
             return []
-        made = self.ids[self._found : self._found + count]
-        while len(made) < count:
-            made += made[: count - len(made)]
-        return made
+        following = self.ids[self._place : self._place + count]
+        while len(following) < count:
+            following += following[: count - len(following)]
+        return following
 
 
 class Counts:
-    """How often the id behind a match was right, by the length of the match; old ones count less and less."""
+    """How often a guess was right, by a number that tells its quality; old guesses count less and less.
 
-    def __init__(self) -> None:
-        self._counts = [list(prior) for prior in _PRIORS]
+    Guesses with a number below the first of the `bounds` are counted together, from there to below the second, and so on;
+    `priors` are the right and wrong ones of each such group before any are counted.
+    """
 
-    def add(self, match: int, *, right: bool) -> None:
-        counts = self._counts[_group(match)]
-        counts[:] = [count * _DECAY for count in counts]
-        counts[not right] += 1
+    def __init__(
+        self,
+        bounds: Sequence[float] = _MATCHES,
+        priors: Sequence[tuple[float, float]] = _PRIORS,
+        decay: float = _DECAY,
+    ) -> None:
+        self._bounds, self._decay = bounds, decay
+        self._counts = [list(prior) for prior in priors]
+        self._all = [2.0, 1.0]
 
-    def rate(self, match: int) -> float:
-        """The share that is right with a match of this length."""
-        right, wrong = self._counts[_group(match)]
+    def add(self, quality: float, *, right: bool) -> None:
+        """Count a guess."""
+        for counts in (self._group(quality), self._all):
+            counts[:] = [count * self._decay for count in counts]
+            counts[not right] += 1
+
+    def rate(self, quality: float) -> float:
+        """Return the share of right guesses of such a quality."""
+        right, wrong = self._group(quality)
         return right / (right + wrong)
+
+    @property
+    def mean(self) -> float:
+        """The share of right guesses of all."""
+        return self._all[0] / sum(self._all)
+
+    def _group(self, quality: float) -> list[float]:
+        return self._counts[sum(quality >= bound for bound in self._bounds)]
 
 
 class Ngrams:
-    """Drafts what followed the same ids before, as many as pay, in one reply after these `ids`.
+    """Drafts the ids that followed the same ids before, as many as pay, in one reply after these `ids`.
 
-    A draft is not made where it could lose more than the drafts so far have gained and what may be lost besides.
+    It makes no draft that could lose more than the drafts so far have gained and a reply may lose besides.
     """
 
     def __init__(self, ids: Iterable[int]) -> None:
@@ -141,7 +172,7 @@ class Ngrams:
         """What the next draft may lose, in rows."""
 
     def push(self, token: int) -> bool | None:
-        """The next id is there: whether it would have been drafted; None where there was nothing to draft from."""
+        """Add the next id; return whether it would have been drafted, None if there was nothing to draft from."""
         lookup, right = self.lookup, None
         if match := lookup.match:
             right = lookup.following == token
@@ -152,28 +183,24 @@ class Ngrams:
         return right
 
     def paid(self, tokens: int, rows: float) -> None:
-        """So many tokens came out of a batch that cost as much as so many rows alone."""
+        """Count the tokens that came out of a batch, and its cost in rows alone."""
         self._earn(tokens * (1 + _RISK_EACH) - rows)
 
     def _earn(self, rows: float) -> None:
         self.credit = min(self.credit + rows, _MOST_RISK)
 
     def count(self, most: int, times: Times) -> int:
-        """How many ids to draft, up to `most`; 0 where none pay with these `times`."""
+        """Return how many ids to draft, up to `most`; 0 if none pay with these `times`."""
         return how_many(self.rates(most), times, risk=self.credit)
 
     def rates(self, most: int) -> Iterator[float]:
-        """The probability of each of the next ids to be right if those before it are; none where nothing is to draft from."""
+        """Yield the probability of each of the next ids to be right if those before it are; none without a place."""
         match, rate = self.lookup.match, self.counts.rate
         return (rate(match + ahead) for ahead in range(most if match else 0))
 
     def draft(self, most: int, times: Times) -> list[int]:
-        """As many ids as `count` says."""
+        """Return as many ids as `count` says."""
         return self.lookup.draft(self.count(most, times))
-
-
-def _group(match: int) -> int:
-    return sum(match >= length for length in _MATCHES)
 
 
 class BatchTimes:
@@ -192,7 +219,7 @@ class BatchTimes:
         self._ratios: dict[int, deque[float]] = {}
 
     def add(self, rows: int, us: float) -> None:
-        """A batch of so many rows took so many microseconds."""
+        """Count a batch of so many rows that took so many microseconds."""
         if rows == 1:
             self._singles.append(us)
             self._batches = 0
@@ -202,17 +229,17 @@ class BatchTimes:
             return
         single = median(self._singles)
         self._ratios.setdefault(rows, deque(maxlen=_RECENT)).append(us / single if single else self._prior[rows])
-        self._times = [self._made(count) for count in range(len(self._prior))]
+        self._times = [self._estimate(count) for count in range(len(self._prior))]
 
     def of(self, rows: int) -> float:
-        """What a batch of 1 to 16 rows costs. One of a size that was not seen is to the nearest seen one as it was before."""
+        """Return the cost of a batch of 1 to 16 rows. A size that was not seen is to the nearest seen one as it was before."""
         return self._times[rows]
 
     def breaks_even(self, most: int, each: float = 0.0) -> float | None:
-        """See `breaks_even`; None where the costs are guessed."""
+        """Return the result of the function `breaks_even`; None while the costs are guessed."""
         return breaks_even(self.of, most, each) if self.measured else None
 
-    def _made(self, rows: int) -> float:
+    def _estimate(self, rows: int) -> float:
         if rows < 2:
             return self._prior[rows]
         size = min(self._ratios, key=lambda size: abs(size - rows))
@@ -222,7 +249,7 @@ class BatchTimes:
 
 
 def _known(measured: Mapping[int, float]) -> dict[int, float]:
-    """Only what can be: it may be read from a file."""
+    """Drop impossible times: they may be read from a file."""
     return {rows: max(time, 1.0) for rows, time in measured.items() if rows > 1 and 0 < time < inf}
 
 
@@ -249,7 +276,7 @@ def _fill_up(measured: Mapping[int, float]) -> list[float]:
 
 
 def _between(table: Mapping[int, float], rows: int) -> float:
-    """T(rows) on the line between the sizes next to it, or through the two largest ones."""
+    """Return T(rows) on the line between the sizes next to it, or through the two largest ones."""
     low = max(size for size in table if size <= rows)
     high = min((size for size in table if size >= rows), default=0)
     if not high:
@@ -263,8 +290,8 @@ Times = Callable[[int], float]
 
 
 def gain(rates: Iterable[float], times: Times, each: float = 0.0) -> Iterator[float]:
-    """How many times as fast it is, on average, with one drafted token, with two, and so on: `rates` are the probabilities that
-    each is taken if those before it are, `each` is what it takes to draft one. If all are taken, the last is read, too."""
+    """Yield the mean speedup with one drafted token, with two, and so on: `rates` are the probabilities that each is taken
+    if those before it are, `each` is the cost to draft one. If all are taken, the last is read, too."""
     tokens = likely = 1.0
     for count, rate in enumerate(rates, 1):
         likely *= rate
@@ -273,7 +300,7 @@ def gain(rates: Iterable[float], times: Times, each: float = 0.0) -> Iterator[fl
 
 
 def how_many(rates: Iterable[float], times: Times, each: float = 0.0, risk: float = inf) -> int:
-    """How many tokens to draft so that it is fastest; 0 where none pays, or all could lose more than `risk` rows. As `gain`."""
+    """Return the fastest number of tokens to draft; 0 if none pays, or all could lose more than `risk` rows. As `gain`."""
     best, most, values = 0, _GAIN, list(gain(rates, times, each))
     for count, value in enumerate(values, 1):
         full = (count + 1) % _ROWS == 0 or count in (1, len(values))
@@ -283,7 +310,7 @@ def how_many(rates: Iterable[float], times: Times, each: float = 0.0, risk: floa
 
 
 def breaks_even(times: Times, most: int, each: float = 0.0) -> float:
-    """The least probability, the same for each token, from which a draft of up to `most` tokens pays; 1.0 where none does."""
+    """Return the least probability, the same for each token, from which a draft of up to `most` tokens pays; 1.0 if none."""
     low, high = 0.0, 1.0
     while high - low > 1e-3:
         middle = (low + high) / 2
@@ -295,21 +322,21 @@ def breaks_even(times: Times, most: int, each: float = 0.0) -> float:
 
 
 def gain_at_best(times: Times, each: float) -> float:
-    """Return how many times as fast replies get at best with a draft model whose tokens cost `each`."""
+    """Return the speedup at best with a draft model whose tokens cost `each`."""
     return max(gain([_SURE] * MOST_DRAFTED, times, each))
 
 
-def tell_cost(model: str, each: float, times: Times) -> str:
-    """Why a draft model is not used: what it costs and could gain."""
+def explain_cost(model: str, each: float, times: Times) -> str:
+    """Say why a draft model is not used: its cost, and what it could gain."""
     best = gain_at_best(times, each)
     return f"draft model {model}: a token costs {each:.2f} of one here, at best {best:.2f} times as fast"
 
 
 class Judge:
-    """Whether drafts pay. `why` says why they do not: none are made then, and after a while they are tried again.
+    """Decides whether drafts pay. `why` says why they do not: none are made then, and after a while they are tried again.
 
-    Of rounds (batches with a draft) it counts what they gave and what they cost. Where none are made, since what is there to
-    draft from was mostly wrong, it says that too.
+    It counts the tokens and the costs of rounds (batches with a draft). If none are made, since guesses were mostly wrong, it
+    says that too.
     """
 
     ROUNDS, TOKENS = 16, 24
@@ -327,15 +354,15 @@ class Judge:
 
     @property
     def rests(self) -> bool:
-        """Whether nothing is to be drafted."""
+        """Whether to draft nothing."""
         return self._left > 0
 
     def guess(self, *, right: bool) -> None:
-        """What would have been drafted was right, or not."""
+        """Count a guess that was not drafted."""
         self._guesses.append(right)
 
     def plain(self, break_even: Callable[[], float | None]) -> None:
-        """A token came without a draft. `break_even` is None where it is only guessed: that says nothing."""
+        """Count a token without a draft. `break_even` is None while it is only guessed: that decides nothing."""
         self._idle += 1
         if self._left:
             self._left -= 1
@@ -344,10 +371,12 @@ class Judge:
         elif self._idle % self.IDLE == 0:
             count, even = len(self._guesses), break_even()
             share = sum(self._guesses) / count if count else 0.0
-            self.why = told(share, even) if count >= self.SHADOWS and even is not None and share < even else ""
+            self.why = (
+                explain_acceptance(share, even) if count >= self.SHADOWS and even is not None and share < even else ""
+            )
 
     def round(self, drafted: int, accepted: int, cost: float, break_even: Callable[[], float | None]) -> None:
-        """A round is over that cost as much as so many rows alone."""
+        """Count a round that cost as much as so many rows alone."""
         self._idle = 0
         if not self._left:
             self.why = ""
@@ -356,14 +385,79 @@ class Judge:
         if all_drafted < self.TOKENS:
             return
         if all_accepted + len(self._rounds) < all_cost:
-            self.why = told(all_accepted / all_drafted, break_even())
+            self.why = explain_acceptance(all_accepted / all_drafted, break_even())
             self._left, self._wait = self._wait, min(2 * self._wait, self.LONGEST)
             self._rounds.clear()
         elif len(self._rounds) == self.ROUNDS:
             self._wait = self.REST
 
 
-def told(accepted: float, even: float | None) -> str:
-    """Both as people read them, as far as they are known."""
+def explain_acceptance(accepted: float, even: float | None) -> str:
+    """Say why drafts do not pay."""
     pays = "" if even is None else f", breaks even at {even:.0%}" if even < 1 else ", never pays here"
     return f"accepted {accepted:.0%}{pays}"
+
+
+class Forecast(msgspec.Struct, frozen=True):
+    """The speedup (`gain`) that n-grams would have given a reply, with the `accepted` and `drafted` tokens and the `rounds` of
+    drafting. `tokens_per_pass` are tokens of the reply for each pass of the model. `break_even` is the least acceptance from
+    which drafts pay with these times, 1.0 if none does."""
+
+    gain: float
+    accepted: int
+    drafted: int
+    tokens_per_pass: float
+    break_even: float
+    rounds: int
+
+    @property
+    def acceptance(self) -> float | None:
+        """Accepted / drafted tokens."""
+        return self.accepted / self.drafted if self.drafted else None
+
+
+def forecast(
+    prompt_ids: Sequence[int],
+    reply_ids: Sequence[int],
+    times: Times,
+    *,
+    most: int = MOST_DRAFTED,
+    room: int | None = None,
+    end_ids: Collection[int] = (),
+    judge: Judge | None = None,
+) -> Forecast:
+    """Replay drafts of up to `most` tokens over the ids of a reply, and charge each batch its time; `times` is T(n).
+
+    That is exactly what the engine does with the same counts, times and limits, but for the time of sampling and drafting.
+    `room` is how many tokens the reply could have had (None: no limit), `end_ids` are those that end a reply. The `judge` has
+    learned from earlier replies, and learns from this one.
+    """
+    judge = judge or Judge()
+    known = [*prompt_ids, *reply_ids]
+    at, end = len(prompt_ids), len(known)
+    limit = at + room if room is not None else end + MOST_DRAFTED
+    ngrams, even = Ngrams(known[: at + 1]), breaks_even(times, most)
+    cost, passes, drafted, accepted, rounds = 0.0, 0, 0, 0, 0
+    # The first token is drawn from the prompt's last row. Each pass decodes the newest token, and what is drafted behind it.
+    while at + 1 < end:
+        for token in known[len(ngrams.lookup.ids) : at + 1]:
+            if (right := ngrams.push(token)) is not None:
+                judge.guess(right=right)
+        at += 1
+        draft: list[int] = []
+        if not judge.rests:
+            draft = ngrams.draft(min(most, MOST_DRAFTED, limit - 1 - at), times)
+            ends = (place for place, token in enumerate(draft, 1) if token in end_ids)
+            draft = draft[: next(ends, None)]
+        taken = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(draft, known[at:], strict=False)))
+        cost, passes = cost + times(1 + len(draft)), passes + 1
+        drafted, accepted, rounds = drafted + len(draft), accepted + taken, rounds + bool(draft)
+        ngrams.paid(1 + taken, times(1 + len(draft)))
+        if draft:
+            judge.round(len(draft), taken, times(1 + len(draft)), lambda: even)
+        else:
+            judge.plain(lambda: even)
+        at += taken
+    tokens = len(reply_ids)
+    gain = (tokens - 1) / cost if cost else 1.0
+    return Forecast(gain, accepted, drafted, tokens / (passes + 1) if tokens else 1.0, even, rounds)

@@ -226,6 +226,16 @@ class PackedCandidates(Sequence[Candidate]):
 _unpack = msgspec.msgpack.Decoder(list[Candidate]).decode
 
 
+def keep_bytes(token: Token, packed: bytes) -> None:
+    """Keep the bytes from which a token was decoded beside it; a changed copy of it has none."""
+    msgspec.structs.force_setattr(token, "packed", packed)
+
+
+def bytes_of(record: Record) -> bytes | None:
+    """The bytes from which a record was decoded, where they were kept."""
+    return getattr(record, "packed", None)
+
+
 def as_packed(value: object) -> msgspec.Raw:
     """What an encoder of records needs as its `enc_hook`: packed candidates go out as they came.
 
@@ -262,7 +272,7 @@ class Draft(msgspec.Struct, frozen=True, array_like=True):
     us: int = 0
 
 
-class Token(msgspec.Struct, frozen=True, array_like=True, tag="token"):
+class Token(msgspec.Struct, frozen=True, array_like=True, tag="token", dict=True):
     """One step of the loop: what the model said, what the chain left, what was drawn.
 
     `step` counts from the reply's first token, `position` from the start of the context. `text` is what the incremental

@@ -36,7 +36,7 @@ def redrawn(
     refused: Collection[int] = (),
     bias: Mapping[int, float] = {},
 ) -> int | None:
-    """The id that would be drawn at a step from its recorded logits after the ids `past`, under these settings and dice.
+    """Return the id that would be drawn at a step from its recorded logits after the ids `past`, under these settings and dice.
 
     `refused` are the ids that a constraint does not allow, `bias` is what is added to logits. The answer is None where the
     candidates on record do not decide it.
@@ -75,12 +75,12 @@ def _is_monotonic(stage: str, samplers: SamplerSettings, warmed: bool) -> bool:
 
 def _is_known(rows: Sequence[Surviving]) -> bool:
     """Whether it is decided what is left, none of it off the record."""
-    least, most = (set(row.ids.tolist()) for row in rows)
+    least, most = (set(row.drop_masked().ids.tolist()) for row in rows)
     return least == most and max(most) < _STAND_IN
 
 
 def _rest(token: Token) -> tuple[float, int]:
-    """The highest logit that a token off the record can have, and how many such tokens hold their probability."""
+    """Return the highest logit that a token off the record can have, and how many such tokens hold their probability."""
     top = list(token.candidates)
     if len(top) > 1 and top[-1].id == token.id:  # it may be there only because it was drawn
         top.pop()
@@ -110,7 +110,7 @@ def _winner(row: Surviving, noise: NDArray[np.float64]) -> int | None:
 
 
 def _noise(seed: int, step: int, ids: NDArray[np.int32], known: Collection[int]) -> NDArray[np.float64]:
-    """A stand-in's is the highest of all tokens that are not known."""
+    """Return the noise of each id; that of a stand-in is the highest of all unknown tokens."""
     noise = dice.gumbel(seed, step, ids)
     standing_in = ids >= _STAND_IN
     if standing_in.any():

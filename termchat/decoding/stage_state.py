@@ -22,29 +22,29 @@ BEFORE = "adaptive_p"
 
 
 def state_of(settings: SamplerSettings, known: Mapping[str, float]) -> dict[str, float]:
-    """The state for a step under these settings: what is `known`, and where a stage has just been turned on its beginning."""
-    found = {}
+    """Return the state for a step under these settings: the `known` one; a stage that was just turned on begins."""
+    begun = {}
     for name in (stage.name for stage in chain_of(settings)):
         if name == "mirostat":
-            found[MU] = known.get(MU, 2 * settings.mirostat_tau)
+            begun[MU] = known.get(MU, 2 * settings.mirostat_tau)
         elif name == "adaptive_p":
             kept = 1 - settings.adaptive_decay
-            found[SUM] = known.get(SUM, _float32(settings.adaptive_target / kept))
-            found[WEIGHT] = known.get(WEIGHT, _float32(1 / kept))
-    return found
+            begun[SUM] = known.get(SUM, _float32(settings.adaptive_target / kept))
+            begun[WEIGHT] = known.get(WEIGHT, _float32(1 / kept))
+    return begun
 
 
 def after(settings: SamplerSettings, state: Mapping[str, float], probability: float) -> dict[str, float]:
-    """The state once the dice took a token with this probability after the whole chain. `state` is its record's."""
-    found = dict(state)
-    before = found.pop(BEFORE, None)
-    if MU in found and probability > 0:
+    """Return the state once the dice took a token with this probability after the chain. `state` is that of its record."""
+    state_after = dict(state)
+    before = state_after.pop(BEFORE, None)
+    if MU in state_after and probability > 0:
         surprise = -math.log2(probability)
-        found[MU] = _float32(found[MU] - settings.mirostat_eta * (surprise - settings.mirostat_tau))
-    if SUM in found and before is not None:
-        found[SUM] = _float32(before + settings.adaptive_decay * found[SUM])
-        found[WEIGHT] = _float32(1 + settings.adaptive_decay * found[WEIGHT])
-    return found
+        state_after[MU] = _float32(state_after[MU] - settings.mirostat_eta * (surprise - settings.mirostat_tau))
+    if SUM in state_after and before is not None:
+        state_after[SUM] = _float32(before + settings.adaptive_decay * state_after[SUM])
+        state_after[WEIGHT] = _float32(1 + settings.adaptive_decay * state_after[WEIGHT])
+    return state_after
 
 
 def _float32(value: float) -> float:

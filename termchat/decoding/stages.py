@@ -1,8 +1,9 @@
 """Every stage of the sampler chain, declared once, in llama.cpp's order.
 
-The chain and its native step build and apply the stages of this table (`engine.llama.chain`), why-not computes them again
-(`arithmetic`), the panels show them. A stage's knobs are those of `samplers.KNOBS` that name it; flags and the transcript's
-schema have those. To add a stage: an entry here, its name in `samplers.ORDER`, its knobs there, and its arithmetic.
+The native step builds and applies the stages of this table (`engine.llama.native_samplers`); `arithmetic` computes them
+where that cannot, and for why-not; the panels show them. A stage's knobs are those of `samplers.KNOBS` that name it; flags and
+the transcript's schema have those. To add a stage: an entry here, its name in `samplers.ORDER`, its knobs there, and its
+arithmetic.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from termchat.decoding.samplers import KNOBS, SamplerSettings
 
 N_VOCAB = "n_vocab"
 """The argument that stands for the size of the vocabulary."""
-VOCAB = "vocab"
-"""The one that stands for llama.cpp's vocabulary."""
 BIASES = "biases"
 """The one that stands for what is added to the logits of tokens, by id."""
 
@@ -103,10 +102,6 @@ _STAGES = (
     ),
     SamplerStage(
         name="dry",
-        sampler="dry",
-        arguments=(
-            VOCAB, "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers",
-        ),
         sparse=True,
         moves=True,
         remembers="dry_penalty_last_n",
@@ -158,7 +153,7 @@ TEMPERATURE = "temperature"
 
 
 def loss_of(stage: str) -> str:
-    """Words for what became of a candidate that a stage removed. Temperature cuts none: at 0 it takes the highest logit."""
+    """Say in words why a stage removed a candidate. Temperature cuts none: at 0 it takes the highest logit."""
     return "not highest" if stage == TEMPERATURE else f"cut {stage}"
 
 
@@ -166,7 +161,7 @@ LOGIT_BIAS = "logit_bias"
 
 
 def chain_of(settings: SamplerSettings, *, biased: bool = False) -> tuple[SamplerStage, ...]:
-    """The stages that a step goes through under these settings, up to the draw. `biased`: the model has biases of its own."""
+    """Return the stages of a step under these settings, up to the draw. `biased`: the model has biases of its own."""
     first, last = ([stage.name for stage in STAGES.values() if getattr(stage, end)] for end in ("first", "last"))
     chain = [
         STAGES[name]
@@ -178,7 +173,7 @@ def chain_of(settings: SamplerSettings, *, biased: bool = False) -> tuple[Sample
 
 
 def first_full(settings: SamplerSettings) -> SamplerStage | None:
-    """The first stage that looks at more than the tokens that a `sparse` one remembers."""
+    """Return the first stage that looks at more than the tokens that a `sparse` one remembers."""
     return next((stage for stage in chain_of(settings) if stage.active(settings) and not stage.sparse), None)
 
 
@@ -191,7 +186,7 @@ def has_floor(settings: SamplerSettings) -> bool:
 
 
 def needs_all(settings: SamplerSettings) -> str:
-    """The stage for which the chain must see the whole vocabulary, which takes milliseconds a token; "" if there is none."""
+    """Return the stage for which the chain must see the whole vocabulary, which takes milliseconds a token; "" without one."""
     first = first_full(settings)
     if first is None:
         return DICE
@@ -201,7 +196,7 @@ def needs_all(settings: SamplerSettings) -> str:
 
 
 def replaced_by(stage: SamplerStage, settings: SamplerSettings) -> str:
-    """The stage that is on in place of this one, which would act without it; "" if there is none."""
+    """Return the stage that is on in place of this one, which would act without it; "" without one."""
     sole = next((other for other in chain_of(settings) if other.replaces), None)
     if sole is None or stage is sole or stage.draws or stage.name in sole.replaces:
         return ""

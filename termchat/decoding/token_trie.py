@@ -1,7 +1,7 @@
 """The tokens of several replies to one prompt as a trie: what they begin with together stands there once.
 
-A node is a `Run`: tokens that the same walks took. Where these part, and where one of them has no more tokens, runs follow it.
-The trie is the same in whatever order the tokens of different walks came.
+A node is a `TokenRun`: tokens that the same walks took. Where these part, and where one of them has no more tokens, runs follow
+it. The trie is the same in whatever order the tokens of different walks came.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 
-class Run:
+class TokenRun:
     """Tokens `begin` to `end` (counted from the prompt, the last not included) of the `walks`, in order of their numbers.
 
     `children` go on from it, ordered by their first walks; a walk that is in none of them has no further token.
@@ -21,9 +21,9 @@ class Run:
 
     __slots__ = ("begin", "children", "end", "parent", "walks")
 
-    def __init__(self, begin: int, end: int, walks: list[int], parent: Run | None) -> None:
+    def __init__(self, begin: int, end: int, walks: list[int], parent: TokenRun | None) -> None:
         self.begin, self.end, self.walks, self.parent = begin, end, walks, parent
-        self.children: list[Run] = []
+        self.children: list[TokenRun] = []
 
     @property
     def first(self) -> int:
@@ -63,9 +63,9 @@ class TokenTrie:
     """Adding a token takes time in proportion to the number of walks at most, however many tokens there are."""
 
     def __init__(self) -> None:
-        self._root = Run(0, 0, [], None)
+        self._root = TokenRun(0, 0, [], None)
         self._ids: dict[int, array[int]] = {}
-        self._places: dict[int, Run] = {}
+        self._places: dict[int, TokenRun] = {}
         self.first_parted: int | None = None
         """How many tokens all have in common before the first two differ; None while no two do."""
 
@@ -98,7 +98,7 @@ class TokenTrie:
             return
         child = next((child for child in run.children if self._ids[child.first][child.begin] == id), None)
         if child is None:
-            child = Run(run.end, run.end + 1, [walk], run)
+            child = TokenRun(run.end, run.end + 1, [walk], run)
             run.children.append(child)
             if len(run.children) > 1:
                 self.first_parted = run.end if self.first_parted is None else min(run.end, self.first_parted)
@@ -129,7 +129,7 @@ class TokenTrie:
         """How many tokens two walks begin with together, if they differ after these; None while one begins as the other is."""
         one, other = self._places[a], self._places[b]
         ancestors = set()
-        run: Run | None = one
+        run: TokenRun | None = one
         while run is not None:
             ancestors.add(id(run))
             run = run.parent
@@ -151,29 +151,29 @@ class TokenTrie:
         alone = sum(run.end - run.begin for run in self._runs() if len(run.walks) == 1)
         return 1 - alone / tokens if tokens else None
 
-    def _runs(self) -> Iterator[Run]:
+    def _runs(self) -> Iterator[TokenRun]:
         open_ = [self._root]
         while open_:
             run = open_.pop()
             yield run
             open_ += reversed(run.children)
 
-    def _taken(self, run: Run) -> Taken:
+    def _taken(self, run: TokenRun) -> Taken:
         return Taken(self._ids[run.first][run.begin], tuple(run.walks))
 
-    def _cut(self, run: Run) -> Run:
+    def _cut(self, run: TokenRun) -> TokenRun:
         """Leaves a run its later tokens, and has the first one stand before it in a run of its own, which this returns."""
         if run.end == run.begin + 1:
             return run
         parent = run.parent
         assert parent is not None
-        head = Run(run.begin, run.begin + 1, list(run.walks), parent)
+        head = TokenRun(run.begin, run.begin + 1, list(run.walks), parent)
         head.children = [run]
         parent.children[parent.children.index(run)] = head
         run.begin, run.parent = head.end, head
         return head
 
-    def _join(self, run: Run, child: Run) -> None:
+    def _join(self, run: TokenRun, child: TokenRun) -> None:
         """The only child of a run, which all its walks went on to, becomes a part of it."""
         run.end, run.children = child.end, child.children
         for one in run.children:
@@ -183,11 +183,11 @@ class TokenTrie:
                 self._places[walk] = run
 
 
-def _following(run: Run, level: int) -> list[tuple[Run, int, bool]]:
+def _following(run: TokenRun, level: int) -> list[tuple[TokenRun, int, bool]]:
     """The children of a run, the last one first."""
     return [(child, level, at == 0) for at, child in enumerate(reversed(run.children))]
 
 
-def _over(run: Run) -> tuple[int, ...]:
+def _over(run: TokenRun) -> tuple[int, ...]:
     going = {walk for child in run.children for walk in child.walks}
     return tuple(walk for walk in run.walks if walk not in going)

@@ -44,23 +44,19 @@ class PlanError(ValueError):
 
 
 class WalkPlan(msgspec.Struct, frozen=True):
-    """`size` replies from one prompt; the fields are those of `Group`. `changes` are, for each walk, the knobs that
-    differ from the chat's, with their values. `exact`: each is to have the bits of its seed alone, whatever that takes."""
+    """The `group` of replies to make from one prompt, whose number is 0 until they begin.
 
-    kind: GroupKind
-    size: int
+    `changes` are, for each reply, the settings that differ from the chat's. `exact`: each is to have the bits of its seed
+    alone, whatever that takes.
+    """
+
+    group: Group
     changes: tuple[dict[str, Value], ...]
-    knobs: tuple[GridKnob, ...] = ()
-    runs: int = 1
-    same_dice: bool = False
-    answer: str = ""
-    beams: BeamSettings | None = None
-    length_penalty: float = 1.0
     exact: bool = False
 
-    def group(self, number: int) -> Group:
-        shared = (getattr(self, name) for name in Group.__struct_fields__[1:])
-        return Group(number, *shared)
+    def numbered(self, number: int) -> WalkPlan:
+        """Return the plan with the number of its group."""
+        return msgspec.structs.replace(self, group=msgspec.structs.replace(self.group, number=number))
 
     def seed(self, first: int, walk: int) -> int:
         """The seed of a walk: run j of a cell has the first one's + j, so that cells can be compared; with same dice all have
@@ -69,7 +65,8 @@ class WalkPlan(msgspec.Struct, frozen=True):
         Raises:
             PlanError: it would be larger than the dice take.
         """
-        seed = first if self.same_dice or self.kind == "beams" else first + walk % self.runs
+        group = self.group
+        seed = first if group.same_dice or group.kind == "beams" else first + walk % group.runs
         if seed > KNOBS["seed"].high:
             raise PlanError(
                 f"the seed of walk {walk + 1} would be larger than {KNOBS['seed'].high:.0f}", "choose a smaller seed"
@@ -87,9 +84,13 @@ class WalkPlan(msgspec.Struct, frozen=True):
     def label(self, walk: int) -> str:
         """What sets it apart, as "temp 0.5 · top_p 0.9 · run 2"; "" if only the seed does."""
         told = [f"{KNOBS[name].label} {shown_value(KNOBS[name], value)}" for name, value in self.changes[walk].items()]
-        if self.kind == "grid" and self.runs > 1:
-            told.append(f"run {walk % self.runs + 1}")
+        if self.group.kind == "grid" and self.group.runs > 1:
+            told.append(f"run {walk % self.group.runs + 1}")
         return " · ".join(told)
+
+
+ONE = WalkPlan(Group(0, "walks", 1), ({},))
+"""The plan of a single reply, which belongs to no group."""
 
 
 def shown_value(knob: Knob, value: Value) -> str:
@@ -110,7 +111,7 @@ def best(n: int, length_penalty: float = 1.0) -> WalkPlan:
     """
     if wrong := beam_search.penalty_problem(length_penalty):
         raise PlanError(wrong)
-    return msgspec.structs.replace(_alike("best", n), length_penalty=length_penalty)
+    return _alike("best", n, length_penalty=length_penalty)
 
 
 def vote(n: int, answer: str) -> WalkPlan:
@@ -133,7 +134,7 @@ def compare(a: Mapping[str, object], b: Mapping[str, object]) -> WalkPlan:
     changes = (_changed(a), _changed(b))
     if changes[0] == changes[1]:
         raise PlanError("both settings are the same", "change a knob of one of them")
-    return WalkPlan("compare", 2, changes, same_dice=True, exact=True)
+    return WalkPlan(Group(0, "compare", 2, same_dice=True), changes, exact=True)
 
 
 def beams(settings: BeamSettings) -> WalkPlan:
@@ -145,7 +146,7 @@ def beams(settings: BeamSettings) -> WalkPlan:
     if wrong := beam_search.problem(settings):
         raise PlanError(wrong)
     n = settings.n_best
-    return WalkPlan("beams", n, ({},) * n, runs=n, beams=settings)
+    return WalkPlan(Group(0, "beams", n, runs=n, beams=settings), ({},) * n)
 
 
 def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -> WalkPlan:
@@ -179,7 +180,7 @@ def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -
         for cell in product(*(knob.values for knob in checked))
         for _ in range(runs)
     )
-    return WalkPlan("grid", cells * runs, changes, checked, runs, same_dice, exact=True)
+    return WalkPlan(Group(0, "grid", cells * runs, checked, runs, same_dice), changes, exact=True)
 
 
 def parse_grid(texts: Sequence[str]) -> tuple[GridKnob, ...]:
@@ -215,10 +216,10 @@ PRESETS: dict[str, Callable[[], WalkPlan]] = {
 """The classic exercises, by the knob that they show."""
 
 
-def _alike(kind: GroupKind, n: int, *, same_dice: bool = False, answer: str = "") -> WalkPlan:
+def _alike(kind: GroupKind, n: int, **more: Any) -> WalkPlan:
     if not 2 <= n <= MOST_WALKS:
         raise PlanError(f"the number of walks is 2 to {MOST_WALKS}, not {n}")
-    return WalkPlan(kind, n, ({},) * n, runs=n, same_dice=same_dice, answer=answer)
+    return WalkPlan(Group(0, kind, n, runs=n, **more), ({},) * n)
 
 
 def _changed(knobs: Mapping[str, object]) -> dict[str, Value]:

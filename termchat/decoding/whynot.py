@@ -115,7 +115,7 @@ class _Asked:
         self._at = Situation(past, dice.chance(seed, step), state, dry, len(logits), bias)
 
     def without_bias(self, token: int) -> _Asked:
-        """The same with no logit bias for the token but the model's own."""
+        """Return the step without a logit bias for the token but the model's own."""
         kept = [one for one in self.biases.values() if one.id != token or one.model]
         return _Asked(
             self._all.logits, self._at.past, self._seed, self._step, self._state, self._at.dry, kept,
@@ -123,7 +123,7 @@ class _Asked:
         )  # fmt: skip
 
     def rows(self, settings: SamplerSettings) -> dict[str, Surviving]:
-        """What is left after each stage, in the order of the chain."""
+        """Return the row after each stage, in the order of the chain."""
         if self._allowed is None:
             return self._through(settings, self._all)
         if self._after_chain:
@@ -141,13 +141,15 @@ class _Asked:
 
     def _through(self, settings: SamplerSettings, row: Surviving) -> dict[str, Surviving]:
         rows = {}
+        masked = ~np.isfinite(self._all.logits)  # by the model: no stage removes those
         at = self._at._replace(state=state_of(settings, self._state))
         for stage in chain_of(settings, biased=bool(at.bias)):
-            row = rows[stage.name] = APPLY[stage.name](row, settings, at)
+            row = APPLY[stage.name](row, settings, at)
+            rows[stage.name] = row.keep(np.isfinite(row.logits) | masked[row.ids])
         return rows
 
     def before(self, stage: str, rows: dict[str, Surviving]) -> Surviving:
-        """What comes into a stage."""
+        """Return the row that a stage is given."""
         names = list(rows)
         place = names.index(stage)
         return rows[names[place - 1]] if place else self._all
@@ -161,17 +163,17 @@ class _Asked:
         return token in self._at.dry
 
     def noise(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
-        """The dice's numbers for these tokens, shape (n,)."""
+        """Return the noise of these tokens, shape (n,)."""
         return dice.gumbel(self._seed, self._step, ids)
 
     def winner(self, row: Surviving) -> int:
-        """What the dice take."""
+        """Return the token that the dice take."""
         scores = row.logits.astype(np.float64)
         scores -= scores.max()
         return int(row.ids[(scores + self.noise(row.ids)).argmax()])
 
     def last(self, rows: dict[str, Surviving]) -> Surviving:
-        """What the dice are thrown for."""
+        """Return the row that the dice are thrown for."""
         return next(reversed(rows.values()), self._all)
 
 
@@ -179,11 +181,11 @@ class _Asked:
 
 
 def _stages(rows: dict[str, Surviving], token: int, winner: int) -> list[StageEffect]:
-    """A stage each, then the dice."""
+    """Return the effect of each stage, then of the dice."""
     effects = []
     alive = True
     for name, row in rows.items():
-        place = row.place(token)
+        place = row.find_place(token)
         logit = probability = None
         if place is not None:
             weights = np.exp(row.logits.astype(np.float64) - float(row.logits.max()))
@@ -201,7 +203,7 @@ def _penalised(
     """None where the penalties are not in the chain, or get the token no more."""
     if "penalties" not in rows:
         return None
-    before, place = asked.before("penalties", rows), rows["penalties"].place(token)
+    before, place = asked.before("penalties", rows), rows["penalties"].find_place(token)
     seen = window(past, settings)
     start = len(past) - len(seen)
     positions = [start + i for i, other in enumerate(seen) if other == token]
@@ -215,33 +217,33 @@ def _penalised(
 
 def _remedies(asked: _Asked, token: int, settings: SamplerSettings, penalised: Penalised | None) -> list[Remedy]:
     """First what keeps the token, stage by stage; then the temperature at which it wins; then doing without a penalty."""
-    found: list[Remedy] = []
+    remedies: list[Remedy] = []
     turned = settings
     rows = asked.rows(turned)
-    if LOGIT_BIAS in rows and rows[LOGIT_BIAS].place(token) is None and not asked.biases[token].model:
+    if LOGIT_BIAS in rows and rows[LOGIT_BIAS].find_place(token) is None and not asked.biases[token].model:
         asked = asked.without_bias(token)
         rows = asked.rows(turned)
-        found.append(Remedy(LOGIT_BIAS, ">=", 0.0, wins=asked.winner(asked.last(rows)) == token))
+        remedies.append(Remedy(LOGIT_BIAS, ">=", 0.0, wins=asked.winner(asked.last(rows)) == token))
     for stage in list(rows):
-        if rows[stage].place(token) is not None:
+        if rows[stage].find_place(token) is not None:
             continue
         if stage not in _THRESHOLDS:  # no knob keeps it
-            return found
+            return remedies
         knob, sign, threshold = _THRESHOLDS[stage]
         value = threshold(asked.before(stage, rows), token, asked)
         if not KNOBS[knob].low <= value <= KNOBS[knob].high:  # only without the stage
             sign, value = "=", float(KNOBS[knob].off)  # type: ignore[arg-type]
         turned = _turned(turned, knob, value)
         rows = asked.rows(turned)
-        found.append(Remedy(knob, sign, value, wins=asked.winner(asked.last(rows)) == token))
-    if found and found[-1].wins and found[-1].knob == "temperature":
-        found.pop()  # it wins at the lowest temperature; up to which one is said below
-    if not (found and found[-1].wins) and [*rows][-1:] == ["temperature"] and not turned.dynatemp_range:
-        found.append(_winning_temperature(asked, asked.before("temperature", rows), token, turned.temperature))
+        remedies.append(Remedy(knob, sign, value, wins=asked.winner(asked.last(rows)) == token))
+    if remedies and remedies[-1].wins and remedies[-1].knob == "temperature":
+        remedies.pop()  # it wins at the lowest temperature; up to which one is said below
+    if not (remedies and remedies[-1].wins) and [*rows][-1:] == ["temperature"] and not turned.dynatemp_range:
+        remedies.append(_winning_temperature(asked, asked.before("temperature", rows), token, turned.temperature))
     bias = asked.biases.get(token)
     if (penalised is not None and penalised.loss > 0) or asked.repeats(token) or (bias is not None and bias.bias):
-        found += _without_penalty(asked, token, settings)
-    return found
+        remedies += _without_penalty(asked, token, settings)
+    return remedies
 
 
 def _turned(settings: SamplerSettings, knob: str, value: object) -> SamplerSettings:
@@ -253,14 +255,14 @@ def _top_k_from(row: Surviving, token: int, _: _Asked) -> float:
 
 
 def _top_p_from(row: Surviving, token: int, _: _Asked) -> float:
-    """The first number above what the tokens before it reach; 1, which is off, if they reach all."""
+    """Return the first number above the sum of the tokens before it; 1, which is off, if they reach all."""
     ordered, reached = nucleus(row)
     place = int(np.count_nonzero(ordered.logits >= _logit(row, token))) - 1
     return float(min(np.nextafter(reached[place - 1], np.float32(2)), np.float32(1)))
 
 
 def _min_p_to(row: Surviving, token: int, _: _Asked) -> float:
-    """The last number whose floor is not above it."""
+    """Return the last number whose floor is not above the token."""
     logit = _logit(row, token)
     value = np.float32(np.exp(np.float64(logit) - np.float64(row.logits.max())))
     while value > 0 and logit < floor(row, value):
@@ -271,7 +273,7 @@ def _min_p_to(row: Surviving, token: int, _: _Asked) -> float:
 
 
 def _top_n_sigma_from(row: Surviving, token: int, _: _Asked) -> float:
-    """A little above the border, whose mean llama.cpp sums in float32."""
+    """Return a number a little above the border, whose mean llama.cpp sums in float32."""
     finite = row.logits[np.isfinite(row.logits)].astype(np.float64)
     return float((finite.max() - float(_logit(row, token))) / finite.std() * (1 + _BLUR))
 
@@ -285,7 +287,7 @@ def _typical_p_from(row: Surviving, token: int, _: _Asked) -> float:
 
 
 def _xtc_up_to(_: Surviving, __: int, asked: _Asked) -> float:
-    """The chance decides whether it acts; a little less likely, and it does not."""
+    """Return a probability a little below the chance, so that it does not act."""
     return asked.chance * (1 - _BLUR)
 
 
@@ -335,7 +337,7 @@ def _logit(row: Surviving, token: int) -> np.float32:
 
 
 def _winning_temperature(asked: _Asked, row: Surviving, token: int, present: float) -> Remedy:
-    """The temperature nearest to the present one at which the dice take a token of `row`.
+    """Return the temperature nearest to the present one at which the dice take a token of `row`.
 
     Token j wins at T if for every other i: l_j / T + g_j >= l_i / T + g_i. That bounds 1 / T from one side by each i.
     """
@@ -358,7 +360,7 @@ def _winning_temperature(asked: _Asked, row: Surviving, token: int, present: flo
 
 
 def _interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tuple[float, float]:
-    """The temperatures at which the token wins, 0 to infinity, empty if the first is above the second."""
+    """Return the temperatures at which the token wins, 0 to infinity, empty if the first is above the second."""
     mine, masked = row.ids == token, np.isneginf(row.logits)
     if (mine & masked).any():
         return math.inf, 0.0
@@ -376,23 +378,23 @@ def _interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tuple[f
 
 
 def _without_penalty(asked: _Asked, token: int, settings: SamplerSettings) -> list[Remedy]:
-    """The first penalty without which, all else as it is, the token is kept where it was cut, or wins; if there is one."""
-    kept = asked.last(asked.rows(settings)).place(token) is not None
+    """Return the first penalty without which, all else as it is, the token is kept where it was cut, or wins."""
+    kept = asked.last(asked.rows(settings)).find_place(token) is not None
 
     def tried(knob: str, value: float, row: Surviving) -> Remedy | None:
         wins = asked.winner(row) == token
-        return Remedy(knob, "=", value, wins) if wins or (not kept and row.place(token) is not None) else None
+        return Remedy(knob, "=", value, wins) if wins or (not kept and row.find_place(token) is not None) else None
 
     bias = asked.biases.get(token)
     if bias is not None and (bias.bias or 0) < 0:
         free = asked.without_bias(token)
-        if (found := tried(LOGIT_BIAS, 0.0, free.last(free.rows(settings)))) is not None:
-            return [found]
+        if (remedy := tried(LOGIT_BIAS, 0.0, free.last(free.rows(settings)))) is not None:
+            return [remedy]
     for name in (knob for stage in STAGES.values() if stage.remembers for knob in (*stage.switches, stage.remembers)):
         off = KNOBS[name].off
         assert isinstance(off, (int, float))
         if getattr(settings, name) == off:
             continue
-        if (found := tried(name, float(off), asked.last(asked.rows(_turned(settings, name, off))))) is not None:
-            return [found]
+        if (remedy := tried(name, float(off), asked.last(asked.rows(_turned(settings, name, off))))) is not None:
+            return [remedy]
     return []

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic
@@ -25,10 +26,8 @@ from termchat.engine.port import (
     Event,
     Feature,
     Generate,
-    GenerateWalks,
     Load,
     Loaded,
-    SearchBeams,
     Steer,
     is_last,
 )
@@ -129,12 +128,14 @@ class LocalEngine:
     another worker than llama.cpp's.
     """
 
+    _numbers = count(1)
+    """Of the commands of all engines of this program: no answer is taken for another engine's."""
+
     def __init__(self, log: Path | None = None, *, command: list[str] | None = None) -> None:
         self._log, self._command = log, command
-        self._number = 0
         self._open: dict[int, Command] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._frames = wire.Frames(wire.EVENTS)
+        self._frames = self._make_frames()
         self._since_answer = 0
         self._log_start: int | None = None
         self._offers = ALL_FEATURES
@@ -166,14 +167,14 @@ class LocalEngine:
 
     def send(self, command: Command) -> int:
         self.start()
-        self._number += 1
+        number = next(self._numbers)
         self._since_answer = 0
         if isinstance(command, Load):
             self._rpc = command.spec.rpc
         if not isinstance(command, Steer):
-            self._open[self._number] = command
-        self._write(wire.frame(wire.COMMAND_ENCODER, self._number, command))
-        return self._number
+            self._open[number] = command
+        self._write(wire.frame(wire.COMMAND_ENCODER, number, command))
+        return number
 
     def _write(self, data: bytes) -> None:
         self._outbox.write(data)
@@ -246,6 +247,10 @@ class LocalEngine:
     def _refuse(self, error: wire.FrameError) -> EngineError:
         return EngineError("engine", f"invalid message from the engine process: {error}", "restart the engine")
 
+    def _make_frames(self) -> wire.Frames[tuple[int, Event]]:
+        """A worker on this machine is termchat itself: what it encodes is stored as it is."""
+        return wire.Frames(wire.EVENTS, keeps_bytes=True)
+
     def _launch(self) -> tuple[list[str], dict[str, str]]:
         """The command line of the process, and its environment.
 
@@ -283,7 +288,7 @@ class LocalEngine:
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
         self._outbox = Outbox(self._in.fileno())
-        self._frames, self._since_answer = wire.Frames(wire.EVENTS), 0
+        self._frames, self._since_answer = self._make_frames(), 0
         self._offers = ALL_FEATURES
         self._open.clear()
         if sys.platform == "linux":
@@ -308,11 +313,7 @@ class LocalEngine:
 
     def _given_up(self, failure: Failed | None) -> tuple[int, Event]:
         """Ends what is left of the process; whom that concerns, and why (None: the process ended by itself)."""
-        replies = (
-            number
-            for number, command in self._open.items()
-            if isinstance(command, Generate | GenerateWalks | SearchBeams)
-        )
+        replies = (number for number, command in self._open.items() if isinstance(command, Generate))
         number = next(replies, min(self._open, default=0))
         self._open.clear()
         code = self._ended(_DYING if failure is None else 0.2)

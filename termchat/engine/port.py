@@ -245,42 +245,65 @@ class Describe(msgspec.Struct, frozen=True, tag=True):
     ids: list[int]
 
 
-class Generate(msgspec.Struct, frozen=True, tag=True):
-    """Go on from `ids`; the last `done` of them are the reply's own so far, so the next step's number is `done`.
+class ReplyRequest(msgspec.Struct, frozen=True):
+    """One reply of a request: go on from `ids`, of which the last `done` are the reply's own so far, so that its next step has
+    the number `done`.
 
-    `shapes` are those in which `ids` were decoded once, as far as that is known; with `rebuild_exactly` cells that are gone, or
-    were made otherwise since, are decoded again in just those. `script` is in order of steps; `paused` waits before the first
-    token that is not forced. `keep_logits` has what is drawn from kept for `Score`. `prefill` is the text that the first of the
-    scripted tokens came from, for the `Start` record. `state` is what mirostat and adaptive_p remember of the reply so far
-    (`decoding.stage_state`), here and in the questions below. The reply matches the `constraint` from step `constraint_begun`
-    on, here and below. With a `draft` tokens are guessed and decoded together, which changes none of them, but where rows of a
-    batch have other bits than each alone; the `Start` says whether the reply is exact then.
-
-    An engine without ids answers the `messages`, which nobody gives to another one; `ids` are empty then. A `largest_change`
-    stands for the measured one (see `Start`).
-
-    Answer: `Prefilling` …, then the record stream, and a `Paused` whenever it waits.
+    `number` tells the replies of a group apart. `script` is in order of steps; `paused` waits before the first token that is
+    not forced. `state` is what mirostat and adaptive_p remember of the reply so far (`decoding.stage_state`). The reply matches
+    the `constraint` from step `constraint_begun` on. `shapes` are the batches in which `ids` were decoded before, as far as
+    known; with `rebuild_exactly` cells that are gone, or were decoded otherwise since, are decoded again in these. `prefill` is
+    the text of the first scripted tokens, for the `Start` record. An engine without ids answers the `messages`; `ids` are empty
+    then.
     """
 
     ids: list[int]
     samplers: SamplerSettings
     conditions: tuple[Condition, ...]
     seed: int
+    number: int = 0
     origin: dict[str, str] = {}
     done: int = 0
-    raw: bool = False
-    candidates: int = 20
-    shapes: list[Shape] = []
-    rebuild_exactly: bool = False
     script: tuple[Scripted, ...] = ()
     paused: bool = False
-    keep_logits: bool = True
-    prefill: str = ""
     state: dict[str, float] = {}
     constraint: Constraint | None = None
     constraint_begun: int = 0
-    draft: DraftSettings | None = None
+    shapes: list[Shape] = []
+    rebuild_exactly: bool = False
+    prefill: str = ""
     messages: list[Message] = []
+
+
+class Generate(msgspec.Struct, frozen=True, tag=True):
+    """Make one or more replies, decoded in one batch a step. Each has its own prompt; what prompts begin with in common is
+    decoded once.
+
+    Without a `group` it is one reply, whose records have no `walk`, and which commands with a number do not reach. In a `group`
+    each record has its reply's number as `walk`; a `Failed` with a number ends only that reply, and `WalksFinished` ends the
+    answer. Rows of a batch have the bits of one thread however many compute them, so that each reply is what its seed and
+    settings give alone with one thread, where a batch has no more rows than `Measurement.rows_alike`; `exact` makes a step as
+    many batches as that takes. The `Start` says whether it is so. Cells of replies that ended stay until all are over. When
+    there is no cell left for each that runs, all end (`context`).
+
+    A `group` with beams is a beam search from the one reply given here, of whose conditions only length and stop sequences
+    count: `Start`, `Settings` and `Prefill` of reply 0, a `FirstToken`, a `Beams` a step, then the forced tokens and `Finished`
+    of each of the n best, the others with a `Start`, `Settings` and `Prefill` of their own. It obeys `Pause`, `Resume`, `Step`
+    and `Cancel`, which ends it with the beams that there are.
+
+    With a `draft` tokens are guessed and decoded together with the newest one; a draft model drafts for one reply at a time.
+    `keep_logits` keeps the logits for `Score`. A `largest_change` replaces the measured one (see `Start`).
+
+    Answer: `Prefilling` …, then the record streams, interleaved, and a `Paused` whenever a reply waits.
+    """
+
+    replies: list[ReplyRequest]
+    group: Group | None = None
+    raw: bool = False
+    candidates: int = 20
+    keep_logits: bool = True
+    draft: DraftSettings | None = None
+    exact: bool = False
     largest_change: float | None = None
 
 
@@ -294,14 +317,19 @@ class Adjust(msgspec.Struct, frozen=True, tag=True):
     origin: dict[str, str] = {}
     constraint: Constraint | None = None
     draft: DraftSettings | None = None
+    reply: int | None = None
 
 
 class Pause(msgspec.Struct, frozen=True, tag=True):
     """Wait before the next token of the running reply. Answer: `Paused`, with the reply's number."""
 
+    reply: int | None = None
+
 
 class Resume(msgspec.Struct, frozen=True, tag=True):
     """Resume a paused reply."""
+
+    reply: int | None = None
 
 
 Unit = Literal["token", "line", "sentence"]
@@ -315,6 +343,7 @@ class Step(msgspec.Struct, frozen=True, tag=True):
     """
 
     unit: Unit = "token"
+    reply: int | None = None
 
 
 class Force(msgspec.Struct, frozen=True, tag=True):
@@ -323,14 +352,19 @@ class Force(msgspec.Struct, frozen=True, tag=True):
     `Token` records."""
 
     ids: list[int]
+    reply: int | None = None
 
 
 class EndThinking(msgspec.Struct, frozen=True, tag=True):
     """Force the end of the running reply's thoughts, so that the answer follows. While it does not think, it does nothing."""
 
+    reply: int | None = None
+
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
     """End the running reply; its `Finished` says `user`. Without one it does nothing."""
+
+    reply: int | None = None
 
 
 class Inspect(msgspec.Struct, frozen=True, tag=True):
@@ -382,113 +416,27 @@ class Score(msgspec.Struct, frozen=True, tag=True):
     constraint_begun: int = 0
 
 
-class Walk(msgspec.Struct, frozen=True):
-    """One of several replies from one prompt: its number, and what is its own, named as in `Generate`.
-
-    With `base` = (walk, at) it begins with the first `at` tokens of another walk, whose cells it copies; its first step is then
-    `at` steps later, and its script, its constraint and `state` count from the prompt as ever.
-    """
-
-    number: int
-    samplers: SamplerSettings
-    conditions: tuple[Condition, ...]
-    seed: int
-    origin: dict[str, str] = {}
-    script: tuple[Scripted, ...] = ()
-    paused: bool = False
-    constraint: Constraint | None = None
-    base: tuple[int, int] | None = None
-    state: dict[str, float] = {}
-
-
-class GenerateWalks(msgspec.Struct, frozen=True, tag=True):
-    """Several replies to one prompt, decoded in one batch a step; fields as in `Generate`. The prompt is decoded once.
-
-    However many threads compute a batch, its rows have the bits of one: so every walk is what its seed and settings give alone
-    with one thread, where a batch has no more rows than are known to have the bits of a row alone (`Measurement.rows_alike`);
-    if it is to be `exact`, a step is as many batches as that takes. The `Start` says whether it is so, and all records say
-    `threads` 1.
-    Cells of a walk that ended stay until all are over: without them the others would be computed otherwise. When there is no
-    cell for each that runs, all of them end (`context`). A `draft` from the context is decoded with the others' rows where
-    that pays, which few walks allow; a draft model drafts for one reply at a time.
-
-    Answer: `Prefilling` …, then the record streams of all walks, interleaved, each record with its `walk`, in every stream as
-    for `Generate`; a `Paused` whenever a walk waits; and `WalksFinished` in the end. A `Failed` with a walk ends only that one.
-    """
-
-    ids: list[int]
-    walks: list[Walk]
-    group: Group
-    done: int = 0
-    raw: bool = False
-    candidates: int = 20
-    shapes: list[Shape] = []
-    rebuild_exactly: bool = False
-    prefill: str = ""
-    constraint_begun: int = 0
-    draft: DraftSettings | None = None
-    exact: bool = False
-
-
-class SearchBeams(msgspec.Struct, frozen=True, tag=True):
-    """A beam search from a prompt, as the `beams` of the `group` say; other fields as in `Generate`. Of the conditions only the
-    length and the stop sequences count. It is exact as walks are, where there is a cell for each token that the beams can take;
-    else cells that nobody needs any more are freed as it goes. Afterwards `Keep` takes any of its walks.
-
-    Answer: `Prefilling` …, then `Start`, `Settings` and `Prefill` of walk 0, a `FirstToken`, a `Beams` a step, and when it is
-    over the tokens and `Finished` of walk 0, the best; then the same of the other ones of the n best, each with its `Start`,
-    `Settings` and `Prefill`; then `WalksFinished`. There are fewer than the n best where no more were found. Their tokens are
-    forced: the search chose them.
-
-    It obeys `Pause`, `Resume`, `Step`, of whatever unit one step, and `Cancel`, which ends it with the beams that there are.
-    `Paused` has what the best beam would take.
-    """
-
-    ids: list[int]
-    samplers: SamplerSettings
-    conditions: tuple[Condition, ...]
-    seed: int
-    group: Group
-    origin: dict[str, str] = {}
-    done: int = 0
-    raw: bool = False
-    candidates: int = 20
-    shapes: list[Shape] = []
-    rebuild_exactly: bool = False
-    paused: bool = False
-    prefill: str = ""
-    state: dict[str, float] = {}
-    constraint: Constraint | None = None
-    constraint_begun: int = 0
-
-
 SteerReply = Adjust | Pause | Resume | Step | Force | EndThinking | Cancel
-"""Commands that steer one reply."""
-
-
-class ToWalk(msgspec.Struct, frozen=True, tag=True):
-    """A command for one walk of the running group; the same command alone is for all of them."""
-
-    walk: int
-    command: SteerReply
+"""Commands that steer the `reply` with this number; None: all that run."""
 
 
 class Join(msgspec.Struct, frozen=True, tag=True):
-    """One more walk for the running group. Answer: its records; `Failed` with its number where there is no room."""
+    """Add a reply to the running group. It begins with the ids of one that runs, up to where the two part, and copies their
+    cells. Answer: its records; `Failed` with its number where there is no room."""
 
-    walk: Walk
+    reply: ReplyRequest
 
 
 class Keep(msgspec.Struct, frozen=True, tag=True):
-    """The walk of the group that is over becomes the engine's main sequence, cells and all, and the others are dropped: what
-    comes next goes on from its ids with nothing decoded again, as if it had been made alone. Answer: `Kept`, or `Failed` where
-    the cells are there no longer."""
+    """Make a reply of the group that is over the engine's main sequence, cells and all, and drop the others: what comes next
+    goes on from its ids with nothing decoded again, as if it had been made alone. Answer: `Kept`, or `Failed` where the cells
+    are there no longer."""
 
-    walk: int
+    reply: int
 
 
-Steer = SteerReply | ToWalk | Join
-"""Commands for the running reply. They have no answer of their own, and without a reply they do nothing."""
+Steer = SteerReply | Join
+"""Commands for the running replies. They have no answer of their own, and without a reply they do nothing."""
 
 
 class Check(msgspec.Struct, frozen=True, tag=True):
@@ -508,8 +456,6 @@ Command = (
     | Describe
     | Spell
     | Generate
-    | GenerateWalks
-    | SearchBeams
     | Keep
     | Steer
     | Inspect

@@ -10,16 +10,12 @@ from termchat.engine.port import Command, Engine, EngineError, Event, Feature, L
 
 
 class SwitchingEngine:
-    """The engine where the model is that was loaded last; this machine's at first. It changes with `Load`.
-
-    Numbers go on from one engine to the next, so that no answer is taken for another's.
-    """
+    """The engine where the model is that was loaded last; this machine's at first. It changes with `Load`."""
 
     def __init__(self, make: Callable[[EngineAddress], Engine]) -> None:
         self._make = make
         self._address = HERE
         self._engine = make(HERE)
-        self._base = self._last = 0
 
     @property
     def address(self) -> EngineAddress:
@@ -47,12 +43,11 @@ class SwitchingEngine:
         if isinstance(command, Load) and command.spec.engine != self._address:
             self._engine.close()
             self._engine = self._make(command.spec.engine)
-            self._address, self._base = command.spec.engine, self._last
-        self._last = self._base + self._engine.send(command)
-        return self._last
+            self._address = command.spec.engine
+        return self._engine.send(command)
 
     def receive(self, timeout: float | None = 0.0) -> list[tuple[int, Event]]:
-        return [(self._base + number if number else 0, event) for number, event in self._engine.receive(timeout)]
+        return self._engine.receive(timeout)
 
     def close(self) -> None:
         self._engine.close()

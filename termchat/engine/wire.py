@@ -16,7 +16,7 @@ from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 import msgspec
 
 import termchat
-from termchat.decoding.records import as_packed
+from termchat.decoding.records import Token, as_packed, keep_bytes
 from termchat.engine.port import Command, Event
 from termchat.text import UNREADABLE, explain_unreadable, size
 
@@ -27,6 +27,8 @@ EVENTS: msgspec.msgpack.Decoder[tuple[int, Event]] = msgspec.msgpack.Decoder(tup
 COMMANDS: msgspec.msgpack.Decoder[tuple[int, Command]] = msgspec.msgpack.Decoder(tuple[int, Command])
 
 _HEAD = 4
+_NUMBER_BYTES = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}
+"""How long a number is in msgpack that begins with this byte; 1 with any other."""
 LONGEST_FRAME = 1 << 26
 """Bytes. The longest real ones have the ids and texts of a prompt: a million tokens take half of that."""
 LONGEST_HELLO = 1 << 12
@@ -51,10 +53,11 @@ BEATS_S = 2.5
 
 
 class Frames(Generic[T]):
-    """Splits a stream of bytes into whole messages; `beats` counts the signs of life among them."""
+    """Splits a stream of bytes into whole messages; `beats` counts the signs of life among them. With `keeps_bytes` a token has
+    its own bytes beside it (see `records.keep_bytes`), for whoever stores them."""
 
-    def __init__(self, decoder: msgspec.msgpack.Decoder[T]) -> None:
-        self._decoder = decoder
+    def __init__(self, decoder: msgspec.msgpack.Decoder[T], *, keeps_bytes: bool = False) -> None:
+        self._decoder, self._keeps_bytes = decoder, keeps_bytes
         self._buffer = bytearray()
         self.beats = 0
 
@@ -82,9 +85,13 @@ class Frames(Generic[T]):
                 self.beats, end = self.beats + beats, at + beats * _HEAD
             else:
                 try:
-                    found.append(self._decoder.decode(memoryview(buffer)[at + _HEAD : end]))
+                    body = bytes(memoryview(buffer)[at + _HEAD : end])
+                    found.append(self._decoder.decode(body))
                 except UNREADABLE as error:
                     raise FrameError(explain_unreadable(error)) from error
+                if self._keeps_bytes and isinstance(found[-1], tuple) and isinstance(token := found[-1][1], Token):
+                    # Behind the head of the pair and its number.
+                    keep_bytes(token, body[1 + _NUMBER_BYTES.get(body[1], 1) :])
             at = end
         del buffer[:at]
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import os
 import shutil
 import sys
@@ -13,12 +14,11 @@ from typing import TYPE_CHECKING
 
 from termchat import paths
 from termchat.chat.changes import Notice
-from termchat.chat.opening import Reopened, choose_configured, reopen, reopen_latest
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.reopening import Configured
+from termchat.chat.host import Host
+from termchat.chat.opening import at_model_of, choose_configured, load_latest, load_session, saving
 from termchat.chat.service import Chat
 from termchat.config.origins import FLAG
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
@@ -75,31 +75,25 @@ def build(
     notices: list[Notice] = []
     store = _open_store(notices, file or paths.store_file())
     sessions = SessionList(store, config)
-    configured = Configured(config.tuning, config.knob_origin(), config.system, raw)
-    conversation, newest = Conversation(config.system, raw=raw), None
-    found = _reopen(store, resume, config, notices) if resume is not None else None
-    if found is not None:
-        config, conversation, newest = found.config, found.conversation, found.newest
+    configured = Session(
+        tuning=config.tuning, origins=config.knob_origin(), conversation=Conversation(config.system, raw=raw)
+    )
+    session = _resume(store, resume, config, notices) if resume is not None else None
+    if session is None:
+        session = dataclasses.replace(configured, conversation=Conversation(config.system, raw=raw), store=store)
+    else:
+        config, missing = at_model_of(config, session.model)
+        if missing:
+            notices.append(Notice(f"this chat used {missing}", "it continues with the configured model", "warning"))
     keymap, mistaken = _keymap(config)
-    recorder = found.recorder if found is not None else StoreRecorder(store, SessionInfo(tuning=config.tuning))
     chat = Chat(
-        engine or make_engine(paths.log_file()),
-        config.tuning,
-        origin=config.knob_origin(),
-        conversation=conversation,
-        recorder=recorder,
-        newest=newest,
-        breakpoints=recorder.info.breakpoints,
-        view=recorder.info.view,
+        Host(engine or make_engine(paths.log_file())),
+        session,
         on_full=config.on_full,
         step_by_step_text=config.step_by_step_text,
         configured=configured,
         measures=engine is None,
     )
-    if found is not None and found.followed is not None:
-        chat.looking_on.begin(found.followed, recorder.info)
-    if found is not None and found.missing:
-        notices.append(Notice(f"this chat used {found.missing}", "it continues with the configured model", "warning"))
     return TermchatApp(
         chat,
         choose=lambda: choose_configured(config),
@@ -112,7 +106,7 @@ def build(
         mistakes=[*config.problems, *mistaken],
         notices=notices,
         keymap=keymap,
-        save=lambda path: recorder.saving(path, chat.conversation),
+        save=lambda path: saving(chat.session, path),
         close=store.close,
         history=History(store),
         lesson=lesson,
@@ -140,16 +134,16 @@ def _open_store(notices: list[Notice], file: Path) -> Store:
         return Store.open(folder / "sessions.db")
 
 
-def _reopen(store: Store, wanted: str, config: Settings, notices: list[Notice]) -> Reopened | None:
+def _resume(store: Store, wanted: str, config: Settings, notices: list[Notice]) -> Session | None:
     try:
-        found = reopen_latest(store, config) if wanted == "last" else reopen(store, store.find(wanted), config)
+        session = load_latest(store, config) if wanted == "last" else load_session(store, store.find(wanted), config)
     except (StoreError, OSError) as error:
         others = f"started a new one; {name_of('sessions')} lists the others"
         notices.append(Notice(f"the chat cannot be opened: {error}", others, "error"))
         return None
-    if found is None:
+    if session is None:
         notices.append(Notice("no earlier chat to resume", "started a new one"))
-    return found
+    return session
 
 
 def _keep_theme(name: str) -> str:

@@ -28,7 +28,6 @@ from termchat.engine.port import (
     Command,
     Event,
     Generate,
-    GenerateWalks,
     Load,
     Loaded,
     MeasureBatches,
@@ -36,12 +35,13 @@ from termchat.engine.port import (
     ModelSpec,
     Render,
     Rendered,
+    ReplyRequest,
     Tokenize,
     Tokenized,
-    Walk,
     is_last,
 )
 from termchat.models.gguf.header import read_header
+from tests.asking import ask_for
 
 LENGTH, WALKS = 250, 8
 ASKED = (
@@ -93,9 +93,11 @@ def record(model: Path, tokens: int, folder: Path, *, walks: bool) -> tuple[list
             prompt = ASKED[seed % len(ASKED)]
             command = Render([Message("user", prompt)]) if loaded.info.has_template else Tokenize(prompt)
             rendered = [event for event in ask(engine, command) if isinstance(event, (Rendered, Tokenized))]
-            together = (walks or seed % 2 == 0) and [Walk(at, *how(seed + at), seed + at) for at in range(WALKS)]
+            together = (walks or seed % 2 == 0) and [
+                ReplyRequest(rendered[0].ids, *how(seed + at), seed + at, at) for at in range(WALKS)
+            ]
             events = (
-                ask(engine, GenerateWalks(rendered[0].ids, together, Group(random.getrandbits(50), "walks", WALKS)))
+                ask(engine, Generate(together, Group(random.getrandbits(50), "walks", WALKS)))
                 if together
                 else [event for at in range(WALKS) for event in alone(engine, rendered[0].ids, seed + at)]
             )
@@ -117,7 +119,7 @@ def how(seed: int) -> tuple[SamplerSettings, tuple[Length | IgnoreEnd, ...]]:
 
 def alone(engine: LocalEngine, ids: list[int], seed: int) -> list[Event]:
     samplers, conditions = how(seed)
-    return ask(engine, Generate(ids, samplers, conditions, seed))
+    return ask(engine, ask_for(ids, samplers, conditions, seed))
 
 
 def parted(events: list[Event]) -> Iterator[list[Record]]:

@@ -14,26 +14,27 @@ from time import perf_counter
 from termchat.decoding.group import BeamSettings, Group
 from termchat.decoding.records import Beams
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Event, SearchBeams
+from termchat.engine.llama.model_session import ModelSession
+from termchat.engine.port import Event
+from tests.asking import ask_for, events_of
 from tests.benchmarks.walks import WARM, Bare, Pipe, arguments, loaded, spread
 
 
-def events_of(session: Session, ids: list[int], width: int, tokens: int, *, after_chain: bool) -> Iterator[Event]:
+def search(session: ModelSession, ids: list[int], width: int, tokens: int, *, after_chain: bool) -> Iterator[Event]:
     tuning = Tuning(max_tokens=tokens)
     group = Group(1, "beams", 1, beams=BeamSettings(width, after_chain=after_chain))
-    request = SearchBeams(ids, tuning.samplers(), tuning.conditions(), 1, group)
-    return session.search(request, lambda: None, perf_counter())
+    request = ask_for(ids, tuning.samplers(), tuning.conditions(), 1, group=group)
+    return events_of(session, request)
 
 
 def steps(
-    session: Session, bare: Bare, pipe: Pipe, ids: list[int], width: int, tokens: int, *, after_chain: bool
+    session: ModelSession, bare: Bare, pipe: Pipe, ids: list[int], width: int, tokens: int, *, after_chain: bool
 ) -> tuple[list[tuple[float, float]], float]:
     """Seconds of each step, of the search and bare, alternating who goes first; and seconds of what it tells in the end."""
     found: list[tuple[float, float]] = []
     session.cache.rewind(0)
     bare.begin(ids, width)
-    events = events_of(session, ids, width, tokens, after_chain=after_chain)
+    events = search(session, ids, width, tokens, after_chain=after_chain)
 
     def ours() -> list[int]:
         """The tokens of the beams that run on, as many as the width; none at the end."""

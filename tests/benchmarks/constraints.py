@@ -15,9 +15,10 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import SamplerSettings
-from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Generate, ModelSpec
+from termchat.engine.llama.model_session import ModelSession
+from termchat.engine.port import ModelSpec
 from termchat.models import catalogue
+from tests.asking import ask_for, events_of
 from tests.benchmarks.headless import Ours, arguments, pairs, report
 
 _ITEM = {
@@ -36,7 +37,7 @@ SCHEMA = Constraint("json_schema", json.dumps({"type": "array", "items": _ITEM, 
 def decode_seconds(ours: Ours, ids: list[int], tokens: int, seed: int, constraint: Constraint | None) -> float | None:
     """None if the reply ended early."""
     ours._clear()
-    command = Generate(ids, SamplerSettings(), (Length(tokens),), seed, keep_logits=False, constraint=constraint)
+    command = ask_for(ids, SamplerSettings(), (Length(tokens),), seed, keep_logits=False, constraint=constraint)
     events = ours._until(ours.engine.send(command), Finished)
     finished = events[-1]
     assert isinstance(finished, Finished)
@@ -45,10 +46,10 @@ def decode_seconds(ours: Ours, ids: list[int], tokens: int, seed: int, constrain
 
 def rewinding(path: str, tokens: int) -> None:
     """Prints how long a constrained reply of so many tokens takes to be followed again."""
-    session = Session(ModelSpec(path, "bench", context=4096, threads=os.cpu_count() or 1), lambda _: None)
+    session = ModelSession(ModelSpec(path, "bench", context=4096, threads=os.cpu_count() or 1), lambda _: None)
     ids = session.model.tokenize("A list of people in JSON:", special=False)
-    command = Generate(ids, SamplerSettings(), (Length(tokens),), 1, constraint=SCHEMA)
-    stream = session.generate(command, lambda: None, perf_counter())
+    command = ask_for(ids, SamplerSettings(), (Length(tokens),), 1, constraint=SCHEMA)
+    stream = events_of(session, command)
     said = [record.id for record in stream if isinstance(record, Token)]
     times = []
     for _ in range(21):

@@ -29,7 +29,7 @@ from contextlib import closing
 from itertools import product
 from pathlib import Path
 from statistics import median, quantiles
-from time import perf_counter, process_time
+from time import process_time
 from typing import NamedTuple
 
 import msgspec
@@ -38,9 +38,10 @@ from termchat.decoding.draft_figures import rounds_of
 from termchat.decoding.drafting import MOST_DRAFTED, BatchTimes, By, DraftSettings, breaks_even
 from termchat.decoding.records import Finished, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Generate, MeasureBatches, Message, ModelSpec, Render
 from termchat.models import catalogue
+from tests.asking import ask_for, change, events_of
 from tests.fewer_blocks import with_idle_blocks, without_blocks
 
 PLAN = """1. Monday: swim 20 minutes, then stretch for 10 minutes.
@@ -133,10 +134,10 @@ class Made(NamedTuple):
     rows: list[int]
 
 
-def made(session: Session, command: Generate) -> Made:
+def made(session: ModelSession, command: Generate) -> Made:
     """Makes it from an empty cache."""
     session.cache.rewind(0)
-    stream = list(session.generate(command, lambda: None, perf_counter()))
+    stream = list(events_of(session, command))
     start, end = stream[0], stream[-1]
     assert isinstance(start, Start)
     assert isinstance(end, Finished)
@@ -158,7 +159,7 @@ def quoted(prompt: Sequence[int], reply: Sequence[int]) -> float:
 
 
 def compare(
-    session: Session, task: str, temperature: float, by: By, costs: dict[int, float], args: argparse.Namespace
+    session: ModelSession, task: str, temperature: float, by: By, costs: dict[int, float], args: argparse.Namespace
 ) -> float | None:
     """Runs the pairs and prints a line; returns how many times as fast."""
     told = TASKS[task]
@@ -171,7 +172,7 @@ def compare(
     drafted = accepted = parted = 0
     why = ""
     for pair in range(-1, args.pairs):  # the first does not count
-        plain = Generate(ids, tuning.samplers(), tuning.conditions(), 1 + pair % 3, keep_logits=False)
+        plain = ask_for(ids, tuning.samplers(), tuning.conditions(), 1 + pair % 3, keep_logits=False)
         commands = [plain, msgspec.structs.replace(plain, draft=DraftSettings(by))]
         order = (0, 1) if pair % 2 else (1, 0)
         found = {which: made(session, commands[which]) for which in order}
@@ -206,7 +207,7 @@ def compare(
     return middle
 
 
-def measured(session: Session, seconds: float) -> dict[int, float]:
+def measured(session: ModelSession, seconds: float) -> dict[int, float]:
     """T(n) for every number of rows up to the largest measured one; prints it."""
     found = session.measure(MeasureBatches(seconds))
     times = BatchTimes(found.batch_times)
@@ -222,7 +223,7 @@ def measured(session: Session, seconds: float) -> dict[int, float]:
 def by_ngrams(path: str, threads: int, args: argparse.Namespace) -> None:
     """Quoting and free tasks, drafted from the context."""
     spec = ModelSpec(path, "bench", context=4096, threads=threads, kv_type=args.kv_type, quantization="Q4_1")
-    with closing(Session(spec, lambda _: None)) as session:
+    with closing(ModelSession(spec, lambda _: None)) as session:
         print(f"n-grams, {threads} threads, {args.kv_type} KV, up to {args.tokens} tokens, {args.pairs} pairs")
         costs = measured(session, 4.0)
         for temperature, tasks in product((0.0, 0.8), (QUOTING, FREE)):
@@ -245,7 +246,7 @@ def by_models(path: str, threads: int, args: argparse.Namespace) -> None:
         }
         spec = ModelSpec(str(large), "large", context=1024, threads=threads, kv_type=args.kv_type)
         print(f"a draft model, {threads} threads, the target has {args.idle} blocks more, {args.pairs} pairs")
-        with closing(Session(spec, lambda _: None)) as session:
+        with closing(ModelSession(spec, lambda _: None)) as session:
             costs = measured(session, 8.0)
             for name, draft in drafts.items():
                 info = session.load_draft(ModelSpec(str(draft), name), lambda _: None)
@@ -264,7 +265,7 @@ def by_pair(threads: int, args: argparse.Namespace) -> None:
     target, draft = args.pair
     ways: list[By] = ["off", "ngram", "model", "auto"]
     spec = ModelSpec(target, "target", context=2048, threads=threads, kv_type=args.kv_type)
-    with closing(Session(spec, lambda _: None)) as session:
+    with closing(ModelSession(spec, lambda _: None)) as session:
         print(f"{Path(target).stem} with {Path(draft).stem}, {threads} threads, {args.pairs} pairs")
         measured(session, 2.0)
         info = session.load_draft(ModelSpec(draft, Path(draft).stem), lambda _: None)
@@ -278,11 +279,11 @@ def by_pair(threads: int, args: argparse.Namespace) -> None:
             for pair in range(args.pairs):
                 for by in ways[:: -1 if pair % 2 else 1]:
                     session._learned.model.cache.rewind(0)
-                    command = Generate(ids, tuning.samplers(), tuning.conditions(), 1, keep_logits=False)
+                    command = ask_for(ids, tuning.samplers(), tuning.conditions(), 1, keep_logits=False)
                     if by != "off":
-                        command = msgspec.structs.replace(command, draft=DraftSettings(by))
+                        command = change(command, draft=DraftSettings(by))
                     begun = process_time()
-                    *_, end = session.generate(command, lambda: None, perf_counter())
+                    *_, end = events_of(session, command)
                     assert isinstance(end, Finished)
                     spent, ends[by] = process_time() - begun, end
                     rates.setdefault(by, []).append((end.tokens_per_second or 0.0, end.tokens / spent))

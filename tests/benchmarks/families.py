@@ -14,7 +14,6 @@ import os
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -24,10 +23,11 @@ from termchat.config.settings import load
 from termchat.decoding.conditions import IgnoreEnd
 from termchat.decoding.records import Prefill, Record, Start, Token, to_json
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import FirstToken, Generate, ModelSpec, Prefilling, Scripted
 from termchat.models.gguf.header import read_header
+from tests.asking import ask_for, events_of
 from tests.engine.bare_loop import BareContext
 from tests.engine.conftest import records, tokens
 from tests.engine.float64 import numbers_of
@@ -61,10 +61,10 @@ class Checked(NamedTuple):
 
 def asked(ids: list[int], count: int, **more: object) -> Generate:
     conditions = (*TUNING.turned({"max_tokens": count}).conditions(), IgnoreEnd())
-    return Generate(ids, TUNING.samplers(), conditions, SEED, **more)  # type: ignore[arg-type]
+    return ask_for(ids, TUNING.samplers(), conditions, SEED, **more)  # type: ignore[arg-type]
 
 
-def check_reply(session: Session, ids: list[int], count: int) -> Checked:
+def check_reply(session: ModelSession, ids: list[int], count: int) -> Checked:
     """Make the reply and look at each row of logits before it is written over."""
     stream: list[Record] = []
     equal = [0, 0]
@@ -72,7 +72,7 @@ def check_reply(session: Session, ids: list[int], count: int) -> Checked:
     wrong = 0
     with closing(BareContext(session)) as bare:
         rows: list[Row] = []
-        for record in session.generate(asked(ids, count), lambda: None, perf_counter()):
+        for record in events_of(session, asked(ids, count)):
             if isinstance(record, Prefilling | FirstToken):
                 continue
             stream.append(record)  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def check_reply(session: Session, ids: list[int], count: int) -> Checked:
     return Checked(stream, equal, logprob, entropy, probability, wrong)
 
 
-def count_forked(session: Session, stream: list[Record], ids: list[int], *, kept: bool, threads: int) -> str:
+def count_forked(session: ModelSession, stream: list[Record], ids: list[int], *, kept: bool, threads: int) -> str:
     """Go on from places of the reply, and count the tokens that are as recorded."""
     expected, same = numbers(stream), 0
     places = range(len(expected) - FORKED, 0, -len(expected) // 3)
@@ -107,7 +107,7 @@ def count_forked(session: Session, stream: list[Record], ids: list[int], *, kept
     return f"{same} of {FORKED * len(places)}"
 
 
-def count_walks(session: Session, ids: list[int]) -> str:
+def count_walks(session: ModelSession, ids: list[int]) -> str:
     """Walk, and count those that say that they are exact, and those with the ids and logits of their seeds alone."""
     tuning = TUNING.turned({"max_tokens": WALKED})
     session.cache.rewind(0)
@@ -116,7 +116,7 @@ def count_walks(session: Session, ids: list[int]) -> str:
     equal = []
     for seed in range(WALKS):
         session.cache.rewind(0)
-        alone = records(session, Generate(ids, tuning.samplers(), tuning.conditions(), seed))
+        alone = records(session, ask_for(ids, tuning.samplers(), tuning.conditions(), seed))
         equal.append(numbers(of(said, seed)) == numbers(alone))
     wrong = sum(one and not other for one, other in zip(exact, equal, strict=True))
     return f"{sum(exact)} exact, {sum(equal)} equal" + (f", {wrong} WRONG" if wrong else "")
@@ -136,7 +136,7 @@ def replayed(stream: list[Record], path: Path) -> str:
 def check_model(path: Path, prompt: int, count: int) -> list[str]:
     """Return the cells of the file's row."""
     spec = ModelSpec(str(path), path.stem, context=prompt + count + 320, threads=1, sha256=read_header(path).identity())
-    with closing(Session(spec, lambda _: None)) as session:
+    with closing(ModelSession(spec, lambda _: None)) as session:
         ids = session.model.tokenize(TEXT * (prompt // 20), special=False, begin=True)[:prompt]
         checked = check_reply(session, ids, count)
         kept, made, two = (

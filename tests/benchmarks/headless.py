@@ -19,8 +19,9 @@ from typing import Any
 from termchat.decoding.records import Failed, Finished, Prefill, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Event, Generate, Load, Loaded, ModelSpec, Tokenize, Tokenized
+from termchat.engine.port import Event, Load, Loaded, ModelSpec, Tokenize, Tokenized
 from termchat.models import catalogue
+from tests.asking import ask_for
 
 CONTEXT = 4096
 PROMPTS = (513, 1025)
@@ -48,7 +49,7 @@ class Ours:
         tuning = Tuning(max_tokens=tokens, **knobs)
         events = self._until(
             self.engine.send(
-                Generate(ids, tuning.samplers(), tuning.conditions(), seed, {}, keep_logits=False)  # as `termchat run`
+                ask_for(ids, tuning.samplers(), tuning.conditions(), seed, {}, keep_logits=False),  # as `termchat run`
             ),
             Finished,
         )
@@ -64,7 +65,7 @@ class Ours:
     def _clear(self) -> None:
         """Another prompt, so that nothing can be reused."""
         self._until(
-            self.engine.send(Generate([0], Tuning().samplers(), Tuning(max_tokens=1).conditions(), 1, {})), Finished
+            self.engine.send(ask_for([0], Tuning().samplers(), Tuning(max_tokens=1).conditions(), 1, {})), Finished
         )
 
     def _until(self, number: int, answer: type[Event]) -> list[Event]:

@@ -31,19 +31,18 @@ import msgspec
 from textual import events
 from textual.geometry import Size
 
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
+from termchat.chat.opening import load_latest
 from termchat.chat.service import Chat
 from termchat.config.settings import Settings, load
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
-from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Record, Token
 from termchat.engine.port import ModelSpec
 from tests import made_records
 from tests.benchmarks import streaming
 from tests.benchmarks.frames import Cost, Watched, measure, run
 from tests.benchmarks.screen import Timed
+from tests.chats import chat_on
 from tests.tui import fake_engine
 from tests.tui.transcripts import in_pieces
 
@@ -57,23 +56,22 @@ STORE = "data/termchat/sessions.db"
 def fill(path: Path, tokens: int) -> int:
     """A store with one chat of at least so many tokens; returns how many there are. 0 makes an empty store."""
     store, chance = Store.open(path), random.Random(1)
-    recorder, chat = StoreRecorder(store, SessionInfo()), Conversation()
+    session = Session(store=store)
+    chat = session.conversation
     pieces = streaming.prose()
     number = 0
     while (here := len(chat.ids())) < tokens:
         number += 1
         asked = made_records.user(chat, f"Question {number}: and then?", [chance.randrange(49152) for _ in range(24)])
-        recorder.turn(chat, asked)
+        session.add_node(asked)
         size = min(LONG if number % EVERY == 5 else SHORT, max(tokens - here - 24, 40))
         words = [next(pieces) for _ in range(size)]
         if here + 24 + size >= tokens:
             words[-len(in_pieces(END)) :] = in_pieces(END)
         node = made_records.reply(chat)
-        recorder.turn(chat, node)
+        session.add_node(node)
         for record in made_records.stream(chat.ids(), [word.encode() for word in words]):
-            drawn = _drawn(record, chance)
-            chat.add(node, drawn)
-            recorder.record(chat, node, drawn)
+            session.add(node, _drawn(record, chance))
     while not store.flush(60.0):
         pass
     store.close(60.0)
@@ -111,14 +109,7 @@ def shown(home: Path, *flags: str, wanted: bytes) -> float:
 
 def latest(store: Store, config: Settings, engine: fake_engine.FakeEngine) -> Chat:
     """The latest chat of a store as `--resume` opens it, or where there is none a new one."""
-    found = reopen_latest(store, config)
-    return Chat(
-        engine,
-        config.tuning,
-        conversation=found.conversation if found else None,
-        recorder=found.recorder if found else StoreRecorder(store, SessionInfo()),
-        newest=found.newest if found else None,
-    )
+    return chat_on(engine, session=load_latest(store, config) or Session(tuning=config.tuning, store=store))
 
 
 @asynccontextmanager

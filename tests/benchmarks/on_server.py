@@ -10,7 +10,7 @@ from statistics import median
 
 from termchat.decoding.records import Finished
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Generate
+from tests.asking import ask_for
 from tests.benchmarks.streamed import TEXTS, bare, served
 from tests.remote.conftest import drawn, finished_of, ids_of, on_server
 
@@ -35,7 +35,7 @@ def main() -> None:
     try:
         for name, text in TEXTS.items():
             ids, tuning = ids_of(session, text), Tuning(max_tokens=TOKENS, logit_bias=("2=-99",))
-            asked = Generate(ids, tuning.samplers(), tuning.conditions(), 1)
+            asked = ask_for(ids, tuning.samplers(), tuning.conditions(), 1)
             drawn(session, asked)
             pairs = [(streamed(server.port, ids), of(finished_of(drawn(session, asked)))) for _ in range(ROUNDS)]
             one, other = (median(pair[i] for pair in pairs) for i in (0, 1))

@@ -18,9 +18,10 @@ from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Command, Event, Generate, Load, Loaded, ModelSpec, Tokenize, Tokenized
+from termchat.engine.port import Command, Event, Load, Loaded, ModelSpec, Tokenize, Tokenized
 from termchat.engine.ssh import SshEngine
 from termchat.models import catalogue
+from tests.asking import ask_for
 from tests.benchmarks.headless import CONTEXT, pairs, report
 from tests.fake_ssh import WORKER, path_with
 
@@ -37,7 +38,7 @@ class Timed:
     def reply(self, ids: list[int], tokens: int, seed: int) -> tuple[float, list[int]]:
         """Seconds from the command to the end of the reply, and the ids."""
         tuning = Tuning(max_tokens=tokens)
-        command = Generate(ids, tuning.samplers(), tuning.conditions(), seed, {}, keep_logits=False)
+        command = ask_for(ids, tuning.samplers(), tuning.conditions(), seed, {}, keep_logits=False)
         begin = monotonic()
         events = self._ask(command, Finished)
         return monotonic() - begin, [event.id for event in events if isinstance(event, Token)]

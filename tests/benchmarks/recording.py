@@ -12,23 +12,22 @@ import tempfile
 from pathlib import Path
 from time import sleep
 
-from termchat.chat.recording import Recorder, StoreRecorder
 from termchat.chat.service import Chat
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from termchat.models import catalogue
 from tests.benchmarks.headless import CONTEXT, GATHER, pairs, report
+from tests.chats import chat_on
 
 PROMPT = "Once upon a time, in a village far away from the sea, there lived an old woman who"
 
 
-def decode_seconds(chat: Chat, recorder: Recorder, tokens: int, seed: int) -> float | None:
+def decode_seconds(chat: Chat, store: Store | None, tokens: int, seed: int) -> float | None:
     """Seconds for all tokens after the first; None if the model ended the reply early."""
-    chat.recorder = recorder
-    chat.open(Conversation(raw=True))
+    chat.show(Session(conversation=Conversation(raw=True), store=store))
     for name, value in (("seed", seed), ("max_tokens", tokens)):
         chat.adjust(name, value)
     chat.send(PROMPT)
@@ -48,15 +47,15 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = Store.open(Path(folder) / "sessions.db")
-        chat = Chat(LocalEngine())
+        chat = chat_on(LocalEngine())
         chat.loading.load(ModelSpec(str(catalogue.resolve(None)[1]), "bench", context=CONTEXT, threads=args.threads))
         while chat.phase != "idle":
             chat.pump(0.1)
-        decode_seconds(chat, Recorder(), 32, 0)
+        decode_seconds(chat, None, 32, 0)
         times = pairs(
             args.pairs,
-            lambda i: decode_seconds(chat, StoreRecorder(store, SessionInfo()), args.tokens, 100 + i),
-            lambda i: decode_seconds(chat, Recorder(), args.tokens, 100 + i) or 0.0,
+            lambda i: decode_seconds(chat, store, args.tokens, 100 + i),
+            lambda i: decode_seconds(chat, None, args.tokens, 100 + i) or 0.0,
         )
         report(f"recorded, {args.threads} threads, tokens", args.tokens - 1, times, ("kept", "not kept"))
         chat.close()

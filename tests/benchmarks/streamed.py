@@ -17,9 +17,9 @@ from time import perf_counter
 from typing import Any
 
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Generate
 from termchat.engine.remote.llama_stream import LlamaStream
 from termchat.engine.remote.streams import Segment
+from tests.asking import ask_for
 from tests.remote.conftest import RealServer, drawn, finished_of, ids_of, streamed_by
 
 ROUNDS, TOKENS = 11, 96
@@ -61,7 +61,7 @@ def main() -> None:
                 ids_of(session, text),
                 Tuning(max_tokens=TOKENS, temperature=0.0, logit_bias=("2=ban", "0=ban")),
             )
-            asked = Generate(ids, tuning.samplers(), tuning.conditions(), 1)
+            asked = ask_for(ids, tuning.samplers(), tuning.conditions(), 1)
             body = source.body(Segment(ids, 0, asked.samplers, asked.conditions, 1, TOKENS, asked.candidates))
             sides: list[Callable[[], float]] = [
                 lambda body=body: bare(server.port, body),  # type: ignore[misc]

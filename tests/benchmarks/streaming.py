@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from tests.benchmarks.frames import Watched, measure, run
+from tests.chats import chat_on
 from tests.tui import fake_engine
 from tests.tui.transcripts import PROSE, REPLY, chat_of, in_pieces
 
@@ -83,7 +83,7 @@ async def frames(case: Case, number: int) -> list[float]:
     chat_so_far = chat_of(*(text for _ in range(turns) for text in ("Go on.", "".join(islice(words, TURN)))))
     fake_engine.INFO = msgspec.structs.replace(fake_engine.INFO, context=1_000_000)
     engine = fake_engine.FakeEngine()
-    chat = Chat(engine, Tuning(seed=7), conversation=chat_so_far if turns else None)
+    chat = chat_on(engine, Tuning(seed=7), conversation=chat_so_far if turns else None)
     app = Watched(chat, ModelSpec("/tiny.gguf", "tiny"), theme="dark")
     app.drawn, app.frames = asyncio.Event(), []
     async with app.run_test(size=(120, 40)) as pilot:

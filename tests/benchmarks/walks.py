@@ -22,10 +22,11 @@ from termchat.decoding.group import Group
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine import wire
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
-from termchat.engine.port import Event, Generate, GenerateWalks, ModelSpec, Walk
+from termchat.engine.port import Event, Generate, ModelSpec, ReplyRequest
 from termchat.models import catalogue
+from tests.asking import ask_for, events_of
 
 CONTEXT = 8192
 WARM = 3
@@ -56,7 +57,7 @@ class Pipe:
 class Bare:
     """A context in which a batch has a row of each sequence."""
 
-    def __init__(self, session: Session, threads: int) -> None:
+    def __init__(self, session: ModelSession, threads: int) -> None:
         params = LIB.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = CONTEXT, 64, 64, 64
         params.kv_unified, params.no_perf = True, True
@@ -89,22 +90,22 @@ class Bare:
         LIB.llama_free(self._context)
 
 
-def events_of(session: Session, ids: list[int], count: int, tokens: int, seed: int) -> Iterator[list[Event]]:
+def walk(session: ModelSession, ids: list[int], count: int, tokens: int, seed: int) -> Iterator[list[Event]]:
     tuning = Tuning(max_tokens=tokens)
     rules = (*tuning.conditions(), IgnoreEnd())
-    walks = [Walk(i, tuning.samplers(), rules, seed + i) for i in range(count)]
-    request = GenerateWalks(ids, walks, Group(1, "walks", count))
-    return session.generate_walks(request, lambda: None, lambda: None, perf_counter())
+    walks = [ReplyRequest(ids, tuning.samplers(), rules, seed + i, i) for i in range(count)]
+    request = Generate(walks, Group(1, "walks", count))
+    return session.generate(request, lambda: None, lambda: None, perf_counter())
 
 
 def steps(
-    session: Session, bare: Bare, pipe: Pipe, ids: list[int], count: int, tokens: int
+    session: ModelSession, bare: Bare, pipe: Pipe, ids: list[int], count: int, tokens: int
 ) -> list[tuple[float, float]]:
     """Seconds of each step, of the walks and bare, alternating who goes first."""
     found: list[tuple[float, float]] = []
     session.cache.rewind(0)
     bare.begin(ids, count)
-    events = events_of(session, ids, count, tokens, 1)
+    events = walk(session, ids, count, tokens, 1)
     drawn: list[int] = []
     while len(drawn) < count:
         said = next(events)
@@ -132,11 +133,11 @@ def steps(
     return found[WARM:]
 
 
-def first_tokens(session: Session, pipe: Pipe, ids: list[int], count: int, seed: int) -> float:
+def first_tokens(session: ModelSession, pipe: Pipe, ids: list[int], count: int, seed: int) -> float:
     """Seconds until each walk's first token is written."""
     session.cache.rewind(0)
     begun, left = perf_counter(), count
-    events = events_of(session, ids, count, 2, seed)
+    events = walk(session, ids, count, 2, seed)
     while left:
         said = next(events)
         pipe.send(said)
@@ -147,13 +148,13 @@ def first_tokens(session: Session, pipe: Pipe, ids: list[int], count: int, seed:
     return took
 
 
-def first_token(session: Session, pipe: Pipe, ids: list[int], seed: int) -> float:
+def first_token(session: ModelSession, pipe: Pipe, ids: list[int], seed: int) -> float:
     """Seconds until the first token of a single reply is written."""
     session.cache.rewind(0)
     tuning = Tuning(max_tokens=1)
     begun = perf_counter()
-    request = Generate(ids, tuning.samplers(), tuning.conditions(), seed, keep_logits=False)
-    for record in session.generate(request, lambda: None, begun):
+    request = ask_for(ids, tuning.samplers(), tuning.conditions(), seed, keep_logits=False)
+    for record in events_of(session, request):
         pipe.send([record])
         if isinstance(record, Token):
             return perf_counter() - begun
@@ -173,13 +174,13 @@ def arguments(what: str | None, *, tokens: int) -> argparse.ArgumentParser:
     return parser
 
 
-def loaded(args: argparse.Namespace) -> Iterator[tuple[int, Session, Bare, list[int]]]:
+def loaded(args: argparse.Namespace) -> Iterator[tuple[int, ModelSession, Bare, list[int]]]:
     """The model for each number of threads that was asked for, that number first, and the ids of the prompt."""
     sys.setswitchinterval(0.0005)
     path = str(catalogue.resolve(None)[1])
     for threads in args.threads or sorted({1, os.cpu_count() or 1}):
         spec = ModelSpec(path, "bench", context=CONTEXT, threads=threads, threads_batch=threads, quantization="Q4_1")
-        session = Session(spec, lambda _: None)
+        session = ModelSession(spec, lambda _: None)
         bare = Bare(session, threads)
         yield threads, session, bare, session.model.tokenize(STORY * 20, special=False)[: args.prompt]
         bare.close()

@@ -17,6 +17,7 @@ from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Event, Generate, Load, Loaded, ModelSpec, Score, Scored, Tokenize, Tokenized
 from termchat.models import catalogue
+from tests.asking import ask_for
 
 CONTEXT = 2048
 SETTINGS = Tuning().samplers()
@@ -73,7 +74,7 @@ class Bench:
         return last.ids
 
     def _generate(self, ids: list[int], tokens: int = 1, seed: int = 1) -> list[Event]:
-        return self._ask(Generate(ids, SETTINGS, Tuning(max_tokens=tokens).conditions(), seed), Finished)
+        return self._ask(ask_for(ids, SETTINGS, Tuning(max_tokens=tokens).conditions(), seed), Finished)
 
     def _ask(self, command: Load | Tokenize | Generate | Score, answer: type[Event]) -> list[Event]:
         number = self._engine.send(command)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from termchat.chat.service import Chat
 from termchat.config.settings import Settings, load
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from tests.chat.driven_chat import Driven
+from tests.chats import chat_on
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def make(spec: ModelSpec) -> Iterator[Callable[..., Driven]]:
     made: list[Driven] = []
 
     def new(tuning: Tuning, **more: object) -> Driven:
-        driven = Driven(Chat(LocalEngine(), tuning, **more))  # type: ignore[arg-type]
+        driven = Driven(chat_on(LocalEngine(), tuning, **more))  # type: ignore[arg-type]
         driven.chat.loading.load(spec)
         made.append(driven)
         return driven

@@ -10,6 +10,7 @@ from termchat.chat.service import Chat
 from termchat.conversation.tree import Node
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 
 
@@ -83,7 +84,7 @@ class Faked(Driven):
 
     def __init__(self, tuning: Tuning | None = None, **more: object) -> None:
         self.engine = FakeEngine()
-        super().__init__(Chat(self.engine, tuning or Tuning(seed=7), **more))  # type: ignore[arg-type]
+        super().__init__(chat_on(self.engine, tuning or Tuning(seed=7), **more))  # type: ignore[arg-type]
         self.chat.loading.load(ModelSpec("/tiny.gguf", "tiny"))
         self.pump()
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from termchat.chat.opening import fetch
-from termchat.chat.recording import StoreRecorder
 from termchat.config.settings import Settings
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from tests.chat.driven_chat import Faked
@@ -16,14 +14,14 @@ class Kept(Faked):
 
     def __init__(self, store: Store, config: Settings) -> None:
         self.store, self.config = store, config
-        super().__init__(Tuning(seed=7), recorder=StoreRecorder(store, SessionInfo(tuning=Tuning(seed=7))))
+        super().__init__(Tuning(seed=7), store=store)
 
     @property
     def session(self) -> str:
-        return self.chat.recorder.session(self.chat.conversation)
+        return self.chat.session.current_id
 
     def open(self, session: str) -> None:
-        self.chat.reopen(fetch(self.store, session, self.config, self.chat.loaded))
+        self.chat.show(*fetch(self.store, session, self.config, self.chat.host.loaded))
         self.pump()
 
     def texts(self) -> list[str]:
@@ -31,4 +29,4 @@ class Kept(Faked):
 
     def updated(self, session: str) -> float:
         assert self.store.flush()
-        return self.store.load(session).info.updated
+        return self.store.load(session).updated

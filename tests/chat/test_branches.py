@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
+from termchat.chat.opening import load_latest
 from termchat.config.settings import load
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation, Node
 from tests.chat.driven_chat import Faked
@@ -26,15 +24,14 @@ def two_replies(it: Faked) -> tuple[Node, Node]:
 
 def stored(it: Faked, path: Path) -> Conversation:
     """The chat as another process would open it."""
-    assert isinstance(it.chat.recorder, StoreRecorder)
-    it.chat.recorder.store.close()
-    found = reopen_latest(Store.open(path), load({}, environ={}, file=path.parent / "none.toml"))
+    it.chat.session.store.close()
+    found = load_latest(Store.open(path), load({}, environ={}, file=path.parent / "none.toml"))
     assert found is not None
     return found.conversation
 
 
 def kept(path: Path) -> Faked:
-    return Faked(recorder=StoreRecorder(Store.open(path), SessionInfo()))
+    return Faked(store=Store.open(path))
 
 
 def test_another_branch_is_shown_with_its_last_token_and_is_there_again(tmp_path: Path) -> None:

@@ -16,7 +16,14 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import ALL_FEATURES, Adjust, LoadDraft, Measurement, ModelSpec
+from termchat.engine.port import (
+    ALL_FEATURES,
+    Adjust,
+    Generate,
+    LoadDraft,
+    Measurement,
+    ModelSpec,
+)
 from tests.chat.driven_chat import Faked, Make
 from tests.chat.kept_chat import Kept
 from tests.fewer_blocks import with_idle_blocks, with_vocabulary
@@ -52,7 +59,7 @@ def test_drafts_are_turned_on_and_off_in_mid_reply_and_the_reply_stays_the_same(
 def test_the_knob_is_told_once_and_another_knob_leaves_the_drafts_alone() -> None:
     it = Faked(Tuning(seed=7, draft="ngram", draft_max=7))
     it.writing("Hi", " one")
-    assert it.engine.generated[-1].draft == DraftSettings("ngram", 7)
+    assert it.engine.asked(Generate)[-1].draft == DraftSettings("ngram", 7)
     it.chat.adjust("temperature", 1.2)
     it.chat.adjust("draft_max", 3)
     it.chat.adjust("draft", "off")
@@ -103,7 +110,7 @@ def test_each_chat_keeps_who_drafts_in_it(store: Store, config: Settings) -> Non
     it.open(one)
     assert it.chat.tuning.drafts == DraftSettings("ngram", 7)
     it.replied("and on", " c")
-    assert it.engine.generated[-1].draft == DraftSettings("ngram", 7)
+    assert it.engine.asked(Generate)[-1].draft == DraftSettings("ngram", 7)
 
 
 def test_a_preset_is_about_the_chain_and_leaves_who_drafts() -> None:
@@ -136,12 +143,12 @@ def loads(it: Faked) -> list[str | None]:
 def test_a_draft_model_is_loaded_once_somebody_wants_it(by: str, asked: list[str]) -> None:
     it = drafting(Tuning(seed=7, draft=by))
     assert loads(it) == asked
-    assert [it.chat.drafter.name] == asked if it.chat.drafter else asked == []
+    assert [it.chat.host.drafter.name] == asked if it.chat.host.drafter else asked == []
     it.chat.adjust("draft", "auto")
     it.chat.adjust("draft", "model")
     it.pump()
     assert loads(it) == ["small"]
-    assert it.chat.drafter is not None
+    assert it.chat.host.drafter is not None
     assert it.replied("Hi", " one").settings[0].draft == DraftSettings("model")
 
 
@@ -149,18 +156,18 @@ def test_a_message_waits_for_the_draft_model_that_is_loaded_with_the_model() -> 
     it = drafting(Tuning(seed=7, draft="auto"), loads_drafts=False)
     it.chat.send("Hi")
     it.pump()
-    assert (it.chat.phase, it.chat.drafter_progress, it.engine.generated) == ("loading", 0.0, [])
+    assert (it.chat.phase, it.chat.host.drafter_progress, it.engine.generated) == ("loading", 0.0, [])
     it.engine.load_draft()
     it.pump()
-    assert (it.chat.drafter_progress, it.chat.phase) == (None, "decoding" if it.reply.tokens else "prefill")
+    assert (it.chat.host.drafter_progress, it.chat.phase) == (None, "decoding" if it.reply.tokens else "prefill")
     assert len(it.engine.generated) == 1
 
 
 @pytest.mark.parametrize("by", ["model", "auto"])
 def test_a_draft_model_that_is_refused_is_told_and_the_chat_goes_on(by: str) -> None:
     it = drafting(Tuning(seed=7, draft=by), no_draft="small has another vocabulary")
-    assert it.chat.drafter is None
-    assert it.chat.drafter_failure is not None
+    assert it.chat.host.drafter is None
+    assert it.chat.host.drafter_failure is not None
     assert it.replied("Hi", " one").text() == " one"
     assert it.notices == ["small has another vocabulary"]
 
@@ -174,12 +181,12 @@ def test_a_draft_model_that_cannot_pay_is_dropped_where_nobody_asked_for_it(
 ) -> None:
     it = drafting(msgspec.structs.replace(Tuning(seed=7, draft="auto"), **tuning), draft_costs=COSTS)
     assert loads(it) == (["small"] if stays else ["small", None])
-    assert (it.chat.drafter is not None) is stays
+    assert (it.chat.host.drafter is not None) is stays
     assert it.notices == ([] if stays else [COSTS])
     assert it.replied("Hi", " one").text() == " one"
     it.chat.adjust("draft", "model")
     it.pump()
-    assert it.chat.drafter is not None, "who asks for it gets it"
+    assert it.chat.host.drafter is not None, "who asks for it gets it"
 
 
 def test_a_draft_model_whose_file_is_too_large_to_pay_is_not_loaded(tmp_path: Path) -> None:
@@ -205,7 +212,7 @@ def test_a_draft_model_that_is_not_there_is_told_once_it_is_wanted() -> None:
     it.chat.adjust("draft", "auto")
     it.pump()
     assert it.notices == ["draft model: unknown model 'smal'"]
-    assert it.chat.drafter_failure is not None
+    assert it.chat.host.drafter_failure is not None
     assert loads(it) == []
 
 
@@ -230,8 +237,8 @@ def test_another_draft_model_in_mid_reply_is_kept_for_the_model() -> None:
     it.chat.draft_with(Choice(ModelSpec("/models/new.gguf", "new"), {}))
     it.pump()
     assert it.chat.phase == "decoding"
-    assert it.chat.drafter is not None
-    assert it.chat.drafter.name == "new"
+    assert it.chat.host.drafter is not None
+    assert it.chat.host.drafter.name == "new"
     assert it.notices == ["new drafts for tiny"]
     assert DrafterChanged(sha256, "/models/new.gguf") in it.told
     kept = per_model.find_pick(sha256)
@@ -245,7 +252,7 @@ def test_another_draft_model_in_mid_reply_is_kept_for_the_model() -> None:
     assert loads(it) == ["small", "new", "new"]
     it.chat.draft_with(None)
     it.pump()
-    assert it.chat.drafter is None
+    assert it.chat.host.drafter is None
     it.chat.loading.reload()
     it.pump()
     assert loads(it)[3:] == [None]
@@ -260,9 +267,9 @@ def test_one_that_is_refused_leaves_the_one_before() -> None:
     it.engine.no_draft = "new has another vocabulary"
     it.chat.draft_with(Choice(ModelSpec("/models/new.gguf", "new"), {}))
     it.pump()
-    assert it.chat.drafter is not None
-    assert it.chat.drafter.name == "small"
-    assert it.chat.drafter_failure is not None
+    assert it.chat.host.drafter is not None
+    assert it.chat.host.drafter.name == "small"
+    assert it.chat.host.drafter_failure is not None
     assert per_model.find_pick(it.engine.info.sha256) is None
 
 
@@ -281,7 +288,7 @@ def test_a_draft_model_may_be_loaded_before_the_knob_is_turned() -> None:
 def test_nothing_is_loaded_to_draft_for_no_model() -> None:
     it = drafting(Tuning(seed=7, draft="auto"))
     it.chat.loading.unload()
-    assert it.chat.drafter is None
+    assert it.chat.host.drafter is None
     it.chat.draft_with(OTHER)
     it.pump()
     assert loads(it) == ["small"]
@@ -292,12 +299,12 @@ def test_a_dead_engine_has_no_draft_model_and_a_new_one_gets_it_back() -> None:
     it = drafting(Tuning(seed=7, draft="model"), loads_drafts=False)
     it.engine.die()
     it.pump()
-    assert (it.chat.phase, it.chat.drafter, it.chat.drafter_progress) == ("failed", None, None)
-    assert it.chat.drafter_failure is None
+    assert (it.chat.phase, it.chat.host.drafter, it.chat.host.drafter_progress) == ("failed", None, None)
+    assert it.chat.host.drafter_failure is None
     it.engine.loads_drafts = True
     it.chat.loading.restart()
     it.pump()
-    assert (it.chat.phase, it.chat.drafter is not None) == ("idle", True)
+    assert (it.chat.phase, it.chat.host.drafter is not None) == ("idle", True)
 
 
 def test_another_model_of_the_chat_has_a_draft_model_of_its_own() -> None:
@@ -332,10 +339,10 @@ def test_draft_models_come_and_go_in_mid_reply_and_the_reply_stays_the_same(
         reply = it.stepped("Write a story about a fox and a bear.", 6)
         if drafted:
             it.chat.draft_with(Choice(ModelSpec(str(small_model_path), "small", threads=1), {}))
-            it.until(lambda: it.chat.drafter is not None)  # noqa: B023
+            it.until(lambda: it.chat.host.drafter is not None)  # noqa: B023
             it.step(20)
             it.chat.draft_with(None)
-            it.until(lambda: it.chat.drafter is None)  # noqa: B023
+            it.until(lambda: it.chat.host.drafter is None)  # noqa: B023
         it.chat.replies.resume()
         it.idle()
         drawn.append(reply)
@@ -354,7 +361,7 @@ def test_a_draft_model_of_another_vocabulary_is_named_and_the_chat_goes_on(
     it.idle()
     path = with_vocabulary(small_model_path, tmp_path / "renamed.gguf", renamed={4200: "zzz"})
     it.chat.draft_with(Choice(ModelSpec(str(path), "renamed"), {}))
-    it.until(lambda: it.chat.drafter_failure is not None)
-    assert it.chat.drafter is None
+    it.until(lambda: it.chat.host.drafter_failure is not None)
+    assert it.chat.host.drafter is None
     assert [notice for notice in it.notices if notice.startswith("renamed has another vocabulary: ")]
     assert len(it.say("Hi").ids) == 4

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from termchat.chat.service import Chat
 from termchat.conversation.node import TokenColumns
 from termchat.conversation.reply_facts import constraint_cost, facts_of
 from termchat.decoding.constraint import Constraint
@@ -15,13 +14,14 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from tests.chat.driven_chat import Driven
+from tests.chats import chat_on
 
 WORDS = Constraint("regex", "([a-z]{1,9} ){4}end")
 
 
 @pytest.fixture
 def driven(spec: ModelSpec) -> Iterator[Driven]:
-    chat = Chat(LocalEngine(), Tuning(max_tokens=40, temperature=1.5, seed=3))
+    chat = chat_on(LocalEngine(), Tuning(max_tokens=40, temperature=1.5, seed=3))
     chat.loading.load(spec)
     driven = Driven(chat)
     driven.idle()

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
+from termchat.chat.opening import load_latest
 from termchat.config.settings import load
 from termchat.conversation.node import Node
-from termchat.conversation.session import Breakpoint, SessionInfo
+from termchat.conversation.session import Breakpoint
 from termchat.conversation.store.store import Store
 from termchat.decoding import conditions
 from termchat.decoding.draft_figures import rounds_of
@@ -28,9 +27,9 @@ PLAIN = Tuning(temperature=0.3, seed=5, max_tokens=30)
 
 def reopened(make: Make, path: Path) -> Driven:
     """The chat in another process, with the model loaded again."""
-    found = reopen_latest(Store.open(path), load({}, environ={}, file=path.parent / "none.toml"))
+    found = load_latest(Store.open(path), load({}, environ={}, file=path.parent / "none.toml"))
     assert found is not None
-    driven = make(found.config.tuning, conversation=found.conversation, recorder=found.recorder, newest=found.newest)
+    driven = make(found.tuning, session=found)
     driven.idle()
     return driven
 
@@ -52,7 +51,7 @@ def test_a_reply_that_is_cut_within_a_round_goes_on_the_same_here_and_in_another
 ) -> None:
     plain = make(PLAIN).say(QUOTING)
     store = Store.open(tmp_path / "s.db")
-    it = make(DRAFTED, recorder=StoreRecorder(store, SessionInfo(tuning=DRAFTED)))
+    it = make(DRAFTED, store=store)
     reply = it.say(QUOTING)
     assert numbers(reply) == numbers(plain)
     at = middle_of_a_round(reply)
@@ -115,7 +114,7 @@ def test_breakpoints_steps_and_forced_tokens_are_the_same_with_drafts(make: Make
 
 def test_questions_about_a_drafted_reply_agree_with_what_was_drawn(make: Make, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "s.db")
-    it = make(DRAFTED, recorder=StoreRecorder(store, SessionInfo(tuning=DRAFTED)))
+    it = make(DRAFTED, store=store)
     reply = it.say(QUOTING)
     at, questions = middle_of_a_round(reply), it.chat.questions
     questions.score(reply)

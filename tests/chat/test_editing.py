@@ -10,7 +10,7 @@ from termchat.conversation.tree import Span
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Cancel, Render, Tokenize
 from tests.chat.driven_chat import Faked, Make
 from tests.engine.bare_loop import bare_greedy
@@ -287,7 +287,7 @@ def test_a_new_message_does_not_inherit_how_the_reply_before_it_began() -> None:
 def test_a_token_that_was_forced_later_is_no_beginning() -> None:
     it = Faked()
     reply = it.replied("hi", " one", " two")
-    it.chat.forks.fork(reply, 0, text="Other", then="go on")
+    it.chat.forks.fork(reply, 0, text="Other")
     it.pump()
     it.engine.end()
     it.pump()
@@ -300,7 +300,7 @@ def test_another_model_begins_it_so_too() -> None:
     it.chat.begin_with("Well")
     it.replied("hi", " one")
     assert it.chat.model is not None
-    it.chat.model = msgspec.structs.replace(it.chat.model, sha256="cd" * 32)
+    it.chat.host.model = msgspec.structs.replace(it.chat.model, sha256="cd" * 32)
     assert it.chat.is_foreign()
     assert regenerated(it) == "Well"
 
@@ -349,7 +349,7 @@ def test_a_beginning_that_cannot_be_tokenised_gives_the_message_back() -> None:
 
 @pytest.mark.parametrize("raw", [False, True])
 def test_a_real_reply_goes_on_from_the_forced_tokens_as_llama_cpp_would(
-    make: Make, session: Session, raw: bool
+    make: Make, session: ModelSession, raw: bool
 ) -> None:
     begin = "Once upon a time, in a small"
     it = make(Tuning(temperature=0, max_tokens=12))

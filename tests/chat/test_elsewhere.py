@@ -10,11 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from termchat.chat.opening import choose_configured, elsewhere, find_here, find_model, reopen
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.service import Chat
+from termchat.chat.opening import at_model_of, choose_configured, elsewhere, find_here, find_model, load_session
 from termchat.config.settings import Settings, load
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import HERE, EngineAddress
@@ -24,6 +21,7 @@ from termchat.models.errors import ModelError
 from termchat.tui.screen.header_line import header_line
 from tests.chat.driven_chat import Driven, Faked
 from tests.chat.kept_chat import Kept
+from tests.chats import chat_on
 from tests.fake_ssh import hasty, install, lab
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -76,13 +74,12 @@ def test_what_is_done_on_this_machine_does_not_go_elsewhere(written) -> None:
 def test_a_chat_remembers_its_engine_and_goes_on_there(store: Store, written) -> None:
     config = written(LAB)
     session = chat_on_lab(store, config)
-    found = reopen(store, session, config)
-    assert found.missing == ""
-    assert find_model(found.config)[1].engine == msgspec.structs.replace(ADDRESS, model="/srv/llama-70b.gguf")
-    assert (
-        find_model(reopen(store, session, written(LAB, model="smollm2", default_engine="here")).config)[1].engine
-        == HERE
-    )
+    model = load_session(store, session, config).model
+    there, missing = at_model_of(config, model)
+    assert missing == ""
+    assert find_model(there)[1].engine == msgspec.structs.replace(ADDRESS, model="/srv/llama-70b.gguf")
+    there, _ = at_model_of(written(LAB, model="smollm2", default_engine="here"), model)
+    assert find_model(there)[1].engine == HERE
     it = Kept(store, config)
     it.open(session)
     assert it.texts() == ["Who are you?", " A llama."]
@@ -93,7 +90,7 @@ def test_a_chat_of_this_machine_stays_here_whatever_engine_is_configured(store: 
     config = written(f"default_engine = 'lab'\n{LAB}")
     it = Kept(store, config)
     it.replied("one", " a")
-    assert reopen(store, it.session, config).config.address == HERE
+    assert at_model_of(config, it.chat.session.model)[0].address == HERE
 
 
 def test_a_chat_whose_engine_is_gone_opens_with_its_text_and_says_so(store: Store, written) -> None:
@@ -104,7 +101,7 @@ def test_a_chat_whose_engine_is_gone_opens_with_its_text_and_says_so(store: Stor
     assert it.texts() == ["Who are you?", " A llama."]
     assert f"this chat used {missing}" in it.notices
     assert len(loads(it)) == 1
-    assert reopen(store, session, written("")).missing == missing
+    assert at_model_of(written(""), store.load(session).model)[1] == missing
 
 
 def test_the_same_model_on_another_engine_is_another(store: Store, written) -> None:
@@ -143,7 +140,7 @@ def test_a_line_that_is_lost_keeps_the_reply_and_says_which_engine_and_it_goes_o
     install(tmp_path / "bin", monkeypatch)
     tuning = Tuning(max_tokens=40, seed=5, temperature=1.0)
     engine = SshEngine(lab(hasty(0.5)))
-    driven = Driven(Chat(engine, tuning, recorder=StoreRecorder(store, SessionInfo(tuning=tuning))))
+    driven = Driven(chat_on(engine, tuning, store=store))
     try:
         driven.chat.loading.load(ModelSpec("smollm2", "smollm2", context=2048, threads=1, engine=lab()))
         whole = driven.say("Tell me about the desert.")

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.service import Chat
+from termchat.chat.opening import load_latest
 from termchat.config.settings import load
-from termchat.conversation.session import Breakpoint, SessionInfo
+from termchat.conversation.session import Breakpoint
 from termchat.conversation.store.store import Store
+from termchat.conversation.unsent import Wish
 from termchat.decoding import conditions
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from tests.chat.driven_chat import Driven, Make
+from tests.chats import chat_on
 
 STORY = "Write a long story about a fox, a bear and the sea, in many chapters."
 TUNINGS = st.builds(
@@ -38,7 +38,7 @@ TUNINGS = st.builds(
 @pytest.fixture(scope="module")
 def shared(model_path: Path) -> Iterator[Driven]:
     """One engine for many replies."""
-    driven = Driven(Chat(LocalEngine(), Tuning()))
+    driven = Driven(chat_on(LocalEngine(), Tuning()))
     driven.chat.loading.load(ModelSpec(str(model_path), "smollm2", context=2048, threads=1))
     yield driven
     driven.chat.close()
@@ -69,7 +69,7 @@ def test_another_process_draws_the_same_from_any_token(make: Make, tmp_path: Pat
     path = tmp_path / "sessions.db"
     store = Store.open(path)
     tuning = Tuning(max_tokens=60, seed=11)
-    driven = make(tuning, recorder=StoreRecorder(store, SessionInfo(tuning=tuning)))
+    driven = make(tuning, store=store)
     driven.say("Who are you?")
     driven.stepped(STORY, 20)
     driven.chat.adjust("temperature", 1.2)
@@ -82,9 +82,9 @@ def test_another_process_draws_the_same_from_any_token(make: Make, tmp_path: Pat
     driven.chat.close()
     store.close()
 
-    found = reopen_latest(Store.open(path), load({}, environ={}, file=tmp_path / "none.toml"))
+    found = load_latest(Store.open(path), load({}, environ={}, file=tmp_path / "none.toml"))
     assert found is not None
-    again = make(found.config.tuning, conversation=found.conversation, recorder=found.recorder, newest=found.newest)
+    again = make(found.tuning, session=found)
     again.idle()
     reply = found.conversation.nodes[last.number]
     assert list(reply.ids) == list(last.ids)
@@ -141,7 +141,7 @@ def test_a_token_forced_while_it_waits_can_be_taken_back_by_a_fork(make: Make) -
 def test_a_fork_with_a_text_waits_behind_it_and_the_tree_keeps_both(make: Make) -> None:
     driven = make(Tuning(max_tokens=30, seed=3))
     reply = driven.say(STORY)
-    driven.chat.forks.fork(reply, 4, text=" dragon", then="wait")
+    driven.chat.forks.fork(reply, 4, text=" dragon", wish=Wish(then="wait"))
     driven.until(lambda: driven.chat.phase == "paused")
     fork = driven.reply
     assert "".join(fork.tokens.texts) == " dragon"
@@ -175,7 +175,7 @@ def test_a_breakpoint_stands_before_the_first_token_that_meets_it(make: Make) ->
 
 def test_questions_agree_with_what_was_drawn(make: Make, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "s.db")
-    driven = make(Tuning(max_tokens=40, seed=9, repeat_penalty=1.1), recorder=StoreRecorder(store, SessionInfo()))
+    driven = make(Tuning(max_tokens=40, seed=9, repeat_penalty=1.1), store=store)
     reply = driven.say(STORY)
     questions = driven.chat.questions
     at = 17

@@ -6,14 +6,21 @@ import msgspec
 import pytest
 
 from termchat.conversation import setting_changes
+from termchat.conversation.unsent import Wish
 from termchat.decoding.conditions import Length
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Cancel, Generate, ModelSpec, Scripted, Tokenize
-from termchat.tui.transcript.source import Source, parts_of
+from termchat.engine.port import (
+    Cancel,
+    ModelSpec,
+    ReplyRequest,
+    Scripted,
+    Tokenize,
+)
+from termchat.tui.transcript.turn_source import TurnSource, parts_of
 from tests.chat.driven_chat import Faked
 
 
-def asked(it: Faked) -> Generate:
+def asked(it: Faked) -> ReplyRequest:
     it.pump()
     return it.engine.generated[-1]
 
@@ -39,7 +46,7 @@ def test_cells_of_another_kv_type_are_not_said_to_be_made_again() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two", " three")
     assert it.chat.model is not None
-    it.chat.model = msgspec.structs.replace(it.chat.model, kv_type="bf16/f16")
+    it.chat.host.model = msgspec.structs.replace(it.chat.model, kv_type="bf16/f16")
     it.chat.forks.fork(first, 2)
     made = asked(it)
     assert (made.ids, made.shapes, made.rebuild_exactly) == ([1, 2, 3, 1000, 1001], [], False)
@@ -48,7 +55,7 @@ def test_cells_of_another_kv_type_are_not_said_to_be_made_again() -> None:
 def test_chosen_ids_come_first_and_it_can_wait_behind_them() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two")
-    it.chat.forks.fork(first, 1, ids=[17, 18], then="wait")
+    it.chat.forks.fork(first, 1, ids=[17, 18], wish=Wish(then="wait"))
     made = asked(it)
     assert made.script == (Scripted(1, 17), Scripted(2, 18))
     assert made.paused
@@ -177,7 +184,7 @@ def stamped(it: Faked) -> list[str]:
     spans = it.chat.conversation.reply()
     pieces = setting_changes.marked(((span, span.node.text(span.count)) for span in spans), {})
     told = [text for piece in pieces for _, text in piece.marks]
-    source = Source(parts_of(spans))
+    source = TurnSource(parts_of(spans))
     assert "".join(text.text for text in source.read())
     assert [mark.text for mark in source.marks] == told
     return told
@@ -199,7 +206,7 @@ def test_what_cannot_be_forked_is_told(spoil: str, at: int, why: str) -> None:
         it.chat.branches.delete(reply.number)
     elif spoil == "foreign":
         assert it.chat.model is not None
-        it.chat.model = msgspec.structs.replace(it.chat.model, sha256="another")
+        it.chat.host.model = msgspec.structs.replace(it.chat.model, sha256="another")
     elif spoil == "unloaded":
         it.engine.loads = False
         it.chat.loading.load(ModelSpec("/other.gguf", "other"))

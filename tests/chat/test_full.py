@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.chat.full_context import REQUEST, most_kept, sizes_of
 from termchat.chat.prompting import messages, turns_of
+from termchat.chat.turns import REQUEST, most_kept, sizes_of
 from termchat.conversation.node import Omission
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.transcripts import export
 from termchat.conversation.transcripts.jsonl_reader import read
 from termchat.conversation.tree import Conversation
 from termchat.decoding import walk_plan
-from termchat.engine.port import GenerateWalks, Message, Render
+from termchat.engine.port import Message, Render
 from tests.chat.driven_chat import Faked
 from tests.made_records import add_all, reply, stream, user
 from tests.tui import fake_engine
@@ -249,7 +249,7 @@ def test_what_was_left_out_is_in_every_export_and_comes_back(tmp_path: Path) -> 
     turn.whole, turn.omitted = True, Omission(2)
 
     def written(name: str) -> Path:
-        return export.write(tmp_path / name, chat, SessionInfo(id="x"), lambda number: iter(records[number]))
+        return export.write(tmp_path / name, chat, Session(id="x"), lambda number: iter(records[number]))
 
     for name in ("chat.md", "chat.html"):
         assert "from here on the model does not see the oldest 2 turns" in written(name).read_text("utf-8")
@@ -279,5 +279,5 @@ def test_several_replies_are_made_once_there_is_room() -> None:
     assert it.chat.full is not None
     it.chat.turns.room.make("drop")
     it.pump()
-    assert len(it.engine.asked(GenerateWalks)[-1].walks) == 3
+    assert len(it.engine.groups[-1].replies) == 3
     assert it.chat.conversation.path()[-2].node.omitted is not None

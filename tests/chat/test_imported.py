@@ -10,7 +10,7 @@ import msgspec
 from termchat.conversation.transcripts import importing
 from termchat.conversation.tree import Conversation
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.port import Message, Render
 from tests.chat.driven_chat import Faked, Make
@@ -28,7 +28,7 @@ def imported(folder: Path, *said: tuple[str, str]) -> Conversation:
 def other_model(it: Faked) -> None:
     """Another model is loaded than the one that wrote the chat."""
     assert it.chat.model is not None
-    it.chat.model = msgspec.structs.replace(it.chat.model, sha256="cd" * 32)
+    it.chat.host.model = msgspec.structs.replace(it.chat.model, sha256="cd" * 32)
 
 
 def test_an_imported_reply_is_continued_from_its_text_beside_it(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_reply_before_the_first_message_says_so(tmp_path: Path) -> None:
 
 
 def test_the_model_reads_just_the_templates_ids_and_those_of_the_text(
-    make: Make, session: Session, tmp_path: Path
+    make: Make, session: ModelSession, tmp_path: Path
 ) -> None:
     it = make(Tuning(temperature=0, max_tokens=4), conversation=imported(tmp_path))
     it.until(lambda: it.chat.phase == "idle")

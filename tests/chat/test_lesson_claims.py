@@ -70,7 +70,7 @@ def test_results_are_kept_by_model(make: Make, tmp_path: Path) -> None:
     known, one = ClaimResults(tmp_path / "a" / "claims.json"), claim("tokens == 9")
     driven = make(Tuning())
     assert [result.holds for result in measured(driven, one, known=known).results] == [False]
-    assert known.known(driven.chat.loaded) == {claim_key(one): False}
+    assert known.known(driven.chat.host.loaded) == {claim_key(one): False}
     assert known.known("another model") == {}
     again = ClaimMeasuring(driven.chat, [one], ClaimResults(tmp_path / "a" / "claims.json"))
     assert again.pump()

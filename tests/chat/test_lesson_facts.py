@@ -10,11 +10,10 @@ import pytest
 
 from termchat.chat.lesson_facts import ChatFacts, token_fact
 from termchat.chat.lesson_replies import REPLY_FACT_NAMES, finished_replies
-from termchat.chat.recording import Recorder
-from termchat.conversation.tree import Conversation, Node, Place
+from termchat.conversation.tree import Conversation, Place
 from termchat.decoding import walk_plan
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.records import Record, Token
+from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.lessons.fact_table import FACTS, REPLY_FACTS, SCREEN_FACTS
 from termchat.lessons.lesson_check import parse_check, parse_value
@@ -23,36 +22,15 @@ from tests.chat.driven_chat import Driven, Faked, Make
 pytestmark = pytest.mark.model
 
 
-class Keeping(Recorder):
-    """Keeps the records of tokens in memory."""
-
-    def __init__(self) -> None:
-        self.tokens: dict[tuple[int, int], Token] = {}
-        self._counts: dict[int, int] = {}
-
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
-        if isinstance(record, Token):
-            count = self._counts.get(node.number, 0)
-            self.tokens[node.number, count] = record
-            self._counts[node.number] = count + 1
-
-    def token(self, conversation: Conversation, node: Node, index: int) -> Token | None:
-        return self.tokens.get((node.number, index))
-
-    def of(self, node: Node) -> list[Token]:
-        return [token for (number, _), token in self.tokens.items() if number == node.number]
-
-
 def holds(facts: ChatFacts, *checks: str) -> list[str]:
     """The checks that do not hold."""
     return [check for check in checks if not parse_check(check).holds(facts)]
 
 
 def test_the_figures_of_a_reply(make: Make) -> None:
-    kept = Keeping()
-    driven = make(Tuning(seed=7, temperature=1.0, max_tokens=60), recorder=kept, conversation=Conversation(raw=True))
+    driven = make(Tuning(seed=7, temperature=1.0, max_tokens=60), kept=True, conversation=Conversation(raw=True))
     node = driven.say("The sea is")
-    facts, tokens = ChatFacts(driven.chat), kept.of(node)
+    facts, tokens = ChatFacts(driven.chat), (driven.chat.session.kept or {})[node.number]
     assert len(tokens) == 60
     logprobs = [token.logprob for token in tokens]
     pairs = [(a.id, b.id) for a, b in pairwise(tokens)]
@@ -144,13 +122,12 @@ def test_two_replies_are_compared(make: Make) -> None:
 
 
 def test_the_token_at_hand(make: Make) -> None:
-    kept = Keeping()
     tuning = Tuning(seed=7, top_k=20, top_p=0.5, min_p=0.0, max_tokens=10)
-    driven = make(tuning, recorder=kept, conversation=Conversation(raw=True))
+    driven = make(tuning, kept=True, conversation=Conversation(raw=True))
     node = driven.say("The capital of France is the city of")
     cursor: dict[str, object] = {"cursor": Place(node.number, 2), "mode": "tokens", "look": "rank"}
     facts = ChatFacts(driven.chat, lambda: cursor)
-    token = kept.of(node)[2]
+    token = (driven.chat.session.kept or {})[node.number][2]
     assert facts.fact("text") == token.bytes.decode()
     assert facts.fact("position") == facts.fact("cursor") == 2
     assert facts.fact("entropy") == token.entropy
@@ -178,7 +155,7 @@ def test_the_token_at_hand(make: Make) -> None:
     cursor["cursor"] = None
     assert facts.fact("cursor") == -1
     assert facts.fact("position") == 9
-    assert facts.fact("text") == kept.of(node)[-1].bytes.decode()
+    assert facts.fact("text") == (driven.chat.session.kept or {})[node.number][-1].bytes.decode()
     driven.chat.adjust("top_p", 1.0)
     driven.until(lambda: driven.chat.live.preview is not None)
     assert facts.fact("survivors_top_p") == 20, "as the panels do, it shows what the turned knob makes of it"

@@ -1,4 +1,4 @@
-"""A chat that another termchat is writing: one looks on, or goes on in a copy, and its writer is never disturbed."""
+"""A chat that another termchat is writing: it opens read-only, goes on in a copy, and its writer is never disturbed."""
 
 from __future__ import annotations
 
@@ -33,14 +33,6 @@ class Pair:
         assert self.theirs.flush()
         self.it.open(self.session)
 
-    def look(self) -> None:
-        """What was written is seen."""
-        assert self.theirs.flush()
-        followed = self.it.chat.looking_on.followed
-        assert followed is not None
-        self.it.chat.looking_on.take(self.it.chat.conversation, self.ours.news(followed))
-        self.it.pump()
-
     def saved(self, session: str) -> list[str]:
         assert self.ours.flush()
         return [text for _, text in self.ours.load(session).conversation.turns()]
@@ -54,26 +46,37 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     made.ours.close()
 
 
-def test_it_says_who_writes_and_shows_what_comes(pair: Pair) -> None:
+def test_it_says_who_writes_and_shows_what_was_saved(pair: Pair) -> None:
     it, writer = pair.it, pair.writer
     assert it.notices == ["another termchat is writing this chat"]
-    assert "following" in header_line(it.chat, 200).text
+    assert "read-only" in header_line(it.chat, 200).text
     assert it.texts() == ["one", " a", "two", " b c"]
-    assert it.reply.failed is None
-    writer.engine.say(" d")
-    writer.pump()
-    pair.look()
-    assert it.texts()[-1] == " b c d"
+    assert it.reply.failed is not None
+    assert it.reply.failed.message == "opened while another termchat was writing it"
     assert it.chat.live.token is not None
-    assert it.chat.live.token.text == " d"
+    assert it.chat.live.token.text == " c"
+    writer.engine.say(" d")
     writer.engine.end()
     writer.pump()
-    writer.writing("three", " e")
-    pair.look()
-    assert it.texts() == ["one", " a", "two", " b c d", "three", " e"]
-    assert it.chat.conversation.ids() == writer.chat.conversation.ids()
+    it.pump()
+    assert it.texts()[-1] == " b c"
     it.chat.adjust("temperature", 1.5)
-    assert pair.ours.load(pair.session).info.tuning.temperature == 0.8  # that is the writer's
+    assert pair.ours.load(pair.session).tuning.temperature == 0.8  # that is the writer's
+
+
+def test_what_the_writer_says_after_it_was_opened_is_not_in_the_copy(pair: Pair) -> None:
+    it, writer = pair.it, pair.writer
+    writer.engine.say(" d")
+    writer.engine.end()
+    writer.pump()
+    writer.replied("three", " e")
+    assert pair.theirs.flush()
+    it.replied("what next", " f")
+    assert it.session != pair.session
+    assert COPIED in it.notices
+    assert pair.saved(it.session) == ["one", " a", "two", " b c", "what next", " f"]
+    assert pair.saved(pair.session) == ["one", " a", "two", " b c d", "three", " e"]
+    assert writer.notices == []
 
 
 def test_a_message_goes_into_a_copy_and_the_writer_goes_on_in_its_own_chat(pair: Pair) -> None:
@@ -81,12 +84,12 @@ def test_a_message_goes_into_a_copy_and_the_writer_goes_on_in_its_own_chat(pair:
     it.chat.adjust("temperature", 1.5)
     it.replied("what next", " f")
     assert COPIED in it.notices
-    assert it.chat.looking_on.followed is None
+    assert it.chat.session.is_own
     copy = it.session
     assert copy != pair.session
     assert pair.saved(copy) == ["one", " a", "two", " b c", "what next", " f"]
     assert pair.ours.load(copy).interrupted == ()  # it was copied, not interrupted
-    assert pair.ours.load(copy).info.tuning.temperature == 1.5
+    assert pair.ours.load(copy).tuning.temperature == 1.5
     writer.engine.say(" d")
     writer.engine.end()
     writer.pump()
@@ -99,25 +102,25 @@ def test_a_message_goes_into_a_copy_and_the_writer_goes_on_in_its_own_chat(pair:
 
 def test_a_copy_is_made_on_demand(pair: Pair) -> None:
     it = pair.it
-    it.chat.looking_on.copy()
+    it.chat.copy()
     it.pump()
     assert it.session != pair.session
     assert it.reply.failed is not None
     assert pair.saved(it.session) == ["one", " a", "two", " b c"]
     it.chat.new()
-    it.chat.looking_on.copy()
+    it.chat.copy()
     it.pump()
     assert it.notices[-1] == "cannot copy the chat: nothing was said yet"
 
 
 def test_ones_own_chat_is_copied_as_well(pair: Pair) -> None:
     writer = pair.writer
-    writer.chat.looking_on.copy()
+    writer.chat.copy()
     writer.pump()
     assert writer.notices == ["cannot copy the chat: a reply is running"]
     writer.engine.end()
     writer.pump()
-    writer.chat.looking_on.copy()
+    writer.chat.copy()
     writer.replied("three", " e")
     assert writer.session != pair.session
     assert pair.theirs.flush()
@@ -125,21 +128,22 @@ def test_ones_own_chat_is_copied_as_well(pair: Pair) -> None:
     assert pair.saved(writer.session)[-1] == " e"
 
 
-def test_when_nobody_writes_any_more_one_goes_on_in_the_chat_itself(pair: Pair) -> None:
+def test_when_nobody_writes_any_more_it_opens_to_go_on_in(pair: Pair) -> None:
     pair.writer.engine.end()
     pair.writer.pump()
-    pair.look()
+    assert pair.theirs.flush()
+    pair.it.open(pair.session)
     pair.it.replied("what next", " f")
     assert pair.it.session == pair.session
     assert COPIED not in pair.it.notices
     assert pair.saved(pair.session) == ["one", " a", "two", " b c", "what next", " f"]
 
 
-def test_a_writer_that_dies_leaves_an_interrupted_reply_that_can_be_continued(
+def test_a_writer_that_died_leaves_an_interrupted_reply_that_can_be_continued(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pair.ours._claims, "is_elsewhere", lambda _: False)
-    pair.look()
+    pair.it.open(pair.session)
     assert pair.it.reply.failed is not None
     assert pair.it.reply.failed.message == "termchat stopped during this reply"
     pair.it.chat.forks.continue_reply()
@@ -174,11 +178,11 @@ def test_another_branch_can_be_looked_at_and_another_chat_opened(pair: Pair) -> 
     it.chat.branches.select(2)
     writer.engine.say(" d")
     writer.pump()
-    pair.look()
+    assert pair.theirs.flush()
     assert it.texts() == ["one", " a"]
     it.chat.new()
     it.pump()
-    assert it.chat.looking_on.followed is None
+    assert it.chat.session.is_own
     it.open(pair.session)
     assert it.texts()[-1] == " b c d"  # what is saved, not what was seen
 
@@ -193,30 +197,6 @@ def walking(pair: Pair) -> Kept:
     return writer
 
 
-def test_all_walks_of_another_termchat_are_seen_as_they_grow(pair: Pair) -> None:
-    it, writer = pair.it, walking(pair)
-    writer.engine.say(" both")
-    writer.engine.say(" first", walk=0)
-    writer.engine.end(walk=2)
-    writer.pump()
-    assert pair.theirs.flush()
-    it.open(pair.session)  # while two of them grow
-    assert pair.ours.load(pair.session).interrupted == ()
-    writer.engine.say(" more")
-    writer.engine.end(walk=1)
-    writer.pump()
-    pair.look()
-    (walks,) = groups_of(it.chat.conversation).values()
-    assert [node.text() for node in walks.values()] == [" both first more", " both more", " both"]
-    assert [node.done for node in walks.values()] == [False, True, True]
-    writer.engine.end()
-    writer.pump()
-    pair.look()
-    assert [node.failed for node in walks.values()] == [None] * 3
-    assert it.chat.looking_on.followed is not None
-    assert not it.chat.looking_on.writing
-
-
 def test_what_is_copied_while_walks_grow_ends_each_of_them(pair: Pair) -> None:
     it, writer = pair.it, walking(pair)
     writer.engine.say(" a")
@@ -224,7 +204,7 @@ def test_what_is_copied_while_walks_grow_ends_each_of_them(pair: Pair) -> None:
     writer.pump()
     assert pair.theirs.flush()
     it.open(pair.session)
-    it.chat.looking_on.copy()
+    it.chat.copy()
     it.pump()
     for chat in (it.chat.conversation, pair.ours.load(it.session).conversation):
         (walks,) = groups_of(chat).values()

@@ -13,8 +13,17 @@ from termchat.config import per_model
 from termchat.decoding import walk_plan
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import BatchesMeasured, Command, Event, GenerateWalks, MeasureBatches, Measurement, ModelSpec
+from termchat.engine.port import (
+    BatchesMeasured,
+    Command,
+    Event,
+    Generate,
+    MeasureBatches,
+    Measurement,
+    ModelSpec,
+)
 from tests.chat.driven_chat import Driven, Faked
+from tests.chats import chat_on
 from tests.tui.fake_engine import INFO, FakeEngine
 
 MEASURED = Measurement("so", 2, {2: 1.8}, 3, {"4 rows": 0.2}, 25)
@@ -44,7 +53,7 @@ class Walked(Faked):
 
     def __init__(self, tuning: Tuning) -> None:
         self.engine = Measuring()
-        Driven.__init__(self, Chat(self.engine, tuning))
+        Driven.__init__(self, chat_on(self.engine, tuning))
         self.chat.loading.load(ModelSpec("/tiny.gguf", "tiny"))
         self.pump()
 
@@ -57,7 +66,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def loaded() -> tuple[Chat, Measuring]:
     engine = Measuring()
-    chat = Chat(engine, Tuning(), measures=True)
+    chat = chat_on(engine, Tuning(), measures=True)
     chat.loading.load(ModelSpec("/tiny.gguf", "tiny"))
     chat.pump()
     return chat, engine
@@ -113,11 +122,11 @@ def test_a_plain_reply_waits_for_nothing_and_walks_are_begun_behind_a_measuremen
         it.pump()
         measure, walks = engine.commands[-2:]
         assert measure == MeasureBatches(needed=True)
-        assert isinstance(walks, GenerateWalks)
+        assert isinstance(walks, Generate)
         assert walks.exact is exact
         engine.answer(BatchesMeasured(MEASURED))
         engine.end()
         it.pump()
         assert chat.model is not None
         assert chat.model.measured == MEASURED
-        chat.model = msgspec.structs.replace(chat.model, measured=None)
+        chat.host.model = msgspec.structs.replace(chat.model, measured=None)

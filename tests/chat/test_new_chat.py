@@ -8,10 +8,8 @@ import msgspec
 import pytest
 
 from termchat.chat.loading import Choice
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.reopening import Configured
 from termchat.config.origins import DEFAULT, FLAG, MODEL
-from termchat.conversation.session import Breakpoint, SessionInfo
+from termchat.conversation.session import Breakpoint, Session
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import Every
@@ -23,7 +21,7 @@ from tests.tui.fake_engine import INFO
 
 POINT = Breakpoint(Every(20))
 FLAGS = dict.fromkeys(KNOBS, DEFAULT) | {"seed": FLAG, "max_tokens": FLAG}
-CONFIGURED = Configured(Tuning(seed=7, max_tokens=100), FLAGS, "Be kind.", False)
+CONFIGURED = Session(tuning=Tuning(seed=7, max_tokens=100), origins=FLAGS, conversation=Conversation("Be kind."))
 
 
 def begun() -> Faked:
@@ -75,15 +73,15 @@ def test_a_knob_that_nobody_set_is_as_the_model_recommends() -> None:
 def test_what_is_saved_of_a_new_chat_is_its_own(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     try:
-        it = Faked(Tuning(seed=7), recorder=StoreRecorder(store, SessionInfo(tuning=Tuning(seed=7))))
+        it = Faked(Tuning(seed=7), store=store)
         it.replied("one", " a")
         it.chat.adjust("temperature", 1.5)
         it.chat.set_breakpoints([POINT])
-        first = it.chat.recorder.session(it.chat.conversation)
+        first = it.chat.session.current_id
         it.chat.new()
         it.replied("two", " b")
-        second = it.chat.recorder.session(it.chat.conversation)
-        kept = [store.load(session).info for session in (first, second)]
+        second = it.chat.session.current_id
+        kept = [store.load(session) for session in (first, second)]
         assert [(info.tuning.temperature, info.breakpoints) for info in kept] == [(1.5, (POINT,)), (0.8, ())]
     finally:
         store.close()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from termchat.chat.opening import choose, find_model, reopen_latest
+from termchat.chat.opening import choose, find_model, load_latest
+from termchat.config.origins import followed
 from termchat.config.settings import Settings, load
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
@@ -22,18 +23,20 @@ def test_only_what_a_person_turned_in_a_chat_stays_when_it_is_opened_again(tmp_p
     left = Tuning(**drawn, max_tokens=99, top_k=3)
     places = {"temperature": "panel", "top_p": "model", "min_p": "config.toml", "repeat_penalty": "flag"}
     saved_with_knobs(store, places, left, **drawn)  # top_k and max_tokens were turned after the reply
-    found = reopen_latest(store, load({"repeat_last_n": 9}, {}, tmp_path / "none"))
-    again = reopen_latest(store, load({}, {"TERMCHAT_TOP_P": "0.3", "TERMCHAT_MIN_P": "0.1"}, tmp_path / "none"))
+    found = load_latest(store, load({"repeat_last_n": 9}, {}, tmp_path / "none"))
+    again = load_latest(store, load({}, {"TERMCHAT_TOP_P": "0.3", "TERMCHAT_MIN_P": "0.1"}, tmp_path / "none"))
     store.close()
     assert found is not None
     assert again is not None
     turned = {"temperature": 0.5, "repeat_penalty": 1.2, "max_tokens": 99, "top_k": 3}
-    assert found.config.tuning == Tuning(**turned, top_p=0.7, repeat_last_n=9)
-    assert {name for name, place in found.config.origin.items() if place == "session"} == turned.keys()
-    other = found.config.with_recommended({"temperature": 0.1, "top_k": 1, "min_p": 0.4, "repeat_last_n": 1})
-    assert other.tuning == Tuning(**turned, min_p=0.4, repeat_last_n=9)
-    assert again.config.tuning == Tuning(**turned, top_p=0.3, min_p=0.1)
-    assert again.config.origin["top_p"] == "TERMCHAT_TOP_P"
+    assert found.tuning == Tuning(**turned, top_p=0.7, repeat_last_n=9)
+    assert {name for name, place in found.origins.items() if place == "session"} == turned.keys()
+    other, *_ = followed(
+        found.tuning, found.origins, {"temperature": 0.1, "top_k": 1, "min_p": 0.4, "repeat_last_n": 1}
+    )
+    assert other == Tuning(**turned, min_p=0.4, repeat_last_n=9)
+    assert again.tuning == Tuning(**turned, top_p=0.3, min_p=0.1)
+    assert again.origins["top_p"] == "TERMCHAT_TOP_P"
 
 
 def test_what_a_chat_without_a_reply_was_set_to_stays(tmp_path: Path) -> None:
@@ -41,12 +44,12 @@ def test_what_a_chat_without_a_reply_was_set_to_stays(tmp_path: Path) -> None:
     chat = Conversation("")
     session = store.begin(chat, tuning=Tuning(temperature=0.5))
     store.add_node(session, chat.grow("user", parent=None, at=0, text="hi"))
-    found = reopen_latest(store, load({"top_k": 9}, {}, tmp_path / "none"))
+    found = load_latest(store, load({"top_k": 9}, {}, tmp_path / "none"))
     store.close()
     assert found is not None
-    config = found.config.with_recommended({"temperature": 0.1, "top_p": 0.1, "top_k": 1})
-    assert config.tuning == Tuning(temperature=0.5, top_k=9, top_p=0.1)
-    assert [config.origin[name] for name in ("temperature", "top_p", "top_k")] == ["session", "model", "flag"]
+    tuning, origins, _ = followed(found.tuning, found.origins, {"temperature": 0.1, "top_p": 0.1, "top_k": 1})
+    assert tuning == Tuning(temperature=0.5, top_k=9, top_p=0.1)
+    assert [origins[name] for name in ("temperature", "top_p", "top_k")] == ["session", "model", "flag"]
 
 
 def test_what_a_model_is_run_with_is_the_users_word_then_the_files_then_ours(

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
+from termchat.chat.opening import load_latest
 from termchat.config.settings import load
-from termchat.conversation.session import Breakpoint, SessionInfo, View
+from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Place
 from termchat.decoding.conditions import Length, Threshold
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Adjust, Force, Generate, Pause, Unit
+from termchat.engine.port import Adjust, Force, Pause, Unit
 from tests.chat.driven_chat import Faked
 
 UNSURE = Breakpoint(Threshold("entropy", ">", 3.0))
@@ -149,14 +148,14 @@ def test_breakpoints_act_on_the_running_reply_and_the_next() -> None:
     it.engine.end()
     it.pump()
     it.chat.forks.regenerate()
-    assert it.engine.asked(Generate)[-1].conditions == (Length(9), UNSURE.condition)
+    assert it.engine.generated[-1].conditions == (Length(9), UNSURE.condition)
     it.chat.set_breakpoints([])
     assert it.engine.asked(Adjust)[-1].conditions == (Length(9),)
 
 
 def test_breakpoints_and_the_view_are_kept_with_the_chat(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
-    it = Faked(recorder=StoreRecorder(store, SessionInfo()))
+    it = Faked(store=store)
     it.chat.set_breakpoints([UNSURE])  # before there is a chat to keep them with
     reply = it.replied("hi", " one")
     disabled = Breakpoint(Threshold("rank", ">", 5.0), enabled=False)
@@ -164,8 +163,8 @@ def test_breakpoints_and_the_view_are_kept_with_the_chat(tmp_path: Path) -> None
     it.chat.look(View(Place(reply.number, 0), "entropy"))
     assert store.close()
     store = Store.open(tmp_path / "sessions.db")
-    found = reopen_latest(store, load({}, environ={}, file=tmp_path / "none.toml"))
+    found = load_latest(store, load({}, environ={}, file=tmp_path / "none.toml"))
     store.close()
     assert found is not None
-    assert found.recorder.info.breakpoints == (UNSURE, disabled)
-    assert found.recorder.info.view == View(Place(reply.number, 0), "entropy")
+    assert found.breakpoints == (UNSURE, disabled)
+    assert found.view == View(Place(reply.number, 0), "entropy")

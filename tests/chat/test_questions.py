@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from termchat.chat.changes import Answered
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
+from termchat.chat.opening import load_latest
 from termchat.config.settings import load
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding.samplers import Tuning
@@ -90,12 +89,12 @@ def test_works_while_a_reply_streams_and_while_it_waits() -> None:
 
 def test_works_after_the_chat_was_opened_again(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "s.db")
-    before = Faked(TUNING, recorder=StoreRecorder(store, SessionInfo(tuning=TUNING)))
+    before = Faked(TUNING, store=store)
     number = turned(before).number
     store.close()
-    found = reopen_latest(Store.open(tmp_path / "s.db"), load({}, environ={}, file=tmp_path / "none.toml"))
+    found = load_latest(Store.open(tmp_path / "s.db"), load({}, environ={}, file=tmp_path / "none.toml"))
     assert found is not None
-    it = Faked(found.config.tuning, recorder=found.recorder, conversation=found.conversation)
+    it = Faked(session=found)
     reply = found.conversation.nodes[number]
     it.chat.questions.inspect(reply, 2)
     asked = it.engine.asked(Inspect)[-1]
@@ -309,7 +308,7 @@ def test_an_answer_belongs_to_the_chat_that_was_asked_about() -> None:
     it.engine.hears = False
     it.chat.questions.inspect(old, 0)
     it.chat.questions.inspect(old, 1)
-    it.chat.open(Conversation("another"))
+    it.chat.show(Session(conversation=Conversation("another")))
     it.engine.answer_questions()
     it.pump()
     assert it.engine.asked(Inspect)[-1].ids == [1, 2, 3, 1000]

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from termchat.chat.groups import groups
 from termchat.chat.opening import fetch
-from termchat.chat.walk_group import groups
 from termchat.config.settings import Settings, load
 from termchat.conversation.session import Breakpoint, View
 from termchat.conversation.store.store import Store
@@ -52,7 +52,7 @@ def test_a_chat_goes_on_as_it_was_left_and_the_model_is_asked_nothing_before(sto
     assert it.chat.conversation.ids() == before
     assert it.chat.conversation.leaf != other
     assert other in it.chat.conversation.nodes
-    assert (it.chat.tuning.temperature, it.chat.breakpoints, it.chat.view) == (0.25, (POINT,), view)
+    assert (it.chat.tuning.temperature, it.chat.breakpoints, it.chat.session.view) == (0.25, (POINT,), view)
     assert it.chat.live.token is not None
     assert len(it.engine.commands) == asked
     it.replied("and on", " e")
@@ -89,11 +89,11 @@ def test_a_reply_that_is_running_ends_and_is_kept_where_it_belongs(store: Store,
     it.chat.send("later")
     it.chat.send("and later")
     it.engine.say(" on its way")  # what the engine says before it hears of the end
-    it.chat.reopen(fetch(store, one, config, it.chat.loaded))
+    it.chat.show(*fetch(store, one, config, it.chat.host.loaded))
     assert it.chat.conversation.title == "one"
     assert not it.chat.turns.queue
 
-    it.chat.reopen(fetch(store, two, config, it.chat.loaded))  # back at once
+    it.chat.show(*fetch(store, two, config, it.chat.host.loaded))  # back at once
     it.pump()
     assert list(it.chat.turns.queue) == ["later", "and later"]
     assert it.reply is reply  # and not what the store had by then
@@ -143,10 +143,10 @@ def test_a_chat_that_another_process_took_further_goes_by_its_copys_id(
     assert store.flush()
     assert it.session != one
     assert {found.id for found in store.sessions()} == {one, it.session}
-    shown = it.chat.conversation
+    shown = it.chat.session
     it.chat.new()
     it.open(next(found.id for found in store.sessions() if found.id != one))
-    assert it.chat.conversation is shown
+    assert it.chat.session is shown
 
 
 def test_a_title_stays_as_it_was_given(store: Store, config: Settings) -> None:
@@ -172,7 +172,7 @@ def with_model(store: Store, config: Settings, path: Path) -> str:
     """A chat that was with the model in a file."""
     it = Kept(store, config)
     info = msgspec.structs.replace(fake_engine.INFO, name="Other", path=str(path), sha256="0" * 64)
-    it.chat.recorder.loaded(it.chat.conversation, info)
+    it.chat.host.model = info
     it.replied("with the other one", " a")
     return it.session
 
@@ -197,7 +197,7 @@ def test_the_model_is_loaded_as_soon_as_the_reply_that_was_running_has_ended(
     session = with_model(store, config, path)
     it = Kept(store, config)
     it.writing("streams", " b")
-    it.chat.reopen(fetch(store, session, config, it.chat.loaded))
+    it.chat.show(*fetch(store, session, config, it.chat.host.loaded))
     it.chat.send("goes on")
     assert len(loads(it.engine)) == 1
     it.pump()
@@ -214,7 +214,7 @@ def test_whoever_leaves_the_chat_at_once_stays_with_the_model_there_is(
     session = with_model(store, config, named("Other-Q8_0", tmp_path / "m"))
     it = Kept(store, config)
     it.writing("streams", " b")
-    it.chat.reopen(fetch(store, session, config, it.chat.loaded))
+    it.chat.show(*fetch(store, session, config, it.chat.host.loaded))
     it.chat.new()
     it.pump()
     assert len(loads(it.engine)) == 1
@@ -228,12 +228,12 @@ def test_without_that_model_it_goes_on_with_the_one_there_is_and_says_so(
     it.open(session)
     assert "this chat used Other, which is not on this machine" in it.notices
     assert len(loads(it.engine)) == 1
-    assert store.load(session).info.model.name == "Other"  # until another one has answered
+    assert store.load(session).model.name == "Other"  # until another one has answered
     it.replied("goes on", " b")
-    assert store.load(session).info.model.name == "tiny"
+    assert store.load(session).model.name == "tiny"
     it.chat.new()
     it.replied("new", " c")
-    assert store.load(it.session).info.model.name == "tiny"
+    assert store.load(it.session).model.name == "tiny"
 
 
 def test_a_chat_is_listed_with_the_model_that_wrote_it_whatever_is_loaded_since(store: Store, config: Settings) -> None:
@@ -241,7 +241,7 @@ def test_a_chat_is_listed_with_the_model_that_wrote_it_whatever_is_loaded_since(
     it.replied("hello", " a")
     session = it.session
     other = msgspec.structs.replace(fake_engine.INFO, name="Other", path="/other.gguf", sha256="0" * 64)
-    it.chat.recorder.loaded(it.chat.conversation, other)
+    it.chat.host.model = other
     assert store.flush()
     assert [(one.id, one.model) for one in store.sessions(9)] == [(session, "tiny")]
     it.replied("and you?", " b")

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from termchat.chat.recording import StoreRecorder
-from termchat.conversation.session import SessionInfo
+from termchat.chat.opening import saving
+from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts.jsonl_reader import read
 from termchat.conversation.transcripts.transcript import TranscriptError
-from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Record
 from tests import made_records
 
@@ -25,30 +24,30 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_what_is_said_meanwhile_is_not_in_it(store: Store, tmp_path: Path) -> None:
-    recorder, chat = StoreRecorder(store, SessionInfo()), Conversation()
-    recorder.turn(chat, made_records.user(chat, "go", [1, 2, 3]))
+    session = Session(store=store)
+    chat = session.conversation
+    session.add_node(made_records.user(chat, "go", [1, 2, 3]))
     node = made_records.reply(chat)
-    recorder.turn(chat, node)
+    session.add_node(node)
     records = list(made_records.stream(chat.ids(), [b"one", b" two", b" three", b" four"]))
 
     def come(some: list[Record]) -> None:
         for record in some:
-            chat.add(node, record)
-            recorder.record(chat, node, record)
+            session.add(node, record)
 
     come(records[:-3])  # without the last two tokens and the end
     assert len(node.tokens) == 2
-    jsonl, markdown = (recorder.saving(tmp_path / name, chat) for name in ("chat.jsonl", "chat.md"))
+    jsonl, markdown = (saving(session, tmp_path / name) for name in ("chat.jsonl", "chat.md"))
     come(records[-3:])
-    recorder.turn(chat, made_records.user(chat, "and then?", [4, 5]))
+    session.add_node(made_records.user(chat, "and then?", [4, 5]))
     assert list(read(jsonl()).conversation.turns()) == [("user", "go"), ("assistant", "one two")]
     assert "one two\n" in (said := markdown().read_text())
     assert "and then?" not in said
-    later = recorder.saving(tmp_path / "later.jsonl", chat)()
+    later = saving(session, tmp_path / "later.jsonl")()
     assert [text for _, text in read(later).conversation.turns()] == ["go", "one two three four", "and then?"]
 
 
 def test_a_chat_that_was_not_begun_has_no_transcript(store: Store, tmp_path: Path) -> None:
-    save = StoreRecorder(store, SessionInfo()).saving(tmp_path / "chat.md", Conversation())
+    save = saving(Session(store=store), tmp_path / "chat.md")
     with pytest.raises(TranscriptError, match="nothing to save yet"):
         save()

@@ -10,11 +10,9 @@ import msgspec
 import pytest
 
 from termchat.chat.changes import LiveChanged, TuningChanged
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder, title_of
-from termchat.chat.service import Chat
+from termchat.chat.opening import load_latest, saving
 from termchat.config.settings import load
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import title_of
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
@@ -22,6 +20,7 @@ from termchat.decoding.samplers import KnobError, Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from tests.chat.driven_chat import Driven, Make
+from tests.chats import chat_on
 
 
 def test_turns_reuse_every_cell(make: Make) -> None:
@@ -227,7 +226,7 @@ def test_raw_mode_completes_text(make: Make) -> None:
 def test_kept_and_reopened_as_it_was(make: Make, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     tuning = Tuning(max_tokens=20, seed=4)
-    driven = make(tuning, recorder=StoreRecorder(store, SessionInfo(tuning=tuning)))
+    driven = make(tuning, store=store)
     driven.say("Name a tree.")
     driven.chat.adjust("top_k", 7)
     driven.say("Name a flower.")
@@ -237,19 +236,19 @@ def test_kept_and_reopened_as_it_was(make: Make, tmp_path: Path) -> None:
     assert store.close()
 
     store = Store.open(tmp_path / "sessions.db")
-    found = reopen_latest(store, load({}, environ={}, file=tmp_path / "none.toml"))
+    found = load_latest(store, load({}, environ={}, file=tmp_path / "none.toml"))
     assert found is not None
-    config, recorder, conversation, token, *_ = found
+    conversation = found.conversation
     assert list(conversation.turns()) == written
     assert conversation.ids() == ids
-    assert token == newest
+    assert found.newest == newest
     assert conversation.title == "Name a tree."
-    assert config.tuning == driven.chat.tuning
-    again = make(config.tuning, conversation=conversation, recorder=recorder, newest=token)
+    assert found.tuning == driven.chat.tuning
+    again = make(found.tuning, session=found)
     again.idle()
     reply = again.say("And a bird.")
     assert reply.finished is not None
-    saved = recorder.saving(tmp_path / "chat.jsonl", conversation)()
+    saved = saving(found, tmp_path / "chat.jsonl")()
     assert saved.read_text().count('"record":"token"') == sum(len(node.tokens) for node in conversation.nodes.values())
     store.close()
 
@@ -268,7 +267,7 @@ def test_token_type_is_what_panels_get(make: Make) -> None:
 
 def test_what_was_asked_before_does_not_land_in_the_new_chat(make: Make, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
-    driven = make(Tuning(max_tokens=12, seed=2), recorder=StoreRecorder(store, SessionInfo()))
+    driven = make(Tuning(max_tokens=12, seed=2), store=store)
     driven.idle()
     for wait_for_tokens in (0, 1, 6):
         driven.chat.send("Tell me about the first thing.")
@@ -361,7 +360,7 @@ def test_another_model_reads_the_chat_anew(make: Make, spec: ModelSpec) -> None:
 
 
 def test_an_engine_that_cannot_start_is_told(spec: ModelSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    driven = Driven(Chat(LocalEngine(), Tuning()))
+    driven = Driven(chat_on(LocalEngine(), Tuning()))
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     driven.chat.loading.load(spec)
     driven.told += driven.chat.pump()

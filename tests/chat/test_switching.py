@@ -10,17 +10,25 @@ import pytest
 
 from termchat.chat.changes import Notice, TuningChanged
 from termchat.chat.loading import Choice
-from termchat.chat.opening import choose, reopen_latest
-from termchat.chat.recording import StoreRecorder
+from termchat.chat.opening import choose, load_latest, saving
 from termchat.config.settings import load
 from termchat.conversation import setting_changes
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
-from termchat.engine.port import Generate, Load, Loaded, Message, ModelSpec, Remark, Render, Rendered
+from termchat.engine.port import (
+    Generate,
+    Load,
+    Loaded,
+    Message,
+    ModelSpec,
+    Remark,
+    Render,
+    Rendered,
+    ReplyRequest,
+)
 from tests.chat.driven_chat import Driven, Faked, Make
 from tests.engine.conftest import Driver
 from tests.requantized import TEMPERATURE, requantized
@@ -59,7 +67,7 @@ def said_alone(choice: Choice, messages: list[tuple[str, str]], prompt: list[int
         rendered = driver.ask(Render([Message(role, text) for role, text in messages]), Rendered)[-1]  # type: ignore[arg-type]
         assert isinstance(rendered, Rendered)
         assert rendered.ids == prompt
-        events = driver.ask(Generate(prompt, GREEDY.samplers(), GREEDY.conditions(), 1), Finished)
+        events = driver.ask(Generate([ReplyRequest(prompt, GREEDY.samplers(), GREEDY.conditions(), 1)]), Finished)
         return [event.id for event in events if isinstance(event, Token)]
     finally:
         driver.engine.close()
@@ -169,8 +177,7 @@ def test_a_model_that_does_not_load_leaves_the_way_back(make: Make, q4: Choice, 
 
 def test_it_is_marked_saved_and_reopened(make: Make, q4: Choice, q8: Choice, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
-    recorder = StoreRecorder(store, SessionInfo())
-    driven = make(GREEDY, origin=dict(RAN), recorder=recorder)
+    driven = make(GREEDY, origin=dict(RAN), store=store)
     switched(driven, q4)
     first = driven.say("Name an animal.")
     switched(driven, q8)
@@ -180,12 +187,12 @@ def test_it_is_marked_saved_and_reopened(make: Make, q4: Choice, q8: Choice, tmp
     mark = f"model {old} Q4_1 → {new} Q8_0"
     assert [setting_changes.model_change(node) for node in (first, second, third)] == [None, mark, None]
 
-    text = recorder.saving(tmp_path / "chat.md", driven.chat.conversation)().read_text()
+    text = saving(driven.chat.session, tmp_path / "chat.md")().read_text()
     assert f"- models: {old} (llama, Q4_1, {old}.gguf); {new} (llama, Q8_0, {new}.gguf)" in text
     assert text.count(f"⟦{mark}⟧") == 1
     assert text.index(f"## {new}") < text.index(f"⟦{mark}⟧") < text.index("Why?")
 
-    lines = [json.loads(line) for line in recorder.saving(tmp_path / "chat.jsonl", driven.chat.conversation)().open()]
+    lines = [json.loads(line) for line in saving(driven.chat.session, tmp_path / "chat.jsonl")().open()]
     starts = [line["model"]["sha256"] for line in lines if line["record"] == "start"]
     assert starts == [q4.spec.sha256, q8.spec.sha256, q8.spec.sha256]
     turns = list(driven.chat.conversation.turns())
@@ -193,9 +200,9 @@ def test_it_is_marked_saved_and_reopened(make: Make, q4: Choice, q8: Choice, tmp
     store.close()
 
     store = Store.open(tmp_path / "sessions.db")
-    reopened = reopen_latest(store, load({}, {}, tmp_path / "none.toml"))
+    reopened = load_latest(store, load({}, {}, tmp_path / "none.toml"))
     assert reopened is not None
-    assert reopened.config.model == q8.spec.path
+    assert reopened.model.path == q8.spec.path
     assert list(reopened.conversation.turns()) == turns
     nodes = reopened.conversation.nodes
     assert [setting_changes.model_change(nodes[node.number]) for node in (first, second, third)] == [None, mark, None]

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from termchat.chat.recording import StoreRecorder
 from termchat.config.settings import load
 from termchat.conversation.node import LARGEST_MESSAGE
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store import deleting
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts import export, importing
@@ -17,7 +15,7 @@ from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Conversation
 from termchat.conversation.versions import Versions
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.port import Message, Render
 from tests.chat.driven_chat import Faked, Make
@@ -125,10 +123,10 @@ def test_prompts_are_versions_and_so_are_messages_under_one_prompt() -> None:
 def test_it_is_kept_copied_and_exported(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     try:
-        it = begun(recorder=StoreRecorder(store, SessionInfo()))
+        it = begun(store=store)
         edited(it, "", " three")
         edited(it, BRIEF, " four")
-        chat, session = it.chat.conversation, it.chat.recorder.session(it.chat.conversation)
+        chat, session = it.chat.conversation, it.chat.session.current_id
         firsts = [node.number for node in chat.children(None)]
 
         def prompts(found: Conversation) -> list[object]:
@@ -140,7 +138,7 @@ def test_it_is_kept_copied_and_exported(tmp_path: Path) -> None:
         assert prompts(store.load(store.duplicate(session)).conversation) == prompts(chat)
         path = tmp_path / "chat.jsonl"
         stored = store.load(session)
-        export.write(path, stored.conversation, stored.info, lambda number: store.records(session, number))
+        export.write(path, stored.conversation, stored, lambda number: store.records(session, number))
         (found,) = importing.chats(path)
         assert prompts(found.conversation) == prompts(chat)
         text = path.read_text()
@@ -153,7 +151,7 @@ def test_it_is_kept_copied_and_exported(tmp_path: Path) -> None:
     assert load({}, {}, tmp_path / "none").system == ""
 
 
-def test_the_model_reads_just_the_ids_of_the_template_with_that_prompt(make: Make, session: Session) -> None:
+def test_the_model_reads_just_the_ids_of_the_template_with_that_prompt(make: Make, session: ModelSession) -> None:
     it = make(Tuning(temperature=0, max_tokens=4), conversation=Conversation(KIND))
     it.say("Name a fox.")
     it.chat.editing.edit_system(BRIEF)

@@ -16,7 +16,7 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Start
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.asked_vocabulary import AskedVocabulary
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Command, Event, Render, Tokenize
 from tests.chat.driven_chat import Faked
 from tests.engine.templated import FakeTemplate
@@ -76,7 +76,7 @@ KINDS = {
 class Templated(Faked):
     """A chat with the real vocabulary and another template, and with replies that a test gives the tokens of."""
 
-    def __init__(self, session: Session, kind: Kind, **more: Any) -> None:
+    def __init__(self, session: ModelSession, kind: Kind, **more: Any) -> None:
         super().__init__(Tuning(seed=7), **more)
         self.kind, self.model = kind, session.model
         asked = AskedVocabulary()
@@ -168,7 +168,7 @@ class Templated(Faked):
 
 @pytest.mark.parametrize("system", ["", SYSTEM])
 @pytest.mark.parametrize("name", KINDS)
-def test_a_prompt_is_what_the_template_makes_of_the_whole_chat(session: Session, name: str, system: str) -> None:
+def test_a_prompt_is_what_the_template_makes_of_the_whole_chat(session: ModelSession, name: str, system: str) -> None:
     it = Templated(session, KINDS[name], conversation=Conversation(system))
     chat = it.chat.conversation
     it.turn("What is a fox?", "An ani", "mal", " with 漢", "字.")
@@ -204,7 +204,7 @@ def test_a_prompt_is_what_the_template_makes_of_the_whole_chat(session: Session,
 
 
 @pytest.mark.parametrize("name", ["refuses the system role", "leaves the system role out"])
-def test_where_the_system_prompt_goes_is_told_once(session: Session, name: str) -> None:
+def test_where_the_system_prompt_goes_is_told_once(session: ModelSession, name: str) -> None:
     it = Templated(session, KINDS[name], conversation=Conversation(SYSTEM))
     it.turn("Hi", "Hello", ".")
     it.turn("More", "Well", ".")
@@ -214,7 +214,7 @@ def test_where_the_system_prompt_goes_is_told_once(session: Session, name: str) 
     assert bare.notices == []
 
 
-def test_a_prompt_that_was_written_by_hand_is_kept(session: Session) -> None:
+def test_a_prompt_that_was_written_by_hand_is_kept(session: ModelSession) -> None:
     it = Templated(session, KINDS["roles"])
     it.turn("What is a fox?", "An animal", ".")
     message = it.chat.conversation.path()[0].node

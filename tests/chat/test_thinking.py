@@ -5,10 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
+from termchat.chat.opening import load_latest
 from termchat.config.settings import Settings
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.conversation.thoughts import answer_of, thoughts_of
 from termchat.decoding.conditions import ThinkingBudget
@@ -159,8 +157,7 @@ def test_thoughts_of_a_real_model_are_ended_kept_and_forked(
 ) -> None:
     """The model has no such template: its tags are configured, and the opening one is forced."""
     tuning = Tuning(seed=3, max_tokens=60)
-    recorder = StoreRecorder(store, SessionInfo(tuning=tuning))
-    driven: Driven = make(tuning, recorder=recorder)
+    driven: Driven = make(tuning, store=store)
     driven.chat.loading.load(msgspec.structs.replace(spec, thinking=("<think>", "</think>")))
     driven.idle()
     driven.chat.begin_with("<think>\n")
@@ -186,14 +183,14 @@ def test_thoughts_of_a_real_model_are_ended_kept_and_forked(
     assert driven.chat.conversation.ids()[-len(fork[-1].node.ids) - 9 : -len(fork[-1].node.ids)] == list(node.ids[:9])
 
     driven.chat.conversation.leaf = node.number
-    recorder.selected(driven.chat.conversation)
+    driven.chat.session.save_leaf()
     before = driven.chat.conversation.ids()
     said = driven.say("And at night?")
     prompt = driven.chat.conversation.ids()[: -len(said.ids)]
     assert list(node.ids[: node.tokens.thought]) != prompt[len(before) - len(node.ids) :][: node.tokens.thought]
     driven.chat.close()
     assert store.flush()
-    again = reopen_latest(store, config)
+    again = load_latest(store, config)
     assert again is not None
     assert again.conversation.nodes[node.number].tokens.thought == thoughts.tokens
     assert thoughts_of(again.conversation.reply(node.number)) == thoughts

@@ -14,7 +14,7 @@ from termchat.commands import bench, tune
 from termchat.commands.bench import BenchRun, Result, Series, TuneReport
 from termchat.config import per_model
 from termchat.config.settings import load
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import EngineError, Measurement, ModelInfo, ModelSpec
 from tests.tui import fake_engine
@@ -209,7 +209,7 @@ def test_a_real_model_is_measured_with_every_thread_count(
     if measured.batch_times:  # no other program kept the machine busy
         assert 0 < report["speculation"]["break_even"] <= 1
     chosen = msgspec.structs.replace(find_model(config)[1], context=256, threads=report["settings"].get("threads", 0))
-    with closing(Session(chosen, lambda _: None)) as session:
+    with closing(ModelSession(chosen, lambda _: None)) as session:
         assert session.info().measured == measured
 
 

@@ -11,14 +11,11 @@ import msgspec
 import pytest
 
 from termchat.chat.opening import fetch
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.reopening import Past
 from termchat.config.settings import load
-from termchat.conversation.session import Followed, SessionInfo
 from termchat.conversation.store import unsent_rows
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
-from termchat.decoding.samplers import Tuning
+from termchat.conversation.unsent import Queued, Unsent
 from tests.chat.driven_chat import Faked
 from tests.conversation.stored import child
 from tests.tui import fake_engine
@@ -33,23 +30,23 @@ def file(tmp_path: Path) -> Path:
 
 def chat_in(file: Path) -> tuple[Faked, Store]:
     store = Store.open(file)
-    return Faked(recorder=StoreRecorder(store, SessionInfo(tuning=Tuning(seed=7)))), store
+    return Faked(store=store), store
 
 
 def left(file: Path, session: str) -> tuple[str, list[str]]:
     """What another process finds that the chat was left with."""
     with contextlib.closing(Store.open(file)) as store:
         unsent = store.load(session).conversation.unsent
-        return unsent.draft, list(unsent.queue)
+        return unsent.draft, [message.text for message in unsent.queue]
 
 
 def go(it: Faked, store: Store, session: str, file: Path) -> None:
-    it.chat.reopen(fetch(store, session, load({}, {}, file.with_name("none.toml")), it.chat.loaded))
+    it.chat.show(*fetch(store, session, load({}, {}, file.with_name("none.toml")), it.chat.host.loaded))
     it.pump()
 
 
 def session_of(it: Faked) -> str:
-    return it.chat.recorder.session(it.chat.conversation)
+    return it.chat.session.current_id
 
 
 def test_a_draft_and_a_queue_stay_with_their_chat(file: Path) -> None:
@@ -59,7 +56,7 @@ def test_a_draft_and_a_queue_stay_with_their_chat(file: Path) -> None:
     it.writing("more", " b")
     it.chat.send("queued")
     it.chat.send("and another")
-    it.chat.wrote(it.chat.conversation, "half a")
+    it.chat.session.keep_draft("half a")
     it.chat.new()
     it.pump()
     assert (it.chat.conversation.unsent.written, list(it.chat.turns.queue)) == ("", [])
@@ -81,14 +78,14 @@ def test_a_chat_without_a_message_is_one_however_often_it_is_begun(file: Path) -
     it.replied("one", " a")
     one = session_of(it)
     it.chat.new()
-    it.chat.wrote(it.chat.conversation, "a first thought")
+    it.chat.session.keep_draft("a first thought")
     go(it, store, one, file)
     assert it.chat.conversation.unsent.draft == ""
     it.chat.new()
     assert it.chat.conversation.unsent.draft == "a first thought"
-    it.chat.wrote(it.chat.conversation, "")
+    it.chat.session.keep_draft("")
     it.replied("sent", " b")
-    it.chat.wrote(it.chat.conversation, "its own")
+    it.chat.session.keep_draft("its own")
     it.chat.new()
     assert it.chat.conversation.unsent.draft == ""
     store.close()
@@ -96,12 +93,12 @@ def test_a_chat_without_a_message_is_one_however_often_it_is_begun(file: Path) -
 
 def test_drafts_and_queues_are_in_no_list_and_are_no_use_of_a_chat(file: Path) -> None:
     it, store = chat_in(file)
-    it.chat.wrote(it.chat.conversation, "nothing but a draft")
+    it.chat.session.keep_draft("nothing but a draft")
     assert store.sessions() == []
     assert store.latest() is None
     it.replied("one", " a")
     before = store.sessions()
-    it.chat.wrote(it.chat.conversation, "fox")
+    it.chat.session.keep_draft("fox")
     assert store.sessions() == before
     assert store.sessions(search="fox") == []
     copy = store.duplicate(session_of(it))
@@ -115,18 +112,17 @@ def test_drafts_and_queues_are_in_no_list_and_are_no_use_of_a_chat(file: Path) -
 
 KILLED = """
 import signal
-from termchat.chat.recording import StoreRecorder
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from tests.chat.driven_chat import Faked
 store = Store.open(path)
-it = Faked(recorder=StoreRecorder(store, SessionInfo()))
+it = Faked(store=store)
 if sys.argv[2:] != ["new"]:
     it.replied("one", " a")
     it.writing("two", " b")
     it.chat.send("queued")
-it.chat.wrote(it.chat.conversation, "half a thought")
+it.chat.session.keep_draft("half a thought")
 store.flush()
-print(it.chat.recorder.session(it.chat.conversation), flush=True)
+print(it.chat.session.current_id, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -177,17 +173,19 @@ def test_what_a_running_process_writes_is_left_to_it(file: Path) -> None:
 def test_of_a_chat_that_is_looked_on_the_draft_is_left_to_whoever_writes_it(file: Path) -> None:
     it, store = chat_in(file)
     it.replied("one", " a")
-    it.chat.wrote(it.chat.conversation, "theirs")
+    it.chat.session.keep_draft("theirs")
     assert store.flush()
     session = session_of(it)
     other, elsewhere = chat_in(file)
     stored = elsewhere.load(session)
-    other.chat.reopen(Past(stored.conversation, stored.info, {}, followed=Followed(session, 2, 0)))
+    stored.read_to = (2, 2**40)  # as if its reply was being written
+    stored.conversation.unsent = Unsent()
+    other.chat.show(stored)
     assert other.chat.conversation.unsent.written == ""
-    other.chat.wrote(other.chat.conversation, "mine")
+    other.chat.session.keep_draft("mine")
     assert elsewhere.flush()
     assert left(file, session) == ("theirs", [])
-    other.chat.looking_on.copy()
+    other.chat.copy()
     assert elsewhere.flush()
     assert left(file, session_of(other)) == ("mine", [])
     store.close()
@@ -196,7 +194,7 @@ def test_of_a_chat_that_is_looked_on_the_draft_is_left_to_whoever_writes_it(file
 
 def test_what_a_resumed_chat_had_in_its_queue_waits_for_the_next_message() -> None:
     chat = Conversation()
-    chat.unsent.queue.append("queued")
+    chat.unsent.queue.append(Queued("queued"))
     it = Faked(conversation=chat)
     assert (it.chat.phase, it.engine.generated) == ("idle", [])
     it.replied("now", " a")
@@ -206,7 +204,7 @@ def test_what_a_resumed_chat_had_in_its_queue_waits_for_the_next_message() -> No
 def test_a_message_on_its_way_is_kept_until_its_turn_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, context=40))
     store = Store.open(file)
-    it = Faked(recorder=StoreRecorder(store, SessionInfo()), on_full="ask")
+    it = Faked(store=store, on_full="ask")
     for number in range(4):
         it.replied(f"question {number}", *[" word"] * 5)
     it.engine.prompt = [1] * 20

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from termchat.chat.changes import WalksChanged, WalksGrew
-from termchat.chat.walk_group import WalkGroup, groups
+from termchat.chat.groups import groups
+from termchat.chat.reply_run import ReplyGroup
 from termchat.conversation.tree import Place
 from termchat.decoding import walk_plan
 from termchat.decoding.conditions import Length
@@ -19,16 +20,14 @@ from termchat.engine.port import (
     Adjust,
     Cancel,
     Explain,
-    GenerateWalks,
+    Generate,
     Inspect,
     Join,
     Keep,
     Remark,
     Score,
     Scripted,
-    SearchBeams,
     Tokenize,
-    ToWalk,
 )
 from tests.chat.driven_chat import Faked
 
@@ -38,38 +37,38 @@ TWO_BY_TWO = walk_plan.grid([GridKnob("temperature", (0.5, 1.0))], runs=2)
 class Walked(Faked):
     """A chat whose replies are walked."""
 
-    def walk(self, plan: WalkPlan | None = None, text: str = "hi", *, paused: bool = False) -> WalkGroup:
+    def walk(self, plan: WalkPlan | None = None, text: str = "hi", *, paused: bool = False) -> ReplyGroup:
         """A message, and the group of its replies."""
         self.chat.walks.start(plan or walk_plan.walks(3), text=text, paused=paused)
         self.pump()
         return self.group
 
     @property
-    def group(self) -> WalkGroup:
+    def group(self) -> ReplyGroup:
         assert self.chat.walks.shown is not None
         return self.chat.walks.shown
 
     @property
-    def asked(self) -> GenerateWalks:
-        return self.engine.asked(GenerateWalks)[-1]
+    def asked(self) -> Generate:
+        return self.engine.groups[-1]
 
-    def texts(self, group: WalkGroup | None = None) -> list[str]:
+    def texts(self, group: ReplyGroup | None = None) -> list[str]:
         nodes = (group or self.group).nodes
         return [nodes[walk].text() for walk in sorted(nodes)]
 
     def temperatures(self, adjusted: Sequence[object]) -> dict[int, float]:
         """The temperature that each walk was told to have."""
-        told = [command for command in adjusted if isinstance(command, ToWalk)]
-        return {each.walk: each.command.samplers.temperature for each in told if isinstance(each.command, Adjust)}
+        adjusts = [command for command in adjusted if isinstance(command, Adjust)]
+        return {adjust.reply: adjust.samplers.temperature for adjust in adjusts if adjust.reply is not None}
 
 
 def test_a_message_is_answered_several_times_and_the_prompt_is_asked_for_once() -> None:
     it = Walked(Tuning(seed=7, max_tokens=9))
     group = it.walk()
     assert it.chat.phase == "prefill"
-    assert [walk.seed for walk in it.asked.walks] == [7, 8, 9]
-    assert all(walk.conditions == (Length(9),) for walk in it.asked.walks)
-    assert it.asked.ids == [1, 2, 3]
+    assert [walk.seed for walk in it.asked.replies] == [7, 8, 9]
+    assert all(walk.conditions == (Length(9),) for walk in it.asked.replies)
+    assert it.asked.replies[0].ids == [1, 2, 3]
     assert it.asked.group == group.group
     assert group.group.size == 3
     it.engine.say(" all")
@@ -113,10 +112,10 @@ def test_from_a_token_of_a_reply() -> None:
     first = it.replied("hi", " one", " two", " three")
     it.chat.walks.start(walk_plan.walks(2), node=first, at=2)
     it.pump()
-    assert it.asked.ids == [1, 2, 3, 1000, 1001]
-    assert it.asked.done == 2
-    assert [shape.rows for shape in it.asked.shapes] == [3, 1, 1]
-    assert it.asked.rebuild_exactly
+    assert it.asked.replies[0].ids == [1, 2, 3, 1000, 1001]
+    assert it.asked.replies[0].done == 2
+    assert [shape.rows for shape in it.asked.replies[0].shapes] == [3, 1, 1]
+    assert it.asked.replies[0].rebuild_exactly
     assert it.group.origin == Place(first.number, 2)
     assert it.group.from_reply
     assert [text for role, text in it.chat.conversation.turns() if role == "assistant"] == [" one two"]
@@ -128,10 +127,10 @@ def test_settings_are_compared_with_the_replys_own_dice_and_replies_that_only_di
     assert first.start is not None
     it.chat.walks.start(walk_plan.compare({"temperature": 0.1}, {"temperature": 1.2}), node=first, at=1)
     it.pump()
-    assert {walk.seed for walk in it.asked.walks} == {first.start.seed}
+    assert {walk.seed for walk in it.asked.replies} == {first.start.seed}
     it.chat.walks.start(walk_plan.walks(2), node=first, at=1)
     it.pump()
-    assert first.start.seed not in {walk.seed for walk in it.asked.walks}
+    assert first.start.seed not in {walk.seed for walk in it.asked.replies}
 
 
 def test_other_replies_to_the_last_message_begin_with_the_words_that_were_asked_for() -> None:
@@ -140,8 +139,8 @@ def test_other_replies_to_the_last_message_begin_with_the_words_that_were_asked_
     first = it.replied("hi", " one")
     it.chat.walks.start(walk_plan.walks(2))
     it.pump()
-    assert it.asked.prefill == "Well"
-    assert all(walk.script == (Scripted(0, it.engine.words.ids("Well")[0]),) for walk in it.asked.walks)
+    assert it.asked.replies[0].prefill == "Well"
+    assert all(walk.script == (Scripted(0, it.engine.words.ids("Well")[0]),) for walk in it.asked.replies)
     assert it.texts() == ["Well", "Well"]
     assert {node.parent for node in it.group.nodes.values()} == {first.parent}
 
@@ -149,15 +148,15 @@ def test_other_replies_to_the_last_message_begin_with_the_words_that_were_asked_
 def test_a_grid_has_its_knobs_and_says_where_they_came_from() -> None:
     it = Walked(Tuning(seed=7, top_k=11))
     group = it.walk(TWO_BY_TWO)
-    assert [(walk.samplers.temperature, walk.seed) for walk in it.asked.walks] == [
+    assert [(walk.samplers.temperature, walk.seed) for walk in it.asked.replies] == [
         (0.5, 7),
         (0.5, 8),
         (1.0, 7),
         (1.0, 8),
     ]
-    assert {walk.samplers.top_k for walk in it.asked.walks} == {11}
-    assert it.asked.walks[0].origin["temperature"] == "grid"
-    assert it.asked.walks[0].origin["top_k"] == "default"
+    assert {walk.samplers.top_k for walk in it.asked.replies} == {11}
+    assert it.asked.replies[0].origin["temperature"] == "grid"
+    assert it.asked.replies[0].origin["top_k"] == "default"
     assert group.labels[2] == "temp 1 · run 1"
 
 
@@ -171,7 +170,7 @@ def test_a_knob_of_the_chat_is_turned_for_all_and_what_differs_by_plan_stays() -
     it.chat.adjust("temperature", 0.1)
     it.pump()
     assert [node.settings[-1].samplers.temperature for node in group.nodes.values()] == [0.1] * 4
-    it.chat.walks.adjust({"temperature": 1.7}, 2)
+    it.chat.replies.adjust({"temperature": 1.7}, 2)
     it.chat.adjust("top_p", 0.5)
     it.pump()
     assert [node.settings[-1].samplers.temperature for node in group.nodes.values()] == [0.1, 0.1, 1.7, 0.1]
@@ -184,14 +183,14 @@ def test_one_is_paused_stepped_and_stopped_while_the_others_go_on() -> None:
     it = Walked()
     group = it.walk()
     it.engine.say(" a")
-    it.chat.walks.pause(1)
+    it.chat.replies.pause(1)
     it.pump()
     assert set(group.paused) == {1}
     assert it.chat.phase == "decoding"
-    it.chat.walks.step(walk=1)
+    it.chat.replies.step(number=1)
     it.pump()
     assert it.texts() == [" a", " a step", " a"]
-    it.chat.walks.pause()
+    it.chat.replies.pause()
     it.pump()
     assert it.chat.phase == "paused"
     assert it.chat.paused is group.paused[0]
@@ -199,9 +198,9 @@ def test_one_is_paused_stepped_and_stopped_while_the_others_go_on() -> None:
     it.pump()
     assert it.texts() == [" a step", " a step step", " a step"]
     assert it.chat.phase == "paused"
-    it.chat.walks.resume(0)
+    it.chat.replies.resume(0)
     assert it.chat.phase == "decoding"
-    it.chat.walks.stop(2)
+    it.chat.replies.stop(2)
     it.pump()
     assert group.running == [0, 1]
     it.chat.stop()
@@ -214,7 +213,7 @@ def test_tokens_are_forced_on_one_walk() -> None:
     it = Walked()
     it.walk(paused=True)
     assert it.chat.phase == "paused"
-    it.chat.walks.force(1, [17])
+    it.chat.replies.force([17], 1)
     it.pump()
     assert it.texts() == ["", " c17", ""]
     assert it.chat.phase == "paused"
@@ -237,7 +236,7 @@ def test_one_is_kept_and_the_next_message_follows_it() -> None:
     it.engine.end()
     it.pump()
     order = [type(command).__name__ for command in it.engine.commands]
-    assert order.index("Keep") < order.index("Generate")
+    assert order.index("Keep") < order.index("Generate", order.index("Generate") + 1)
     assert it.engine.asked(Keep) == [Keep(1)]
     assert it.chat.conversation.path()[-3].node is group.nodes[1]
     assert len(it.chat.conversation.children(group.origin.node)) == 3  # nothing is deleted
@@ -322,8 +321,8 @@ def test_a_fork_joins_while_they_run_and_is_one_as_any_other_afterwards() -> Non
     it.pump()
     it.chat.walks.fork(1, 2, [17])
     it.pump()
-    joined = it.engine.asked(Join)[0].walk
-    assert joined.base == (1, 2)
+    joined = it.engine.asked(Join)[0].reply
+    assert joined.ids == [*it.asked.replies[0].ids, *group.nodes[1].ids[:2]]
     assert joined.seed == 8
     assert joined.script == (Scripted(2, 17),)
     assert (group.nodes[3].parent, group.nodes[3].at) == (group.nodes[1].number, 2)
@@ -332,8 +331,8 @@ def test_a_fork_joins_while_they_run_and_is_one_as_any_other_afterwards() -> Non
     assert group.labels[3] == "from 2, token 3"
     it.chat.walks.fork(3, 1, [18])
     it.pump()
-    assert it.engine.asked(Join)[1].walk.base == (3, 3)
-    assert it.engine.asked(Join)[1].walk.script == (Scripted(3, 18),)
+    assert it.engine.asked(Join)[1].reply.ids == [*joined.ids, 17]
+    assert it.engine.asked(Join)[1].reply.script == (Scripted(3, 18),)
     it.engine.end()
     it.pump()
     it.chat.walks.fork(0, 1, [19])
@@ -380,14 +379,14 @@ def test_a_message_that_is_to_be_walked_waits_as_any_other() -> None:
     it.chat.turns.move(2, 1)
     it.engine.load_up_to(1.0)
     it.pump()
-    assert len(it.asked.walks) == 2
+    assert len(it.asked.replies) == 2
     assert it.chat.phase == "paused"
     assert list(it.chat.turns.queue) == ["third", "second"]
     it.engine.end()
     it.pump()
     it.chat.walks.keep(0)
     it.pump()
-    assert len(it.asked.walks) == 3
+    assert len(it.asked.replies) == 3
     assert it.chat.turns.take_back(0) == "second"
 
 
@@ -400,7 +399,7 @@ def test_a_message_that_was_taken_back_is_answered_once() -> None:
     it.chat.send("more")
     it.engine.end()
     it.pump()
-    assert not it.engine.asked(GenerateWalks)
+    assert not it.engine.groups
     assert len(it.engine.generated) == 2
 
 
@@ -480,13 +479,13 @@ def test_another_walk_that_is_selected_as_a_branch_goes_on() -> None:
 def test_questions_about_a_walk_are_asked_with_its_own_dice() -> None:
     it = Walked()
     first = it.replied("hi", " one", " two", " three")
-    it.chat.tuning = Tuning()
+    it.chat.session.tuning = Tuning()
     it.chat.walks.start(walk_plan.walks(2), node=first, at=2)
     it.pump()
     it.engine.say(" a", " b")
     it.pump()
     walk = it.group.nodes[1]
-    seed = it.asked.walks[1].seed
+    seed = it.asked.replies[1].seed
     it.chat.questions.inspect(walk, 1)
     it.chat.questions.score(walk)
     it.chat.questions.explain(walk, 0, 17)
@@ -503,7 +502,7 @@ def test_questions_about_a_walk_are_asked_with_its_own_dice() -> None:
 def test_beams_are_seen_and_any_of_them_becomes_a_branch() -> None:
     it = Walked()
     group = it.walk(walk_plan.beams(BeamSettings(2, n_best=2)))
-    assert it.engine.asked(SearchBeams)[0].group.beams == BeamSettings(2, n_best=2)
+    assert it.asked.group.beams == BeamSettings(2, n_best=2)
     it.engine.look(" the", " a", dropped=[" an"])
     it.engine.look(" cat", " dog", parents=(1, 0), dropped=[" cow"])
     it.pump()
@@ -527,7 +526,7 @@ def test_a_search_chooses_its_first_words_itself() -> None:
     it = Walked(Tuning(seed=7, max_tokens=9))
     it.chat.begin_with("Well")
     it.walk(walk_plan.beams(BeamSettings(2)))
-    asked = it.engine.asked(SearchBeams)[0]
+    asked = it.asked.replies[0]
     assert (asked.prefill, asked.conditions) == ("", (Length(9),))
     assert it.notices == ["a beam search ignores the text that the reply should start with"]
 

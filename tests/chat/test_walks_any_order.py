@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from termchat.chat.walk_group import groups
+from termchat.chat.groups import groups
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings, GridKnob
@@ -43,15 +43,15 @@ class Somebody:
             "walk again": lambda: walks.start(self._plan()),
             "walk from": lambda: at(lambda node, at: walks.start(self._plan(), node=node, at=at)),
             "keep": lambda: walks.keep(walk()), "keep all": walks.keep_all, "leave": walks.leave,
-            "end": walks.end, "stop one": lambda: walks.stop(walk()), "stop": chat.stop,
+            "end": replies.stop, "stop one": lambda: replies.stop(walk()), "stop": chat.stop,
             "select": lambda: walks.select(walk()),
             "join": lambda: walks.fork(walk(), random.randint(0, 3), random.choice([(), (7,)])),
-            "pause": lambda: walks.pause(some()), "resume": lambda: walks.resume(some()),
-            "step": lambda: walks.step(random.choice(["token", "line"]), some()),
+            "pause": lambda: replies.pause(some()), "resume": lambda: replies.resume(some()),
+            "step": lambda: replies.step(random.choice(["token", "line"]), some()),
             "step the reply": lambda: replies.step("token"), "pause the reply": replies.pause,
-            "force": lambda: walks.force(some(), [9]), "force a text": lambda: replies.force_text(" x y"),
+            "force": lambda: replies.force([9], some()), "force a text": lambda: replies.force_text(" x y"),
             "turn": lambda: chat.adjust("temperature", random.choice([0.1, 0.9])),
-            "turn one": lambda: walks.adjust({"top_k": random.randint(1, 9)}, some()),
+            "turn one": lambda: replies.adjust({"top_k": random.randint(1, 9)}, some()),
             "send": lambda: chat.send("m"), "regenerate": forks.regenerate, "continue": forks.continue_reply,
             "fork": lambda: at(lambda node, at: forks.fork(node, at, ids=[5])),
             "branch of a beam": lambda: walks.branch_of_beam(0, random.randint(0, 3), dropped=random.random() < 0.5),

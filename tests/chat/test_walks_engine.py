@@ -10,11 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.walk_group import WalkGroup, groups
+from termchat.chat.groups import groups
+from termchat.chat.opening import load_latest
+from termchat.chat.reply_run import ReplyGroup
 from termchat.config.settings import load
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
@@ -39,7 +38,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-def walking(driven: Driven, walks: int, tokens: int, text: str = STORY) -> WalkGroup:
+def walking(driven: Driven, walks: int, tokens: int, text: str = STORY) -> ReplyGroup:
     """A message that is answered several times; each walk has so many tokens."""
     driven.idle()
     driven.chat.walks.start(walk_plan.walks(walks), text=text)
@@ -52,7 +51,7 @@ def walking(driven: Driven, walks: int, tokens: int, text: str = STORY) -> WalkG
 
 def test_a_knob_is_turned_for_all_one_is_kept_and_nothing_is_decoded_twice(make: Make, store: Store) -> None:
     tuning = Tuning(seed=5, max_tokens=40)
-    driven = make(tuning, recorder=StoreRecorder(store, SessionInfo(tuning=tuning)))
+    driven = make(tuning, store=store)
     group = walking(driven, 4, 4)
     driven.chat.adjust("temperature", 1.3)
     driven.chat.send("And then?")
@@ -77,13 +76,13 @@ def test_a_knob_is_turned_for_all_one_is_kept_and_nothing_is_decoded_twice(make:
     driven.chat.close()
 
     assert store.flush()
-    found = reopen_latest(store, load({}, environ={}, file=Path("/none.toml")))
+    found = load_latest(store, load({}, environ={}, file=Path("/none.toml")))
     assert found is not None
     [again] = groups(found.conversation)
     assert {walk: list(node.ids) for walk, node in again.nodes.items()} == {
         walk: list(node.ids) for walk, node in group.nodes.items()
     }
-    other = make(found.config.tuning, conversation=found.conversation, recorder=found.recorder)
+    other = make(found.tuning, session=found)
     other.idle()
     other.chat.forks.regenerate(same=True)
     other.idle()
@@ -125,7 +124,7 @@ def test_from_a_token_of_a_reply_with_its_own_dice_and_back(make: Make) -> None:
     assert group is not None
     for _ in range(4):
         before = dict(group.paused)
-        chat.walks.step()
+        chat.replies.step()
         driven.until(lambda: all(group.paused.get(walk) not in (None, before[walk]) for walk in before))  # noqa: B023
     assert [len(node.ids) for node in group.nodes.values()] == [4, 4]
     assert list(group.nodes[0].ids) == list(reply.ids[6:10])

@@ -7,16 +7,15 @@ import signal
 import time
 from pathlib import Path
 
-from termchat.chat.walk_group import groups
+from termchat.chat.groups import groups
 from termchat.conversation.store.store import Store
 from tests.conversation.stored import child
 
 WALKING = """
-from termchat.chat.recording import StoreRecorder
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.decoding import walk_plan
 from tests.chat.driven_chat import Faked
-it = Faked(recorder=StoreRecorder(Store.open(path), SessionInfo()))
+it = Faked(store=Store.open(path))
 it.chat.walks.start(walk_plan.walks(3), text="hi")
 it.pump()
 for step in range(1, 10_000):

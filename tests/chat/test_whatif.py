@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from termchat.chat.position import WhatIf, summarise
+from termchat.conversation.position import WhatIf, summarise
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from termchat import paths
-from termchat.chat.opening import reopen_latest
+from termchat.chat.opening import load_latest
 from termchat.cli import main, sessions
 from termchat.cli.output import complain
 from termchat.config.settings import load
@@ -188,10 +188,10 @@ def test_the_latest_chat_is_reopened(whole: Path) -> None:
     damage(whole, "replies")
     store = Store.open(paths.store_file())
     with pytest.raises(StoreError, match="the file is damaged"):
-        reopen_latest(store, load())
+        load_latest(store, load())
     assert store.close()
     store = Store.open(paths.store_file())
-    found = reopen_latest(store, load())
+    found = load_latest(store, load())
     assert found is not None
     assert len(found.conversation.nodes) == 4
     assert [notice.hint for notice in store.notices()] == [KEPT]

@@ -47,7 +47,7 @@ def test_a_single_reply_is_no_plan() -> None:
 def test_flags_become_a_plan(given: dict[str, Any], kind: str, size: int, more: dict[str, Any]) -> None:
     plan = plan_of(given)
     assert plan is not None
-    assert (plan.kind, plan.size, {name: getattr(plan, name) for name in more}) == (kind, size, more)
+    assert (plan.group.kind, plan.group.size, {name: getattr(plan.group, name) for name in more}) == (kind, size, more)
     assert given == {}
 
 

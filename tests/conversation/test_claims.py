@@ -93,37 +93,29 @@ def store(path: Path) -> Iterator[Store]:
     store.close()
 
 
-def test_a_reply_that_another_process_writes_is_not_interrupted_and_can_be_followed(store: Store, path: Path) -> None:
+def test_a_reply_that_another_process_writes_is_not_interrupted_and_not_ours_to_write(store: Store, path: Path) -> None:
     with writing(path) as other:
         stored = store.load(other.session)
-        assert stored.interrupted == ()
-        followed = stored.followed
-        assert followed is not None
-        assert (followed.session, followed.node) == (other.session, 2)
+        assert (stored.is_own, stored.interrupted, stored.growing) == (False, (), {2})
+        assert stored.read_to is not None
+        assert stored.read_to[0] == 2
         assert [text for _, text in stored.conversation.turns()] == ["one", "word word word "]
-
-        news = store.news(followed)
-        assert (news.nodes, news.records, news.writing, news.followed) == ([], [], True, followed)
         other.go_on()
-        news = store.news(followed)
-        assert [(number, type(record).__name__) for number, record in news.records] == [(2, "Finished")]
-        assert (news.nodes, news.writing) == ([], False)
-        assert store.load(other.session).followed is None
+        assert store.load(other.session).is_own
+        copy = store.duplicate(other.session, stored.conversation, stored.read_to)
+        copied = store.load(copy).conversation
+        assert (list(copied.turns()), copied.nodes[2].done) == (list(stored.conversation.turns()), False)
         other.go_on()
-        news = store.news(news.followed)
-        assert [(node.number, node.parent, node.role) for node in news.nodes] == [(3, 2, "user"), (4, 3, "assistant")]
-        assert {number for number, _ in news.records} == {4}
-        assert (news.leaf, news.writing, news.followed.node) == (4, True, 4)
+        again = store.load(other.session)
+        assert (again.is_own, again.growing, again.conversation.leaf) == (False, {4}, 4)
 
 
 def test_when_that_process_is_killed_the_reply_is_interrupted(store: Store, path: Path) -> None:
     with writing(path) as other:
-        followed = store.load(other.session).followed
-        assert followed is not None
+        assert not store.load(other.session).is_own
         other.kill()
-        assert not store.news(followed).writing
         stored = store.load(other.session)
-        assert (stored.interrupted, stored.followed) == ((2,), None)
+        assert (stored.interrupted, stored.is_own) == ((2,), True)
 
 
 def test_what_this_process_writes_is_nobody_elses(path: Path) -> None:

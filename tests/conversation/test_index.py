@@ -330,8 +330,8 @@ def test_a_chat_is_renamed_and_found_by_its_new_name(store: Store) -> None:
     assert store.sessions()[1].updated == before
     assert found(store, "walr") == ["walrus tusks"]
     assert found(store, "fox") == []
-    assert store.load(first).info.named
-    assert not store.load(store.sessions()[0].id).info.named
+    assert store.load(first).named
+    assert not store.load(store.sessions()[0].id).named
 
 
 def test_a_copy_goes_its_own_way(store: Store) -> None:

@@ -96,10 +96,20 @@ def use(store: Store, session: str) -> None:
         stored = store.load(session)
     except StoreError:
         return
-    chat, info = stored.conversation, stored.info
-    texts = [chat.title, chat.system, chat.unsent.draft, *chat.unsent.queue]
+    chat, info = stored.conversation, stored
+    texts = [chat.title, chat.system, chat.unsent.draft, *chat.unsent.waiting]
     assert all(isinstance(text, str) for text in texts)
-    assert msgspec.convert(msgspec.to_builtins(info), type(info)) == info
+    for value in (
+        info.id,
+        info.created,
+        info.updated,
+        info.model,
+        info.tuning,
+        info.view,
+        info.named,
+        *info.breakpoints,
+    ):
+        assert msgspec.convert(msgspec.to_builtins(value), type(value)) == value
     assert all(isinstance(text, str) for _, text in chat.turns())
     chat.ids(), chat.forks(), chat.leaves()
     for node in chat.nodes.values():
@@ -213,7 +223,7 @@ def test_numbers_that_a_faulty_server_gave_are_absent(tmp_path: Path, packed: bo
         tokens = store.load(session).conversation.nodes[2].tokens
         assert [value != value for value in (*tokens.logprobs, *tokens.p_ends)] == [True] * 4
         assert [record.logprob != record.logprob for record in store.records(session, 2) if isinstance(record, Token)]
-        info, chat = store.load(session).info, store.load(session).conversation
+        info, chat = store.load(session), store.load(session).conversation
         lines = [*FORMATS["jsonl"].writer(chat, info, partial(store.records, session))]
     finally:
         store.close()

@@ -8,6 +8,7 @@ from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from termchat.conversation.store import codec, load
 from termchat.conversation.store.store import Store
 from termchat.conversation.token_texts import Texts, words
 from termchat.conversation.tree import Conversation
+from termchat.decoding.records import Token, bytes_of
+from termchat.engine import wire
 from tests.conversation.stored import reopened, same, say
 from tests.made_records import reply, settings, stream, user, with_margins
 
@@ -149,3 +152,15 @@ def test_columns_of_different_lengths_are_refused() -> None:
     packed = codec.from_reply(node)
     assert packed is not None
     assert not codec.to_reply(Node(2, 1, 0, "assistant"), packed.replace(bytes(node.tokens.forced), b"\0", 1))
+
+
+def test_a_token_from_the_pipe_is_stored_as_it_came_and_a_changed_one_is_not() -> None:
+    drawn = next(record for record in stream([1, 2], [b"word"]) if isinstance(record, Token))
+    for number in (1, 127, 128, 256, 70_000, 2**40):
+        frames = wire.Frames(wire.EVENTS, keeps_bytes=True)
+        ((_, event),) = frames.feed(wire.frame(wire.EVENT_ENCODER, number, drawn))
+        assert isinstance(event, Token)
+        assert event == drawn
+        assert codec.from_record(event) is bytes_of(event)
+        assert codec.from_record(event) == codec.from_record(drawn)
+        assert bytes_of(msgspec.structs.replace(event, step=7)) is None

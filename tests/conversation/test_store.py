@@ -49,8 +49,8 @@ def test_a_chat_comes_back_as_it_was(store: Store, path: Path) -> None:
 
     again = Store.open(path)
     stored = again.load(session)
-    assert stored.info.tuning == Tuning(temperature=1.2, stop=("\n6.",), seed=7)
-    assert stored.info.model == model
+    assert stored.tuning == Tuning(temperature=1.2, stop=("\n6.",), seed=7)
+    assert stored.model == model
     assert stored.interrupted == ()
     loaded = stored.conversation
     assert (loaded.title, loaded.system, loaded.raw, loaded.leaf) == (chat.title, chat.system, False, 5)
@@ -174,7 +174,7 @@ def test_the_leaf_can_be_moved(store: Store, path: Path) -> None:
     store.close()
     again = Store.open(path)
     assert again.load(session).conversation.leaf == 2
-    assert again.load(session).info.tuning.top_k == 3
+    assert again.load(session).tuning.top_k == 3
     again.close()
 
 
@@ -204,12 +204,12 @@ def test_names_deletions_breakpoints_and_the_view_come_back(store: Store, path: 
         ("", True),
     ]
     assert stored.conversation.leaf == 3  # it was 4, which nobody sees any more
-    assert (stored.info.breakpoints, stored.info.view) == (points, View(Place(2, 1), "entropy"))
+    assert (stored.breakpoints, stored.view) == (points, View(Place(2, 1), "entropy"))
     again.update_node(session, 4, deleted=False)
     again.update(session, leaf=4, breakpoints=())
     assert again.load(session).conversation.leaf == 4
-    assert again.load(session).info.breakpoints == ()
-    assert again.load(session).info.view.look == "entropy"
+    assert again.load(session).breakpoints == ()
+    assert again.load(session).view.look == "entropy"
     again.close()
 
 
@@ -224,7 +224,7 @@ def test_breakpoints_of_a_newer_termchat_are_left_out(store: Store, path: Path) 
         )
     db.close()
     again = Store.open(path)
-    assert (again.load(session).info.breakpoints, again.load(session).info.view) == ((), View())
+    assert (again.load(session).breakpoints, again.load(session).view) == ((), View())
     again.close()
 
 

@@ -156,22 +156,23 @@ def test_a_token_is_found_among_those_of_many_walks(path: Path) -> None:
     store.close()
 
 
-def test_who_looks_on_gets_what_every_walk_says(path: Path) -> None:
+def test_what_another_process_says_of_any_walk_after_it_was_read_is_not_in_a_copy(path: Path) -> None:
     ours, theirs = Store.open(path), Store.open(path)
     session, chat, nodes = grown(theirs, open_ended=1)
     chat.add(nodes[3], Failed("x", "y"))
     assert theirs.flush()
     ours._claims.is_elsewhere = lambda _: True  # type: ignore[method-assign] # a lock tells processes apart, not stores
     stored = ours.load(session)
-    assert stored.followed is not None
+    assert not stored.is_own
     assert stored.interrupted == ()  # it is being written, though it is not the newest
-    more = [token(2, b" more", " more"), token(3, b"!", "!")]
-    for record in more:
+    for record in (token(2, b" more", " more"), token(3, b"!", "!")):
         theirs.add_record(session, nodes[1].number, record)
     assert theirs.flush()
-    news = ours.news(stored.followed)
-    assert list(news.records) == [(nodes[1].number, record) for record in more]
-    assert list(ours.news(news.followed).records) == []
+    before = stored.conversation.nodes[nodes[1].number].text()
+    stored.close_interrupted()
+    stored.copy()
+    assert stored.is_own
+    assert ours.load(stored.id).conversation.nodes[nodes[1].number].text() == before
     assert ours.close()
     assert theirs.close()
 

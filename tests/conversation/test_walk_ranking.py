@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from termchat.conversation.tree import Conversation, Span
-from termchat.conversation.walk_ranking import ids_of_beam, ranking_of
+from termchat.conversation.walk_groups import ids_of_beam, ranking_of
 from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import Beam, Beams, Ranked, Reason, Record, Token
 from tests.made_records import add_all, step, user

@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
-from termchat.decoding.draft_lead import LeadCounts, goes_on, lead
+from termchat.decoding.drafting import Counts
 from termchat.decoding.records import Candidate
+from termchat.engine.llama.draft_model import LEAD_DECAY, LEAD_PRIORS, LEADS, compute_lead, should_go_on
 
 
 def candidate(token: int, logit: float, probability: float, noise: float) -> Candidate:
@@ -17,7 +18,7 @@ def candidate(token: int, logit: float, probability: float, noise: float) -> Can
 
 def test_the_lead_is_what_the_noise_of_the_next_one_lacks_to_win() -> None:
     left = [candidate(1, 5.0, 0.5, 0.1), candidate(2, 4.0, 0.3, 0.9), candidate(3, 3.0, 0.0, 9.0)]
-    found = lead(2, left)
+    found = compute_lead(2, left)
     assert found == pytest.approx(math.log(0.3) + 0.9 - math.log(0.5) - 0.1)
     for more, winner in ((found - 1e-6, 2), (found + 1e-6, 1)):
         thrown = {1: math.log(0.5) + 0.1 + more, 2: math.log(0.3) + 0.9}
@@ -25,11 +26,11 @@ def test_the_lead_is_what_the_noise_of_the_next_one_lacks_to_win() -> None:
 
 
 def test_where_only_one_is_left_its_logit_leads() -> None:
-    assert lead(1, [candidate(1, 5.0, 1.0, -3.0), candidate(2, 4.25, 0.0, 8.0)]) == 0.75
+    assert compute_lead(1, [candidate(1, 5.0, 1.0, -3.0), candidate(2, 4.25, 0.0, 8.0)]) == 0.75
 
 
 def test_each_lead_comes_to_the_share_that_was_right() -> None:
-    counts, random = LeadCounts(), Random(1)
+    counts, random = Counts(LEADS, LEAD_PRIORS, LEAD_DECAY), Random(1)
     shares = {0.5: 0.3, 1.5: 0.5, 2.5: 0.7, 3.5: 0.8, 5.0: 0.9, 9.0: 1.0}
     for _ in range(4000):
         at = random.choice(list(shares))
@@ -56,4 +57,4 @@ def steps(rows: int) -> float:
     ],
 )
 def test_it_goes_on_while_that_is_likely_to_pay(rates: list[float], mean: float, each: float, more: bool) -> None:
-    assert goes_on(rates, mean, 7, steps, each) is more
+    assert should_go_on(rates, mean, 7, steps, each) is more

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from termchat.decoding.draft_forecast import forecast
 from termchat.decoding.drafting import (
     NGRAM,
     BatchTimes,
@@ -16,6 +15,7 @@ from termchat.decoding.drafting import (
     Lookup,
     Ngrams,
     breaks_even,
+    forecast,
     gain,
     how_many,
 )

@@ -14,7 +14,7 @@ from llguidance.llamacpp import lltokenizer_from_vocab
 
 from termchat.decoding.gbnf import to_lark
 from termchat.decoding.text_error import TextError
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
 
 LINE = """
@@ -47,7 +47,7 @@ TRIED = [chr(i) for i in (9, 10, *range(32, 127))] + ["é", "日"]
 class Both:
     """One grammar in llama.cpp and in llguidance, fed the same characters."""
 
-    def __init__(self, text: str, session: Session, tokenizer: LLTokenizer) -> None:
+    def __init__(self, text: str, session: ModelSession, tokenizer: LLTokenizer) -> None:
         self.vocab, self.tokenizer = session.model.vocab, tokenizer
         self.ours = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(to_lark(text)), log_level=0)
         assert not self.ours.is_error(), self.ours.get_error()
@@ -78,7 +78,7 @@ class Both:
 
 
 @pytest.fixture(scope="module")
-def tokenizer(session: Session) -> LLTokenizer:
+def tokenizer(session: ModelSession) -> LLTokenizer:
     vocab = ctypes.cast(session.model.vocab, ctypes.c_void_p).value
     assert vocab is not None
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
@@ -86,7 +86,7 @@ def tokenizer(session: Session) -> LLTokenizer:
 
 
 def same_language(
-    text: str, session: Session, tokenizer: LLTokenizer, dice: random.Random, walks: int, steps: int
+    text: str, session: ModelSession, tokenizer: LLTokenizer, dice: random.Random, walks: int, steps: int
 ) -> int:
     """Walks through what both allow; how many places they were compared at."""
     compared = 0
@@ -104,14 +104,14 @@ def same_language(
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_the_language_is_llama_cpps(session: Session, tokenizer: LLTokenizer, name: str) -> None:
+def test_the_language_is_llama_cpps(session: ModelSession, tokenizer: LLTokenizer, name: str) -> None:
     assert same_language(SMALL[name], session, tokenizer, random.Random(1), 12, 12) > 12
 
 
 @pytest.mark.parametrize(
     "name", ["ARITHMETIC_GBNF", "C_GBNF", "CHESS_GBNF", "JAPANESE_GBNF", "JSON_ARR_GBNF", "JSON_GBNF", "LIST_GBNF"]
 )
-def test_llama_cpps_own_examples_keep_their_language(session: Session, tokenizer: LLTokenizer, name: str) -> None:
+def test_llama_cpps_own_examples_keep_their_language(session: ModelSession, tokenizer: LLTokenizer, name: str) -> None:
     assert same_language(getattr(examples, name), session, tokenizer, random.Random(2), 4, 25) > 20
 
 
@@ -146,12 +146,12 @@ def made(dice: random.Random) -> str:
     return "\n".join(f"{name} ::= {alternatives(0)}" for name in rules)
 
 
-def test_random_grammars_keep_their_language(session: Session, tokenizer: LLTokenizer) -> None:
+def test_random_grammars_keep_their_language(session: ModelSession, tokenizer: LLTokenizer) -> None:
     dice = random.Random(3)
     assert sum(same_language(made(dice), session, tokenizer, dice, 2, 10) for _ in range(100)) > 1000
 
 
-def test_whole_masks_are_llama_cpps_where_nothing_is_forced(session: Session, tokenizer: LLTokenizer) -> None:
+def test_whole_masks_are_llama_cpps_where_nothing_is_forced(session: ModelSession, tokenizer: LLTokenizer) -> None:
     """But for control tokens, which llama.cpp takes for text, and tokens that are parts of a character."""
     model = session.model
     plain = np.array([_is_text(model.piece(i)) and not model.is_control(i) for i in range(model.n_vocab)])
@@ -222,7 +222,7 @@ def test_a_fault_is_told_with_its_place(text: str, line: int, column: int, says:
     assert says in error.value.message
 
 
-def test_what_is_refused_llama_cpp_refuses_too(session: Session) -> None:
+def test_what_is_refused_llama_cpp_refuses_too(session: ModelSession) -> None:
     lenient = ("[]", "((", "\\ud800", "<", "{2,1}")  # no fault there; the last takes all memory
     texts = [text for text, *_ in FAULTS if text and not any(part in text for part in lenient)]
     assert len(texts) > 12

@@ -16,7 +16,7 @@ from termchat.decoding.records import Candidate, Stage, Token
 from termchat.decoding.redraw import redrawn
 from termchat.decoding.samplers import ORDER, SamplerSettings
 from termchat.decoding.stage_state import MU, SUM, WEIGHT, state_of
-from termchat.engine.llama.chain import Chain
+from tests.engine.native_chains import run_natively
 
 STATE = {MU: 4.0, SUM: 2.0, WEIGHT: 5.0}
 
@@ -24,12 +24,9 @@ STATE = {MU: 4.0, SUM: 2.0, WEIGHT: 5.0}
 def natively(
     logits: NDArray[np.float32], past: list[int], knobs: SamplerSettings, seed: int, step: int, state: dict[str, float]
 ) -> int:
-    chain = Chain(knobs, len(logits), past, state=state)
-    left = chain.apply(logits, None, [], seed, step)
+    left = run_natively(logits, knobs, past, seed=seed, step=step, state=state)
     scores = left.logits.astype(np.float64)
-    winner = int(left.ids[(scores - scores.max() + dice.gumbel(seed, step, left.ids)).argmax()])
-    chain.close()
-    return winner
+    return int(left.ids[(scores - scores.max() + dice.gumbel(seed, step, left.ids)).argmax()])
 
 
 def on_record(logits: NDArray[np.float32], chosen: int, count: int, step: int) -> Token:

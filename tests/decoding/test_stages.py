@@ -37,7 +37,7 @@ def test_knobs_are_those_of_stages_in_their_order() -> None:
 
 def test_every_stage_can_be_built_and_computed_again() -> None:
     for stage in STAGES.values():
-        known = {*stage.knobs, stages.N_VOCAB, stages.VOCAB, stages.BIASES}
+        known = {*stage.knobs, stages.N_VOCAB, stages.BIASES}
         assert not stage.sampler or hasattr(LIB, f"llama_sampler_init_{stage.sampler}")
         assert {name for name in stage.arguments if isinstance(name, str)} <= known
         assert stage.draws or stage.name in arithmetic.APPLY

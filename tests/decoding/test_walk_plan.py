@@ -26,11 +26,11 @@ from termchat.decoding.walk_plan import (
 
 
 def labels(plan: WalkPlan) -> list[str]:
-    return [plan.label(walk) for walk in range(plan.size)]
+    return [plan.label(walk) for walk in range(plan.group.size)]
 
 
 def seeds(plan: WalkPlan, first: int = 40) -> list[int]:
-    return [plan.seed(first, walk) for walk in range(plan.size)]
+    return [plan.seed(first, walk) for walk in range(plan.group.size)]
 
 
 def test_each_walk_has_the_next_seed_or_all_the_same() -> None:
@@ -49,7 +49,7 @@ def test_a_grid_is_in_the_order_given_the_last_knob_fastest_and_runs_innermost()
         "temp 0 · top_p 0.5 · run 1", "temp 0 · top_p 0.5 · run 2",
     ]  # fmt: skip
     assert seeds(plan) == [40, 41] * 4
-    assert seeds(grid(plan.knobs, runs=2, same_dice=True)) == [40] * 8
+    assert seeds(grid(plan.group.knobs, runs=2, same_dice=True)) == [40] * 8
 
 
 def test_a_walk_is_the_chats_settings_with_its_own_knobs_and_seed() -> None:
@@ -62,10 +62,10 @@ def test_a_walk_is_the_chats_settings_with_its_own_knobs_and_seed() -> None:
 
 def test_the_group_says_all_that_the_plan_says() -> None:
     plan = grid(parse_grid(["temp 0 1"]), runs=3, same_dice=True)
-    assert plan.group(5) == Group(5, "grid", 6, (GridKnob("temperature", (0, 1)),), 3, True)
-    assert vote(8, "$.a").group(6) == Group(6, "vote", 8, (), 8, False, "$.a")
+    assert plan.numbered(5).group == Group(5, "grid", 6, (GridKnob("temperature", (0, 1)),), 3, True)
+    assert vote(8, "$.a").numbered(6).group == Group(6, "vote", 8, (), 8, False, "$.a")
     settings = BeamSettings(4, n_best=2)
-    assert beams(settings).group(7) == Group(7, "beams", 2, (), 2, beams=settings)
+    assert beams(settings).numbered(7).group == Group(7, "beams", 2, (), 2, beams=settings)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_the_group_says_all_that_the_plan_says() -> None:
     ],
 )
 def test_both_spellings_of_a_grid(texts: list[str], knobs: dict[str, tuple[float, ...]]) -> None:
-    assert parse_grid(texts) == grid(parse_grid(texts)).knobs == tuple(GridKnob(*one) for one in knobs.items())
+    assert parse_grid(texts) == grid(parse_grid(texts)).group.knobs == tuple(GridKnob(*one) for one in knobs.items())
 
 
 @given(
@@ -101,12 +101,14 @@ def test_what_is_written_is_what_is_walked(temperatures: list[float], tops: list
         return
     plan = grid(parse_grid(texts), runs)
     assert [(one["temperature"], one["top_k"]) for one in plan.changes] == cells
-    assert [plan.tuning(Tuning(), 0, walk).temperature for walk in range(plan.size)] == [cell[0] for cell in cells]
+    assert [plan.tuning(Tuning(), 0, walk).temperature for walk in range(plan.group.size)] == [
+        cell[0] for cell in cells
+    ]
 
 
 def test_the_classic_exercises() -> None:
     temperature = PRESETS["temperature"]()
-    assert temperature.size == 12
+    assert temperature.group.size == 12
     assert [one["temperature"] for one in temperature.changes] == [0] * 3 + [0.5] * 3 + [1] * 3 + [1.5] * 3
     assert labels(PRESETS["top_k"]()) == ["top_k 1", "top_k 10", "top_k 50", "top_k off"]
     assert [one["top_p"] for one in PRESETS["top_p"]().changes] == [0.5, 0.9, 0.95, 1]
@@ -167,4 +169,4 @@ def test_what_cannot_be_walked_is_refused_with_the_reason(asked: object, message
 @given(st.lists(st.text(max_size=40), max_size=3))
 def test_whatever_is_typed_is_a_grid_or_refused(texts: list[str]) -> None:
     with suppress(PlanError):
-        assert 2 <= grid(parse_grid(texts)).size <= MOST_WALKS
+        assert 2 <= grid(parse_grid(texts)).group.size <= MOST_WALKS

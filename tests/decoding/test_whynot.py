@@ -15,30 +15,22 @@ from termchat.decoding import dice
 from termchat.decoding.records import Explanation
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.whynot import explain
-from termchat.engine.llama.chain import Chain, Survivors
+from tests.engine.native_chains import run_natively
 
 Logits = NDArray[np.float32]
 SEED, STEP = 11, 3
 
 
-def ran(logits: Logits, past: list[int], knobs: SamplerSettings, watched: int) -> Survivors:
-    """What llama.cpp's own samplers leave of the whole vocabulary."""
-    chain = Chain(knobs, len(logits), past)
-    left = chain.apply(logits, None, [watched])
-    chain.close()
-    return left._replace(ids=left.ids.copy(), logits=left.logits.copy())
-
-
-def drawn(logits: Logits, past: list[int], knobs: SamplerSettings, watched: int = 0) -> int:
+def drawn(logits: Logits, past: list[int], knobs: SamplerSettings) -> int:
     """What the dice take of it."""
-    left = ran(logits, past, knobs, watched)
+    left = run_natively(logits, knobs, past)
     scores = left.logits.astype(np.float64)
     scores -= scores.max()
     return int(left.ids[(scores + dice.gumbel(SEED, STEP, left.ids)).argmax()])
 
 
 def kept(logits: Logits, past: list[int], knobs: SamplerSettings, token: int) -> bool:
-    return token in ran(logits, past, knobs, token).ids
+    return token in run_natively(logits, knobs, past).ids
 
 
 def why(logits: Logits, token: int, past: list[int], knobs: SamplerSettings) -> Explanation:
@@ -84,8 +76,8 @@ def softmax(logits: Logits) -> NDArray[np.float64]:
 def test_stages_are_those_of_llama_cpp(step: tuple[Logits, int, list[int], SamplerSettings]) -> None:
     logits, token, past, knobs = step
     found = why(logits, token, past, knobs)
-    real = ran(logits, past, knobs, token)
-    assert [(s.name, s.survivors) for s in found.stages[:-1]] == [(s.name, s.survivors) for s in real.stages]
+    real = run_natively(logits, knobs, past)
+    assert [(s.name, s.survivors) for s in found.stages[:-1]] == real.stages
     assert found.removed_by == real.removed.get(token)
     assert found.winner == drawn(logits, past, knobs)
     assert [s.name for s in found.stages if s.cut] == ([] if found.winner == token else [found.removed_by or "dice"])
@@ -96,7 +88,7 @@ def test_stages_are_those_of_llama_cpp(step: tuple[Logits, int, list[int], Sampl
     assert found.noise == dice.gumbel(SEED, STEP, np.array([token], np.int32))[0]
     for i, stage in enumerate(found.stages[:-1]):
         later = {name: KNOBS[name].off for name in ("top_k", "top_p", "min_p", "temperature")[i:]}
-        left = ran(logits, past, turned(knobs, **later), token)
+        left = run_natively(logits, turned(knobs, **later), past)
         place = np.flatnonzero(left.ids == token)
         assert stage.logit == (left.logits[place[0]] if len(place) else None)
         assert stage.probability == (pytest.approx(softmax(left.logits)[place[0]], rel=1e-9) if len(place) else None)
@@ -133,7 +125,7 @@ def test_thresholds_are_where_the_chain_changes(step: tuple[Logits, int, list[in
                 now = turned(now, temperature=remedy.value)
             continue  # more of it below
         assert remedy.value is not None
-        cut = ran(logits, past, now, token).removed[token]
+        cut = run_natively(logits, now, past).removed[token]
         cutting.append(cut)
         past_it, short = beside(remedy.knob, remedy.value, remedy.sign)
         for value, holds in ((remedy.value, True), (past_it, True), (short, False)):
@@ -141,7 +133,7 @@ def test_thresholds_are_where_the_chain_changes(step: tuple[Logits, int, list[in
                 value = value if holds else 0.0
             low, high = KNOBS[remedy.knob].low, KNOBS[remedy.knob].high
             if low <= value <= high:
-                left = ran(logits, past, turned(now, **{remedy.knob: value}), token)
+                left = run_natively(logits, turned(now, **{remedy.knob: value}), past)
                 assert (left.removed.get(token) != cut) == holds, (remedy, value)
         now = turned(now, **{remedy.knob: remedy.value})
         assert remedy.wins == (drawn(logits, past, now) == token)

@@ -19,22 +19,18 @@ from termchat.engine.port import (
     Event,
     Force,
     Generate,
-    GenerateWalks,
     Join,
     Load,
     Loaded,
     Pause,
     Progress,
     Resume,
-    SearchBeams,
     Step,
-    ToWalk,
 )
 from termchat.tui.demo.tape import Exchange, Recorded, Steered, Tape, asked, way_of
 
-_REPLIES = (Generate, GenerateWalks, SearchBeams)
 _PAUSING = (Pause, Resume, Step)
-_STEERING = (Adjust, Force, EndThinking, Cancel, ToWalk, Join, *_PAUSING)
+_STEERING = (Adjust, Force, EndThinking, Cancel, Join, *_PAUSING)
 _PASSING = (Progress,)
 """What nobody misses."""
 
@@ -46,7 +42,7 @@ class Taping(LocalEngine):
         super().__init__(log)
         self.fresh = fresh
         self._taped: dict[int, tuple[str, float, Recorded]] = {}
-        self._reply: tuple[int, Command] | None = None
+        self._reply: tuple[int, Generate] | None = None
         self._way = ""
 
     def send(self, command: Command) -> int:
@@ -58,13 +54,13 @@ class Taping(LocalEngine):
             self._way = way_of(command)
         way = "" if isinstance(command, Load) else self._way
         self._taped[number] = asked(command, seeded=not self.fresh()) + way, began, []
-        if isinstance(command, _REPLIES):
+        if isinstance(command, Generate):
             self._reply = number, command
         return number
 
     def _steer(self, command: Command) -> None:
         """Of one reply, pauses are not kept: they can be made of any recording."""
-        if self._reply is None or (isinstance(command, _PAUSING) and isinstance(self._reply[1], Generate)):
+        if self._reply is None or (isinstance(command, _PAUSING) and self._reply[1].group is None):
             return
         _, began, kept = self._taped[self._reply[0]]
         kept.append((round(monotonic() - began, 3), Steered(asked(command))))

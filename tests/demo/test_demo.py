@@ -14,7 +14,19 @@ from termchat.chat.questions import WhyNot
 from termchat.config import settings
 from termchat.conversation.tree import Node
 from termchat.decoding.records import Failed, Finished, SettingsRecord, Token
-from termchat.engine.port import Adjust, Command, Event, Explain, Explained, Generate, Load, Loaded, ModelSpec, Render
+from termchat.engine.port import (
+    Adjust,
+    Command,
+    Event,
+    Explain,
+    Explained,
+    Generate,
+    Load,
+    Loaded,
+    ModelSpec,
+    Render,
+    ReplyRequest,
+)
 from termchat.tui.demo import engine as playing
 from termchat.tui.demo import player as demo_app
 from termchat.tui.demo import tape
@@ -55,7 +67,7 @@ def generate() -> Generate:
     events = next(exchange.events for exchange in tape.load().exchanges if exchange.asked.startswith("Generate"))
     start = next(event for _, event in events if type(event).__name__ == "Start")
     tuning = demo_app.TUNING
-    return Generate(start.prompt_ids, tuning.samplers(), tuning.conditions(), 7)  # type: ignore[union-attr]
+    return Generate([ReplyRequest(start.prompt_ids, tuning.samplers(), tuning.conditions(), 7)])  # type: ignore[union-attr]
 
 
 def test_the_recording_is_small_and_says_nothing_of_where_it_was_made() -> None:
@@ -103,7 +115,7 @@ def test_it_goes_on_without_the_knob_once_somebody_else_has_the_keyboard(clock: 
 def test_what_was_not_asked_then_is_refused_kindly(command: Command) -> None:
     demo = engine()
     if isinstance(command, Generate):
-        command = Generate([1, 2, 3], command.samplers, (), 7)
+        command = Generate([ReplyRequest([1, 2, 3], command.replies[0].samplers, (), 7)])
     number = demo.send(command)
     [(answered, failure)] = demo.receive()
     assert answered == number

@@ -13,13 +13,12 @@ from termchat.engine.port import (
     Event,
     Force,
     Generate,
-    GenerateWalks,
     Pause,
     Paused,
+    ReplyRequest,
     Resume,
     Step,
     Unit,
-    Walk,
     WalksFinished,
 )
 from termchat.tui.demo.playback import Playback
@@ -35,8 +34,8 @@ class Played:
     def __init__(self, text: str, *, paused: bool = False) -> None:
         self.now = 0.0
         tuning = Tuning()
-        command = Generate([1], tuning.samplers(), tuning.conditions(), 1, paused=paused)
-        self.playback = Playback(7, command, recorded(text), lambda: self.now)
+        request = ReplyRequest([1], tuning.samplers(), tuning.conditions(), 1, paused=paused)
+        self.playback = Playback(7, Generate([request]), recorded(text), lambda: self.now)
 
     def after(self, seconds: float, *commands: Command) -> str:
         """What has come so many seconds after this was done."""
@@ -139,12 +138,12 @@ def test_a_reply_that_was_stopped_tells_how_far_it_came() -> None:
 
 def test_walks_that_were_stopped_are_all_over() -> None:
     tuning = Tuning()
-    walks = [Walk(number, tuning.samplers(), tuning.conditions(), number) for number in range(3)]
+    replies = [ReplyRequest([1], tuning.samplers(), tuning.conditions(), number, number) for number in range(3)]
     ends = [Finished("end", "", "", 1, 1.0, 1.0, 1.0, 1.0, walk) for walk in range(3)]
     words = [msgspec.structs.replace(token(0, "one"), walk=walk) for walk in range(3)]
     events: Recorded = [(0.0, event) for event in (*words, ends[1])]
     events += [(9.0, event) for event in (ends[0], ends[2], WalksFinished(3, 1, 1.0, None))]
-    playback = Playback(7, GenerateWalks([1], walks, Group(1, "walks", 3)), events, lambda: 0.0)
+    playback = Playback(7, Generate(replies, Group(1, "walks", 3)), events, lambda: 0.0)
     assert len(playback.due(held=True)) == 4
     *ended, over = playback.cancelled()
     assert [(one.reason, one.tokens, one.walk) for one in ended if isinstance(one, Finished)] == [

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import numpy as np
 
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.softmax import Row
 
@@ -19,7 +19,7 @@ _SEQUENCES = 18
 class BareContext:
     """A context of llama.cpp's over the model of a session, with as many cells, and with keys and values of its types."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ModelSession) -> None:
         cache = session.cache
         params = LIB.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch = cache.capacity, _ROWS, _ROWS
@@ -90,7 +90,7 @@ class BareContext:
         return logits
 
 
-def bare_greedy(session: Session, ids: list[int], count: int) -> list[int]:
+def bare_greedy(session: ModelSession, ids: list[int], count: int) -> list[int]:
     """Ids of a plain llama.cpp loop after `ids`, by argmax, one token a decode."""
     body = len(ids) - 1
     shapes = [63] * (body // 63) + [body % 63] * (body % 63 > 0)

@@ -9,7 +9,13 @@ import pytest
 
 from termchat.decoding.records import Failed, Finished, Record, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.cache import Cache
+from termchat.engine.llama.model_session import ModelSession
+from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.scheduler import Scheduler
+from termchat.engine.llama.softmax import Row
+from termchat.engine.llama.source import CacheSource
+from termchat.engine.llama.speculation import Learned
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import (
     Command,
@@ -27,26 +33,27 @@ from termchat.engine.port import (
     Rendered,
     Steer,
 )
+from tests.asking import ask_for, events_of
 
 
 def request(ids: list[int], tuning: Tuning, seed: int = 7, **more: object) -> Generate:
     """A `Generate` for these knobs."""
-    return Generate(ids, tuning.samplers(), tuning.conditions(), seed, **more)  # type: ignore[arg-type]
+    return ask_for(ids, tuning.samplers(), tuning.conditions(), seed, **more)  # type: ignore[arg-type]
 
 
-def prompt(session: Session, text: str) -> list[int]:
+def prompt(session: ModelSession, text: str) -> list[int]:
     """Prompt ids of one user message."""
     return session.render(Render([Message("user", text)])).ids
 
 
-def know_rows(session: Session, rows_alike: int = 63) -> Session:
+def know_rows(session: ModelSession, rows_alike: int = 63) -> ModelSession:
     """The same, which knows how many rows of a batch have the bits of a row alone."""
     cache = session.cache
     cache.measured = Measurement(cache.how, cache.loaded[0], rows_alike=rows_alike)
     return session
 
 
-def lasting(session: Session, text: str, tuning: Tuning, seed: int = 7) -> list[int]:
+def lasting(session: ModelSession, text: str, tuning: Tuning, seed: int = 7) -> list[int]:
     """Prompt ids of a message whose reply is as long as it may be: other processors draw others, and one may end sooner.
 
     The cache is empty then.
@@ -60,15 +67,22 @@ def lasting(session: Session, text: str, tuning: Tuning, seed: int = 7) -> list[
     raise AssertionError("every reply ends sooner")
 
 
-def records(session: Session, command: Generate, poll: Callable[[], Steer | None] = lambda: None) -> list[Record]:
+def records(session: ModelSession, command: Generate, poll: Callable[[], Steer | None] = lambda: None) -> list[Record]:
     """The whole record stream of one reply."""
-    made = session.generate(command, poll, perf_counter())
+    made = events_of(session, command, poll, perf_counter())
     return [record for record in made if not isinstance(record, (Prefilling, FirstToken, Paused))]
 
 
 def tokens(stream: list[Record] | list[Event]) -> list[Token]:
     """Only the tokens."""
     return [record for record in stream if isinstance(record, Token)]
+
+
+def reply_from(cache: Cache, pace: Pace, command: Generate, row: Callable[[], Row] | None = None) -> Iterator[Event]:
+    """The events of a reply that a cache makes at this pace."""
+    source = CacheSource(cache, pace, command, Learned(), row)
+    for events in Scheduler(source, command, perf_counter()).records(lambda: None, lambda: None):
+        yield from events
 
 
 class Driver:

@@ -13,7 +13,7 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.drafting import BatchTimes, DraftSettings
 from termchat.decoding.records import Finished, Record, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import (
     Adjust,
     Cancel,
@@ -27,6 +27,7 @@ from termchat.engine.port import (
     Steer,
     Step,
 )
+from tests.asking import events_of
 from tests.engine.conftest import know_rows
 from tests.engine.walking import plain
 
@@ -71,20 +72,20 @@ class Knowing:
         return [i if self._random.random() > self.faults else (i + 1) % 1000 for i in known]
 
 
-def session_of(path: Path, **more: object) -> Session:
+def session_of(path: Path, **more: object) -> ModelSession:
     """A session in which it was measured what batches cost, and that their rows are alike."""
     spec = ModelSpec(str(path), "small", context=1024, threads=1)
-    made = know_rows(Session(msgspec.structs.replace(spec, **more), lambda _: None))
+    made = know_rows(ModelSession(msgspec.structs.replace(spec, **more), lambda _: None))
     know_costs(made)
     return made
 
 
-def know_costs(session: Session) -> None:
+def know_costs(session: ModelSession) -> None:
     """Begin anew with what batches cost, whatever replies told since."""
     session._learned.know(Measurement(session.cache.how, session.cache.loaded[0], COSTS))
 
 
-def ids_of(session: Session, count: int) -> list[int]:
+def ids_of(session: ModelSession, count: int) -> list[int]:
     return session.model.tokenize(TEXT, special=False)[:count]
 
 
@@ -111,14 +112,14 @@ def end(stream: Iterable[object]) -> Finished:
 
 
 def steered(
-    session: Session, command: Generate, at: int, deeds: Sequence[Steer], when_paused: Sequence[Steer] = ()
+    session: ModelSession, command: Generate, at: int, deeds: Sequence[Steer], when_paused: Sequence[Steer] = ()
 ) -> list[Record | Paused]:
     """A reply from an empty cache, to which this is done once it has `at` tokens, and one thing whenever it is paused."""
     session.cache.rewind(0)
     waiting: list[Steer] = []
     planned = iter(when_paused)
     found: list[Record | Paused] = []
-    made = session.generate(command, lambda: waiting.pop(0) if waiting else None, perf_counter())
+    made = events_of(session, command, lambda: waiting.pop(0) if waiting else None, perf_counter())
     for said in made:
         if isinstance(said, Record | Paused):
             found.append(said)

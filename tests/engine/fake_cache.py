@@ -8,20 +8,21 @@ from zlib import crc32
 import numpy as np
 
 from termchat.decoding.records import Shape, TokenBias
-from termchat.engine.llama import loop
 from termchat.engine.llama.cache import ContextFull
 from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.pace import Pace
-from termchat.engine.llama.running_reply import Said
+from termchat.engine.llama.scheduler import Poll, Scheduler
 from termchat.engine.llama.softmax import Row
-from termchat.engine.port import Generate, ModelSpec, Render, Rendered, Steer
+from termchat.engine.llama.source import CacheSource
+from termchat.engine.llama.speculation import Learned
+from termchat.engine.port import Event, Generate, ModelSpec, Render, Rendered
 
 
 class FakeModel:
     """Below 128 an id is a character; above, a word; 0 ends the reply, and is never drawn but by force."""
 
     n_vocab, eos, end_ids, gpu_layers = 4096, 0, (0,), 0
-    vocab = thinking = None
+    breakers = thinking = None
     build = "0"
     spec = ModelSpec("/fake.gguf", "fake")
 
@@ -108,5 +109,8 @@ class FakeSession:
     def render(self, command: Render) -> Rendered:
         return Rendered(self.model.tokenize("".join(message.content for message in command.messages)), True)
 
-    def generate(self, command: Generate, poll: Callable[[], Steer | None], arrived: float) -> Iterator[Said]:
-        return loop.generate(self.cache, Pace(1), command, poll, arrived)  # type: ignore[arg-type]
+    def generate(
+        self, command: Generate, poll: Poll, wait: Callable[[], None], arrived: float
+    ) -> Iterator[list[Event]]:
+        source = CacheSource(self.cache, Pace(1), command, Learned())  # type: ignore[arg-type]
+        return Scheduler(source, command, arrived).records(poll, wait)

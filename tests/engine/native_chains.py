@@ -1,18 +1,22 @@
-"""Chains of llama.cpp's own samplers over a whole vocabulary, made by its documentation and not by our table."""
+"""Chains of llama.cpp's own samplers over a whole vocabulary, made by its documentation and not by our table; and the samplers
+of the native step, one after the other."""
 
 from __future__ import annotations
 
 import ctypes
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from termchat.decoding import dice
 from termchat.decoding.samplers import ORDER, SamplerSettings
 from termchat.decoding.stages import STAGES
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.chain import Chain
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
 
 Logits = NDArray[np.float32]
@@ -50,7 +54,46 @@ def theirs(logits: Logits, samplers: list[Any], past: list[int]) -> tuple[Left, 
     return Left((i, logit) for i, logit in left.items() if math.isfinite(logit)), selected
 
 
-def sampler(stage: str, s: SamplerSettings, session: Session) -> Any:
+class NativeSurvivors(NamedTuple):
+    """Ids and logits, shape (n,) each, the number of survivors of each stage, and the stage that removed an id."""
+
+    ids: NDArray[np.int32]
+    logits: Logits
+    stages: list[tuple[str, int]]
+    removed: dict[int, str]
+
+
+def run_natively(
+    logits: Logits,
+    settings: SamplerSettings,
+    past: list[int],
+    *,
+    seed: int = 0,
+    step: int = 0,
+    state: Mapping[str, float] = {},
+) -> NativeSurvivors:
+    """Run the samplers of the native step over the whole vocabulary."""
+    chain = Chain(settings, len(logits), past, state=state)
+    assert chain.samplers is not None
+    chain.samplers.prepare_step(dice.chance(seed, step), chain.state, {})
+    data = np.zeros(len(logits), [("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+    data["id"], data["logit"] = np.arange(len(logits)), logits
+    begin = data.ctypes.data
+    array = LIB.llama_token_data_array(ctypes.cast(begin, LIB.llama_token_data_p), len(data), -1, False)
+    left, stages, removed = data, list[tuple[str, int]](), dict[int, str]()
+    for stage, sampler in zip(chain.stages, chain.samplers._samplers, strict=True):
+        before = left["id"].tolist()
+        LIB.llama_sampler_apply(sampler, ctypes.byref(array))
+        at = ((ctypes.cast(array.data, ctypes.c_void_p).value or 0) - begin) // data.itemsize
+        left = data[at : at + array.size]
+        left = left[np.isfinite(left["logit"])]
+        stages.append((stage.name, len(left)))
+        removed = dict.fromkeys(set(before) - set(left["id"].tolist()), stage.name) | removed
+    chain.close()
+    return NativeSurvivors(left["id"].copy(), left["logit"].copy(), stages, removed)
+
+
+def sampler(stage: str, s: SamplerSettings, session: ModelSession) -> Any:
     return native(stage, s, session.model.vocab, session.model.n_vocab)
 
 

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from itertools import repeat
 from time import perf_counter
 
-import msgspec
 from hypothesis import strategies as st
 
 from termchat.decoding.conditions import Condition, parse
 from termchat.decoding.records import Finished, Prefill, Record, SettingsRecord, Shape, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import (
     Adjust,
     FirstToken,
@@ -26,6 +25,7 @@ from termchat.engine.port import (
     Scripted,
     Steer,
 )
+from tests.asking import ask_for, change, events_of, only
 from tests.engine.conftest import records, tokens
 from tests.engine.fake_cache import FakeSession
 
@@ -39,7 +39,7 @@ Numbers = list[tuple[object, ...]]
 
 
 def steered(
-    session: Session | FakeSession,
+    session: ModelSession | FakeSession,
     command: Generate,
     when_paused: Iterable[Steer],
     at: dict[int, list[Steer]] | None = None,
@@ -48,12 +48,12 @@ def steered(
     waiting: list[Steer] = []
     planned, left = iter(when_paused), dict(at or {})
     stream: list[Said] = []
-    step = command.done
+    step = only(command).done
 
     def poll() -> Steer | None:
         return (left.get(step) or waiting or [None]).pop(0)
 
-    for event in session.generate(command, poll, perf_counter()):
+    for event in events_of(session, command, poll, perf_counter()):
         if isinstance(event, Prefilling | FirstToken):
             continue
         stream.append(event)
@@ -97,7 +97,7 @@ def end(stream: list[Said]) -> Finished:
 
 def ask(ids: list[int], tuning: Tuning, *rules: str, seed: int = 7, **more: object) -> Generate:
     conditions: tuple[Condition, ...] = (*tuning.conditions(), *map(parse, rules))
-    return Generate(ids, tuning.samplers(), conditions, seed, **more)  # type: ignore[arg-type]
+    return ask_for(ids, tuning.samplers(), conditions, seed, **more)  # type: ignore[arg-type]
 
 
 def serves(reply: list[Token]) -> bool:
@@ -148,7 +148,7 @@ def deeds_of(first: int, last: int) -> st.SearchStrategy[list[Deed]]:
 
 
 def check_script_and_fork(
-    session: Session | FakeSession, ids: list[int], knobs: Tuning, deeds: list[Deed], seed: int, cut: int
+    session: ModelSession | FakeSession, ids: list[int], knobs: Tuning, deeds: list[Deed], seed: int, cut: int
 ) -> None:
     """A reply to which much is done is made again from its records, and goes on the same from any of its tokens."""
     length = Tuning(max_tokens=210).conditions()
@@ -158,16 +158,16 @@ def check_script_and_fork(
             at[step] = [Adjust(deed.samplers(), length)]
         else:
             at[step] = [Pause()] if isinstance(deed, str) else [Force(deed)]
-    command = Generate(ids, knobs.samplers(), length, seed)
+    command = ask_for(ids, knobs.samplers(), length, seed)
     stream = steered(session, command, repeat(Resume()), at)
     told = numbers(stream)
     script = script_of(stream)
     session.cache.rewind(0)
-    assert numbers(records(session, msgspec.structs.replace(command, script=script))) == told
+    assert numbers(records(session, change(command, script=script))) == told
 
     cut = min(cut, len(told) - 1)
     past = [entry.samplers for entry in script if entry.step < cut and entry.samplers is not None]
-    fork = Generate(
+    fork = ask_for(
         [*ids, *(t.id for t in tokens([e for e in stream if not isinstance(e, Paused)])[:cut])],
         past[-1] if past else knobs.samplers(),
         length,

@@ -22,7 +22,8 @@ from termchat.decoding import dice
 from termchat.decoding.samplers import KNOBS, ORDER, SamplerSettings, Tuning
 from termchat.decoding.stages import STAGES, chain_of
 from termchat.engine.llama.chain import Chain, Observer, top
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.dry import Breakers
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Labels
 from tests.engine.native_chains import native
@@ -302,10 +303,10 @@ def _acts(name: str, data: Array, case: Case) -> bool:
     return len(data) > 1 and s.xtc_threshold <= 0.5 and dice.chance(case.seed, 0) <= np.float32(s.xtc_probability)
 
 
-def check(case: Case, wanted: Expected, observer: Observer, vocab: Any, tolerance: float) -> bool:
+def check(case: Case, wanted: Expected, observer: Observer, breakers: Breakers | None, tolerance: float) -> bool:
     """That our chain leaves the same with the same probabilities, and that the step says so of each stage. Whether it needed
     a part of the row only."""
-    chain = Chain(case.settings, N_VOCAB, case.past, vocab=vocab)
+    chain = Chain(case.settings, N_VOCAB, case.past, breakers=breakers)
     needs = chain.needs()
     near = None if needs is None else top(case.logits, needs)
     left = chain.apply(case.logits, near, [], case.seed, 0)
@@ -339,21 +340,21 @@ def noise(seed: int, token: int) -> float:
     return float(dice.gumbel(seed, 0, np.array([token], np.int32))[0])
 
 
-def test_ten_thousand_chains_leave_what_llama_cpp_leaves(session: Session) -> None:
+def test_ten_thousand_chains_leave_what_llama_cpp_leaves(session: ModelSession) -> None:
     observer = Observer(N_VOCAB, (2,), Labels(N_VOCAB, str), WATCHED)
-    vocab, parts = session.model.vocab, 0
+    vocab, breakers, parts = session.model.vocab, session.model.breakers, 0
     for case in cases(CHAINS):
-        parts += check(case, expected(case, vocab), observer, vocab, 2e-5)
+        parts += check(case, expected(case, vocab), observer, breakers, 2e-5)
     assert CHAINS / 5 < parts < CHAINS * 4 / 5
 
 
-def test_chains_leave_what_the_definitions_say(session: Session) -> None:
+def test_chains_leave_what_the_definitions_say(session: ModelSession) -> None:
     observer = Observer(N_VOCAB, (2,), Labels(N_VOCAB, str), WATCHED)
     compared = 0
     for case in cases(BY_DEFINITION):
         if not counts_masked(case.settings):
             with suppress(UndefinedError):
-                check(case, expected(case, None, defined=True), observer, session.model.vocab, 2e-4)
+                check(case, expected(case, None, defined=True), observer, session.model.breakers, 2e-4)
                 compared += 1
     assert compared > 0.8 * BY_DEFINITION
 

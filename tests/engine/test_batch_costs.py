@@ -14,7 +14,7 @@ import pytest
 from termchat.config import per_model
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import batch_costs
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import (
     BatchesMeasured,
     EngineError,
@@ -33,12 +33,12 @@ def spec(small_model_path: Path) -> ModelSpec:
 
 
 @pytest.fixture(scope="module")
-def session(spec: ModelSpec) -> Iterator[Session]:
-    with closing(Session(spec, lambda _: None)) as made:
+def session(spec: ModelSpec) -> Iterator[ModelSession]:
+    with closing(ModelSession(spec, lambda _: None)) as made:
         yield made
 
 
-def test_rows_of_these_weights_are_alike_in_any_batch(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_these_weights_are_alike_in_any_batch(session: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_costs, "process_time", perf_counter)  # else another program may have the times left out
     measured = session.measure(MeasureBatches(0.2))
     assert measured.rows_alike == 63
@@ -51,7 +51,7 @@ def test_rows_of_these_weights_are_alike_in_any_batch(session: Session, monkeypa
     assert session.info().measured == measured
 
 
-def test_cells_and_logits_at_hand_stay_as_they_were(session: Session) -> None:
+def test_cells_and_logits_at_hand_stay_as_they_were(session: ModelSession) -> None:
     command = request(prompt(session, "What is the sea?"), Tuning(max_tokens=6))
     before = [token.id for token in tokens(records(session, command))]
     cells, row = list(session.cache.ids), session.cache.logits().copy()
@@ -65,7 +65,9 @@ def test_cells_and_logits_at_hand_stay_as_they_were(session: Session) -> None:
 
 
 def test_weights_whose_rows_depend_on_the_batch_are_found(made_model: Callable[[str], Path]) -> None:
-    with closing(Session(ModelSpec(str(made_model("half")), "half", context=256, threads=1), lambda _: None)) as other:
+    with closing(
+        ModelSession(ModelSpec(str(made_model("half")), "half", context=256, threads=1), lambda _: None)
+    ) as other:
         measured = other.measure(MeasureBatches(0.2))
         assert measured.rows_alike == 1
         assert measured.changes["2 rows"] > 0
@@ -81,13 +83,15 @@ def test_weights_whose_rows_depend_on_the_batch_are_found(made_model: Callable[[
 
 def test_threads_change_bits_where_both_kv_types_are_f16(small_model_path: Path) -> None:
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=2, kv_type="f16")
-    with closing(Session(spec, lambda _: None)) as other:
+    with closing(ModelSession(spec, lambda _: None)) as other:
         measured = other.measure(MeasureBatches(0.1))
     assert measured.changes["threads"] > 0
     assert measured.rows_alike == 63, "rows have the bits of one thread"
 
 
-def test_times_of_a_busy_machine_are_not_kept_and_bits_are(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_of_a_busy_machine_are_not_kept_and_bits_are(
+    session: ModelSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batch_costs, "process_time", lambda: perf_counter() / 2)
     measured = session.measure(MeasureBatches(0.1))
     assert measured.batch_times == {}
@@ -114,14 +118,14 @@ def test_other_work_goes_first_unless_it_is_needed(spec: ModelSpec) -> None:
 
 def test_a_context_without_room_is_refused(spec: ModelSpec) -> None:
     with (
-        closing(Session(msgspec.structs.replace(spec, context=64), lambda _: None)) as other,
+        closing(ModelSession(msgspec.structs.replace(spec, context=64), lambda _: None)) as other,
         pytest.raises(EngineError, match="no room"),
     ):
         other.measure(MeasureBatches(0.1))
 
 
 def test_what_is_kept_is_known_to_the_next_load_of_the_same_kind(
-    spec: ModelSpec, session: Session, tmp_path: Path
+    spec: ModelSpec, session: ModelSession, tmp_path: Path
 ) -> None:
     file, measured = tmp_path / "tuned.json", session.measure(MeasureBatches(0.1))
     per_model.keep_rows(measured, "abc", "small", file)
@@ -129,7 +133,7 @@ def test_what_is_kept_is_known_to_the_next_load_of_the_same_kind(
     kept = msgspec.structs.replace(spec, measured=per_model.find_rows("abc", file))
     assert len(kept.measured) == 2
     for more, known in (({}, measured), ({"threads": 2}, None), ({"kv_type": "f16"}, None)):
-        with closing(Session(msgspec.structs.replace(kept, **more), lambda _: None)) as other:
+        with closing(ModelSession(msgspec.structs.replace(kept, **more), lambda _: None)) as other:
             assert other.info().measured == known
 
 

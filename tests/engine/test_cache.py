@@ -9,7 +9,7 @@ import pytest
 
 from termchat.decoding.records import Finished, Prefill, Record, Shape, Start
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import MOST_CONTEXT, EngineError, Inspect, ModelSpec
 from tests.engine.conftest import lasting, prompt, records, request, tokens
 
@@ -20,7 +20,7 @@ def only(stream: list[Record], kind: type) -> Record:
     return found[0]
 
 
-def test_only_new_tokens_are_decoded(session: Session) -> None:
+def test_only_new_tokens_are_decoded(session: ModelSession) -> None:
     ids = prompt(session, "What is a river?")
     first = records(session, request(ids, Tuning(max_tokens=30)))
     path = [*ids, *(t.id for t in tokens(first))]
@@ -32,7 +32,7 @@ def test_only_new_tokens_are_decoded(session: Session) -> None:
     assert sum(second.shapes) == len(more) + 1
 
 
-def test_prompts_are_decoded_in_batches_of_63_and_the_last_token_alone(session: Session) -> None:
+def test_prompts_are_decoded_in_batches_of_63_and_the_last_token_alone(session: ModelSession) -> None:
     ids = session.model.tokenize("one two three four five six seven eight nine ten " * 25, special=False)
     stream = records(session, request(ids, Tuning(max_tokens=1)))
     prefill = only(stream, Prefill)
@@ -40,7 +40,7 @@ def test_prompts_are_decoded_in_batches_of_63_and_the_last_token_alone(session: 
     assert prefill.shapes == [63] * ((len(ids) - 1) // 63) + [(len(ids) - 1) % 63, 1]
 
 
-def test_rebuilt_in_the_recorded_shapes_a_reply_goes_on_bit_for_bit(session: Session) -> None:
+def test_rebuilt_in_the_recorded_shapes_a_reply_goes_on_bit_for_bit(session: ModelSession) -> None:
     tuning = Tuning(max_tokens=120)
     ids = lasting(session, "Describe a small town by the sea in winter.", tuning)
     whole = records(session, request(ids, tuning))
@@ -56,7 +56,7 @@ def test_rebuilt_in_the_recorded_shapes_a_reply_goes_on_bit_for_bit(session: Ses
     assert [(t.id, t.logit) for t in tokens(again)] == [(t.id, t.logit) for t in tokens(whole)[90:]]
 
 
-def test_cells_that_were_made_otherwise_since_are_not_taken_for_the_recorded_ones(session: Session) -> None:
+def test_cells_that_were_made_otherwise_since_are_not_taken_for_the_recorded_ones(session: ModelSession) -> None:
     tuning = Tuning(max_tokens=60)
     ids = lasting(session, "Describe a small town by the sea in winter.", tuning)
     whole = records(session, request(ids, tuning))
@@ -77,7 +77,7 @@ def test_cells_that_were_made_otherwise_since_are_not_taken_for_the_recorded_one
     assert [(t.id, t.logit) for t in tokens(again)] == [(t.id, t.logit) for t in tokens(whole)[50:]]
 
 
-def test_bytes_of_long_and_partial_tokens(session: Session) -> None:
+def test_bytes_of_long_and_partial_tokens(session: ModelSession) -> None:
     model = session.model
     text = "naïve 😀 漢字 " + "\n" + " " * 60 + "x = 1\n\t\t\ty"
     ids = model.tokenize(text, special=False)
@@ -87,7 +87,7 @@ def test_bytes_of_long_and_partial_tokens(session: Session) -> None:
     assert any(b"\xf0" in model.piece(i) and model.name(i).endswith("\ufffd") for i in range(model.n_vocab))
 
 
-def test_inspect_needs_no_pass_for_the_last_step_and_one_for_any_other(session: Session) -> None:
+def test_inspect_needs_no_pass_for_the_last_step_and_one_for_any_other(session: ModelSession) -> None:
     ids = prompt(session, "Tell me about the wind.")
     tuning = Tuning(max_tokens=30)
     stream = tokens(records(session, request(ids, tuning)))
@@ -112,7 +112,7 @@ def test_inspect_needs_no_pass_for_the_last_step_and_one_for_any_other(session: 
     assert prefill.reused == len(path) - 1
 
 
-def test_a_rewound_cache_has_no_logits_at_hand(session: Session) -> None:
+def test_a_rewound_cache_has_no_logits_at_hand(session: ModelSession) -> None:
     ids = prompt(session, "Tell me about the fog.")
     stream = tokens(records(session, request(ids, Tuning(max_tokens=12))))
     path = [*ids, *(t.id for t in stream)]
@@ -124,7 +124,7 @@ def test_a_rewound_cache_has_no_logits_at_hand(session: Session) -> None:
     assert (seen.id, seen.candidates[0].id) == (stream[4].id, stream[4].candidates[0].id)
 
 
-def test_much_that_is_not_cached_is_decoded_for_the_next_turn_and_can_be_given_up(session: Session) -> None:
+def test_much_that_is_not_cached_is_decoded_for_the_next_turn_and_can_be_given_up(session: ModelSession) -> None:
     ids = session.model.tokenize("a b c d e f g h i j k l m n o p q r s t u v w x y z " * 12, special=False)
     session.cache.rewind(0)
     with pytest.raises(EngineError, match="interrupted by another request"):
@@ -138,7 +138,7 @@ def test_much_that_is_not_cached_is_decoded_for_the_next_turn_and_can_be_given_u
 
 
 def test_context_full_ends_the_reply(model_path: object) -> None:
-    small = Session(ModelSpec(str(model_path), "smollm2", context=256, threads=1), lambda _: None)
+    small = ModelSession(ModelSpec(str(model_path), "smollm2", context=256, threads=1), lambda _: None)
     try:
         raw = small.model.tokenize("1 2 3 4 5 6 7 8 9 10 11 12 13", special=False)
         filled = records(small, request(raw, Tuning(temperature=0)))
@@ -160,7 +160,7 @@ def test_a_context_length_that_no_model_has_is_unknown_and_the_context_as_if_non
     key = b"llama.context_length"
     struct.pack_into("<I", data, data.index(key) + len(key) + 4, written)
     (tmp_path / "model.gguf").write_bytes(data)
-    session = Session(ModelSpec(str(tmp_path / "model.gguf"), "x", threads=1), lambda _: None)
+    session = ModelSession(ModelSpec(str(tmp_path / "model.gguf"), "x", threads=1), lambda _: None)
     try:
         info = session.info()
         assert (info.context_trained, info.context) == (0, MOST_CONTEXT)

@@ -24,7 +24,7 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.thinking import tags_of
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.grammar_trial import Trial
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Labels, Mask
 from termchat.engine.port import (
@@ -42,6 +42,7 @@ from termchat.engine.port import (
     Scripted,
     Steer,
 )
+from tests.asking import ask_for
 from tests.engine.conftest import Driver, prompt, records, tokens
 from tests.fewer_blocks import with_marked_spaces
 
@@ -66,20 +67,20 @@ WORDS = Constraint("regex", "([a-z]{1,9} ){200}")
 
 
 @pytest.fixture(scope="module")
-def small(small_model_path: Path) -> Iterator[Session]:
-    made = Session(ModelSpec(str(small_model_path), "small", context=2048, threads=1), lambda _: None)
+def small(small_model_path: Path) -> Iterator[ModelSession]:
+    made = ModelSession(ModelSpec(str(small_model_path), "small", context=2048, threads=1), lambda _: None)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def ids(session: Session) -> list[int]:
+def ids(session: ModelSession) -> list[int]:
     return prompt(session, "Describe a person.")
 
 
 def asked(ids: list[int], constraint: Constraint | None, seed: int = 1, limit: int = 60, **more: Any) -> Generate:
     samplers = more.pop("samplers", WILD)
-    return Generate(ids, samplers, (Length(limit),), seed, constraint=constraint, **more)
+    return ask_for(ids, samplers, (Length(limit),), seed, constraint=constraint, **more)
 
 
 def text_of(stream: list[Record]) -> str:
@@ -135,7 +136,7 @@ def expression(rng: random.Random, depth: int = 2) -> str:
     return rng.choice(["({})", "({}){{1,3}}", "({}|z)"]).format("".join(parts))
 
 
-def test_200_schemas_and_expressions_hold_for_every_finished_reply(small: Session) -> None:
+def test_200_schemas_and_expressions_hold_for_every_finished_reply(small: ModelSession) -> None:
     rng = random.Random(1)
     start = prompt(small, "Hello")
     finished = 0
@@ -172,7 +173,7 @@ def is_valid(text: str, described: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("after_chain", [False, True])
-def test_the_real_model_finishes_what_it_is_asked_for(session: Session, ids: list[int], after_chain: bool) -> None:
+def test_the_real_model_finishes_what_it_is_asked_for(session: ModelSession, ids: list[int], after_chain: bool) -> None:
     for seed in range(3):
         stream = records(session, asked(ids, msgspec.structs.replace(PERSON, after_chain=after_chain), seed, 200))
         assert (end_of(stream).reason, end_of(stream).detail) == ("end", "nothing can follow (grammar)")
@@ -181,7 +182,7 @@ def test_the_real_model_finishes_what_it_is_asked_for(session: Session, ids: lis
         assert all(GRAMMAR in {token.stages[place].name for place in places} for token in tokens(stream))
 
 
-def test_a_choice_is_one_of_its_texts(small: Session) -> None:
+def test_a_choice_is_one_of_its_texts(small: ModelSession) -> None:
     texts = ["yes", "no", "maybe", "maybe not", 'a "quoted"\n\\ line', "日本"]
     start = prompt(small, "Well?")
     said = {text_of(records(small, asked(start, choice(texts), seed))) for seed in range(25)}
@@ -189,7 +190,7 @@ def test_a_choice_is_one_of_its_texts(small: Session) -> None:
     assert len(said) > 2
 
 
-def test_at_the_limit_it_is_said_to_be_incomplete(session: Session, ids: list[int]) -> None:
+def test_at_the_limit_it_is_said_to_be_incomplete(session: ModelSession, ids: list[int]) -> None:
     stream = records(session, asked(ids, PERSON, limit=5))
     assert (end_of(stream).reason, end_of(stream).detail) == ("length", "max_tokens 5; grammar: incomplete")
 
@@ -346,7 +347,7 @@ def theirs(
 
 @pytest.mark.parametrize("text", GRAMMARS)
 def test_mask_then_chain_is_llama_cpps_grammar_then_chain_to_the_bit(
-    session: Session, ids: list[int], text: str
+    session: ModelSession, ids: list[int], text: str
 ) -> None:
     model = session.model
     follower = model.grammars.follow(Constraint("gbnf", text), [])
@@ -390,7 +391,7 @@ def test_mask_then_chain_is_llama_cpps_grammar_then_chain_to_the_bit(
     assert compared > 3
 
 
-def observer_of(session: Session) -> Observer:
+def observer_of(session: ModelSession) -> Observer:
     model = session.model
     return Observer(model.n_vocab, model.end_ids, model.names, 20)
 
@@ -414,7 +415,7 @@ def said_by_step(stream: list[Record]) -> list[int]:
     return [token.id for token in tokens(stream)]
 
 
-def test_it_is_set_changed_and_dropped_in_mid_reply(session: Session, ids: list[int]) -> None:
+def test_it_is_set_changed_and_dropped_in_mid_reply(session: ModelSession, ids: list[int]) -> None:
     ends = (Length(40),)
     deeds: dict[int, Steer] = {
         # One poll before the prompt is decoded, then one a step, and one more for each command.
@@ -436,14 +437,14 @@ def test_it_is_set_changed_and_dropped_in_mid_reply(session: Session, ids: list[
     assert {token.stages[0].name for token in numbered[begun[3] :]} == {"penalties"}
 
 
-def test_another_knob_does_not_begin_it_anew(session: Session, ids: list[int]) -> None:
+def test_another_knob_does_not_begin_it_anew(session: ModelSession, ids: list[int]) -> None:
     other = msgspec.structs.replace(WILD, min_p=0.0)
     stream = records(session, asked(ids, DATE, samplers=WILD), at({4: Adjust(other, (Length(60),), constraint=DATE)}))
     assert re.fullmatch(DATE.text, text_of(stream))
     assert [r.constraint_begun for r in stream if isinstance(r, SettingsRecord)] == [0, 0]
 
 
-def test_a_token_that_does_not_fit_drops_it_and_harms_nothing(session: Session, ids: list[int]) -> None:
+def test_a_token_that_does_not_fit_drops_it_and_harms_nothing(session: ModelSession, ids: list[int]) -> None:
     wrong = session.model.tokenize("Hello", special=False)
     stream = records(session, asked(ids, DATE, limit=12), at({4: Force(wrong)}))
     assert dropped(stream) == ["", 'the token "Hello" does not fit']
@@ -457,14 +458,14 @@ def test_a_token_that_does_not_fit_drops_it_and_harms_nothing(session: Session, 
     assert re.fullmatch(DATE.text, text_of(again))
 
 
-def test_forced_tokens_that_fit_move_it_on(session: Session, ids: list[int]) -> None:
+def test_forced_tokens_that_fit_move_it_on(session: ModelSession, ids: list[int]) -> None:
     begun = session.model.tokenize("2026-1", special=False)
     script = tuple(Scripted(step, i) for step, i in enumerate(begun))
     stream = records(session, asked(ids, DATE, script=script))
     assert re.fullmatch(r"2026-1\d-\d{2}", text_of(stream))
 
 
-def test_a_matcher_in_error_drops_it_and_ends_nothing(session: Session, ids: list[int]) -> None:
+def test_a_matcher_in_error_drops_it_and_ends_nothing(session: ModelSession, ids: list[int]) -> None:
     """Its mask would allow the end tokens only."""
     many = "|".join(f'"{number}"' for number in range(21_000))
     constraint = Constraint("lark", f'start: "The " ({many})')
@@ -479,7 +480,9 @@ def test_a_matcher_in_error_drops_it_and_ends_nothing(session: Session, ids: lis
 
 
 @pytest.mark.parametrize("after_chain", [False, True])
-def test_rewound_and_gone_on_with_it_is_the_same_reply(session: Session, ids: list[int], after_chain: bool) -> None:
+def test_rewound_and_gone_on_with_it_is_the_same_reply(
+    session: ModelSession, ids: list[int], after_chain: bool
+) -> None:
     constraint = msgspec.structs.replace(PERSON, after_chain=after_chain)
     whole = records(session, asked(ids, constraint, seed=5))
     said = said_by_step(whole)
@@ -488,7 +491,7 @@ def test_rewound_and_gone_on_with_it_is_the_same_reply(session: Session, ids: li
         assert said_by_step(records(session, command)) == said[done:]
 
 
-def test_one_that_began_in_mid_reply_goes_on_from_there(session: Session, ids: list[int]) -> None:
+def test_one_that_began_in_mid_reply_goes_on_from_there(session: ModelSession, ids: list[int]) -> None:
     whole = records(session, asked(ids, None, limit=30), at({6: Adjust(WILD, (Length(60),), constraint=DATE)}))
     begun = max(record.constraint_begun for record in whole if isinstance(record, SettingsRecord))
     said = said_by_step(whole)
@@ -498,7 +501,7 @@ def test_one_that_began_in_mid_reply_goes_on_from_there(session: Session, ids: l
         assert said_by_step(records(session, command)) == said[done:]
 
 
-def test_what_a_reply_says_already_may_not_fit(session: Session, ids: list[int]) -> None:
+def test_what_a_reply_says_already_may_not_fit(session: ModelSession, ids: list[int]) -> None:
     begun = session.model.tokenize("Hello there", special=False)
     command = asked([*ids, *begun], DATE, done=len(begun), limit=len(begun) + 3)
     stream = records(session, command)
@@ -506,7 +509,7 @@ def test_what_a_reply_says_already_may_not_fit(session: Session, ids: list[int])
     assert len(tokens(stream)) == 3
 
 
-def test_a_question_about_it_gets_what_was_drawn(session: Session, ids: list[int]) -> None:
+def test_a_question_about_it_gets_what_was_drawn(session: ModelSession, ids: list[int]) -> None:
     stream = records(session, asked(ids, PERSON, seed=3))
     said = said_by_step(stream)
     scored = session.score(
@@ -525,7 +528,7 @@ def test_a_question_about_it_gets_what_was_drawn(session: Session, ids: list[int
         assert grammar_of(inspected) == grammar_of(tokens(stream)[step])
 
 
-def test_why_not_names_the_byte_that_does_not_fit(session: Session, ids: list[int]) -> None:
+def test_why_not_names_the_byte_that_does_not_fit(session: ModelSession, ids: list[int]) -> None:
     def why(said: str, text: str | int, constraint: Constraint = DATE) -> Any:
         before = session.model.tokenize(said, special=False)
         token = text if isinstance(text, int) else session.model.tokenize(text, special=False)[0]
@@ -545,13 +548,13 @@ def test_why_not_names_the_byte_that_does_not_fit(session: Session, ids: list[in
     assert late.remedies == []
 
 
-def test_thoughts_are_free_and_the_answer_matches(session: Session) -> None:
+def test_thoughts_are_free_and_the_answer_matches(session: ModelSession) -> None:
     model = session.model
     ids = model.tokenize("<|im_start|>assistant\n<think>\n", special=True)
     model.thinking = tags_of("<think></think>")
     try:
         ends = (Length(60), ThinkingBudget(8))
-        stream = records(session, Generate(ids, WILD, ends, 2, constraint=DATE))
+        stream = records(session, ask_for(ids, WILD, ends, 2, constraint=DATE))
         settings = [record for record in stream if isinstance(record, SettingsRecord)]
         assert dropped(stream) == [""] * len(settings)
         assert settings[0].constraint_begun == NOT_YET
@@ -561,7 +564,7 @@ def test_thoughts_are_free_and_the_answer_matches(session: Session) -> None:
         assert all(stage.name != GRAMMAR for token in said[:8] for stage in token.stages)
         for done, at in ((4, NOT_YET), (begun + 2, begun)):  # gone on with, from the thoughts and from the answer
             taken = [*ids, *(token.id for token in said[:done])]
-            again = records(session, Generate(taken, WILD, ends, 2, done=done, constraint=DATE, constraint_begun=at))
+            again = records(session, ask_for(taken, WILD, ends, 2, done=done, constraint=DATE, constraint_begun=at))
             assert said_by_step(again) == [token.id for token in said[done:]]
     finally:
         model.thinking = None
@@ -601,7 +604,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in WRONG.items() for text in texts])
-def test_what_is_wrong_is_said_before_the_reply(small: Session, kind: Any, text: str) -> None:
+def test_what_is_wrong_is_said_before_the_reply(small: ModelSession, kind: Any, text: str) -> None:
     assert small.model.grammars.check(Constraint(kind, text)).error
     with pytest.raises(EngineError, match="cannot be used") as refusal:
         records(small, asked(prompt(small, "Hello"), Constraint(kind, text)))
@@ -610,7 +613,7 @@ def test_what_is_wrong_is_said_before_the_reply(small: Session, kind: Any, text:
 
 def test_what_the_vocabulary_cannot_write_is_said_before_the_reply(model_path: Path, tmp_path: Path) -> None:
     made = with_marked_spaces(model_path, tmp_path / "marked.gguf")
-    session = Session(ModelSpec(str(made), "marked", context=512, threads=1), lambda _: None)
+    session = ModelSession(ModelSpec(str(made), "marked", context=512, threads=1), lambda _: None)
     try:
         start = prompt(session, "Hello")
         for constraint in (choice(["over", "▁under"]), Constraint("regex", "▁under")):
@@ -623,7 +626,7 @@ def test_what_the_vocabulary_cannot_write_is_said_before_the_reply(model_path: P
         session.close()
 
 
-def test_in_mid_reply_it_is_said_in_the_record(session: Session, ids: list[int]) -> None:
+def test_in_mid_reply_it_is_said_in_the_record(session: ModelSession, ids: list[int]) -> None:
     wrong = Constraint("regex", "a(b")
     stream = records(session, asked(ids, DATE, limit=8), at({4: Adjust(WILD, (Length(8),), constraint=wrong)}))
     assert "unclosed group" in dropped(stream)[-1]

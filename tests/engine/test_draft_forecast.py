@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from termchat.decoding.draft_forecast import forecast
-from termchat.decoding.drafting import BatchTimes, DraftSettings
+from termchat.decoding.drafting import BatchTimes, DraftSettings, forecast
 from termchat.decoding.records import Finished
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Measurement, ModelSpec
 from tests.engine.conftest import records, request, tokens
 
@@ -25,9 +24,9 @@ PROMPTS = {
 
 
 @pytest.fixture(scope="module")
-def session(small_model_path: Path) -> Iterator[Session]:
+def session(small_model_path: Path) -> Iterator[ModelSession]:
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=1)
-    with closing(Session(spec, lambda _: None)) as made:
+    with closing(ModelSession(spec, lambda _: None)) as made:
         made._learned.know(Measurement(made.cache.how, 1, COSTS))
         yield made
 
@@ -35,7 +34,7 @@ def session(small_model_path: Path) -> Iterator[Session]:
 @pytest.mark.parametrize("length", [9, 90])
 @pytest.mark.parametrize("name", PROMPTS)
 def test_a_forecast_is_what_drafts_did(
-    session: Session, monkeypatch: pytest.MonkeyPatch, name: str, length: int
+    session: ModelSession, monkeypatch: pytest.MonkeyPatch, name: str, length: int
 ) -> None:
     monkeypatch.setattr(BatchTimes, "add", lambda *_: None)
     ids = session.model.tokenize(PROMPTS[name], special=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from time import perf_counter
 
 import msgspec
 import numpy as np
@@ -17,7 +16,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.cache import SPLIT, Cache
 from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.draft_model import DraftModel, draw_from_few
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.observe import Labels
 from termchat.engine.port import (
     DraftLoaded,
@@ -30,6 +29,7 @@ from termchat.engine.port import (
     ModelSpec,
     Progress,
 )
+from tests.asking import change, events_of
 from tests.engine.conftest import Driver, prompt, records, request, tokens
 from tests.engine.drafting import (
     COSTS,
@@ -66,13 +66,13 @@ def other_weights(small_model_path: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def pair(small_model_path: Path, other_weights: Path) -> Iterator[Session]:
+def pair(small_model_path: Path, other_weights: Path) -> Iterator[ModelSession]:
     with closing(session_of(small_model_path)) as made:
         loaded(made, other_weights)
         yield made
 
 
-def loaded(session: Session, path: Path) -> DraftModel:
+def loaded(session: ModelSession, path: Path) -> DraftModel:
     """Loads it, as on a machine that is not busy."""
     session.load_draft(ModelSpec(str(path), "drafter"), lambda _: None)
     model = session._learned.model
@@ -82,20 +82,12 @@ def loaded(session: Session, path: Path) -> DraftModel:
     return model
 
 
-def both(session: Session, command: Generate, draft: DraftSettings = MODEL) -> tuple[list[Record], list[Record]]:
+def both(session: ModelSession, command: Generate, draft: DraftSettings = MODEL) -> tuple[list[Record], list[Record]]:
     """The records of a reply from an empty cache, without and with drafts."""
     session.cache.rewind(0)
     without = records(session, command)
     session.cache.rewind(0)
-    return without, records(session, msgspec.structs.replace(command, draft=draft))
-
-
-@pytest.fixture(scope="module")
-def two_threads(small_model_path: Path, other_weights: Path) -> Iterator[Session]:
-    """The same, with cells whose bits do not depend on the number of threads."""
-    with closing(session_of(small_model_path, threads=2, threads_batch=2, kv_type="bf16")) as made:
-        loaded(made, other_weights)
-        yield made
+    return without, records(session, change(command, draft=draft))
 
 
 NAMES = [*SETTINGS, "constraint"]
@@ -103,14 +95,13 @@ NAMES = [*SETTINGS, "constraint"]
 
 @pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize("name", NAMES)
-def test_all_records_are_those_without_drafts(pair: Session, two_threads: Session, name: str) -> None:
+def test_all_records_are_those_without_drafts(pair: ModelSession, name: str) -> None:
     tuning = SETTINGS.get(name, Tuning(temperature=1.0)).turned({"max_tokens": LENGTH})
     more = {"constraint": SCHEMA} if name == "constraint" else {}
     drafted = accepted = 0
-    for seed in range(NAMES.index(name), 50, len(NAMES)):
-        session = two_threads if seed // 8 == 3 else pair
-        ids = ids_of(session, 30 if seed // 8 % 3 else SPLIT - 8)
-        without, with_them = both(session, request(ids, tuning, seed, **more), (MODEL, AUTO)[seed // 8 % 2])
+    for seed in range(NAMES.index(name), 40, len(NAMES)):
+        ids = ids_of(pair, 30 if seed // 8 % 3 else SPLIT - 8)
+        without, with_them = both(pair, request(ids, tuning, seed, **more), (MODEL, AUTO)[seed // 8 % 2])
         assert same(with_them) == same(without)
         told = end(with_them)
         drafted, accepted = drafted + (told.drafted or 0), accepted + (told.accepted or 0)
@@ -122,7 +113,7 @@ def test_all_records_are_those_without_drafts(pair: Session, two_threads: Sessio
 
 @pytest.mark.usefixtures("cheap")
 def test_it_throws_the_dice_of_the_reply(
-    session: Session, model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: ModelSession, model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At temperature 1.2 it is right more often than the likeliest token of the model itself."""
     monkeypatch.setattr(session.cache, "measured", Measurement(session.cache.how, 1, rows_alike=63))
@@ -180,7 +171,7 @@ def test_a_draft_is_drawn_from_few_as_from_all(name: str) -> None:
 
 
 def test_a_vocabulary_that_is_another_one_is_refused_and_what_drafted_before_stays(
-    pair: Session, small_model_path: Path, tmp_path: Path
+    pair: ModelSession, small_model_path: Path, tmp_path: Path
 ) -> None:
     before = pair._learned.model
     name = pair.model.name(4200)
@@ -238,7 +229,7 @@ def test_a_model_that_cannot_rewind_neither_drafts_nor_has_others_draft(
 
 
 def test_a_context_that_does_not_fit_in_memory_leaves_everything_as_it_was(
-    pair: Session, other_weights: Path, monkeypatch: pytest.MonkeyPatch
+    pair: ModelSession, other_weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = pair._learned.model
     monkeypatch.setattr("termchat.engine.llama.cache.LIB.llama_init_from_model", lambda *_: None)
@@ -263,7 +254,7 @@ def test_without_a_draft_model_the_settings_say_so(small_model_path: Path) -> No
 
 
 def test_a_draft_model_that_costs_as_much_as_the_model_is_never_asked(
-    pair: Session, monkeypatch: pytest.MonkeyPatch
+    pair: ModelSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DraftModel, "each", 1.0)
     monkeypatch.setattr(BatchTimes, "add", lambda *_: None)
@@ -275,7 +266,7 @@ def test_a_draft_model_that_costs_as_much_as_the_model_is_never_asked(
     assert end(with_them).rounds is None
 
 
-def test_what_a_busy_machine_measured_says_nothing(pair: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_busy_machine_measured_says_nothing(pair: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a cost that other programs disturbed, nor batches that were not measured, say that a draft model never pays."""
     model = pair._learned.model
     assert model is not None
@@ -308,14 +299,14 @@ def test_the_worker_loads_one_and_drops_it(spec: ModelSpec, small_model_path: Pa
 
 
 @pytest.mark.usefixtures("cheap")
-def test_one_that_is_loaded_in_mid_reply_drafts_from_the_next_round_on(pair: Session, other_weights: Path) -> None:
+def test_one_that_is_loaded_in_mid_reply_drafts_from_the_next_round_on(pair: ModelSession, other_weights: Path) -> None:
     ids, tuning = ids_of(pair, 30), Tuning(temperature=0.8, max_tokens=30)
     command = request(ids, tuning, draft=MODEL)
     without, _ = both(pair, request(ids, tuning))
     pair.cache.rewind(0)
     pair.drop_draft()
     found: list[Record] = []
-    for said in pair.generate(command, lambda: None, perf_counter()):
+    for said in events_of(pair, command):
         if isinstance(said, Record):
             found.append(said)
         if isinstance(said, Token) and said.step in (8, 18):
@@ -332,7 +323,7 @@ def test_one_that_is_loaded_in_mid_reply_drafts_from_the_next_round_on(pair: Ses
 
 
 @pytest.mark.usefixtures("cheap")
-def test_a_long_prompt_is_read_a_batch_at_each_step(pair: Session) -> None:
+def test_a_long_prompt_is_read_a_batch_at_each_step(pair: ModelSession) -> None:
     ids = ids_of(pair, 400)
     pair._learned.model.cache.rewind(0)
     without, with_them = both(pair, request(ids, Tuning(max_tokens=30)))
@@ -350,7 +341,7 @@ def _die(*_: object) -> None:
 @pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize("draft", [MODEL, AUTO])
 def test_one_that_fails_in_mid_reply_costs_time_only(
-    pair: Session, monkeypatch: pytest.MonkeyPatch, draft: DraftSettings
+    pair: ModelSession, monkeypatch: pytest.MonkeyPatch, draft: DraftSettings
 ) -> None:
     reads = iter(range(1000))
     cache, read = pair._learned.model.cache, Cache.read
@@ -375,18 +366,18 @@ def test_one_that_fails_in_mid_reply_costs_time_only(
 
 @pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize("deed", DEEDS)
-def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(pair: Session, deed: str) -> None:
+def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(pair: ModelSession, deed: str) -> None:
     command = request(ids_of(pair, 40), Tuning(max_tokens=LENGTH))
     commands, when_paused = DEEDS[deed]
     for at in (2, 7):
         without = steered(pair, command, at, commands, when_paused)
-        with_them = steered(pair, msgspec.structs.replace(command, draft=MODEL), at, commands, when_paused)
+        with_them = steered(pair, change(command, draft=MODEL), at, commands, when_paused)
         assert taken(with_them) == taken(without)
         assert end(with_them).reason == end(without).reason
 
 
 @pytest.mark.usefixtures("cheap")
-def test_a_cancel_while_it_reads_the_prompt_ends_the_reply(pair: Session) -> None:
+def test_a_cancel_while_it_reads_the_prompt_ends_the_reply(pair: ModelSession) -> None:
     """It comes from another thread, and stops the draft model's decode too."""
     model = pair._learned.model
     model.cache.rewind(0)
@@ -405,7 +396,7 @@ def test_a_cancel_while_it_reads_the_prompt_ends_the_reply(pair: Session) -> Non
     assert not [why for why in drafting(stream) if why]
 
 
-def test_what_it_costs_is_measured_again_after_a_while(pair: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_costs_is_measured_again_after_a_while(pair: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other programs may have disturbed the first measurement."""
     model = pair._learned.model
     assert model is not None
@@ -427,7 +418,9 @@ def test_what_it_costs_is_measured_again_after_a_while(pair: Session, monkeypatc
 # --- when it drafts --------------------------------------------------------------------------------------------------
 
 
-def test_it_rests_where_its_drafts_do_not_pay_and_tries_again(pair: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_rests_where_its_drafts_do_not_pay_and_tries_again(
+    pair: ModelSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A trial after a rest reads the last ids alone."""
     monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.3 * (rows - 1))
     monkeypatch.setattr(DraftModel, "each", 0.2)
@@ -457,7 +450,7 @@ def test_it_rests_where_its_drafts_do_not_pay_and_tries_again(pair: Session, mon
 
 @pytest.mark.parametrize(("cost", "drafts"), [(0.02, True), (0.97, False)])
 def test_auto_takes_the_one_that_gains_more(
-    pair: Session, monkeypatch: pytest.MonkeyPatch, cost: float, drafts: bool
+    pair: ModelSession, monkeypatch: pytest.MonkeyPatch, cost: float, drafts: bool
 ) -> None:
     monkeypatch.setattr(BatchTimes, "of", lambda _, rows: 1 + 0.1 * (rows - 1))
     monkeypatch.setattr(DraftModel, "each", cost)
@@ -468,7 +461,7 @@ def test_auto_takes_the_one_that_gains_more(
     assert ("drafter" in by) is drafts
 
 
-def test_auto_spends_no_more_on_a_model_than_it_gained(pair: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_spends_no_more_on_a_model_than_it_gained(pair: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it reads, looks at and drafts in vain is paid by its drafts, by what a usual one would gain in a while, and by one
     part in a hundred of the reply."""
     monkeypatch.setattr(BatchTimes, "add", lambda *_: None)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from time import perf_counter
 
 import msgspec
 import pytest
@@ -14,19 +13,11 @@ import pytest
 from termchat.decoding.drafting import BatchTimes, DraftSettings
 from termchat.decoding.records import Record, SettingsRecord, Shape, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama import drafts
+from termchat.engine.llama import speculation
 from termchat.engine.llama.cache import SPLIT
-from termchat.engine.llama.model_session import Session
-from termchat.engine.port import (
-    Adjust,
-    EngineError,
-    Explain,
-    Generate,
-    Inspect,
-    Measurement,
-    Paused,
-    Score,
-)
+from termchat.engine.llama.model_session import ModelSession
+from termchat.engine.port import Adjust, EngineError, Explain, Generate, Inspect, Measurement, Paused, Score
+from tests.asking import change, events_of, only
 from tests.engine.conftest import know_rows, prompt, records, request, tokens
 from tests.engine.drafting import (
     COSTS,
@@ -51,32 +42,32 @@ ON = DraftSettings("ngram")
 def knowing(monkeypatch: pytest.MonkeyPatch) -> type[Knowing]:
     """What drafts instead of the context. It never rests."""
     made = type("MyKnowing", (Knowing,), {})
-    monkeypatch.setattr(drafts, "ByNgrams", made)
-    monkeypatch.setattr(drafts.Judge, "rests", False)
+    monkeypatch.setattr(speculation, "ByNgrams", made)
+    monkeypatch.setattr(speculation.Judge, "rests", False)
     return made
 
 
 @pytest.fixture(scope="module")
-def small(small_model_path: Path) -> Iterator[Session]:
+def small(small_model_path: Path) -> Iterator[ModelSession]:
     with closing(session_of(small_model_path)) as made:
         yield made
 
 
 def both(
-    session: Session, knowing: type[Knowing] | None, command: Generate, draft: DraftSettings = ON
+    session: ModelSession, knowing: type[Knowing] | None, command: Generate, draft: DraftSettings = ON
 ) -> tuple[list[Record], list[Record]]:
     """The records of a reply from an empty cache, without and with drafts."""
     session.cache.rewind(0)
     without = records(session, command)
     if knowing is not None:
-        knowing.begin = len(command.ids) - command.done
-        knowing.said = [*command.ids[knowing.begin :], *(token.id for token in tokens(without))]
+        knowing.begin = len(only(command).ids) - only(command).done
+        knowing.said = [*only(command).ids[knowing.begin :], *(token.id for token in tokens(without))]
     session.cache.rewind(0)
-    return without, records(session, msgspec.structs.replace(command, draft=draft))
+    return without, records(session, change(command, draft=draft))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_all_records_are_those_without_drafts(small: Session, knowing: type[Knowing], name: str) -> None:
+def test_all_records_are_those_without_drafts(small: ModelSession, knowing: type[Knowing], name: str) -> None:
     tuning = SETTINGS[name].turned({"max_tokens": LENGTH})
     accepted = drafted = 0
     for seed in range(8):
@@ -90,7 +81,7 @@ def test_all_records_are_those_without_drafts(small: Session, knowing: type[Know
     assert 20 < accepted < drafted
 
 
-def test_a_constraint_goes_along(small: Session, knowing: type[Knowing]) -> None:
+def test_a_constraint_goes_along(small: ModelSession, knowing: type[Knowing]) -> None:
     for seed in range(6):
         tuning = Tuning(temperature=1.0, max_tokens=LENGTH)
         without, with_them = both(small, knowing, request(ids_of(small, 30), tuning, seed, constraint=SCHEMA))
@@ -98,7 +89,7 @@ def test_a_constraint_goes_along(small: Session, knowing: type[Knowing]) -> None
         assert end(with_them).accepted
 
 
-def test_what_was_drafted_is_told_token_by_token(small: Session, knowing: type[Knowing]) -> None:
+def test_what_was_drafted_is_told_token_by_token(small: ModelSession, knowing: type[Knowing]) -> None:
     _, stream = both(small, knowing, request(ids_of(small, 30), Tuning(max_tokens=LENGTH)))
     told, rounds, drafted = tokens(stream), 0, 0
     expected: list[int] = []
@@ -122,7 +113,7 @@ def test_what_was_drafted_is_told_token_by_token(small: Session, knowing: type[K
 
 @pytest.mark.parametrize("length", [30, SPLIT - 8])
 def test_cells_serve_the_next_reply_as_those_made_one_by_one(
-    small: Session, knowing: type[Knowing], length: int
+    small: ModelSession, knowing: type[Knowing], length: int
 ) -> None:
     tuning = Tuning(temperature=1.0, max_tokens=LENGTH)
     ids = ids_of(small, length)
@@ -164,7 +155,7 @@ def test_the_context_is_full_in_the_middle_of_a_round(small_model_path: Path, kn
 
 @pytest.mark.parametrize("deed", DEEDS)
 def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(
-    small: Session, knowing: type[Knowing], deed: str
+    small: ModelSession, knowing: type[Knowing], deed: str
 ) -> None:
     command = request(ids_of(small, 40), Tuning(max_tokens=LENGTH))
     said, _ = both(small, knowing, command)
@@ -173,12 +164,12 @@ def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(
     commands, when_paused = DEEDS[deed]
     for at in (2, 6):
         without = steered(small, command, at, commands, when_paused)
-        with_them = steered(small, msgspec.structs.replace(command, draft=ON), at, commands, when_paused)
+        with_them = steered(small, change(command, draft=ON), at, commands, when_paused)
         assert taken(with_them) == taken(without)
         both_ends = [end(stream) for stream in (without, with_them)]
         assert both_ends[0].reason == both_ends[1].reason
         assert both_ends[1].accepted
-        ids = [*command.ids, *(t.id for t in tokens([s for s in with_them if not isinstance(s, Paused)]))]
+        ids = [*only(command).ids, *(t.id for t in tokens([s for s in with_them if not isinstance(s, Paused)]))]
         assert small.cache.ids == ids[: len(small.cache.ids)]
         after = [records(small, request([*ids, 5], Tuning(max_tokens=3)))]
         small.cache.rewind(0)
@@ -186,7 +177,7 @@ def test_what_is_done_in_mid_round_has_the_effect_that_it_has_without_drafts(
         assert [t.candidates for t in tokens(after[0])] == [t.candidates for t in tokens(after[1])]
 
 
-def test_a_stop_sequence_in_mid_round(small: Session, knowing: type[Knowing]) -> None:
+def test_a_stop_sequence_in_mid_round(small: ModelSession, knowing: type[Knowing]) -> None:
     knowing.faults = 0.0
     free, _ = both(small, knowing, request(ids_of(small, 40), Tuning(max_tokens=LENGTH)))
     text = "".join(token.text for token in tokens(free))
@@ -196,14 +187,14 @@ def test_a_stop_sequence_in_mid_round(small: Session, knowing: type[Knowing]) ->
     assert end(with_them).reason == "stop"
 
 
-def test_questions_in_mid_round_see_only_what_was_accepted(small: Session, knowing: type[Knowing]) -> None:
+def test_questions_in_mid_round_see_only_what_was_accepted(small: ModelSession, knowing: type[Knowing]) -> None:
     tuning = Tuning(max_tokens=LENGTH, temperature=1.0)
     ids = ids_of(small, 40)
     without, _ = both(small, knowing, request(ids, tuning))
     knowing.faults = 0.0
     small.cache.rewind(0)
     made: list[Token] = []
-    for said in small.generate(request(ids, tuning, draft=ON), lambda: None, perf_counter()):
+    for said in events_of(small, request(ids, tuning, draft=ON)):
         if not isinstance(said, Token):
             continue
         made.append(said)
@@ -238,7 +229,7 @@ def _dies(_ids: list[int], _most: int) -> list[int]:
     ids=["dies", "no such ids", "too many", "nothing at all"],
 )
 def test_nonsense_costs_time_only(
-    small: Session, knowing: type[Knowing], instead: Callable[..., list[int]], fails: bool
+    small: ModelSession, knowing: type[Knowing], instead: Callable[..., list[int]], fails: bool
 ) -> None:
     knowing.instead = staticmethod(instead)  # type: ignore[assignment]
     without, with_them = both(small, None, request(ids_of(small, 30), Tuning(max_tokens=8)))
@@ -273,7 +264,7 @@ def test_an_exact_reply_drafts_as_many_tokens_as_rows_have_the_bits_of_each_alon
         assert told is (most == 0)
 
 
-def test_a_model_that_cannot_rewind_refuses(small: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_rewind_refuses(small: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small.model, "can_rewind", False)
     with pytest.raises(EngineError, match="cannot take back"):
         records(small, request(ids_of(small, 30), Tuning(max_tokens=4), draft=ON))
@@ -289,13 +280,13 @@ QUOTE = (
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_what_is_quoted_is_drafted_from_the_context(
-    session: Session, temperature: float, monkeypatch: pytest.MonkeyPatch
+    session: ModelSession, temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BatchTimes, "add", lambda *_: None)  # a busy machine measures anything
     tuning = Tuning(temperature=temperature, max_tokens=30)
     known = Measurement(session.cache.how, session.cache.loaded[0], COSTS, 63)
     monkeypatch.setattr(session.cache, "measured", known)
-    monkeypatch.setattr(session, "_learned", drafts.Learned(known))
+    monkeypatch.setattr(session, "_learned", speculation.Learned(known))
     without, with_them = both(session, None, request(prompt(session, QUOTE), tuning, 1))
     assert same(with_them) == same(without)
     finished = end(with_them)

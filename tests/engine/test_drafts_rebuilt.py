@@ -17,9 +17,9 @@ from termchat.decoding.draft_figures import rounds_of
 from termchat.decoding.drafting import BatchTimes, DraftSettings
 from termchat.decoding.records import Candidate, Record, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama import drafts
+from termchat.engine.llama import speculation
 from termchat.engine.llama.cache import SPLIT
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import ModelSpec, Scripted
 from tests.engine.conftest import know_rows, records, request, tokens
 
@@ -35,18 +35,18 @@ def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BatchTimes, "add", lambda *_: None)
 
 
-def session_of(path: Path, threads: int, kv_type: str, rows_alike: int = 63) -> Session:
+def session_of(path: Path, threads: int, kv_type: str, rows_alike: int = 63) -> ModelSession:
     spec = ModelSpec(str(path), "small", context=1024, threads=threads, threads_batch=threads, kv_type=kv_type)
-    return know_rows(Session(spec, lambda _: None), rows_alike)
+    return know_rows(ModelSession(spec, lambda _: None), rows_alike)
 
 
-def drafted(session: Session, length: int) -> tuple[Conversation, list[Record]]:
+def drafted(session: ModelSession, length: int) -> tuple[Conversation, list[Record]]:
     """A chat with a reply to a text, which it copies but for some tokens, so that drafts are accepted and rejected."""
     ids = session.model.tokenize(TEXT, special=False)
     said = [i + 1 if at in FAULTS else i for at, i in enumerate(ids[length : length + LENGTH])]
     script = tuple(Scripted(step, id=i) for step, i in enumerate(said))
     session.cache.rewind(0)
-    session._learned = drafts.Learned()
+    session._learned = speculation.Learned()
     stream = records(session, request(ids[:length], TUNING, draft=DraftSettings("ngram"), script=script))
     chat = Conversation()
     asked = chat.grow("user", parent=None, at=0, text=TEXT)
@@ -57,7 +57,7 @@ def drafted(session: Session, length: int) -> tuple[Conversation, list[Record]]:
     return chat, stream
 
 
-def forked(session: Session, chat: Conversation, at: int) -> list[Record]:
+def forked(session: ModelSession, chat: Conversation, at: int) -> list[Record]:
     """Another way to go on from one of the reply's tokens, for three tokens."""
     fork: Node = chat.grow("assistant", parent=2, at=at)
     shapes = shapes_of(chat, fork.number)
@@ -86,7 +86,7 @@ class Way(NamedTuple):
     rebuilt: list[Record]
 
 
-def ways_on(session: Session, chat: Conversation, stream: list[Record]) -> list[Way]:
+def ways_on(session: ModelSession, chat: Conversation, stream: list[Record]) -> list[Way]:
     """From places of a reply that was just made; the last come first, so that the cells of all others are still there."""
     places = range(LENGTH - 1, 0, -3)
     kept = [forked(session, chat, at) for at in places]

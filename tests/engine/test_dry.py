@@ -10,8 +10,7 @@ import pytest
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.dry import Breakers
-from termchat.engine.llama.model_session import Session
-from termchat.engine.llama.native import LIB
+from termchat.engine.llama.model_session import ModelSession
 from tests.engine.native_chains import native, theirs, with_
 
 TEXT = 'The cat sat. The cat sat on the mat: "The cat sat", she said.\n* The cat\n\n* sat on the mat <|im_end|> café 🦊 cafe'
@@ -27,12 +26,12 @@ BREAKERS = (
 
 
 @pytest.fixture(scope="module")
-def texts(session: Session) -> Breakers:
+def texts(session: ModelSession) -> Breakers:
     model = session.model
     return Breakers(model.n_vocab, model.spelled, partial(model.tokenize, special=False))
 
 
-def pasts(session: Session, rng: np.random.Generator) -> list[list[int]]:
+def pasts(session: ModelSession, rng: np.random.Generator) -> list[list[int]]:
     """Texts that repeat themselves, in pieces of their own tokens, control tokens among them."""
     ids = session.model.tokenize(TEXT, special=True)
     shuffled = rng.choice(ids, 90).tolist()
@@ -42,7 +41,7 @@ def pasts(session: Session, rng: np.random.Generator) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("breakers", BREAKERS, ids=range(len(BREAKERS)))
-def test_it_takes_what_llama_cpp_takes(session: Session, texts: Breakers, breakers: tuple[str, ...]) -> None:
+def test_it_takes_what_llama_cpp_takes(session: ModelSession, texts: Breakers, breakers: tuple[str, ...]) -> None:
     rng = np.random.default_rng(len(breakers))
     n_vocab = session.model.n_vocab
     logits = rng.normal(0, 3, n_vocab).astype(np.float32)
@@ -55,7 +54,7 @@ def test_it_takes_what_llama_cpp_takes(session: Session, texts: Breakers, breake
             with_(dry_multiplier=0.3, dry_allowed_length=0, dry_sequence_breakers=breakers),
             with_(dry_multiplier=0.3, dry_allowed_length=5, dry_penalty_last_n=100, dry_sequence_breakers=breakers),
         ):
-            own = Chain(settings, n_vocab, past, vocab=texts)
+            own = Chain(settings, n_vocab, past, breakers=texts)
             wanted, _ = theirs(logits, [native("dry", settings, session.model.vocab, n_vocab)], past)
             left = own.apply(logits, None, ())
             own.close()
@@ -65,19 +64,23 @@ def test_it_takes_what_llama_cpp_takes(session: Session, texts: Breakers, breake
     assert moved > 50
 
 
-def test_it_forgets_and_remembers_as_llama_cpp_does(session: Session, texts: Breakers) -> None:
+def test_it_forgets_and_remembers_as_llama_cpp_does(session: ModelSession, texts: Breakers) -> None:
     ids = session.model.tokenize(TEXT, special=True)
     settings = SamplerSettings(dry_multiplier=0.8, dry_penalty_last_n=30)
-    one, other = (Chain(settings, session.model.n_vocab, ids, vocab=vocab) for vocab in (texts, session.model.vocab))
-    for chain in (one, other):
-        chain.restart(ids[:7], {})
-        for token in [*ids[:20], *ids[3:15]]:
-            chain.accept(token)
-    assert one.dry() == other.dry() != {}
-    for chain in (one, other):
-        LIB.llama_sampler_reset(chain._remembering[-1])
-        assert chain.dry() == {}
-        chain.close()
+    n_vocab = session.model.n_vocab
+    chain = Chain(settings, n_vocab, ids, breakers=texts)
+    chain.restart(ids[:7], {})
+    taken = [*ids[:20], *ids[3:15]]
+    for token in taken:
+        chain.accept(token)
+    wanted, _ = theirs(
+        np.zeros(n_vocab, np.float32), [native("dry", settings, session.model.vocab, n_vocab)], ids[:7] + taken
+    )
+    penalties = chain.compute_dry_penalties()
+    assert penalties == {token: -logit for token, logit in wanted.items() if logit} != {}
+    chain.restart([], {})
+    assert chain.compute_dry_penalties() == {}
+    chain.close()
 
 
 def test_a_tokenizer_that_puts_a_space_before_a_text() -> None:

@@ -24,15 +24,18 @@ from termchat.decoding.stage_state import BEFORE, MU, SUM, WEIGHT, after, state_
 from termchat.decoding.stages import chain_of
 from termchat.engine.llama import observe
 from termchat.engine.llama.chain import Chain, Observer, top
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.dry import Breakers
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Labels
 from tests.engine.native_chains import N_VOCAB, OFF, Left, Logits, row, sampler, some, theirs, with_
 
 
-def ours(logits: Logits, settings: SamplerSettings, past: list[int], *, vocab: Any = None, **known: Any) -> Left:
+def ours(
+    logits: Logits, settings: SamplerSettings, past: list[int], *, breakers: Breakers | None = None, **known: Any
+) -> Left:
     """What our chain leaves, preselected where it preselects."""
-    chain = Chain(settings, len(logits), past, state=known.get("state", {}), vocab=vocab)
+    chain = Chain(settings, len(logits), past, state=known.get("state", {}), breakers=breakers)
     needs = chain.needs()
     left = chain.apply(
         logits, None if needs is None else top(logits, needs), [], known.get("seed", 0), known.get("step", 0)
@@ -41,7 +44,7 @@ def ours(logits: Logits, settings: SamplerSettings, past: list[int], *, vocab: A
     return Left(zip(left.ids.tolist(), left.logits.tolist(), strict=True))
 
 
-def test_any_order_and_settings_leave_what_llama_cpp_leaves(session: Session) -> None:
+def test_any_order_and_settings_leave_what_llama_cpp_leaves(session: ModelSession) -> None:
     rng, n_vocab = np.random.default_rng(3), session.model.n_vocab
     rows = [row(seed, n_vocab, 4.0) for seed in range(8)]
     for trial in range(400):
@@ -51,7 +54,7 @@ def test_any_order_and_settings_leave_what_llama_cpp_leaves(session: Session) ->
         logits = rows[trial % 8].copy()
         logits[near] += 12
         left, _ = theirs(logits, [sampler(name, settings, session) for name in settings.order], past)
-        assert ours(logits, settings, past, vocab=session.model.vocab) == left, settings
+        assert ours(logits, settings, past, breakers=session.model.breakers) == left, settings
 
 
 def test_by_default_five_stages_act() -> None:
@@ -80,30 +83,30 @@ def dry_by_definition(past: list[int], s: SamplerSettings, breakers: set[int]) -
     return {t: s.dry_multiplier * s.dry_base ** (n - s.dry_allowed_length) for t, n in longest.items()}
 
 
-def test_dry_takes_what_its_definition_says(session: Session) -> None:
-    rng, vocab = np.random.default_rng(4), session.model.vocab
+def test_dry_takes_what_its_definition_says(session: ModelSession) -> None:
+    rng, breakers = np.random.default_rng(4), session.model.breakers
     words = [i for i in range(2000, 3000) if not set(session.model.piece(i)) & set(b'\n:"*')]
     found = 0
     for _ in range(60):
         settings = with_(dry_multiplier=0.8, dry_allowed_length=int(rng.integers(1, 4)), order=("dry",))
         past = [words[i] for i in rng.integers(0, 3, 50)]
-        chain = Chain(settings, session.model.n_vocab, past, vocab=vocab)
+        chain = Chain(settings, session.model.n_vocab, past, breakers=breakers)
         expected = dry_by_definition(past, settings, set())
-        assert chain.dry() == pytest.approx(expected, rel=1e-5)
+        assert chain.compute_dry_penalties() == pytest.approx(expected, rel=1e-5)
         found += len(expected)
         chain.close()
     assert found > 50
 
 
-def test_dry_ends_at_a_breaker(session: Session) -> None:
+def test_dry_ends_at_a_breaker(session: ModelSession) -> None:
     model = session.model
     a, b, c = (i for i in range(2000, 2003))
     (line,) = (i for i in range(400) if model.piece(i) == b"\n")
     repeated = [a, b, line, c, a, b, line]
     for breakers, penalised in ((("\n",), set()), ((), {c})):
         settings = with_(dry_multiplier=1.0, dry_sequence_breakers=breakers, order=("dry",))
-        chain = Chain(settings, model.n_vocab, repeated, vocab=model.vocab)
-        assert set(chain.dry()) == penalised
+        chain = Chain(settings, model.n_vocab, repeated, breakers=model.breakers)
+        assert set(chain.compute_dry_penalties()) == penalised
         chain.close()
 
 
@@ -321,7 +324,7 @@ def test_mass_is_what_is_left_of_what_was_given() -> None:
     given = Surviving(np.arange(n_vocab, dtype=np.int32), logits)
     for stage in drawn.stages[:-1]:
         p = dict(zip(given.ids.tolist(), probabilities(given.logits).tolist(), strict=True))
-        given = APPLY[stage.name](given, settings, Situation(past))
+        given = APPLY[stage.name](given, settings, Situation(past)).drop_masked()
         assert stage.survivors == len(given.ids)
         assert stage.mass == pytest.approx(sum(p[i] for i in given.ids.tolist()), rel=1e-5)
     assert sum(stage.mass < 1 for stage in drawn.stages) >= 3

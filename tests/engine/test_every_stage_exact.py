@@ -11,9 +11,10 @@ from termchat.decoding.records import Prefill, Token
 from termchat.decoding.samplers import ORDER, Tuning
 from termchat.decoding.stage_state import after
 from termchat.decoding.stages import chain_of
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.scoring import Scorer
 from termchat.engine.port import Adjust, Explain, Inspect, Resume, Score
+from tests.asking import change
 from tests.engine.conftest import lasting, records, request, tokens
 from tests.engine.steered import numbers, script_of, steered
 
@@ -39,7 +40,7 @@ SEED = 7
 class Straight:
     """A reply that nobody disturbs."""
 
-    def __init__(self, session: Session, tuning: Tuning) -> None:
+    def __init__(self, session: ModelSession, tuning: Tuning) -> None:
         self.tuning = tuning
         self.prompt = lasting(session, "Tell me about the sea, the sky and the land.", tuning, SEED)
         self.tokens = tokens(records(session, request(self.prompt, tuning, SEED)))
@@ -52,7 +53,7 @@ class Straight:
 
 
 @pytest.fixture(scope="module", params=[*TUNINGS])
-def straight(session: Session, request: pytest.FixtureRequest) -> Straight:
+def straight(session: ModelSession, request: pytest.FixtureRequest) -> Straight:
     return Straight(session, TUNINGS[request.param])
 
 
@@ -65,7 +66,7 @@ def test_every_stage_is_on() -> None:
     assert on == {*ORDER, "mirostat", "adaptive_p"}
 
 
-def test_it_is_made_again(session: Session, straight: Straight) -> None:
+def test_it_is_made_again(session: ModelSession, straight: Straight) -> None:
     for begin in (0, len(straight.prompt)):  # everything again, and rewound
         session.cache.rewind(begin)
         again = tokens(records(session, request(straight.prompt, straight.tuning, SEED)))
@@ -74,7 +75,7 @@ def test_it_is_made_again(session: Session, straight: Straight) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 17])
-def test_a_fork_goes_on_with_the_same_state(session: Session, straight: Straight, cut: int) -> None:
+def test_a_fork_goes_on_with_the_same_state(session: ModelSession, straight: Straight, cut: int) -> None:
     ids = [*straight.prompt, *straight.ids[:cut]]
     made = records(session, request(ids, straight.tuning, SEED, done=cut, state=straight.state_at(cut)))
     assert all_of(tokens(made)[: LENGTH - cut]) == all_of(straight.tokens[cut:])
@@ -83,7 +84,7 @@ def test_a_fork_goes_on_with_the_same_state(session: Session, straight: Straight
 
 
 def test_a_reply_whose_order_and_stages_changed_is_replayed_from_its_records(
-    session: Session, straight: Straight
+    session: ModelSession, straight: Straight
 ) -> None:
     command = request(straight.prompt, straight.tuning, SEED)
     other = straight.tuning.turned({"order": ORDER[::-1]})
@@ -96,11 +97,11 @@ def test_a_reply_whose_order_and_stages_changed_is_replayed_from_its_records(
     assert [token.settings for token in told] == [sum(step <= at for step in steps) for at in range(LENGTH)]
     assert len({frozenset(token.state) for token in told}) > 1
     session.cache.rewind(0)
-    replayed = tokens(records(session, msgspec.structs.replace(command, script=script_of(stream))))
+    replayed = tokens(records(session, change(command, script=script_of(stream))))
     assert all_of(replayed) == all_of(told)
 
 
-def test_what_if_draws_the_reply_itself_under_its_own_settings(session: Session, straight: Straight) -> None:
+def test_what_if_draws_the_reply_itself_under_its_own_settings(session: ModelSession, straight: Straight) -> None:
     asked = Score([*straight.prompt, *straight.ids], LENGTH, straight.tuning.samplers(), SEED)
     for scorer in (Scorer(session.cache), session):
         found = (
@@ -112,7 +113,7 @@ def test_what_if_draws_the_reply_itself_under_its_own_settings(session: Session,
         assert found.probabilities == pytest.approx([token.probability for token in straight.tokens], rel=1e-6)
 
 
-def test_what_if_draws_what_generating_draws(session: Session, straight: Straight) -> None:
+def test_what_if_draws_what_generating_draws(session: ModelSession, straight: Straight) -> None:
     other = straight.tuning.turned({"order": straight.tuning.order[::-1], "temperature": 1.6, "mirostat_tau": 2.0})
     asked = Score([*straight.prompt, *straight.ids], LENGTH, other.samplers(), SEED)
     found = session.score(asked, alone=True, progress=lambda *_: None, wanted=lambda: False)
@@ -123,7 +124,7 @@ def test_what_if_draws_what_generating_draws(session: Session, straight: Straigh
 
 
 def test_a_position_is_asked_again_with_its_state_and_says_why_each_token_lost(
-    session: Session, straight: Straight
+    session: ModelSession, straight: Straight
 ) -> None:
     for step in (0, 1, 12):
         ids, then = [*straight.prompt, *straight.ids[:step]], straight.tokens[step]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import cycle, pairwise
 from pathlib import Path
-from time import perf_counter
 
 import msgspec
 import numpy as np
@@ -14,13 +13,14 @@ import pytest
 
 from termchat.decoding.records import Prefill, Record, SettingsRecord, Shape, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama import loop, observe
+from termchat.engine.llama import observe, source
 from termchat.engine.llama.cache import SPLIT, OutOfTime
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import Cancel, Explain, Generate, Inspect, ModelSpec, Prefilling, Score, Scripted
-from tests.engine.conftest import records, request, tokens
+from tests.asking import change, events_of
+from tests.engine.conftest import records, reply_from, request, tokens
 from tests.engine.steered import numbers, script_of, shapes_of, start_of
 
 NEAR = 240
@@ -33,28 +33,28 @@ LATE = 12
 """A token behind all changes."""
 
 
-def session_with(path: Path, threads: int, **more: object) -> Session:
+def session_with(path: Path, threads: int, **more: object) -> ModelSession:
     """Keys and values are f16, with which threads count. Batches are read with one thread: they depend on no number, and on a
     busy machine that is much faster."""
     spec = ModelSpec(str(path), "small", context=1024, threads=threads, threads_batch=1, kv_type="f16")
-    return Session(msgspec.structs.replace(spec, **more), lambda _: None)
+    return ModelSession(msgspec.structs.replace(spec, **more), lambda _: None)
 
 
 @pytest.fixture(scope="module")
-def two(small_model_path: Path) -> Iterator[Session]:
+def two(small_model_path: Path) -> Iterator[ModelSession]:
     """Two threads, which a person set."""
     with closing(session_with(small_model_path, 2)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def one(small_model_path: Path) -> Iterator[Session]:
+def one(small_model_path: Path) -> Iterator[ModelSession]:
     with closing(session_with(small_model_path, 1)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def free(small_model_path: Path) -> Iterator[Session]:
+def free(small_model_path: Path) -> Iterator[ModelSession]:
     """Two threads, of which the engine may use fewer."""
     with closing(session_with(small_model_path, 2, threads_batch=2, proposed_threads=True)) as made:
         yield made
@@ -62,27 +62,27 @@ def free(small_model_path: Path) -> Iterator[Session]:
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "all_threads", lambda: 2)
+    monkeypatch.setattr(source, "all_threads", lambda: 2)
 
 
-def prompt_of(session: Session, count: int = SPLIT - BEFORE) -> list[int]:
+def prompt_of(session: ModelSession, count: int = SPLIT - BEFORE) -> list[int]:
     ids = session.model.tokenize(
         "The ship sailed on over the wide, quiet water; nobody said a word. " * 40, special=False
     )
     return ids[:count]
 
 
-def again(session: Session, stream: list[Record], count: int, **more: object) -> list[Record]:
+def again(session: ModelSession, stream: list[Record], count: int, **more: object) -> list[Record]:
     """The same reply from its token `count` on, with the same changes as by its records."""
     ids = [*prompt_of(session), *(token.id for token in tokens(stream)[:count])]
     script = script_of([*stream])
     now = next((entry.threads for entry in reversed(script) if entry.step < count), start_of(stream).threads)
     later = (Scripted(count, threads=now), *(entry for entry in script if entry.step >= count))
     command = request(ids, TUNING, done=count, shapes=shapes_of(stream, count), rebuild_exactly=True, script=later)
-    return records(session, msgspec.structs.replace(command, **more))
+    return records(session, change(command, **more))
 
 
-def whole_reply(session: Session, script: tuple[Scripted, ...] = ()) -> list[Record]:
+def whole_reply(session: ModelSession, script: tuple[Scripted, ...] = ()) -> list[Record]:
     session.cache.rewind(0)
     stream = records(session, request(prompt_of(session), TUNING, script=script))
     assert start_of(stream).exact
@@ -91,13 +91,13 @@ def whole_reply(session: Session, script: tuple[Scripted, ...] = ()) -> list[Rec
 
 
 @pytest.fixture(scope="module")
-def stayed(two: Session) -> list[Record]:
+def stayed(two: ModelSession) -> list[Record]:
     """A reply with two threads."""
     return whole_reply(two)
 
 
 @pytest.fixture(scope="module")
-def changed(two: Session) -> list[Record]:
+def changed(two: ModelSession) -> list[Record]:
     """A reply whose threads change."""
     return whole_reply(two, CHANGES)
 
@@ -105,7 +105,7 @@ def changed(two: Session) -> list[Record]:
 # --- where the border is ---------------------------------------------------------------------------------------------
 
 
-def rows_one_by_one(session: Session, ids: list[int]) -> list[Row]:
+def rows_one_by_one(session: ModelSession, ids: list[int]) -> list[Row]:
     """The rows around the border: those after each id from `NEAR` on, which is decoded alone."""
     session.cache.rewind(0)
     plan = [Shape(NEAR // 4)] * 4 + [Shape(1)] * (len(ids) - NEAR)
@@ -117,7 +117,7 @@ def first_difference(one: list[Row], other: list[Row]) -> int | None:
 
 
 def test_from_the_border_on_a_single_row_depends_on_the_threads_and_a_batch_does_not(
-    one: Session, two: Session
+    one: ModelSession, two: ModelSession
 ) -> None:
     ids = prompt_of(one, SPLIT + 10)
     alone = rows_one_by_one(one, ids)
@@ -147,7 +147,7 @@ def test_other_kv_types_depend_on_neither(small_model_path: Path, kv_type: str) 
 
 
 @pytest.mark.parametrize("script", [(), CHANGES], ids=["threads stay", "threads change"])
-def test_a_fork_goes_on_bit_for_bit(two: Session, script: tuple[Scripted, ...]) -> None:
+def test_a_fork_goes_on_bit_for_bit(two: ModelSession, script: tuple[Scripted, ...]) -> None:
     stream = whole_reply(two, script)
     for count in (LATE, 9, 6, BEFORE + 1, BEFORE, BEFORE - 2):
         forked = again(two, stream, count)
@@ -156,14 +156,16 @@ def test_a_fork_goes_on_bit_for_bit(two: Session, script: tuple[Scripted, ...]) 
 
 
 @pytest.mark.parametrize("count", [LATE, 6, BEFORE])
-def test_a_fork_whose_cells_are_lost_goes_on_bit_for_bit(two: Session, changed: list[Record], count: int) -> None:
+def test_a_fork_whose_cells_are_lost_goes_on_bit_for_bit(two: ModelSession, changed: list[Record], count: int) -> None:
     two.cache.rewind(0)
     forked = again(two, changed, count)
     assert numbers(forked) == numbers(changed)[count:]
     assert start_of(forked).exact
 
 
-def test_lost_cells_are_made_again_with_their_threads_if_these_may_change(free: Session, changed: list[Record]) -> None:
+def test_lost_cells_are_made_again_with_their_threads_if_these_may_change(
+    free: ModelSession, changed: list[Record]
+) -> None:
     free.cache.rewind(0)
     forked = again(free, changed, LATE, script=())
     assert start_of(forked).exact
@@ -172,7 +174,7 @@ def test_lost_cells_are_made_again_with_their_threads_if_these_may_change(free: 
 
 @pytest.mark.parametrize(("count", "exact"), [(BEFORE, True), (BEFORE + 1, False), (LATE, False)])
 def test_threads_that_a_person_set_are_kept_and_cells_of_others_are_told(
-    one: Session, stayed: list[Record], count: int, exact: bool
+    one: ModelSession, stayed: list[Record], count: int, exact: bool
 ) -> None:
     one.cache.rewind(0)
     forked = again(one, stayed, count, script=())
@@ -183,14 +185,14 @@ def test_threads_that_a_person_set_are_kept_and_cells_of_others_are_told(
 
 @pytest.mark.parametrize(("count", "exact"), [(BEFORE, True), (BEFORE + 1, False)])
 def test_threads_that_nobody_knows_count_from_the_border_on(
-    two: Session, stayed: list[Record], count: int, exact: bool
+    two: ModelSession, stayed: list[Record], count: int, exact: bool
 ) -> None:
     unknown = [Shape(shape.rows) for shape in shapes_of(stayed, count)]
     assert start_of(again(two, stayed, count, shapes=unknown)).exact is exact
 
 
 @pytest.mark.parametrize(("count", "exact"), [(BEFORE, True), (LATE, False)])
-def test_a_new_reply_on_cells_that_are_not_as_recorded_says_so(two: Session, count: int, exact: bool) -> None:
+def test_a_new_reply_on_cells_that_are_not_as_recorded_says_so(two: ModelSession, count: int, exact: bool) -> None:
     stream = whole_reply(two)
     ids = [*prompt_of(two), *(token.id for token in tokens(stream)[:count]), 5, 6, 7]
     shapes = shapes_of(stream, count)
@@ -227,14 +229,14 @@ class Restless(Pace):
         return self._limit
 
 
-def restless(session: Session, command: Generate) -> list[Record]:
-    made = loop.generate(session.cache, Restless(), command, lambda: None, perf_counter())
+def restless(session: ModelSession, command: Generate) -> list[Record]:
+    made = reply_from(session.cache, Restless(), command)
     return [record for record in made if isinstance(record, Record)]
 
 
 @pytest.mark.parametrize("length", [140, SPLIT - BEFORE, SPLIT + 5])
 def test_every_change_is_on_record_and_the_records_make_the_same_reply(
-    free: Session, two: Session, length: int
+    free: ModelSession, two: ModelSession, length: int
 ) -> None:
     free.cache.rewind(0)
     stream = restless(free, request(prompt_of(free, length), TUNING))
@@ -264,7 +266,7 @@ def test_the_next_reply_begins_with_the_threads_that_are_best(small_model_path: 
         assert free.cache.threads == free.pace.limit
 
 
-def test_a_model_says_how_many_threads_it_was_loaded_with_however_busy_it_is(free: Session) -> None:
+def test_a_model_says_how_many_threads_it_was_loaded_with_however_busy_it_is(free: ModelSession) -> None:
     assert (free.info().threads, free.info().threads_batch) == (2, 2)
 
 
@@ -272,7 +274,9 @@ def test_a_model_says_how_many_threads_it_was_loaded_with_however_busy_it_is(fre
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_questions_in_mid_reply_leave_every_later_bit_as_it_was(one: Session, two: Session, threads: int) -> None:
+def test_questions_in_mid_reply_leave_every_later_bit_as_it_was(
+    one: ModelSession, two: ModelSession, threads: int
+) -> None:
     session = one if threads == 1 else two
     stream = whole_reply(session)
     alone = tokens(stream)
@@ -280,7 +284,7 @@ def test_questions_in_mid_reply_leave_every_later_bit_as_it_was(one: Session, tw
     ids = prompt_of(session)
     made: list[Token] = []
     asked = 0
-    for event in session.generate(request(ids, TUNING), lambda: None, perf_counter()):
+    for event in events_of(session, request(ids, TUNING)):
         if not isinstance(event, Token | Prefilling):
             continue
         made += [event] if isinstance(event, Token) else []
@@ -304,7 +308,7 @@ def test_questions_in_mid_reply_leave_every_later_bit_as_it_was(one: Session, tw
     assert numbers(forked) == numbers(stream)[BEFORE + 3 :]
 
 
-def test_a_cancelled_prompt_leaves_cells_of_which_it_is_known_how_they_were_made(two: Session) -> None:
+def test_a_cancelled_prompt_leaves_cells_of_which_it_is_known_how_they_were_made(two: ModelSession) -> None:
     def cancelled() -> Callable[[], Cancel | None]:
         answers = iter([None, None, Cancel()])
         return lambda: next(answers, None)
@@ -322,7 +326,7 @@ def test_a_cancelled_prompt_leaves_cells_of_which_it_is_known_how_they_were_made
 
 @pytest.mark.skipif(observe.load() is None, reason="the native code was not compiled")
 @pytest.mark.parametrize("at", [100, SPLIT + 20])
-def test_a_decode_that_is_broken_off_leaves_no_trace(two: Session, at: int) -> None:
+def test_a_decode_that_is_broken_off_leaves_no_trace(two: ModelSession, at: int) -> None:
     ids = prompt_of(two, at + 70)
     plan = [Shape(50)] * (at // 50) + [Shape(at % 50)] * bool(at % 50)
 

@@ -14,9 +14,9 @@ import pytest
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Prefill, Record, Start
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama import drafts
+from termchat.engine.llama import speculation
 from termchat.engine.llama.cache import SPLIT
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import Message, ModelSpec, Render, Scripted
 from tests.engine.bare_loop import BareContext
@@ -36,38 +36,38 @@ MOST_ROWS = 16
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def session(request: pytest.FixtureRequest, made_model: Callable[[str], Path]) -> Iterator[Session]:
+def session(request: pytest.FixtureRequest, made_model: Callable[[str], Path]) -> Iterator[ModelSession]:
     """A model of the family."""
     spec = ModelSpec(str(made_model(request.param)), request.param, context=400, threads=1)
-    with closing(Session(spec, lambda _: None)) as made:
+    with closing(ModelSession(spec, lambda _: None)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def bare(session: Session) -> Iterator[BareContext]:
+def bare(session: ModelSession) -> Iterator[BareContext]:
     with closing(BareContext(session)) as made:
         yield made
 
 
-def prompt_of(session: Session, count: int = BEFORE) -> list[int]:
+def prompt_of(session: ModelSession, count: int = BEFORE) -> list[int]:
     return session.model.tokenize(TEXT * 20, special=False)[:count]
 
 
-def replied(session: Session, tuning: Tuning, seed: int = SEED, **more: object) -> list[Record]:
+def replied(session: ModelSession, tuning: Tuning, seed: int = SEED, **more: object) -> list[Record]:
     """A reply from an empty cache."""
     session.cache.rewind(0)
     return records(session, request(prompt_of(session), tuning, seed, **more))
 
 
 @pytest.fixture(scope="module")
-def stream(session: Session) -> list[Record]:
+def stream(session: ModelSession) -> list[Record]:
     made = replied(session, TUNING)
     assert len(tokens(made)) == LENGTH
     assert start_of(made).exact
     return made
 
 
-def forked(session: Session, stream: list[Record], count: int, length: int, **more: object) -> list[Record]:
+def forked(session: ModelSession, stream: list[Record], count: int, length: int, **more: object) -> list[Record]:
     """The same reply from its token `count` on, for so many tokens."""
     ids = [*prompt_of(session), *(token.id for token in tokens(stream)[:count])]
     tuning = TUNING.turned({"max_tokens": count + length})
@@ -81,7 +81,7 @@ def forked(session: Session, stream: list[Record], count: int, length: int, **mo
 
 
 @pytest.fixture(scope="module")
-def rows(session: Session, bare: BareContext, stream: list[Record]) -> list[Row]:
+def rows(session: ModelSession, bare: BareContext, stream: list[Record]) -> list[Row]:
     """The logits of each step in llama.cpp alone, with one thread and the shapes on record."""
     prefill = next(record for record in stream if isinstance(record, Prefill))
     ids = [*prompt_of(session), *(token.id for token in tokens(stream))]
@@ -89,7 +89,9 @@ def rows(session: Session, bare: BareContext, stream: list[Record]) -> list[Row]
     return made[len(prefill.shapes) - 1 :]
 
 
-def test_numbers_are_those_of_llama_cpp_in_float64(session: Session, stream: list[Record], rows: list[Row]) -> None:
+def test_numbers_are_those_of_llama_cpp_in_float64(
+    session: ModelSession, stream: list[Record], rows: list[Row]
+) -> None:
     samplers = TUNING.samplers()
     for token, logits in zip(tokens(stream), rows, strict=True):
         expected = numbers_of(logits, token, samplers, SEED, session.model.end_ids)
@@ -111,7 +113,7 @@ def test_it_is_as_sure_as_a_real_model(stream: list[Record]) -> None:
     assert 0.1 < np.mean([token.rank == 0 for token in tokens(stream)]) < 0.8
 
 
-def test_threads_change_no_bit(session: Session, stream: list[Record]) -> None:
+def test_threads_change_no_bit(session: ModelSession, stream: list[Record]) -> None:
     begin = SPLIT - BEFORE
     made = forked(session, stream, begin, 6, script=(Scripted(begin, threads=2),))
     assert start_of(made).threads == 2
@@ -119,7 +121,7 @@ def test_threads_change_no_bit(session: Session, stream: list[Record]) -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["cells kept", "cells made again"])
-def test_a_fork_goes_on_bit_for_bit(session: Session, stream: list[Record], kept: bool) -> None:
+def test_a_fork_goes_on_bit_for_bit(session: ModelSession, stream: list[Record], kept: bool) -> None:
     assert numbers(replied(session, TUNING)) == numbers(stream)
     for count in (LENGTH - 4, 3):
         if not kept:
@@ -131,7 +133,7 @@ def test_a_fork_goes_on_bit_for_bit(session: Session, stream: list[Record], kept
 
 
 @pytest.fixture(scope="module")
-def equal_rows(session: Session, bare: BareContext) -> int:
+def equal_rows(session: ModelSession, bare: BareContext) -> int:
     """Up to how many rows of a batch have the bits of each alone, on this machine."""
     count = bare.count_equal_rows(prompt_of(session), MOST_ROWS)
     know_rows(session, count)
@@ -139,12 +141,12 @@ def equal_rows(session: Session, bare: BareContext) -> int:
 
 
 @pytest.fixture(scope="module")
-def alone(session: Session) -> list[list[Record]]:
+def alone(session: ModelSession) -> list[list[Record]]:
     """Replies by themselves, by seed."""
     return [replied(session, WALK, seed) for seed in range(8)]
 
 
-def test_exact_walks_are_their_seeds_alone(session: Session, equal_rows: int, alone: list[list[Record]]) -> None:
+def test_exact_walks_are_their_seeds_alone(session: ModelSession, equal_rows: int, alone: list[list[Record]]) -> None:
     for count in sorted({2, min(equal_rows, 8), min(equal_rows + 1, 8), 8} - {1}):
         session.cache.rewind(0)
         said = walked(session, ask(prompt_of(session), [walk(seed, WALK, seed) for seed in range(count)]))
@@ -158,9 +160,9 @@ def test_exact_walks_are_their_seeds_alone(session: Session, equal_rows: int, al
 
 @pytest.mark.usefixtures("equal_rows")
 def test_an_exact_reply_with_drafts_is_the_one_without(
-    session: Session, alone: list[list[Record]], monkeypatch: pytest.MonkeyPatch
+    session: ModelSession, alone: list[list[Record]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafts, "ByNgrams", Knowing)
+    monkeypatch.setattr(speculation, "ByNgrams", Knowing)
     for seed in (0, 1):
         monkeypatch.setattr(Knowing, "said", [token.id for token in tokens(alone[seed])])
         monkeypatch.setattr(Knowing, "begin", BEFORE)
@@ -180,7 +182,7 @@ PROMPTS = {
 texts = cache(texts_of)
 
 
-def text_of(session: Session, token: int) -> str:
+def text_of(session: ModelSession, token: int) -> str:
     """The text of a token by what the file has, control tokens by their name."""
     family = FAMILIES[session.model.spec.name]
     text = texts(family)[token]
@@ -194,20 +196,20 @@ def text_of(session: Session, token: int) -> str:
 @pytest.mark.parametrize(
     "text", [TEXT, "  a  b\n\n\tc ", "é and ÿ, 日本 and 🙂🙃", "<end_of_turn><|im_end|></think>", "\x00\x7f", ""]
 )
-def test_a_text_comes_back_from_its_ids(session: Session, text: str) -> None:
+def test_a_text_comes_back_from_its_ids(session: ModelSession, text: str) -> None:
     ids = session.model.tokenize(text, special=False)
     assert b"".join(map(session.model.piece, ids)).decode() == text
     assert len(ids) < len(TEXT) * 0.6 or text != TEXT
 
 
-def test_candidates_have_the_texts_of_the_file(session: Session, stream: list[Record]) -> None:
+def test_candidates_have_the_texts_of_the_file(session: ModelSession, stream: list[Record]) -> None:
     shown = {candidate.id: candidate.text for token in tokens(stream)[:12] for candidate in token.candidates}
     assert len(shown) > 100
     assert max(shown) > 0.9 * session.model.n_vocab
     assert shown == {token: text_of(session, token) for token in shown}
 
 
-def test_a_prompt_is_what_the_template_says(session: Session) -> None:
+def test_a_prompt_is_what_the_template_says(session: ModelSession) -> None:
     family = FAMILIES[session.model.spec.name]
     rendered = session.render(Render([Message("user", "Hello, you.")]))
     spelled = b"".join(map(session.model.spelled, rendered.ids)).decode()
@@ -217,7 +219,7 @@ def test_a_prompt_is_what_the_template_says(session: Session) -> None:
     )
 
 
-def test_thoughts_are_told_from_the_answer(session: Session) -> None:
+def test_thoughts_are_told_from_the_answer(session: ModelSession) -> None:
     thinks = "<think>" in FAMILIES[session.model.spec.name].template
     info = session.info()
     assert (info.thinking is not None, info.thinking_switch) == (thinks, thinks)

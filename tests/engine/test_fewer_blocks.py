@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import ModelSpec, Score
 from tests.engine.conftest import prompt, records, request, tokens
 from tests.fewer_blocks import ModelFile, with_idle_blocks, with_vocabulary, without_blocks
@@ -18,8 +18,8 @@ TUNING = Tuning(temperature=0.8, max_tokens=48)
 SEEDS = (1, 2, 3)
 
 
-def loaded(path: Path) -> Session:
-    return Session(ModelSpec(str(path), path.stem, context=512, threads=1), lambda _: None)
+def loaded(path: Path) -> ModelSession:
+    return ModelSession(ModelSpec(str(path), path.stem, context=512, threads=1), lambda _: None)
 
 
 @pytest.fixture(scope="module")

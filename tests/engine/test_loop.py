@@ -9,7 +9,8 @@ import pytest
 from termchat.decoding.conditions import Condition, Every, Length, Stop
 from termchat.decoding.records import Finished, Prefill, Record, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Adjust, Cancel, EngineError, Generate, Scripted
+from termchat.engine.port import Adjust, Cancel, EngineError, Scripted
+from tests.asking import ask_for
 from tests.engine.conftest import prompt, records, request, tokens
 from tests.engine.fake_cache import FakeModel, FakeSession
 
@@ -178,7 +179,7 @@ def test_conditions_travel_in_the_settings_record(session: FakeSession) -> None:
 
 
 def test_generate_command_defaults_to_twenty_candidates(session: FakeSession) -> None:
-    command = Generate([1], Tuning().samplers(), (), 1, {})
+    command = ask_for([1], Tuning().samplers(), (), 1, {})
     assert command.candidates == 20
     token = tokens(records(session, request(prompt(session, "Hi"), Tuning(max_tokens=1, temperature=0))))[0]
     assert len(token.candidates) == 20
@@ -198,14 +199,14 @@ def test_a_reply_that_ends_within_a_character_ends_with_a_mark(
     """`text` and `held` are what the bytes decode to; the next token completes the character."""
     monkeypatch.setattr(session.model, "piece", {97: last, 98: b"\xac"}.get)
     ids, script = prompt(session, "Tell me a story."), (Scripted(0, 98), Scripted(1, 97), Scripted(2, 98))
-    stream = records(session, Generate(ids, Tuning().samplers(), (condition, Length(9)), 7, script=script[:2]))
+    stream = records(session, ask_for(ids, Tuning().samplers(), (condition, Length(9)), 7, script=script[:2]))
     finished, said = only(stream, Finished), tokens(stream)
     assert isinstance(finished, Finished)
     assert (len(said), finished.held) == (2, held)
     whole = b"".join(t.bytes for t in said).decode("utf-8", "replace")
     assert "".join(t.text for t in said) + finished.held == whole
     more = [*ids, 98, 97]
-    rest = records(session, Generate(more, Tuning().samplers(), (Length(3),), 7, done=2, script=script[2:]))
+    rest = records(session, ask_for(more, Tuning().samplers(), (Length(3),), 7, done=2, script=script[2:]))
     assert [t.text for t in tokens(rest)] == ["€"]
 
 

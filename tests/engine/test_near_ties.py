@@ -15,9 +15,10 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.records import Start, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.chain import Chain, Observer
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.observe import Drawn, Labels, Mask
-from termchat.engine.port import Generate, ModelSpec
+from termchat.engine.port import ModelSpec
+from tests.asking import ask_for, events_of
 from tests.engine.bare_loop import BareContext
 from tests.engine.fake_cache import FakeSession
 
@@ -145,8 +146,8 @@ def test_a_stage_without_a_bound_makes_near_ties_unless_one_token_is_left_before
 def test_records_of_a_reply_tell_the_largest_change_and_near_ties(change: float | None) -> None:
     session = FakeSession()
     session.cache.largest_change = change
-    asked = Generate([72, 105], SamplerSettings(), (Length(60),), 5)
-    said = list(session.generate(asked, lambda: None, 0.0))
+    asked = ask_for([72, 105], SamplerSettings(), (Length(60),), 5)
+    said = list(events_of(session, asked))
     starts, tokens = ([one for one in said if isinstance(one, kind)] for kind in (Start, Token))
     assert [start.largest_change for start in starts] == [change]
     assert {token.near_tie for token in tokens} == {None: {None}, 0.0: {False}, 0.5: {True, False}}[change]
@@ -164,7 +165,7 @@ CHAINS = (
 
 def test_draws_that_turn_with_the_size_of_the_batch_are_near_ties(made_model: Callable[[str], Path]) -> None:
     """K-quants: rows of a batch of four have other bits than each alone."""
-    session = Session(ModelSpec(str(made_model("llama")), "llama", context=512, threads=1), lambda _: None)
+    session = ModelSession(ModelSpec(str(made_model("llama")), "llama", context=512, threads=1), lambda _: None)
     ids = np.random.default_rng(3).integers(300, 4000, 96).tolist()
     with closing(session), closing(BareContext(session)) as bare:
         alone = list(bare.read(ids, [1] * len(ids)))

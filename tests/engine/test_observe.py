@@ -117,7 +117,7 @@ def test_what_is_unusual_is_left_to_numpy(name: str) -> None:
     logits = unusual()[name]
     chain = Chain(SamplerSettings(), len(logits), [])
     native = observe.NativeStep(observe.load(), len(logits), ENDS, labels(len(logits)), 20, LIB.llama_sampler_apply)
-    assert native.draw(logits, chain.native, 40, [], 1, 0, None) is None
+    assert native.draw(logits, chain, 1, 0) is None
     chain.close()
     one, other = both(logits, SamplerSettings(), [], None)
     assert one == other

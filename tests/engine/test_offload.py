@@ -60,7 +60,7 @@ def small_gpu(monkeypatch: pytest.MonkeyPatch, model_path: Path) -> list[int]:
 
 
 def test_what_does_not_fit_is_tried_with_fewer_layers_and_said(small_gpu: list[int], model_path: Path) -> None:
-    made = model_session.Session(ModelSpec(str(model_path), "x", context=64, threads=1, layers=30), lambda _: None)
+    made = model_session.ModelSession(ModelSpec(str(model_path), "x", context=64, threads=1, layers=30), lambda _: None)
     remarks = made.info().remarks
     made.close()
     assert small_gpu == [-1, 13, 8]
@@ -69,7 +69,9 @@ def test_what_does_not_fit_is_tried_with_fewer_layers_and_said(small_gpu: list[i
 
 def test_layers_that_a_person_asked_for_are_not_fewer(small_gpu: list[int], model_path: Path) -> None:
     with pytest.raises(EngineError):
-        model_session.Session(ModelSpec(str(model_path), "x", context=64, gpu_layers=20, layers=30), lambda _: None)
+        model_session.ModelSession(
+            ModelSpec(str(model_path), "x", context=64, gpu_layers=20, layers=30), lambda _: None
+        )
     assert small_gpu == [20]
 
 
@@ -78,7 +80,7 @@ def test_a_broken_file_is_not_tried_with_fewer(tmp_path: Path, monkeypatch: pyte
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF\x03\0\0\0nothing")
     with pytest.raises(EngineError):
-        model_session.Session(ModelSpec(str(broken), "x", layers=30), lambda _: None)
+        model_session.ModelSession(ModelSpec(str(broken), "x", layers=30), lambda _: None)
 
 
 # --- the build -------------------------------------------------------------------------------------------------------
@@ -115,7 +117,9 @@ def test_a_cpu_build_says_so_unless_a_person_wants_the_cpu(monkeypatch: pytest.M
         (-1, ["this build of llama.cpp does not use this machine's NVIDIA GPU"]),
         (0, []),
     ):
-        made = model_session.Session(ModelSpec(str(model_path), "x", context=64, gpu_layers=layers), lambda _: None)
+        made = model_session.ModelSession(
+            ModelSpec(str(model_path), "x", context=64, gpu_layers=layers), lambda _: None
+        )
         assert [remark.message for remark in made.info().remarks] == said
         made.close()
 

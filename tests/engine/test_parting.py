@@ -9,26 +9,26 @@ import pytest
 from termchat.decoding.parting import Divergence, first_difference, parting
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.text import percent
 from tests.engine.conftest import prompt, records, request, tokens
 
 OPEN = Tuning(temperature=1, top_k=0, top_p=1, min_p=0, max_tokens=24)
 
 
-def replies(session: Session, tuning: Tuning, seed: int) -> list[Token]:
+def replies(session: ModelSession, tuning: Tuning, seed: int) -> list[Token]:
     ids = prompt(session, "Write a poem about a garden.")
     return tokens(records(session, request(ids, tuning, seed, candidates=40)))
 
 
-def parted(session: Session, first: Tuning, second: Tuning, seed: int) -> tuple[Token, Token, Divergence] | None:
+def parted(session: ModelSession, first: Tuning, second: Tuning, seed: int) -> tuple[Token, Token, Divergence] | None:
     one, other = replies(session, first, seed), replies(session, second, seed)
     at = first_difference([token.id for token in one], [token.id for token in other])
     return None if at is None else (one[at], other[at], parting(one[at], other[at]))
 
 
 @pytest.mark.model
-def test_a_token_that_the_other_cuts(session: Session) -> None:
+def test_a_token_that_the_other_cuts(session: ModelSession) -> None:
     found = [parted(session, OPEN, OPEN.turned({"top_k": 2}), seed) for seed in (1, 2)]
     for one, other, why in filter(None, found):
         assert (why.cause, why.stage) == ("cut", "top_k")
@@ -41,7 +41,7 @@ def test_a_token_that_the_other_cuts(session: Session) -> None:
 
 
 @pytest.mark.model
-def test_a_token_that_the_first_cut(session: Session) -> None:
+def test_a_token_that_the_first_cut(session: ModelSession) -> None:
     found = [parted(session, OPEN.turned({"temperature": 0}), OPEN, seed) for seed in (1, 2)]
     for one, other, why in filter(None, found):
         assert (why.cause, why.stage, why.of_other) == ("uncut", "temperature", (None, other.probability))
@@ -51,7 +51,7 @@ def test_a_token_that_the_first_cut(session: Session) -> None:
 
 
 @pytest.mark.model
-def test_a_token_that_is_overtaken(session: Session) -> None:
+def test_a_token_that_is_overtaken(session: ModelSession) -> None:
     cold = OPEN.turned({"temperature": 0.3})
     found = [parted(session, cold, OPEN, seed) for seed in (1, 2)]
     for one, _, why in filter(None, found):
@@ -62,7 +62,7 @@ def test_a_token_that_is_overtaken(session: Session) -> None:
 
 
 @pytest.mark.model
-def test_other_dice_explain_nothing_else(session: Session) -> None:
+def test_other_dice_explain_nothing_else(session: ModelSession) -> None:
     one, other = replies(session, OPEN, 1), replies(session, OPEN, 3)
     at = first_difference([token.id for token in one], [token.id for token in other])
     assert at is not None

@@ -6,7 +6,7 @@ import pytest
 
 from termchat.config import presets
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from tests.engine.conftest import prompt, records, request, tokens
 
 CHAINS = {
@@ -20,7 +20,7 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_every_preset_builds_its_chain_and_draws(session: Session, name: str) -> None:
+def test_every_preset_builds_its_chain_and_draws(session: ModelSession, name: str) -> None:
     tuning = Tuning(max_tokens=12).turned(presets.load().get(name).knobs)
     drawn = tokens(records(session, request(prompt(session, "Tell me about the sea."), tuning)))
     assert drawn

@@ -1,10 +1,8 @@
-"""The worker as a process: the same ids everywhere, quick cancels, deaths, bad files."""
+"""The worker as a process: a long prompt is left at once, bad files, stray prints, an app that is killed."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,46 +11,22 @@ from time import monotonic, sleep
 import msgspec
 import pytest
 
-from termchat.decoding.records import Failed, Finished, Prefill, SettingsRecord, Start, Token
+from termchat.decoding.records import Failed, Finished, Prefill, Start
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import (
-    Adjust,
     Cancel,
-    Generate,
-    Inspect,
-    Inspected,
     Load,
     Loaded,
     ModelSpec,
     Prefilling,
-    Tokenize,
-    Unload,
-    Unloaded,
 )
 from tests.engine.conftest import Driver, request, tokens
 
 
-def test_same_seed_same_ids_twice_and_across_processes(driver: Driver, spec: ModelSpec) -> None:
-    tuning = Tuning(max_tokens=260, temperature=1.0, repeat_penalty=1.1)
-    for animal in ("cats", "dogs", "gulls", "seals"):  # other processors draw other replies, and one may end sooner
-        ids = driver.prompt(f"Write a long story about a lighthouse keeper and his three {animal}.")
-        first = tokens(driver.ask(request(ids, tuning, seed=99)))
-        if len(first) >= 200:
-            break
-    second = tokens(driver.ask(request(ids, tuning, seed=99)))
-    other = Driver(spec)
-    third = tokens(other.ask(request(ids, tuning, seed=99)))
-    other.engine.close()
-    assert len(first) >= 200
-    numbers = [[(t.id, t.logit, t.probability, t.entropy) for t in run] for run in (first, second, third)]
-    assert numbers[0] == numbers[1] == numbers[2]
-    assert [t.id for t in tokens(driver.ask(request(ids, tuning, seed=100)))] != [t.id for t in first]
-
-
 def test_a_long_prefill_is_cancelled_at_once_and_what_is_decoded_stays(driver: Driver) -> None:
-    ids = driver.prompt("word " * 900)
+    ids = driver.prompt("word " * 400)
     waits = []
-    for _ in range(3):
+    for _ in range(2):
         number = driver.engine.send(request(ids, Tuning(max_tokens=1)))
         while not any(isinstance(e, Prefilling) for _, e in driver.engine.receive(1.0)):
             pass
@@ -65,79 +39,11 @@ def test_a_long_prefill_is_cancelled_at_once_and_what_is_decoded_stays(driver: D
     assert min(waits) < 0.2  # a busy machine holds one up, and another
     whole = driver.ask(request(ids, Tuning(max_tokens=1)))
     prefill = next(e for e in whole if isinstance(e, Prefill))
-    assert prefill.reused >= 3 * 63
+    assert prefill.reused >= 2 * 63
     fresh = tokens(whole)[0]
     driver.ask(Load(driver.spec), Loaded)
     again = tokens(driver.ask(request(ids, Tuning(max_tokens=1))))[0]
     assert (again.id, again.logit) == (fresh.id, fresh.logit)  # an aborted batch leaves no trace
-
-
-def test_steering_reaches_a_running_reply(driver: Driver) -> None:
-    ids = driver.prompt("Tell me everything about trees.")
-    number = driver.engine.send(request(ids, Tuning(temperature=1.2, max_tokens=400)))
-    seen: list[object] = []
-    while len([e for e in seen if isinstance(e, Token)]) < 15:
-        seen += [event for _, event in driver.engine.receive(1.0)]
-    cold = Tuning(temperature=0, max_tokens=400)
-    driver.engine.send(Adjust(cold.samplers(), cold.conditions(), {"temperature": "panel"}))
-    while len([e for e in seen if isinstance(e, SettingsRecord)]) < 2:
-        seen += [event for _, event in driver.engine.receive(1.0)]
-    driver.engine.send(Cancel())
-    seen += driver.until(number, Finished)
-    change = next(e for e in seen if isinstance(e, SettingsRecord) and e.number == 1)
-    at = seen.index(change)
-    assert change.samplers.temperature == 0
-    assert change.origin == {"temperature": "panel"}
-    assert all(t.settings == 0 for t in seen[:at] if isinstance(t, Token))
-    later = [t for t in seen[at:] if isinstance(t, Token)]
-    assert all((t.settings, t.probability) == (1, 1.0) for t in later)
-    assert isinstance(seen[-1], Finished)
-    assert seen[-1].reason == "user"
-
-
-def test_other_questions_are_answered_while_a_reply_streams(driver: Driver) -> None:
-    ids = driver.prompt("Tell me everything about stones.")
-    tuning = Tuning(max_tokens=80)
-    alone = tokens(driver.ask(request(ids, tuning)))
-    number = driver.engine.send(request(ids, tuning))
-    counted = driver.engine.send(Tokenize("how many tokens?"))
-    asked = driver.engine.send(Inspect(ids, tuning.samplers(), 7, 0))
-    order, stream = [], []
-    while not any(isinstance(e, Finished) for e in stream):
-        for of, event in driver.engine.receive(1.0):
-            order.append(of)
-            if of == number:
-                stream.append(event)
-            if isinstance(event, Inspected):
-                assert event.token.id == alone[0].id
-    assert counted in order[:-1]
-    assert asked in order[:-1]
-    assert [(t.id, t.logit) for t in tokens(stream)] == [(t.id, t.logit) for t in alone]
-
-
-def test_a_cancel_for_nothing_does_not_hurt_the_next_reply(driver: Driver) -> None:
-    driver.engine.send(Cancel())
-    stream = driver.ask(request(driver.prompt("Tell me a story. " * 60), Tuning(max_tokens=3)))
-    assert isinstance(stream[-1], Finished)
-    assert stream[-1].reason == "length"
-
-
-def test_killed_in_mid_reply_it_says_so_and_can_start_again(driver: Driver) -> None:
-    ids = driver.prompt("Tell me a story.")
-    number = driver.engine.send(request(ids, Tuning(max_tokens=500)))
-    stream: list[object] = []
-    while len([e for e in stream if isinstance(e, Token)]) < 10:
-        stream += [event for _, event in driver.engine.receive(1.0)]
-    assert driver.engine.pid is not None
-    os.kill(driver.engine.pid, signal.SIGKILL)
-    last = driver.until(number, Failed)[-1]
-    assert isinstance(last, Failed)
-    assert last.kind == "engine"
-    assert "SIGKILL" in last.message
-    assert not driver.engine.alive
-    assert driver.engine.receive(0.0) == []
-    assert isinstance(driver.ask(Load(driver.spec), Loaded)[-1], Loaded)
-    assert tokens(driver.ask(request(ids, Tuning(max_tokens=3))))
 
 
 def test_the_worker_leaves_when_the_app_is_killed() -> None:
@@ -163,13 +69,6 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_unload_and_questions_without_a_model(driver: Driver) -> None:
-    assert isinstance(driver.ask(Unload(), Unloaded)[-1], Unloaded)
-    failed = driver.ask(Generate([1], Tuning().samplers(), (), 1, {}))[-1]
-    assert isinstance(failed, Failed)
-    assert "no model" in failed.message
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"<html>not found</html>", b"GGUF\x03\x00\x00\x00" + b"\xff" * 64])

@@ -12,9 +12,10 @@ from termchat.decoding.loops import LoopFinder
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.units import UnitCounter
-from termchat.engine.llama import running_reply
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama import reply
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Adjust, Force, Generate, Resume, Scripted
+from tests.asking import change, only
 from tests.engine.conftest import prompt, records, tokens
 from tests.engine.fake_cache import FakeSession
 from tests.engine.steered import ask, end, numbers, paused, steered
@@ -71,7 +72,7 @@ def test_a_reply_that_goes_on_behind_its_sentences_is_not_held_by_them_again(
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at the clock is a tenth of a second later."""
     ticks = count()
-    monkeypatch.setattr(running_reply, "perf_counter", lambda: next(ticks) / 10)
+    monkeypatch.setattr(reply, "perf_counter", lambda: next(ticks) / 10)
 
 
 @pytest.mark.usefixtures("clock")
@@ -108,19 +109,19 @@ def test_a_loop_is_told_with_its_text_and_how_often(fake: FakeSession, story: li
     )  # needs a vocabulary
     command = ask(story, tuning, "loop")
     script = tuple(Scripted(step, id) for step, id in enumerate(said))
-    waits = steered(fake, msgspec.structs.replace(command, script=script), [Resume()])
+    waits = steered(fake, change(command, script=script), [Resume()])
     (stop,) = paused(waits)
     assert stop.token.step == len(said)
     assert stop.why.startswith('loop: "Ja! " 9 times; repeat_penalty 1.1 draws ')
-    told = end(records(fake, msgspec.structs.replace(ask(story, tuning, "stop loop"), script=script)))  # type: ignore[arg-type]
+    told = end(records(fake, change(ask(story, tuning, "stop loop"), script=script)))  # type: ignore[arg-type]
     assert (told.reason, told.detail, told.tokens) == ("rule", f"stop {stop.why}", len(said))
 
 
 def test_an_end_token_that_is_ignored_is_on_record_and_the_reply_goes_on(fake: FakeSession, story: list[int]) -> None:
     eos = Scripted(5, fake.model.eos)
-    ends = records(fake, msgspec.structs.replace(ask(story, LONG), script=(eos,)))  # type: ignore[arg-type]
+    ends = records(fake, change(ask(story, LONG), script=(eos,)))  # type: ignore[arg-type]
     assert (end(ends).reason, end(ends).tokens) == ("end", 6)  # type: ignore[arg-type]
-    on = records(fake, msgspec.structs.replace(ask(story, LONG, "ignore end"), script=(eos,)))  # type: ignore[arg-type]
+    on = records(fake, change(ask(story, LONG, "ignore end"), script=(eos,)))  # type: ignore[arg-type]
     assert numbers(on)[:6] == numbers(ends)
     assert [token.step for token in tokens(on) if token.end] == [5]
     assert tokens(on)[5].text == ""
@@ -133,11 +134,11 @@ def test_rules_set_on_the_way_are_replayed_from_the_records(fake: FakeSession, s
     free = tokens(records(fake, ask(story, LONG)))  # type: ignore[arg-type]
     both = ask(story, LONG, "stop after 3 sentences")
     whole = records(fake, both)  # type: ignore[arg-type]
-    late = steered(fake, ask(story, LONG), [], {4: [Adjust(both.samplers, both.conditions)]})
+    late = steered(fake, ask(story, LONG), [], {4: [Adjust(only(both).samplers, only(both).conditions)]})
     assert numbers(late) == numbers(whole)
     assert end(late).detail == "stop after 3 sentences"
-    entry = Scripted(4, None, both.samplers, both.conditions)
-    again = records(fake, msgspec.structs.replace(ask(story, LONG), script=(entry,)))  # type: ignore[arg-type]
+    entry = Scripted(4, None, only(both).samplers, only(both).conditions)
+    again = records(fake, change(ask(story, LONG), script=(entry,)))  # type: ignore[arg-type]
     assert numbers(again) == numbers(whole)
     assert len(tokens(whole)) < len(free)
 
@@ -153,7 +154,7 @@ def test_forced_tokens_are_not_looked_at_but_counted(fake: FakeSession, story: l
 
 
 @pytest.fixture(scope="module")
-def looping(session: Session) -> list[int]:
+def looping(session: ModelSession) -> list[int]:
     """A prompt whose greedy reply repeats itself."""
     text = "Once upon a time there was a boy who loved to play."
     return session.model.tokenize(text, special=False)
@@ -162,7 +163,7 @@ def looping(session: Session) -> list[int]:
 GREEDY = Tuning(max_tokens=260, temperature=0.0)
 
 
-def test_a_greedy_loop_is_found_and_what_a_penalty_would_do_is_true(session: Session, looping: list[int]) -> None:
+def test_a_greedy_loop_is_found_and_what_a_penalty_would_do_is_true(session: ModelSession, looping: list[int]) -> None:
     stream = records(session, ask(looping, GREEDY, "stop loop"))
     finished = end(stream)  # type: ignore[arg-type]
     assert finished.reason == "rule"
@@ -180,7 +181,7 @@ def test_a_greedy_loop_is_found_and_what_a_penalty_would_do_is_true(session: Ses
         assert f"{knob} {value} draws " + ("the same" if same else f'"{instead.text}"') in finished.detail
 
 
-def test_behind_an_end_token_the_model_goes_on_and_p_end_is_its_own(session: Session) -> None:
+def test_behind_an_end_token_the_model_goes_on_and_p_end_is_its_own(session: ModelSession) -> None:
     ids = prompt(session, "Say hi.")
     plain = records(session, ask(ids, GREEDY))
     assert end(plain).reason == "end"  # type: ignore[arg-type]

@@ -11,15 +11,13 @@ import pytest
 
 from termchat.decoding.records import Failed, Finished, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama import loop
 from termchat.engine.llama.cache import Aborted
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.scoring import Scorer
 from termchat.engine.port import (
     Cancel,
     EngineError,
-    Event,
     Explain,
     Explained,
     Inspect,
@@ -28,7 +26,8 @@ from termchat.engine.port import (
     Scored,
     Scoring,
 )
-from tests.engine.conftest import Driver, lasting, prompt, records, request, tokens
+from tests.asking import only
+from tests.engine.conftest import Driver, lasting, prompt, records, reply_from, request, tokens
 
 SEED = 7
 THEN = Tuning(max_tokens=100, temperature=1.0, repeat_penalty=1.1)
@@ -37,7 +36,7 @@ THEN = Tuning(max_tokens=100, temperature=1.0, repeat_penalty=1.1)
 class Reply:
     """A real reply: prompt ids, and its tokens."""
 
-    def __init__(self, session: Session, text: str, tuning: Tuning = THEN) -> None:
+    def __init__(self, session: ModelSession, text: str, tuning: Tuning = THEN) -> None:
         self.prompt = lasting(session, text, tuning, SEED) if tuning.max_tokens else prompt(session, text)
         self.tokens = tokens(records(session, request(self.prompt, tuning, SEED)))
         self.ids = [token.id for token in self.tokens]
@@ -49,37 +48,37 @@ class Reply:
 
 
 @pytest.fixture(scope="module")
-def session(model_path: Path) -> Iterator[Session]:
+def session(model_path: Path) -> Iterator[ModelSession]:
     """A session of its own, one thread."""
-    made = Session(ModelSpec(str(model_path), "smollm2", context=1024, threads=1), lambda _: None)
+    made = ModelSession(ModelSpec(str(model_path), "smollm2", context=1024, threads=1), lambda _: None)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def reply(session: Session) -> Reply:
+def reply(session: ModelSession) -> Reply:
     """A reply that the main sequence still holds, or can hold again."""
     made = Reply(session, "Tell me about the sea, the sky and the land.")
     assert len(made.ids) == 100
     return made
 
 
-def scored(session: Session, command: Score, alone: bool = True) -> Scored:
+def scored(session: ModelSession, command: Score, alone: bool = True) -> Scored:
     return session.score(command, alone=alone, progress=lambda *_: None, wanted=lambda: False)
 
 
 @pytest.fixture(scope="module")
-def scorer(session: Session) -> Scorer:
+def scorer(session: ModelSession) -> Scorer:
     """One that saw nothing stream: all it knows is of its own passes."""
     return Scorer(session.cache)
 
 
-def used_cells(session: Session) -> tuple[int, int]:
+def used_cells(session: ModelSession) -> tuple[int, int]:
     """The last position of the main and of the spare sequence; -1: none."""
     return tuple(int(LIB.llama_memory_seq_pos_max(session.cache.memory, i)) for i in (0, 1))  # type: ignore[return-value]
 
 
-def test_its_own_settings_draw_the_reply_itself(session: Session, reply: Reply) -> None:
+def test_its_own_settings_draw_the_reply_itself(session: ModelSession, reply: Reply) -> None:
     found = Scorer(session.cache).score(reply.score(), lambda *_: None, lambda: False)
     assert found.recomputed
     assert found.ids == reply.ids
@@ -87,7 +86,7 @@ def test_its_own_settings_draw_the_reply_itself(session: Session, reply: Reply) 
     assert found.probabilities == pytest.approx([token.probability for token in reply.tokens], rel=1e-9)
 
 
-def test_a_reply_is_scored_by_the_logits_it_was_drawn_from(session: Session) -> None:
+def test_a_reply_is_scored_by_the_logits_it_was_drawn_from(session: ModelSession) -> None:
     fresh = Reply(session, "Count slowly from one to forty.")
     made: list[int] = []
 
@@ -106,18 +105,18 @@ def test_a_reply_is_scored_by_the_logits_it_was_drawn_from(session: Session) -> 
     assert (other.recomputed, made) == (True, [10])
 
 
-def test_a_reply_that_nobody_was_to_ask_about_keeps_nothing_and_can_be_asked_about(session: Session) -> None:
+def test_a_reply_that_nobody_was_to_ask_about_keeps_nothing_and_can_be_asked_about(session: ModelSession) -> None:
     asked = request(prompt(session, "Name a river."), THEN.turned({"max_tokens": 20}), SEED, keep_logits=False)
     ids = [token.id for token in tokens(records(session, asked))]
-    found = scored(session, Score([*asked.ids, *ids], len(ids), asked.samplers, SEED))
+    found = scored(session, Score([*only(asked).ids, *ids], len(ids), only(asked).samplers, SEED))
     assert (found.ids, found.recomputed) == (ids, True)
 
 
-def test_only_so_much_of_a_reply_is_kept(session: Session, reply: Reply) -> None:
+def test_only_so_much_of_a_reply_is_kept(session: ModelSession, reply: Reply) -> None:
     scorer = Scorer(session.cache, streamed_bytes=40 * 4 * session.model.n_vocab)
     scorer.follow(reply.prompt, 0)
     asked = request(reply.prompt, THEN, SEED)
-    for record in loop.generate(session.cache, session.pace, asked, lambda: None, 0.0, scorer.row):
+    for record in reply_from(session.cache, session.pace, asked, scorer.row):
         if isinstance(record, Token):
             scorer.keep(record.id)
     assert passes(scorer, reply.score()) == [100]  # 60 rows of one pass
@@ -140,7 +139,7 @@ def test_only_so_much_of_a_reply_is_kept(session: Session, reply: Reply) -> None
     ],
 )
 def test_other_settings_draw_what_generating_with_them_draws(
-    session: Session, scorer: Scorer, reply: Reply, changed: dict[str, object]
+    session: ModelSession, scorer: Scorer, reply: Reply, changed: dict[str, object]
 ) -> None:
     tuning = THEN.turned(changed)
     found = scorer.score(reply.score(tuning), lambda *_: None, lambda: False)
@@ -151,7 +150,7 @@ def test_other_settings_draw_what_generating_with_them_draws(
     assert found.ids[parts] == real[parts]
 
 
-def test_probabilities_are_those_of_the_chain(session: Session, reply: Reply) -> None:
+def test_probabilities_are_those_of_the_chain(session: ModelSession, reply: Reply) -> None:
     tuning = THEN.turned({"top_k": 5, "temperature": 0.7})
     found = scored(session, reply.score(tuning))
     assert 0.0 in found.probabilities  # what the change makes impossible
@@ -164,12 +163,12 @@ def test_probabilities_are_those_of_the_chain(session: Session, reply: Reply) ->
         assert found.ids[i] == token.id
 
 
-def test_a_part_of_a_reply_keeps_its_step_numbers(session: Session, reply: Reply) -> None:
+def test_a_part_of_a_reply_keeps_its_step_numbers(session: ModelSession, reply: Reply) -> None:
     found = scored(session, reply.score(count=40, done=60))
     assert found.ids == reply.ids[60:]
 
 
-def test_the_chat_stays_as_it_is(session: Session, reply: Reply) -> None:
+def test_the_chat_stays_as_it_is(session: ModelSession, reply: Reply) -> None:
     list(records(session, request(reply.prompt, THEN, SEED)))
     ids, current, cells = list(session.cache.ids), session.cache.current, used_cells(session)
     logits = session.cache.logits().copy()
@@ -183,7 +182,7 @@ def test_the_chat_stays_as_it_is(session: Session, reply: Reply) -> None:
 
 
 def test_a_full_context_leaves_room_for_the_reply_it_holds(model_path: Path) -> None:
-    small = Session(ModelSpec(str(model_path), "smollm2", context=190, threads=1), lambda _: None)
+    small = ModelSession(ModelSpec(str(model_path), "smollm2", context=190, threads=1), lambda _: None)
     try:
         for what in ("ship", "train", "house", "river", "king"):
             full = Reply(small, f"Write a very long story about a {what}.", THEN.turned({"max_tokens": 0}))
@@ -208,7 +207,7 @@ def passes(scorer: Scorer, command: Score, wanted: Callable[[], bool] = lambda: 
     return made
 
 
-def test_rows_are_kept_for_the_next_question(session: Session, reply: Reply) -> None:
+def test_rows_are_kept_for_the_next_question(session: ModelSession, reply: Reply) -> None:
     scorer = Scorer(session.cache)
     assert passes(scorer, reply.score()) == [63, 100]
     assert passes(scorer, reply.score(THEN.turned({"top_k": 2}))) == []
@@ -218,14 +217,14 @@ def test_rows_are_kept_for_the_next_question(session: Session, reply: Reply) -> 
     assert passes(scorer, fork) == [100]  # 71 rows are of the part they share
 
 
-def test_rows_beyond_the_bound_are_computed_again(session: Session, reply: Reply) -> None:
+def test_rows_beyond_the_bound_are_computed_again(session: ModelSession, reply: Reply) -> None:
     scorer = Scorer(session.cache, asked_bytes=70 * 4 * session.model.n_vocab)
     assert passes(scorer, reply.score()) == [63, 100]
     assert passes(scorer, reply.score()) == [100]
     assert scorer.score(reply.score(), lambda *_: None, lambda: False).ids == reply.ids
 
 
-def test_what_was_computed_when_it_was_given_up_stays(session: Session, reply: Reply) -> None:
+def test_what_was_computed_when_it_was_given_up_stays(session: ModelSession, reply: Reply) -> None:
     scorer = Scorer(session.cache)
     with pytest.raises(Aborted):
         passes(scorer, reply.score(), wanted=lambda: True)
@@ -234,7 +233,7 @@ def test_what_was_computed_when_it_was_given_up_stays(session: Session, reply: R
 
 
 @pytest.mark.parametrize("count", [0, -1, 10_000])
-def test_no_such_reply(session: Session, reply: Reply, count: int) -> None:
+def test_no_such_reply(session: ModelSession, reply: Reply, count: int) -> None:
     with pytest.raises(EngineError, match="no such reply"):
         scored(session, reply.score(count=count))
 
@@ -268,21 +267,6 @@ def test_the_worker_explains_and_scores(driver: Driver) -> None:
         assert (why.text, why.winner_text) == (candidate.text, made[at].text)
     (failed,) = driver.ask(Explain(ids, -1, THEN.samplers(), SEED, 0), Explained)
     assert isinstance(failed, Failed)
-
-
-def test_scoring_does_not_disturb_a_reply_that_streams(driver: Driver) -> None:
-    ids = driver.prompt("Tell me about the sea.")
-    alone = tokens(driver.ask(request(ids, THEN, SEED)))
-    reply = [token.id for token in alone]
-    number = driver.engine.send(request(ids, THEN, SEED))
-    question = driver.engine.send(Score([*ids, *reply], len(reply), THEN.samplers(), SEED))
-    events: list[tuple[int, Event]] = []
-    while {Finished, Scored} - {type(event) for _, event in events}:
-        events += driver.engine.receive(1.0)
-    streamed = [event for of, event in events if of == number and isinstance(event, Token)]
-    assert [(t.id, t.logit, t.probability) for t in streamed] == [(t.id, t.logit, t.probability) for t in alone]
-    (answer,) = [event for of, event in events if of == question and isinstance(event, Scored)]
-    assert answer.ids == reply
 
 
 def test_a_cancel_ends_the_scoring_too(driver: Driver) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from termchat.engine.llama import loop
+from termchat.engine.llama import source
 from termchat.engine.llama.cache import _UNUSED, MAIN, SPLIT, Cache, ContextFull
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import EngineError, ModelSpec
 
@@ -19,7 +19,7 @@ from termchat.engine.port import EngineError, ModelSpec
 @pytest.fixture(scope="module")
 def cache(small_model_path: Path) -> Iterator[Cache]:
     spec = ModelSpec(str(small_model_path), "small", context=640, threads=1, threads_batch=2)
-    with closing(Session(spec, lambda _: None)) as session:
+    with closing(ModelSession(spec, lambda _: None)) as session:
         yield session.cache
 
 
@@ -186,7 +186,7 @@ def test_a_step_in_several_batches_has_the_rows_of_each(cache: Cache, most: int)
     expected = [alone(cache, ids, tail) for tail in more]
     read(cache, ids)
     numbers = [cache.begin() for _ in more]
-    batches = loop.Batches(cache)
+    batches = source.Batches(cache)
     for step in range(3):
         rows, us = batches.decode([(number, tail[step]) for number, tail in zip(numbers, more, strict=True)], most)
         assert us > 0

@@ -22,7 +22,6 @@ from termchat.engine.port import (
     Cancel,
     EngineError,
     Force,
-    Generate,
     Noted,
     Pause,
     Paused,
@@ -32,6 +31,7 @@ from termchat.engine.port import (
     Step,
     Unit,
 )
+from tests.asking import ask_for
 from tests.engine.conftest import prompt, records, request, tokens
 from tests.engine.fake_cache import FakeModel, FakeSession
 from tests.engine.steered import (
@@ -266,14 +266,14 @@ def test_it_waits_after_a_text_across_token_borders(session: FakeSession, story:
     pattern = text[border - 2 : border + 2]
     at = completing(whole, pattern)
     rule: Text = parse(f"/{pattern}/") if pattern.isalnum() else Text(pattern)  # type: ignore[assignment]
-    command = Generate(story, TUNING.samplers(), (*TUNING.conditions(), rule), 7)
+    command = ask_for(story, TUNING.samplers(), (*TUNING.conditions(), rule), 7)
     stream = steered(session, command, [Resume()] * 48)
     assert [stop.token.step - 1 for stop in paused(stream)] == [n for n in at if n < 47]
     assert {stop.why for stop in paused(stream)} == {describe(rule)}
     assert numbers(stream) == numbers(whole)
 
     ending = Text(pattern, action="stop")
-    command = Generate(story, TUNING.samplers(), (*TUNING.conditions(), ending), 7)
+    command = ask_for(story, TUNING.samplers(), (*TUNING.conditions(), ending), 7)
     stopped = tokens(records(session, command))
     assert numbers(stopped) == numbers(whole)[: at[0] + 1]
 
@@ -291,7 +291,7 @@ def test_a_text_that_was_there_before_the_condition_is_no_news(
     stream = steered(session, request(story, TUNING), [Resume()] * 48, {24: [Adjust(TUNING.samplers(), rules)]})
     assert [stop.token.step - 1 for stop in paused(stream)] == later
     path = [*story, *(t.id for t in whole[:24])]
-    on = steered(session, Generate(path, TUNING.samplers(), rules, 7, done=24), [Resume()] * 48)
+    on = steered(session, ask_for(path, TUNING.samplers(), rules, 7, done=24), [Resume()] * 48)
     assert [stop.token.step - 1 for stop in paused(on)] == later
     assert numbers(on) == numbers(whole)[24:]
 
@@ -323,7 +323,7 @@ def test_text_held_for_a_stop_sequence_comes_out_with_a_rule(
 )
 def test_a_condition_that_is_none_fails_plainly(session: FakeSession, story: list[int], bad: Text, says: str) -> None:
     with pytest.raises(EngineError, match=says):
-        records(session, Generate(story, TUNING.samplers(), (bad,), 7))
+        records(session, ask_for(story, TUNING.samplers(), (bad,), 7))
 
 
 @pytest.mark.parametrize("bad", [Text("(", regex=True), Text("")])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,19 +12,8 @@ from hypothesis import strategies as st
 
 from termchat.decoding.records import Finished, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
-from termchat.engine.port import (
-    Adjust,
-    Cancel,
-    Force,
-    Inspect,
-    Pause,
-    Paused,
-    Resume,
-    Scripted,
-    Steer,
-    Step,
-)
+from termchat.engine.llama.model_session import ModelSession
+from termchat.engine.port import Adjust, Cancel, Force, Inspect, ModelSpec, Pause, Paused, Resume, Scripted, Steer, Step
 from tests.engine.bare_loop import bare_greedy
 from tests.engine.conftest import prompt, records, request, tokens
 from tests.engine.steered import (
@@ -40,7 +31,7 @@ from tests.engine.steered import (
 
 
 @pytest.fixture(scope="module")
-def story(session: Session) -> list[int]:
+def story(session: ModelSession) -> list[int]:
     """A prompt whose reply is long enough, and no foregone conclusion: other processors draw other replies."""
     for animal in ("fox", "crow", "wolf", "bear", "hare", "frog"):
         ids = prompt(session, f"Tell me a story about a {animal} who said: Hello! And then? Use short sentences.")
@@ -50,13 +41,13 @@ def story(session: Session) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def whole(session: Session, story: list[int]) -> list[Token]:
+def whole(session: ModelSession, story: list[int]) -> list[Token]:
     """The reply that nobody stops."""
     return tokens(records(session, request(story, TUNING)))
 
 
 def test_questions_asked_while_it_waits_do_not_disturb_it(
-    session: Session, story: list[int], whole: list[Token]
+    session: ModelSession, story: list[int], whole: list[Token]
 ) -> None:
     asked: list[tuple[Token, bool]] = []
 
@@ -81,7 +72,7 @@ def test_questions_asked_while_it_waits_do_not_disturb_it(
 
 
 def test_knobs_turned_while_it_waits_reshape_what_is_pending(
-    session: Session, story: list[int], whole: list[Token]
+    session: ModelSession, story: list[int], whole: list[Token]
 ) -> None:
     hot = Tuning(max_tokens=48, temperature=2.0, top_k=3, repeat_penalty=1.1)
     turned = Adjust(hot.samplers(), hot.conditions())
@@ -103,7 +94,7 @@ def test_knobs_turned_while_it_waits_reshape_what_is_pending(
     assert numbers(stream) == numbers(whole)
 
 
-def test_forced_tokens_and_then_on_as_a_bare_loop_would(session: Session, story: list[int]) -> None:
+def test_forced_tokens_and_then_on_as_a_bare_loop_would(session: ModelSession, story: list[int]) -> None:
     greedy = Tuning(temperature=0, max_tokens=24)
     free = tokens(records(session, request(story, greedy)))
     words = session.model.tokenize(" purple elephants danced", special=False)
@@ -123,16 +114,25 @@ def test_forced_tokens_and_then_on_as_a_bare_loop_would(session: Session, story:
     assert len(next(t for t in told if t.forced and t.rank >= 20).candidates) == 21
 
 
-@settings(max_examples=3, deadline=None)
+@pytest.fixture(scope="module")
+def small(small_model_path: Path) -> Iterator[ModelSession]:
+    """A session with a tenth of the model, for many long replies."""
+    with closing(
+        ModelSession(ModelSpec(str(small_model_path), "small", context=2048, threads=1), lambda _: None)
+    ) as session:
+        yield session
+
+
+@settings(max_examples=4, deadline=None)
 @given(knobs=KNOBS, deeds=deeds_of(300, 40_000), seed=SEEDS, cut=st.integers(1, 200))
 def test_whatever_is_done_to_a_long_reply_its_script_and_its_forks_are_exact(
-    session: Session, knobs: Tuning, deeds: list[Deed], seed: int, cut: int
+    small: ModelSession, knobs: Tuning, deeds: list[Deed], seed: int, cut: int
 ) -> None:
-    ids = session.model.tokenize("Once upon a time there was a long", special=False)
-    check_script_and_fork(session, ids, knobs, deeds, seed, cut)
+    ids = small.model.tokenize("Once upon a time there was a long", special=False)
+    check_script_and_fork(small, ids, knobs, deeds, seed, cut)
 
 
-def test_a_script_names_the_threads_and_they_are_given_back(session: Session, story: list[int]) -> None:
+def test_a_script_names_the_threads_and_they_are_given_back(session: ModelSession, story: list[int]) -> None:
     command = request(story, Tuning(max_tokens=3), script=(Scripted(0, threads=2), Scripted(1, threads=1)))
     stream = records(session, command)
     start = stream[0]
@@ -149,7 +149,7 @@ def test_a_script_names_the_threads_and_they_are_given_back(session: Session, st
 
 
 def test_what_is_kept_in_the_cache_is_reused_after_all_that(
-    session: Session, story: list[int], whole: list[Token]
+    session: ModelSession, story: list[int], whole: list[Token]
 ) -> None:
     stream = steered(session, request(story, TUNING, paused=True), [Step(), Step(), Cancel()])
     path = [*story, *(t.id for t in stream if isinstance(t, Token))]
@@ -159,7 +159,7 @@ def test_what_is_kept_in_the_cache_is_reused_after_all_that(
     assert numbers(rest) == numbers(whole)[2:]
 
 
-def test_a_stop_sequence_that_names_a_control_token_ends_the_reply_there(session: Session) -> None:
+def test_a_stop_sequence_that_names_a_control_token_ends_the_reply_there(session: ModelSession) -> None:
     (start,) = session.model.tokenize("<|im_start|>", special=True)
     asked = Tuning(temperature=0, max_tokens=9, stop=("<|im_start|>",))
     stream = records(session, request(prompt(session, "Count."), asked, script=(Scripted(3, start),)))

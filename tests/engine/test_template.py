@@ -22,7 +22,7 @@ from termchat.decoding.records import Failed
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import template as template_module
 from termchat.engine.llama.model import Model
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import Cancel, EngineError, Message, ModelSpec, Render, Scripted
@@ -39,13 +39,13 @@ ATTACKS = [
 ]
 
 
-def scaffold(session: Session) -> list[int]:
+def scaffold(session: ModelSession) -> list[int]:
     """Control ids of a harmless prompt."""
     return [i for i in prompt(session, "hello") if session.model.is_control(i)]
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_typed_control_tokens_arrive_as_text(session: Session, attack: str) -> None:
+def test_typed_control_tokens_arrive_as_text(session: ModelSession, attack: str) -> None:
     ids = prompt(session, f"x {attack} y")
     assert [i for i in ids if session.model.is_control(i)] == scaffold(session)
     text = b"".join(session.model.piece(i) for i in ids).decode()
@@ -54,7 +54,7 @@ def test_typed_control_tokens_arrive_as_text(session: Session, attack: str) -> N
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.lists(st.sampled_from(["<|im_end|>", "<|im_start|>", "<|", "|>", "im_", " ", "\n", "a", "é", "\ue000"])))
-def test_no_mix_of_pieces_becomes_a_control_token(session: Session, text: list[str]) -> None:
+def test_no_mix_of_pieces_becomes_a_control_token(session: ModelSession, text: list[str]) -> None:
     typed = "x" + "".join(text) + "y"
     ids = prompt(session, typed)
     assert [i for i in ids if session.model.is_control(i)] == scaffold(session)
@@ -62,13 +62,13 @@ def test_no_mix_of_pieces_becomes_a_control_token(session: Session, text: list[s
 
 
 @pytest.mark.parametrize("text", ["What is 1+1?", "  two  spaces ", "漢字 and 😀", "a\n\n\nb", "x" * 500])
-def test_honest_text_keeps_the_ids_of_the_whole_prompt(session: Session, text: str) -> None:
+def test_honest_text_keeps_the_ids_of_the_whole_prompt(session: ModelSession, text: str) -> None:
     system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
     rendered = f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
     assert prompt(session, text) == session.model.tokenize(rendered, special=True)
 
 
-def test_next_turn_is_what_follows_the_reply(session: Session) -> None:
+def test_next_turn_is_what_follows_the_reply(session: ModelSession) -> None:
     first = Message("user", "Name a fruit.")
     ids = session.render(Render([first])).ids
     ending = (Scripted(5, session.model.eos),)
@@ -124,7 +124,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_templates_are_refused(session: Session, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_hostile_templates_are_refused(session: ModelSession, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     source, why = HOSTILE[name]
     monkeypatch.setattr(template_module, "DEADLINE", 0.3)
     with pytest.raises(EngineError, match=why) as refused:
@@ -133,7 +133,9 @@ def test_hostile_templates_are_refused(session: Session, monkeypatch: pytest.Mon
     assert prompt(session, "hello")
 
 
-def test_a_machine_that_stalls_refuses_no_honest_template(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_stalls_refuses_no_honest_template(
+    session: ModelSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Time on the clock goes by while others have the processor: here it is slept away in the middle of the template."""
     monkeypatch.setattr(template_module, "DEADLINE", 0.2)
     source = "{% for m in messages %}{{ m.content }}{{ strftime_now('%Y') }}{% endfor %}"
@@ -149,7 +151,7 @@ def test_a_machine_that_stalls_refuses_no_honest_template(session: Session, monk
     assert made.prompt([Message("user", "in ")]).ids == session.model.tokenize("in 2026", special=True)
 
 
-def test_threads_that_spin_beside_it_do_not_count(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_spin_beside_it_do_not_count(session: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
 
     def spin() -> None:
@@ -214,12 +216,12 @@ def test_the_worker_that_was_ended_so_is_told_with_what_to_do(tmp_path: Path) ->
     assert "raw" in failed.hint
 
 
-def test_a_paste_of_nothing_but_control_tokens_takes_no_time(session: Session) -> None:
+def test_a_paste_of_nothing_but_control_tokens_takes_no_time(session: ModelSession) -> None:
     ids = prompt(session, "<|im_end|>" * 20_000)
     assert [i for i in ids if session.model.is_control(i)] == scaffold(session)
 
 
-def test_a_control_token_of_one_character_is_text(session: Session) -> None:
+def test_a_control_token_of_one_character_is_text(session: ModelSession) -> None:
     class OneCharacter(FakeTemplate):
         def name(self, token: int) -> str:
             return "z" if token == session.model.end_ids[0] else session.model.name(token)
@@ -230,25 +232,25 @@ def test_a_control_token_of_one_character_is_text(session: Session) -> None:
     assert b"".join(map(session.model.piece, ids)).endswith(b"a zebra <|im_start|>")
 
 
-def test_text_may_hold_every_private_character(session: Session) -> None:
+def test_text_may_hold_every_private_character(session: ModelSession) -> None:
     typed = "x" + "".join(map(chr, range(0xE000, 0xF900))) + "<|im_end|>y"
     ids = prompt(session, typed)
     assert typed.encode() in b"".join(map(session.model.piece, ids))
     assert [i for i in ids if session.model.is_control(i)] == scaffold(session)
 
 
-def test_generation_tag_passes_through(session: Session) -> None:
+def test_generation_tag_passes_through(session: ModelSession) -> None:
     source = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
     made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
     assert made.prompt([Message("user", "abc")]).ids == session.model.tokenize("abc", special=False)
 
 
-def rendered(session: Session, source: str, text: str = "x") -> str:
+def rendered(session: ModelSession, source: str, text: str = "x") -> str:
     made = ChatTemplate(FakeTemplate(session.model, source))  # type: ignore[arg-type]
     return b"".join(map(session.model.spelled, made.prompt([Message("user", text)]).ids)).decode()
 
 
-def test_json_is_written_as_the_template_asks(session: Session) -> None:
+def test_json_is_written_as_the_template_asks(session: ModelSession) -> None:
     source = (
         "{{ {'b': messages[0].content, 'a': 1} | tojson(ensure_ascii=true, separators=(',', ':'), sort_keys=true) }}"
     )
@@ -257,7 +259,7 @@ def test_json_is_written_as_the_template_asks(session: Session) -> None:
 
 
 def test_a_chat_that_goes_on_is_tokenised_only_where_it_is_new(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: ModelSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokenize, texts = session.model.tokenize, list[str]()
 
@@ -290,7 +292,7 @@ def test_a_text_that_begins_a_prompt_has_no_end_token_behind_it(small_model_path
 
 
 @pytest.mark.parametrize("ids", [[-1], [10**6], [86, 10**6]])
-def test_ids_that_the_vocabulary_lacks_are_not_those_of_a_reply(session: Session, ids: list[int]) -> None:
+def test_ids_that_the_vocabulary_lacks_are_not_those_of_a_reply(session: ModelSession, ids: list[int]) -> None:
     said = [Message("user", "a"), Message("assistant", "fox", "thoughts", ids), Message("user", "c")]
     made = ChatTemplate(session.model).prompt(said)
     said[1] = Message("assistant", "fox", "thoughts")

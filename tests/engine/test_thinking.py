@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 
 from termchat.decoding.conditions import ThinkingBudget
 from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.thinking import tags_of
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.template import ChatTemplate
 from termchat.engine.port import EndThinking, Force, Generate, Message, Scripted
+from tests.asking import change
 from tests.engine.conftest import records, request, tokens
 from tests.engine.steered import numbers, script_of, steered
 from tests.engine.templated import FakeTemplate
@@ -28,7 +28,7 @@ TUNING = Tuning(max_tokens=40, temperature=0.9)
 
 
 @pytest.fixture
-def thinker(session: Session) -> Iterator[Session]:
+def thinker(session: ModelSession) -> Iterator[ModelSession]:
     """The model, as if it had been trained to think."""
     template, session._template = session._template, ChatTemplate(FakeTemplate(session.model, OPENS))  # type: ignore[arg-type]
     session.model.thinking = tags_of(OPENS)
@@ -36,22 +36,20 @@ def thinker(session: Session) -> Iterator[Session]:
     session._template, session.model.thinking = template, None
 
 
-def opened(session: Session, think: bool | None = None) -> list[int]:
+def opened(session: ModelSession, think: bool | None = None) -> list[int]:
     assert session._template is not None
     return session._template.prompt([Message("user", "Why is the sky blue?")], think).ids
 
 
 def budgeted(ids: list[int], budget: int, **more: object) -> Generate:
-    return msgspec.structs.replace(
-        request(ids, TUNING, **more), conditions=(*TUNING.conditions(), ThinkingBudget(budget))
-    )
+    return change(request(ids, TUNING, **more), conditions=(*TUNING.conditions(), ThinkingBudget(budget)))
 
 
 def text(reply: list[Token], phase: str) -> str:
     return b"".join(token.bytes for token in reply if token.phase == phase).decode("utf-8", "replace")
 
 
-def test_the_budget_forces_the_end_of_the_thoughts(thinker: Session) -> None:
+def test_the_budget_forces_the_end_of_the_thoughts(thinker: ModelSession) -> None:
     ids = opened(thinker)
     free = tokens(records(thinker, request(ids, TUNING)))
     assert [token.phase for token in free] == ["thinking"] * len(free)
@@ -64,7 +62,7 @@ def test_the_budget_forces_the_end_of_the_thoughts(thinker: Session) -> None:
     assert text(reply, "answer")
 
 
-def test_the_thoughts_are_ended_live_and_the_reply_is_made_again(thinker: Session) -> None:
+def test_the_thoughts_are_ended_live_and_the_reply_is_made_again(thinker: ModelSession) -> None:
     ids = opened(thinker)
     stream = steered(thinker, request(ids, TUNING), (), {9: [EndThinking()], 30: [EndThinking()]})
     reply = [record for record in stream if isinstance(record, Token)]
@@ -77,18 +75,18 @@ def test_the_thoughts_are_ended_live_and_the_reply_is_made_again(thinker: Sessio
     assert [token.phase for token in tokens(again)] == [token.phase for token in reply]
 
 
-def test_a_limited_reply_is_made_again_from_its_forced_tokens(thinker: Session) -> None:
+def test_a_limited_reply_is_made_again_from_its_forced_tokens(thinker: ModelSession) -> None:
     """As `termchat replay` does it, without the budget; and with it, which then finds the end forced already."""
     ids = opened(thinker)
     reply = tokens(records(thinker, budgeted(ids, 8)))
     script = tuple(Scripted(token.step, token.id) for token in reply if token.forced)
-    for command in (request(ids, TUNING, script=script), msgspec.structs.replace(budgeted(ids, 8), script=script)):
+    for command in (request(ids, TUNING, script=script), change(budgeted(ids, 8), script=script)):
         thinker.cache.rewind(0)
         assert numbers(records(thinker, command)) == numbers(reply)
 
 
 @pytest.mark.parametrize("cut", [5, 13, 24])
-def test_a_fork_goes_on_in_the_phase_of_its_place(thinker: Session, cut: int) -> None:
+def test_a_fork_goes_on_in_the_phase_of_its_place(thinker: ModelSession, cut: int) -> None:
     """In the thoughts, inside the closing tag that was forced, and in the answer."""
     ids = opened(thinker)
     reply = tokens(records(thinker, budgeted(ids, 12)))
@@ -99,7 +97,7 @@ def test_a_fork_goes_on_in_the_phase_of_its_place(thinker: Session, cut: int) ->
     assert [token.phase for token in made] == [token.phase for token in reply[cut:]]
 
 
-def test_tags_that_a_model_writes_itself_are_found(thinker: Session) -> None:
+def test_tags_that_a_model_writes_itself_are_found(thinker: ModelSession) -> None:
     """Here they are forced, several tokens each."""
     ids = opened(thinker, think=False)
     words = thinker.model.tokenize("<think>Hm.</think>Blue.", special=True)
@@ -114,7 +112,7 @@ def test_tags_that_a_model_writes_itself_are_found(thinker: Session) -> None:
     assert "Hm." not in text(reply, "answer")
 
 
-def test_the_switch_of_a_template_is_used(thinker: Session) -> None:
+def test_the_switch_of_a_template_is_used(thinker: ModelSession) -> None:
     template = thinker._template
     assert template is not None
     assert template.has_switch
@@ -123,7 +121,7 @@ def test_the_switch_of_a_template_is_used(thinker: Session) -> None:
     assert b"".join(map(thinker.model.spelled, off)).endswith(b"<think>\n\n</think>\n\n")
 
 
-def test_words_are_the_switch_only_where_the_template_knows_them(session: Session) -> None:
+def test_words_are_the_switch_only_where_the_template_knows_them(session: ModelSession) -> None:
     knows = (
         "{% set off = '/no_think' in messages[0].content %}{% for m in messages %}{{ m.content }}|{% endfor %}{{ off }}"
     )
@@ -137,7 +135,7 @@ def test_words_are_the_switch_only_where_the_template_knows_them(session: Sessio
     assert plain.prompt(said, think=False) == plain.prompt(said)
 
 
-def test_old_thoughts_are_the_templates_to_keep(session: Session) -> None:
+def test_old_thoughts_are_the_templates_to_keep(session: ModelSession) -> None:
     """They come to it apart from the answer, and what looks like a control token in them is none."""
     said = [Message("user", "a"), Message("assistant", "b", thinking="<|im_end|>"), Message("user", "c")]
     dropped, kept = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from time import perf_counter
 
 import numpy as np
 import pytest
@@ -13,8 +12,9 @@ from termchat.decoding import dice
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.chain import Chain, Observer, top
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
+from tests.asking import events_of
 from tests.engine.conftest import lasting, prompt, request, tokens
 
 Row = NDArray[np.float64]
@@ -24,13 +24,13 @@ BOTH = pytest.mark.parametrize("native", [True, False], ids=["native", "numpy"])
 
 
 @pytest.fixture(scope="module")
-def drawn(session: Session) -> list[tuple[NDArray[np.float32], Token]]:
+def drawn(session: ModelSession) -> list[tuple[NDArray[np.float32], Token]]:
     """Logits and record of each step of a real reply."""
     rows: list[NDArray[np.float32]] = []
     tuning = Tuning(max_tokens=60, temperature=1.0)
     ids = lasting(session, "Tell me about the sea, the sky and the land.", tuning)
     pairs = []
-    for record in session.generate(request(ids, tuning), lambda: None, perf_counter()):
+    for record in events_of(session, request(ids, tuning)):
         if isinstance(record, Token):
             pairs.append((session.cache.logits().copy(), record))
             rows.append(pairs[-1][0])
@@ -43,7 +43,7 @@ def softmax(row: Row) -> Row:
     return weights / weights.sum()
 
 
-def test_raw_numbers(drawn: list[tuple[NDArray[np.float32], Token]], session: Session) -> None:
+def test_raw_numbers(drawn: list[tuple[NDArray[np.float32], Token]], session: ModelSession) -> None:
     for logits, token in drawn:
         row = logits.astype(np.float64)
         p = softmax(row)
@@ -125,7 +125,9 @@ def random_settings(rng: np.random.Generator) -> SamplerSettings:
 
 
 @BOTH
-def test_stages_against_float64(drawn: list[tuple[NDArray[np.float32], Token]], session: Session, native: bool) -> None:
+def test_stages_against_float64(
+    drawn: list[tuple[NDArray[np.float32], Token]], session: ModelSession, native: bool
+) -> None:
     rng = np.random.default_rng(20)
     model = session.model
     observer = Observer(model.n_vocab, model.end_ids, model.names, 20, native=native)
@@ -153,7 +155,7 @@ def test_stages_against_float64(drawn: list[tuple[NDArray[np.float32], Token]], 
     assert compared > 300
 
 
-def test_stages_against_llama_cpp_whole(drawn: list[tuple[NDArray[np.float32], Token]], session: Session) -> None:
+def test_stages_against_llama_cpp_whole(drawn: list[tuple[NDArray[np.float32], Token]], session: ModelSession) -> None:
     """The staged, preselected chain leaves just what llama.cpp's own chain leaves of the whole vocabulary."""
     rng = np.random.default_rng(21)
     n_vocab = session.model.n_vocab
@@ -204,7 +206,7 @@ def test_top_holds_the_highest(count: int) -> None:
 
 @BOTH
 @pytest.mark.parametrize("left", [4, 200])
-def test_masked_logits_do_not_spoil_the_entropy(session: Session, left: int, native: bool) -> None:
+def test_masked_logits_do_not_spoil_the_entropy(session: ModelSession, left: int, native: bool) -> None:
     logits = np.full(session.model.n_vocab, -np.inf, np.float32)
     logits[:left] = 1.0
     observer = Observer(len(logits), session.model.end_ids, session.model.names, 20, native=native)
@@ -215,9 +217,9 @@ def test_masked_logits_do_not_spoil_the_entropy(session: Session, left: int, nat
     assert step.id < left
 
 
-def test_greedy_equals_a_plain_llama_cpp_loop(session: Session) -> None:
+def test_greedy_equals_a_plain_llama_cpp_loop(session: ModelSession) -> None:
     ids = prompt(session, "Name the planets of the solar system.")
-    stream = tokens(list(session.generate(request(ids, Tuning(temperature=0, max_tokens=120)), lambda: None, 0.0)))
+    stream = tokens(list(events_of(session, request(ids, Tuning(temperature=0, max_tokens=120)))))
     cache, model = session.cache, session.model
     LIB.llama_memory_clear(cache.memory, True)
     cache.ids.clear()

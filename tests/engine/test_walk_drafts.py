@@ -7,19 +7,19 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
-import msgspec
 import pytest
 
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Finished, Prefill, SettingsRecord, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama import walk_drafts
+from termchat.engine.llama import speculation
 from termchat.engine.llama.cache import SPLIT
-from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Adjust, Cancel, Generate, GenerateWalks, Join, Pause, Resume, Scripted, Step, ToWalk
+from termchat.engine.llama.model_session import ModelSession
+from termchat.engine.port import Adjust, Cancel, Generate, Pause, Resume, Scripted, Step
+from tests.asking import ask_for, change, only
 from tests.engine.conftest import records, tokens
 from tests.engine.drafting import LENGTH, SCHEMA, SETTINGS, ids_of, same, session_of
-from tests.engine.walking import alone, ask, of, plain, walk, walked
+from tests.engine.walking import Fork, alone, ask, of, plain, to, walk, walked
 
 ON = DraftSettings("ngram")
 FREE = Tuning(temperature=1.1, top_k=0, max_tokens=LENGTH)
@@ -48,7 +48,7 @@ class Knowing:
 
 
 @pytest.fixture(scope="module")
-def small(small_model_path: Path) -> Iterator[Session]:
+def small(small_model_path: Path) -> Iterator[ModelSession]:
     with closing(session_of(small_model_path)) as made:
         yield made
 
@@ -56,12 +56,12 @@ def small(small_model_path: Path) -> Iterator[Session]:
 @pytest.fixture
 def knowing(monkeypatch: pytest.MonkeyPatch) -> type[Knowing]:
     made = type("MyKnowing", (Knowing,), {"said": []})
-    monkeypatch.setattr(walk_drafts, "ByNgrams", made)
+    monkeypatch.setattr(speculation, "ByNgrams", made)
     return made
 
 
 def both(
-    session: Session, knowing: type[Knowing], command: GenerateWalks, at: object = None, when_paused: object = ()
+    session: ModelSession, knowing: type[Knowing], command: Generate, at: object = None, when_paused: object = ()
 ) -> tuple[list[object], list[object]]:
     """All that the walks say, without and with drafts."""
     session.cache.rewind(0)
@@ -73,7 +73,7 @@ def both(
         if (start := of(without, number)[0])
     ]
     session.cache.rewind(0)
-    return without, walked(session, msgspec.structs.replace(command, draft=ON), at, when_paused)  # type: ignore[arg-type]
+    return without, walked(session, change(command, draft=ON), at, when_paused)  # type: ignore[arg-type]
 
 
 def check(without: list[object], drafted: list[object]) -> None:
@@ -86,7 +86,9 @@ def check(without: list[object], drafted: list[object]) -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 5])
 @pytest.mark.parametrize("prompt", [40, SPLIT - 12])
-def test_all_records_are_those_without_drafts(small: Session, knowing: type[Knowing], count: int, prompt: int) -> None:
+def test_all_records_are_those_without_drafts(
+    small: ModelSession, knowing: type[Knowing], count: int, prompt: int
+) -> None:
     tunings = [tuning.turned({"max_tokens": LENGTH}) for tuning in SETTINGS.values()]
     command = ask(ids_of(small, prompt), [walk(i, tunings[(i + prompt) % len(tunings)], 30 + i) for i in range(count)])
     without, drafted = both(small, knowing, command)
@@ -95,27 +97,27 @@ def test_all_records_are_those_without_drafts(small: Session, knowing: type[Know
     assert rounds > 2 * count
 
 
-def test_a_constraint_holds_within_rounds(small: Session, knowing: type[Knowing]) -> None:
+def test_a_constraint_holds_within_rounds(small: ModelSession, knowing: type[Knowing]) -> None:
     walks = [walk(i, FREE, i, constraint=SCHEMA) for i in range(2)]
     check(*both(small, knowing, ask(ids_of(small, 40), walks)))
 
 
-def test_knobs_pauses_steps_joins_and_ends_in_the_middle_of_rounds(small: Session, knowing: type[Knowing]) -> None:
+def test_knobs_pauses_steps_joins_and_ends_in_the_middle_of_rounds(small: ModelSession, knowing: type[Knowing]) -> None:
     knowing.faults = 0.1
     command = ask(ids_of(small, SPLIT - 8), [walk(i, FREE, i) for i in range(3)])
     both(small, knowing, command)
     cold = FREE.turned({"temperature": 0.3})
-    late = walk(3, FREE, 9, base=(0, 4))
+    late = walk(3, FREE, 9)
     at = {
-        (0, 3): [ToWalk(1, Pause())],
-        (0, 6): [ToWalk(1, Step()), Adjust(cold.samplers(), cold.conditions(), {})],
-        (0, 9): [ToWalk(1, Resume()), Join(late)],
-        (2, 12): [ToWalk(2, Cancel())],
+        (0, 3): [to(1, Pause())],
+        (0, 6): [to(1, Step()), Adjust(cold.samplers(), cold.conditions(), {})],
+        (0, 9): [to(1, Resume()), Fork(late, 0, 4)],
+        (2, 12): [to(2, Cancel())],
     }
     small.cache.rewind(0)
-    stream = walked(small, msgspec.structs.replace(command, draft=ON), at)
+    stream = walked(small, change(command, draft=ON), at)
     assert sum(event.accepted or 0 for event in stream if isinstance(event, Finished)) > 3
-    for one in command.walks:
+    for one in command.replies:
         own = tokens(of(stream, one.number))
         turned = next((t.step for t in own if t.settings > own[0].settings and not _only_drafts(stream, t)), len(own))
         script = (Scripted(turned, samplers=cold.samplers(), origin={}),) if turned < len(own) else ()
@@ -138,15 +140,15 @@ def _only_drafts(stream: list[object], token: Token) -> bool:
 
 @pytest.mark.parametrize("kept", [0, 2])
 def test_the_one_that_is_kept_goes_on_with_nothing_decoded_again(
-    small: Session, knowing: type[Knowing], kept: int
+    small: ModelSession, knowing: type[Knowing], kept: int
 ) -> None:
     command = ask(ids_of(small, SPLIT - 6), [walk(i, FREE, i) for i in range(3)])
     _, drafted = both(small, knowing, command)
-    ids = [*command.ids, *(t.id for t in tokens(of(drafted, kept)))]
+    ids = [*only(command).ids, *(t.id for t in tokens(of(drafted, kept)))]
     later = Tuning(max_tokens=LENGTH + 6, temperature=1.0)
 
     def go_on() -> list[object]:
-        return records(small, Generate(ids, later.samplers(), later.conditions(), 5, done=LENGTH))  # type: ignore[return-value]
+        return records(small, ask_for(ids, later.samplers(), later.conditions(), 5, done=LENGTH))  # type: ignore[return-value]
 
     found = small.keep(kept)
     assert small.cache.ids == ids[: found.cells]
@@ -160,7 +162,7 @@ def test_the_one_that_is_kept_goes_on_with_nothing_decoded_again(
     assert tokens(plain(go_on())) == tokens(plain(more))  # type: ignore[arg-type]
 
 
-def test_drafts_leave_cells_for_every_token(small: Session, knowing: type[Knowing]) -> None:
+def test_drafts_leave_cells_for_every_token(small: ModelSession, knowing: type[Knowing]) -> None:
     knowing.faults = 0.9
     count, left = 4, 30
     ids = ids_of(small, small.cache.capacity - count * left)
@@ -170,7 +172,7 @@ def test_drafts_leave_cells_for_every_token(small: Session, knowing: type[Knowin
         assert same(of(drafted, number)) == same(of(without, number))  # type: ignore[arg-type]
 
 
-def test_a_draft_model_is_for_one_reply_at_a_time(small: Session) -> None:
+def test_a_draft_model_is_for_one_reply_at_a_time(small: ModelSession) -> None:
     command = ask(ids_of(small, 40), [walk(i, FREE, i) for i in range(2)], draft=DraftSettings("model"))
     stream = walked(small, command)
     assert {event.drafted for event in stream if isinstance(event, Finished)} == {None}

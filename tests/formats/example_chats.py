@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
+from termchat.conversation.session import Breakpoint, ModelRef, Session, View
 from termchat.conversation.transcripts import FORMATS
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.decoding.conditions import Every, Text, Threshold
@@ -19,7 +19,7 @@ from tests.made_drafts import drafted_stream
 from tests.made_records import MODEL, add_all, finished, settings, stream, user, with_margins
 from tests.made_walks import beams, group, walked
 
-INFO = SessionInfo(
+INFO = Session(
     "20261103-154210-ab12cd34", 1.7e9, 1.7e9 + 60.25, ModelRef("smollm2", f"/home/me/models/{MODEL.path}", MODEL),
     Tuning(stop=("\n6.",), seed=7), (Breakpoint(Threshold("p_end", ">", 0.5), False), Breakpoint(Every(20))),
     View(Place(2, 1), "entropy"),
@@ -44,7 +44,7 @@ ATTACKS = (
 class ExampleChat:
     """A chat, what is known of it, and the records of its replies."""
 
-    def __init__(self, system: str = "", info: SessionInfo = INFO) -> None:
+    def __init__(self, system: str = "", info: Session = INFO) -> None:
         self.chat, self.info = Conversation(system), info
         self.known: dict[int, list[Record]] = {}
 
@@ -165,7 +165,7 @@ def hostile(address: str = "http://127.0.0.1:9/", *, well_formed: bool = False) 
         all_of_them = clean
     file = clean.rsplit("/", 1)[-1]
     identity = ModelIdentity(clean, file, "0" * 64, clean, clean)
-    info = SessionInfo("x", 1.7e9, 1.7e9, ModelRef(clean, "/" + file, identity), Tuning(stop=(clean,)))
+    info = Session("x", 1.7e9, 1.7e9, ModelRef(clean, "/" + file, identity), Tuning(stop=(clean,)))
     made = ExampleChat(all_of_them, info)
     made.chat.title = all_of_them
     made.say(all_of_them)

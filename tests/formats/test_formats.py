@@ -239,9 +239,7 @@ def test_a_chat_goes_through_the_store_and_comes_out_byte_by_byte(
     (transcript,) = importing.chats(tmp_path / "a.jsonl")
     session = importing.keep(store, transcript)
     stored = store.load(session)
-    again = list(
-        FORMATS["jsonl"].writer(stored.conversation, stored.info, lambda number: store.records(session, number))
-    )
+    again = list(FORMATS["jsonl"].writer(stored.conversation, stored, lambda number: store.records(session, number)))
     assert again[1:] == first[1:]
     one, other = json.loads(first[0]), json.loads(again[0])
     assert {name for name in one if one[name] != other[name]} == {"id"}
@@ -253,7 +251,7 @@ def test_a_chat_from_the_future_is_of_today(store: Store, tmp_path: Path) -> Non
     lines[0] |= {"created": "9000-01-01T00:00:00+00:00", "updated": "2020-01-01T00:00:00+00:00"}
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (transcript,) = importing.chats(tmp_path / "a.jsonl")
-    info = store.load(importing.keep(store, transcript)).info
+    info = store.load(importing.keep(store, transcript))
     assert info.created < info.updated <= time.time()
 
 
@@ -264,7 +262,7 @@ def test_no_path_of_a_transcript_is_kept(store: Store, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (transcript,) = importing.chats(tmp_path / "a.jsonl")
     session = importing.keep(store, transcript)
-    model = store.load(session).info.model
+    model = store.load(session).model
     assert (model.path, model.identity and model.identity.path) == ("", "shadow")
     assert "somewhere" not in session
 

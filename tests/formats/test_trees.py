@@ -42,9 +42,7 @@ def test_a_tree_comes_back_byte_by_byte(tmp_path: Path, check: jsonschema.Draft2
     with_store = Store.open(tmp_path / "store.db")
     session = importing.keep(with_store, found)
     kept = with_store.load(session)
-    stored = list(
-        FORMATS["jsonl"].writer(kept.conversation, kept.info, lambda number: with_store.records(session, number))
-    )
+    stored = list(FORMATS["jsonl"].writer(kept.conversation, kept, lambda number: with_store.records(session, number)))
     with_store.close()
     assert stored[1:] == again[1:]
 

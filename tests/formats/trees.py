@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from termchat.conversation.node import Omission
-from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, View
+from termchat.conversation.session import Breakpoint, ModelRef, Session, View
 from termchat.conversation.tree import Node, Place
 from termchat.decoding.conditions import After, Every, IgnoreEnd, Loop, Text, Threshold
 from termchat.decoding.escapes import well_formed
@@ -68,10 +68,10 @@ class _Tree:
         """A text as an engine writes it, without half characters."""
         return well_formed(self._text())
 
-    def _info(self) -> SessionInfo:
+    def _info(self) -> Session:
         rules = tuple(Breakpoint(self._dice.choice(_RULES), bool(on)) for on in range(self._dice.randrange(3)))
         view = View(self._dice.choice([None, Place(1, 1)]), "entropy")
-        return SessionInfo("x", 1.7e9, 1.7e9 + 1 / 3, ModelRef(self._text(), "a.gguf"), breakpoints=rules, view=view)
+        return Session("x", 1.7e9, 1.7e9 + 1 / 3, ModelRef(self._text(), "a.gguf"), breakpoints=rules, view=view)
 
     def _node(self) -> Node:
         chat, dice = self.made.chat, self._dice

@@ -17,6 +17,7 @@ from termchat.engine.port import ModelSpec
 from termchat.lessons.lesson import Claim
 from termchat.lessons.lesson_file import read_lesson
 from termchat.lessons.shelf import COURSE
+from tests import chats
 from tests.fewer_blocks import without_blocks
 
 pytestmark = pytest.mark.model
@@ -26,7 +27,7 @@ LESSONS = {lesson.id: lesson for lesson in map(read_lesson, sorted(COURSE.glob("
 
 @contextmanager
 def chat_on(path: Path) -> Iterator[Chat]:
-    chat = Chat(LocalEngine(), Tuning())
+    chat = chats.chat_on(LocalEngine(), Tuning())
     try:
         chat.loading.load(ModelSpec(str(path), path.stem, context=2048, threads=1))
         pump_until(chat, lambda: chat.phase == "idle")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from termchat.commands.lesson_handout import HandoutError, HandoutReply, handout_of, replies_of, write
-from termchat.conversation.session import SessionInfo, View
+from termchat.conversation.session import Session, View
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.group import BeamSettings
@@ -86,7 +86,7 @@ def test_replies_come_from_the_lessons_own_chat(tmp_path: Path) -> None:
         session = store.begin(chat)
         store.update(session, view=View(lesson="greedy"))
         assert replies_of(store, "greedy") == [], "no reply yet"
-        assert SessionInfo().view.lesson == ""
+        assert Session().view.lesson == ""
     finally:
         store.close()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.models.draft_pairs import DraftFacts, draft_facts, drafts_for, why_not_draft
 from termchat.models.errors import ModelError
 from termchat.models.gguf.brief import read_brief
@@ -36,7 +36,7 @@ def made(path: Path, tokens: int = 300, tokenizer: str = "gpt2", size: int = 416
     return facts(path)
 
 
-def test_each_token_is_spelled_as_llama_cpp_spells_it(model_path: Path, session: Session) -> None:
+def test_each_token_is_spelled_as_llama_cpp_spells_it(model_path: Path, session: ModelSession) -> None:
     vocabulary = read_texts(model_path)
     data = model_path.read_bytes()[vocabulary.begin : vocabulary.end]
     spelled, at = [], 0

@@ -11,7 +11,6 @@ from time import monotonic, sleep
 
 import pytest
 
-from termchat.chat.service import Chat
 from termchat.commands.doctor import examine
 from termchat.config.settings import load
 from termchat.decoding.records import Failed
@@ -23,6 +22,7 @@ from termchat.engine.port import ModelSpec
 from termchat.engine.ssh import SshEngine
 from termchat.models.elsewhere import models_of
 from tests.chat.driven_chat import Driven
+from tests.chats import chat_on
 from tests.over_ssh.conftest import Sshd
 
 pytestmark = pytest.mark.sshd
@@ -37,7 +37,7 @@ def made() -> Iterator[list[Driven]]:
 
 
 def chat(made: list[Driven], engine: LocalEngine, address: EngineAddress | None = None, model: str = "") -> Driven:
-    driven = Driven(Chat(engine, Tuning(max_tokens=60, seed=11, temperature=1.0)))
+    driven = Driven(chat_on(engine, Tuning(max_tokens=60, seed=11, temperature=1.0)))
     more = {"engine": address} if address is not None else {}
     driven.chat.loading.load(ModelSpec(model or "smollm2", "smollm2", context=2048, threads=1, **more))  # type: ignore[arg-type]
     made.append(driven)

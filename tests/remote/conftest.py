@@ -13,12 +13,13 @@ import pytest
 
 from termchat.decoding.records import Finished, Prefill, Record, Token
 from termchat.engine.address import EngineAddress, address_of
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import FirstToken, Generate, Message, ModelSpec, Noted, Paused, Prefilling, Render, Steer
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.llama_stream import LlamaStream
 from termchat.engine.remote.server_session import ServerSession
 from termchat.engine.remote.streamed_session import StreamedSession
+from tests.asking import events_of
 from tests.remote.chat_twin import Answer, ChatTwin, Serve
 from tests.remote.twin_server import TwinServer
 
@@ -77,7 +78,7 @@ def streamed_by(url: str, model: str = "") -> StreamedSession:
     return StreamedSession(LlamaStream(client, ModelSpec(model, "", engine=address)), client, lambda _: None)
 
 
-Drawing = Session | ServerSession | StreamedSession
+Drawing = ModelSession | ServerSession | StreamedSession
 
 
 def ids_of(session: Drawing, text: str) -> list[int]:
@@ -87,7 +88,7 @@ def ids_of(session: Drawing, text: str) -> list[int]:
 
 def drawn(session: Drawing, command: Generate, poll: Callable[[], Steer | None] = lambda: None) -> list[Record]:
     """The record stream of one reply."""
-    made = session.generate(command, poll, perf_counter())  # type: ignore[arg-type]
+    made = events_of(session, command, poll, perf_counter())  # type: ignore[arg-type]
     return [record for record in made if not isinstance(record, (Prefilling, FirstToken, Paused, Noted))]
 
 
@@ -127,15 +128,15 @@ def streamed(real: RealServer) -> Iterator[StreamedSession]:
 
 
 @pytest.fixture(scope="session")
-def twin_session(model_path: Path) -> Iterator[Session]:
+def twin_session(model_path: Path) -> Iterator[ModelSession]:
     """What the twin computes with."""
-    made = Session(ModelSpec(str(model_path), "smollm2", context=2048, threads=1), lambda _: None)
+    made = ModelSession(ModelSpec(str(model_path), "smollm2", context=2048, threads=1), lambda _: None)
     yield made
     made.close()
 
 
 @pytest.fixture
-def twin(twin_session: Session) -> Iterator[TwinServer]:
+def twin(twin_session: ModelSession) -> Iterator[TwinServer]:
     made = TwinServer(twin_session)
     yield made
     made.close()

@@ -6,20 +6,22 @@ since the vocabulary would be a megabyte of recordings; what was recorded of tha
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, Literal, NamedTuple
 
 import jinja2
 
 from termchat.decoding.conditions import Length
-from termchat.decoding.records import Record, SettingsRecord, Token
+from termchat.decoding.records import Record, Token
 from termchat.decoding.samplers import SamplerSettings
-from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Adjust, Generate, Steer
+from termchat.engine.llama.model_session import ModelSession
+from termchat.engine.port import Adjust, Steer
 from termchat.engine.remote.streamed_session import StreamedSession
+from tests.asking import ask_for, events_of
 from tests.remote.twin_server import Handler, TwinServer, hangs_up
 
 ANSWERS = Path(__file__).parent / "vllm_answers"
@@ -44,14 +46,15 @@ def turned(session: StreamedSession, ids: list[int], at: int = 6) -> list[Record
     """The records of a reply whose temperature is turned up once it has `at` tokens."""
     told: list[Record] = []
     conditions = (Length(24),)
-    command = Generate(ids, SamplerSettings(temperature=0.0), conditions, 7)
+    command = ask_for(ids, SamplerSettings(temperature=0.0), conditions, 7)
+
+    adjusts = [Adjust(TURNED, conditions)]
 
     def poll() -> Steer | None:
         tokens = sum(isinstance(record, Token) for record in told)
-        settings = sum(isinstance(record, SettingsRecord) for record in told)
-        return Adjust(TURNED, conditions) if (tokens, settings) == (at, 1) else None
+        return adjusts.pop() if adjusts and tokens == at else None
 
-    told.extend(session.generate(command, poll, perf_counter()))  # type: ignore[arg-type]
+    told.extend(events_of(session, command, poll, perf_counter()))  # type: ignore[arg-type]
     return told
 
 
@@ -65,10 +68,23 @@ def recorded(name: str) -> list[Exchange]:
 
 class ReplayedVllm(TwinServer):
     """Plays the exchanges of these files, the longest one of a request that is there more than once (a client may have closed
-    it); with `cut`, in other pieces. It is played to whoever has the `key`."""
+    it); with `cut`, in other pieces. It is played to whoever has the `key`.
 
-    def __init__(self, session: Session, *names: str, cut: Cut = "as it was", key: str = "", port: int = 0) -> None:
+    With a `pause` it answers any prompt that begins with the recorded one: with the recorded tokens, from where the prompt ends
+    in them, again and again, so many seconds apart; a question about it with the answer to one like it.
+    """
+
+    def __init__(
+        self,
+        session: ModelSession,
+        *names: str,
+        cut: Cut = "as it was",
+        key: str = "",
+        port: int = 0,
+        pause: float = 0.0,
+    ) -> None:
         self.cut: Cut = cut
+        self.pause = pause
         known = [one for name in names for one in recorded(name)]
         known.sort(key=lambda one: sum(map(len, one.pieces)))
         self.exchanges = {_key(one.path, one.asked): one for one in known}
@@ -95,7 +111,11 @@ class _Player(Handler):
             self.tell({"error": "Unauthorized"}, 401)
             return
         found = server.exchanges.get(_key(self.path, body))
-        if found is not None:
+        if found is None and server.pause and self.path == "/v1/completions":
+            found = next((one for one in server.exchanges.values() if one.asked.keys() == body.keys()), None)
+        if server.pause and body.get("stream"):
+            self._stream_again(body)
+        elif found is not None:
             self._play(found)
         elif self.path == "/tokenize":
             self.tell(self._apart(body))
@@ -115,6 +135,32 @@ class _Player(Handler):
                 return
         if found.ended:
             hangs_up(self)
+
+    def _stream_again(self, body: dict[str, Any]) -> None:
+        streams = [one for one in self.server.exchanges.values() if one.asked.get("stream")]
+        longest = max(streams, key=lambda one: sum(map(len, one.pieces)))
+        lines = b"".join(longest.pieces).split(b"data: ")
+        steps = [
+            event for line in lines if line[:1] == b"{" and (event := json.loads(line.partition(b"\n")[0]))["choices"]
+        ]
+        prompt, count = body["prompt"], body["max_tokens"]
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        with contextlib.suppress(OSError):  # nobody listens any more
+            for at in range(count):
+                event = steps[(len(prompt) - len(longest.asked["prompt"]) + at) % len(steps)]
+                event["choices"][0]["finish_reason"] = "length" if at == count - 1 else None
+                self.event(event)
+                sleep(self.server.pause)
+            details = {"cached_tokens": 0}
+            usage = {"prompt_tokens": len(prompt), "completion_tokens": count, "prompt_tokens_details": details}
+            self.event({"choices": [], "usage": usage})
+            self.chunk(b"data: [DONE]\n\n")
+            self.wfile.write(b"0\r\n\r\n")
+            self.wfile.flush()
+        self.close_connection = True
 
     def _apart(self, body: dict[str, Any]) -> dict[str, Any]:
         model = self.server.session.model

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
-from termchat.engine.port import Generate, Message, ModelSpec, Render
+from termchat.engine.llama.model_session import ModelSession
+from termchat.engine.port import Message, ModelSpec, Render
 from termchat.models import catalogue
+from tests.asking import ask_for
 from tests.remote.conftest import Drawing, drawn, on_server, tokens_of
 
 TEXT = "The river rose all night, and in the morning the old bridge was gone. Nobody had seen it fall, but everyone knew why. "
@@ -65,7 +66,7 @@ def compared(here: Drawing, there: Drawing, tokens: int) -> Iterator[tuple[str, 
         tuning = Tuning(max_tokens=8 if name.startswith("no cut") else tokens).turned(knobs)  # type: ignore[arg-type]
         # Each begins elsewhere, so that neither side has read a part of it in other pieces.
         for seed, prompt in enumerate([*(ids[at : at + length] for at, length in enumerate(LENGTHS)), chat]):
-            command = Generate(prompt, tuning.samplers(), tuning.conditions(), 100 + seed)
+            command = ask_for(prompt, tuning.samplers(), tuning.conditions(), 100 + seed)
             told = f"{name}, {'chat of' if prompt is chat else 'raw'} {len(prompt)}"
             yield told, apart(*(tokens_of(drawn(one, command)) for one in (here, there)))
 
@@ -75,7 +76,7 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("--tokens", type=int, default=60)
     given = parser.parse_args()
-    here = Session(ModelSpec(str(catalogue.resolve(None)[1]), "smollm2", context=4096, threads=1), lambda _: None)
+    here = ModelSession(ModelSpec(str(catalogue.resolve(None)[1]), "smollm2", context=4096, threads=1), lambda _: None)
     there = on_server(given.url)
     found: list[Apart] = []
     for told, one in compared(here, there, given.tokens):

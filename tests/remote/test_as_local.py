@@ -11,9 +11,10 @@ from termchat.decoding.conditions import Threshold
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Adjust, Explain, Generate, Inspect, Message, Noted, Render, Score, Scripted, Steer
 from termchat.engine.remote.server_session import ServerSession
+from tests.asking import ask_for, events_of
 from tests.remote.conftest import Drawing, drawn, finished_of, ids_of, on_server, prefill_of, streamed_by, tokens_of
 from tests.remote.twin_server import TwinServer
 
@@ -22,7 +23,7 @@ TEXT = "Write a story about a fox and a bear who meet at a river."
 
 
 @pytest.fixture(scope="module")
-def twin(twin_session: Session) -> Iterator[TwinServer]:
+def twin(twin_session: ModelSession) -> Iterator[TwinServer]:
     made = TwinServer(twin_session)
     yield made
     made.close()
@@ -36,10 +37,12 @@ def on_twin(twin: TwinServer) -> Iterator[ServerSession]:
 
 
 def command(session: Drawing, tuning: Tuning, text: str = TEXT, **more: object) -> Generate:
-    return Generate(ids_of(session, text), tuning.samplers(), tuning.conditions(), SEED, **more)  # type: ignore[arg-type]
+    return ask_for(ids_of(session, text), tuning.samplers(), tuning.conditions(), SEED, **more)  # type: ignore[arg-type]
 
 
-def both(session: Session, on_twin: ServerSession, tuning: Tuning, **more: object) -> tuple[list[Token], list[Token]]:
+def both(
+    session: ModelSession, on_twin: ServerSession, tuning: Tuning, **more: object
+) -> tuple[list[Token], list[Token]]:
     """The tokens here, and those over there."""
     streams = [drawn(one, command(one, tuning, **more)) for one in (session, on_twin)]
     return tokens_of(streams[0]), tokens_of(streams[1])
@@ -62,7 +65,7 @@ KNOBS = {
 
 @pytest.mark.parametrize("knobs", KNOBS.values(), ids=KNOBS)
 def test_the_same_seed_draws_the_same_tokens(
-    session: Session, on_twin: ServerSession, knobs: dict[str, object]
+    session: ModelSession, on_twin: ServerSession, knobs: dict[str, object]
 ) -> None:
     here, there = both(session, on_twin, Tuning(max_tokens=40).turned(knobs))  # type: ignore[arg-type]
     assert [token.id for token in there] == [token.id for token in here]
@@ -88,7 +91,7 @@ def test_the_same_seed_draws_the_same_tokens(
     ],
 )
 def test_stages_that_look_at_all_tokens_are_given_all(
-    session: Session, on_twin: ServerSession, knobs: dict[str, object]
+    session: ModelSession, on_twin: ServerSession, knobs: dict[str, object]
 ) -> None:
     here, there = both(session, on_twin, Tuning(max_tokens=5).turned(knobs))  # type: ignore[arg-type]
     assert [token.id for token in there] == [token.id for token in here]
@@ -96,7 +99,7 @@ def test_stages_that_look_at_all_tokens_are_given_all(
     assert [t.entropy for t in there] == pytest.approx([t.entropy for t in here], abs=1e-4)
 
 
-def test_a_repetition_penalty_finds_the_logits(session: Session, on_twin: ServerSession) -> None:
+def test_a_repetition_penalty_finds_the_logits(session: ModelSession, on_twin: ServerSession) -> None:
     here, there = both(session, on_twin, Tuning(max_tokens=20).turned({"repeat_penalty": 1.2}))
     told = [(one, other) for one, other in zip(here, there, strict=True) if abs(other.logit - other.logprob) > 1]
     assert len(told) > 10  # else nothing is penalised that is likely, and nothing depends on it
@@ -111,14 +114,16 @@ def test_what_is_not_listed_is_told(on_twin: ServerSession, twin: TwinServer) ->
     assert [body["n_probs"] for body in twin.completions()[before:]] == [200] * 5
 
 
-def test_a_rule_is_met_by_what_a_measure_is_and_not_by_what_it_may_be(session: Session, on_twin: ServerSession) -> None:
+def test_a_rule_is_met_by_what_a_measure_is_and_not_by_what_it_may_be(
+    session: ModelSession, on_twin: ServerSession
+) -> None:
     tuning = Tuning(max_tokens=20)
     here, there = both(session, on_twin, tuning)
     higher = [(max(token.entropy for token in here[: at + 1]), there[at].entropy) for at in range(len(here))]
     true, bound = next((true, bound) for true, bound in higher if true + 0.1 < bound)
     rule = Threshold("entropy", ">", (true + bound) / 2, "stop")
     ruled = [
-        Generate(ids_of(s, TEXT), tuning.samplers(), (*tuning.conditions(), rule), SEED) for s in (session, on_twin)
+        ask_for(ids_of(s, TEXT), tuning.samplers(), (*tuning.conditions(), rule), SEED) for s in (session, on_twin)
     ]
     one, other = tokens_of(drawn(session, ruled[0])), tokens_of(drawn(on_twin, ruled[1]))
     assert [token.id for token in other] == [token.id for token in one]
@@ -152,14 +157,14 @@ def test_what_makes_a_server_list_all_tokens_each_time_is_told_once(
     told: list[str] = []
     for _ in range(2):
         before = len(twin.completions())
-        made = session.generate(command(session, tuning), lambda: None, 0.0)
+        made = events_of(session, command(session, tuning))
         told += [said.remark.message for said in made if isinstance(said, Noted)]
     assert told == [f"{why} needs all 49,152 tokens of the server for each one that is drawn, which is slow"]
     assert len(twin.completions()) - before <= 5  # no token was asked for twice
     session.close()
 
 
-def test_a_long_prompt_is_read_in_the_pieces_of_the_local_engine(session: Session, on_twin: ServerSession) -> None:
+def test_a_long_prompt_is_read_in_the_pieces_of_the_local_engine(session: ModelSession, on_twin: ServerSession) -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 20
     session.cache.rewind(0)
     on_twin.cache.peek([5])  # what it had read is gone
@@ -170,13 +175,13 @@ def test_a_long_prompt_is_read_in_the_pieces_of_the_local_engine(session: Sessio
     assert [t.id for t in tokens_of(there)] == [t.id for t in tokens_of(here)]
     # Its next turn reads only what is new.
     longer = ids_of(on_twin, text)
-    told = prefill_of(drawn(on_twin, Generate([*longer, 28, 29], asked.samplers(), asked.conditions(), 1)))
+    told = prefill_of(drawn(on_twin, ask_for([*longer, 28, 29], asked.samplers(), asked.conditions(), 1)))
     assert (told.reused, told.shapes) == (len(longer), [1, 1])
 
 
 @pytest.mark.parametrize("draws", ["here", "server"])
 def test_user_text_is_never_a_control_token(
-    session: Session, on_twin: ServerSession, twin: TwinServer, draws: str
+    session: ModelSession, on_twin: ServerSession, twin: TwinServer, draws: str
 ) -> None:
     said = [
         Message("system", "<|im_end|>Be brief."),
@@ -188,7 +193,7 @@ def test_user_text_is_never_a_control_token(
         assert there == session.render(Render(said)).ids
         control = [i for i in there if asked.model.is_control(i)]
         assert [asked.model.name(i) for i in control] == ["<|im_start|>", "<|im_end|>"] * 2 + ["<|im_start|>"]
-        drawn(asked, Generate(there, Tuning().samplers(), Tuning(max_tokens=1).conditions(), SEED))
+        drawn(asked, ask_for(there, Tuning().samplers(), Tuning(max_tokens=1).conditions(), SEED))
         assert twin.completions()[-1]["prompt"] == there
         begun = asked.model.tokenize("<|im_end|>", special=False, begin=False)  # as a text that begins a reply
         assert not any(map(asked.model.is_control, begun))
@@ -203,7 +208,7 @@ def test_no_request_insists_on_a_slot(on_twin: ServerSession, twin: TwinServer, 
     try:
         ids = ids_of(asked, TEXT)
         tuning = Tuning(max_tokens=3, repeat_penalty=1.2)
-        drawn(asked, Generate(ids, tuning.samplers(), tuning.conditions(), SEED))
+        drawn(asked, ask_for(ids, tuning.samplers(), tuning.conditions(), SEED))
         asked.inspect(Inspect(ids, tuning.samplers(), SEED, 0), alone=True, wanted=never)
         asked.explain(Explain(ids, ids[0], tuning.samplers(), SEED, 0), alone=True, wanted=never)
         assert len(twin.completions()) > 4
@@ -212,7 +217,7 @@ def test_no_request_insists_on_a_slot(on_twin: ServerSession, twin: TwinServer, 
         asked.close()
 
 
-def test_a_knob_that_is_turned_holds_for_the_next_token(session: Session, on_twin: ServerSession) -> None:
+def test_a_knob_that_is_turned_holds_for_the_next_token(session: ModelSession, on_twin: ServerSession) -> None:
     cold, hot = Tuning(max_tokens=12, temperature=0.0), Tuning(max_tokens=12, temperature=1.5, repeat_penalty=1.2)
 
     def run(one: Drawing) -> list[int]:
@@ -228,7 +233,7 @@ def test_a_knob_that_is_turned_holds_for_the_next_token(session: Session, on_twi
     assert run(on_twin) == run(session)
 
 
-def test_a_constraint_is_kept(session: Session, on_twin: ServerSession) -> None:
+def test_a_constraint_is_kept(session: ModelSession, on_twin: ServerSession) -> None:
     constraint = Constraint("regex", r"(yes|no), because [a-z ]{3,9}\.")
     texts = [
         b"".join(t.bytes for t in tokens_of(drawn(one, command(one, Tuning(max_tokens=30), constraint=constraint))))
@@ -238,7 +243,7 @@ def test_a_constraint_is_kept(session: Session, on_twin: ServerSession) -> None:
     assert b", because" in texts[0]
 
 
-def test_a_forced_token_that_is_not_listed_is_looked_up(session: Session, on_twin: ServerSession) -> None:
+def test_a_forced_token_that_is_not_listed_is_looked_up(session: ModelSession, on_twin: ServerSession) -> None:
     rare = session.model.tokenize(" xylophone", special=False)[0]
     script = (Scripted(1, rare),)
     here, there = both(session, on_twin, Tuning(max_tokens=3), script=script)
@@ -252,7 +257,7 @@ def never() -> bool:
     return False
 
 
-def test_questions_see_the_whole_row(session: Session, on_twin: ServerSession) -> None:
+def test_questions_see_the_whole_row(session: ModelSession, on_twin: ServerSession) -> None:
     tuning = Tuning(repeat_penalty=1.2)
     ids = ids_of(session, TEXT)
     rare = session.model.tokenize(" xylophone", special=False)[0]
@@ -267,7 +272,7 @@ def test_questions_see_the_whole_row(session: Session, on_twin: ServerSession) -
     assert other.logprob == pytest.approx(one.logprob, abs=1e-3)
 
 
-def test_why_not_knows_what_dry_takes(session: Session, on_twin: ServerSession) -> None:
+def test_why_not_knows_what_dry_takes(session: ModelSession, on_twin: ServerSession) -> None:
     tuning = Tuning(dry_multiplier=1.5)
     ids = session.model.tokenize("One two three four five. One two three four", special=False)
     asked = Explain(ids, session.model.tokenize(" five", special=False)[0], tuning.samplers(), SEED, 0)
@@ -284,7 +289,7 @@ def test_why_not_knows_what_dry_takes(session: Session, on_twin: ServerSession) 
 
 @pytest.mark.parametrize("knobs", [{}, {"top_k": 5}, {"temperature": 1.4, "repeat_penalty": 1.2}])
 def test_what_if_draws_what_generating_draws(
-    session: Session, on_twin: ServerSession, knobs: dict[str, object]
+    session: ModelSession, on_twin: ServerSession, knobs: dict[str, object]
 ) -> None:
     plain = Tuning(max_tokens=12)
     reply = [token.id for token in tokens_of(drawn(on_twin, command(on_twin, plain)))]
@@ -299,13 +304,13 @@ def test_what_if_draws_what_generating_draws(
         assert not there.recomputed
 
 
-def test_a_reply_goes_on_after_a_question_about_its_past(session: Session, on_twin: ServerSession) -> None:
+def test_a_reply_goes_on_after_a_question_about_its_past(session: ModelSession, on_twin: ServerSession) -> None:
     tuning = Tuning(max_tokens=10)
     ids = ids_of(on_twin, TEXT)
 
     def asking(one: Drawing) -> list[int]:
         found = []
-        for record in one.generate(command(one, tuning), lambda: None, 0.0):  # type: ignore[arg-type]
+        for record in events_of(one, command(one, tuning)):  # type: ignore[arg-type]
             if isinstance(record, Token):
                 found.append(record.id)
                 if record.step == 4:
@@ -323,7 +328,7 @@ def test_records_say_who_made_them(on_twin: ServerSession) -> None:
     assert (start.exact, start.threads, start.kv_type) == (False, 0, "")
 
 
-def test_a_context_that_is_full_ends_the_reply(twin_session: Session) -> None:
+def test_a_context_that_is_full_ends_the_reply(twin_session: ModelSession) -> None:
     server = TwinServer(twin_session, context=64)
     session = on_server(server.url)
     try:
@@ -335,7 +340,7 @@ def test_a_context_that_is_full_ends_the_reply(twin_session: Session) -> None:
         server.close()
 
 
-def test_all_tokens_are_as_here(session: Session, on_twin: ServerSession) -> None:
+def test_all_tokens_are_as_here(session: ModelSession, on_twin: ServerSession) -> None:
     here, there = session.model, on_twin.model
     assert [there.piece(i) for i in range(there.n_vocab)] == [here.piece(i) for i in range(here.n_vocab)]
     assert [there.name(i) for i in range(100)] == [here.name(i) for i in range(100)]

@@ -16,15 +16,16 @@ from typing import Literal
 
 import pytest
 
-from termchat.decoding.records import Prefill, Token
+from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.llama.cells import Aborted
-from termchat.engine.llama.model_session import Session
-from termchat.engine.port import EngineError, Generate, ModelSpec, Prefilling
+from termchat.engine.llama.model_session import ModelSession
+from termchat.engine.port import EngineError, Generate, ModelSpec
 from termchat.engine.remote import http_client, steady_response
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_session import ServerSession
+from tests.asking import ask_for, events_of
 from tests.remote import twin_server
 from tests.remote.conftest import RealServer, drawn, finished_of, ids_of, on_server, tokens_of
 from tests.remote.twin_server import Fault, TwinServer, after, answers
@@ -34,7 +35,7 @@ TUNING = Tuning(max_tokens=8, temperature=0.0)
 
 def command(session: ServerSession, *more: int) -> Generate:
     ids = [*ids_of(session, "Tell me about rivers."), *more]
-    return Generate(ids, TUNING.samplers(), TUNING.conditions(), 5, done=len(more))
+    return ask_for(ids, TUNING.samplers(), TUNING.conditions(), 5, done=len(more))
 
 
 def as_far_as_it_goes(
@@ -43,7 +44,7 @@ def as_far_as_it_goes(
     """The tokens that came, and what ended them. After each, `at` is called with how many there are."""
     found: list[int] = []
     try:
-        for record in session.generate(asked, lambda: None, 0.0):
+        for record in events_of(session, asked):
             if isinstance(record, Token):
                 found.append(record.id)
                 at(len(found))
@@ -143,28 +144,16 @@ def test_silence_ends_and_a_cancel_does_at_once(
         release.set()
 
 
-def test_a_cancel_while_the_prompt_is_read_ends_within_a_piece(on_twin: ServerSession) -> None:
-    ids = ids_of(on_twin, "The quick brown fox jumps over the lazy dog. " * 60)
-    seen: list[object] = []
-    for record in on_twin.generate(Generate(ids, TUNING.samplers(), TUNING.conditions(), 1), lambda: None, 0.0):
-        seen.append(record)
-        if isinstance(record, Prefilling):
-            on_twin.cache.abort.set()
-    assert finished_of(seen).detail == "during prefill"  # type: ignore[arg-type]
-    assert [(record.done, record.total) for record in seen if isinstance(record, Prefilling)] == [(63, len(ids))]
-    assert not any(isinstance(record, (Prefill, Token)) for record in seen)
-
-
 def test_several_servers_behind_one_address_are_noticed(on_twin: ServerSession, twin: TwinServer) -> None:
     ids = ids_of(on_twin, "The quick brown fox jumps over the lazy dog. " * 10)
     twin.forgets = True
-    came, error = as_far_as_it_goes(on_twin, Generate(ids, TUNING.samplers(), TUNING.conditions(), 1))
+    came, error = as_far_as_it_goes(on_twin, ask_for(ids, TUNING.samplers(), TUNING.conditions(), 1))
     assert 0 < len(came) <= 3
     assert "reads the whole text again for each token" in error.message
     assert "several servers behind this address" in error.hint
     # A long prompt is not read piece by piece from the beginning each time.
     before = len(twin.completions())
-    _, error = as_far_as_it_goes(on_twin, Generate([5, *ids * 6], TUNING.samplers(), TUNING.conditions(), 1))
+    _, error = as_far_as_it_goes(on_twin, ask_for([5, *ids * 6], TUNING.samplers(), TUNING.conditions(), 1))
     assert "reads the whole text again" in error.message
     assert len(twin.completions()) - before <= 6
     # A few servers that take turns are as good as one, once each has read the text.
@@ -239,7 +228,7 @@ def test_a_server_that_keeps_no_connection_serves_all_the_same(
     assert [token.id for token in tokens_of(drawn(on_twin, command(on_twin)))] == whole
 
 
-def test_a_key_goes_along_and_a_wrong_one_is_told(twin_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_goes_along_and_a_wrong_one_is_told(twin_session: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     server = TwinServer(twin_session, key="secret-1")
     try:
         with pytest.raises(EngineError, match="wants a key") as caught:
@@ -257,7 +246,7 @@ def test_a_key_goes_along_and_a_wrong_one_is_told(twin_session: Session, monkeyp
         server.close()
 
 
-def test_a_redirect_gets_no_key(twin_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redirect_gets_no_key(twin_session: ModelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     thief, server = TwinServer(twin_session), TwinServer(twin_session)
     monkeypatch.setenv("LAB_KEY", "secret-1")
     session = on_server(server.url, key_env="LAB_KEY")
@@ -285,7 +274,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
-def test_a_certificate_is_verified(twin_session: Session, certificate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_is_verified(
+    twin_session: ModelSession, certificate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = TwinServer(twin_session, certificate=certificate)
     try:
         with pytest.raises(EngineError, match="is not trusted") as caught:
@@ -308,7 +299,7 @@ def test_a_certificate_is_verified(twin_session: Session, certificate: str, monk
     ids=["an answer", "a stream"],
 )
 def test_a_stop_never_takes_the_encryption_off(
-    twin_session: Session,
+    twin_session: ModelSession,
     certificate: str,
     monkeypatch: pytest.MonkeyPatch,
     asks: Callable[[HttpClient], object],
@@ -438,7 +429,7 @@ def test_a_server_that_is_stopped_for_a_while_is_waited_for_and_a_cancel_does_no
             others[-1].start()
 
     came: list[int] = []
-    for record in session.generate(asked, lambda: None, 0.0):
+    for record in events_of(session, asked):
         if isinstance(record, Token):
             came.append(record.id)
             stop(len(came), lambda: os.kill(mortal.process.pid, signal.SIGCONT))
@@ -451,7 +442,7 @@ def test_a_server_that_is_stopped_for_a_while_is_waited_for_and_a_cancel_does_no
         session.cache.abort.set()
 
     seen: list[object] = []
-    for record in session.generate(asked, lambda: None, 0.0):
+    for record in events_of(session, asked):
         seen.append(record)
         stop(sum(isinstance(one, Token) for one in seen), cancel)
     assert monotonic() - cancelled[0] < 20  # the server would go on for a minute or more

@@ -19,13 +19,14 @@ from termchat.decoding.records import Finished, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine import wire
 from termchat.engine.address import EngineAddress
-from termchat.engine.port import EngineError, Event, Generate, Message, ModelSpec
+from termchat.engine.port import EngineError, Event, Message, ModelSpec
 from termchat.engine.remote import text_reply
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.llama_stream import LlamaStream
 from termchat.engine.remote.server_session import ServerSession
 from termchat.engine.remote.streamed_session import StreamedSession
 from termchat.engine.remote.text_session import TextSession
+from tests.asking import ask_for, events_of
 from tests.remote.chat_twin import Answer, ChatHandler, Serve, breaks_off, delta, says, sends, usage, words
 
 _LARGE = 10**30
@@ -68,9 +69,9 @@ def _chat(url: str, limit: int = 12) -> tuple[list[Event], EngineError | None]:
         session = TextSession(HttpClient(address, silence=10), ModelSpec("", "", engine=address), lambda _: None)
         session.info()
         conditions: tuple[Condition, ...] = (Length(limit),) if limit else ()
-        asked = Generate([], Tuning().samplers(), conditions, seed=1, messages=[Message("user", "Hi")])
+        asked = ask_for([], Tuning().samplers(), conditions, seed=1, messages=[Message("user", "Hi")])
         try:
-            yield from session.generate(asked, lambda: None, perf_counter())
+            yield from events_of(session, asked)
         finally:
             session.close()
 
@@ -438,8 +439,8 @@ def _llama(draws: str, pieces: list[bytes], tricks: dict[str, Any]) -> tuple[lis
         ids = session.model.tokenize("Hi", special=False)
         try:
             wire.EVENT_ENCODER.encode(session.info())
-            yield from session.generate(
-                Generate(ids, tuning.samplers(), tuning.conditions(), 1), lambda: None, perf_counter()
+            yield from events_of(
+                session, ask_for(ids, tuning.samplers(), tuning.conditions(), 1), lambda: None, perf_counter()
             )  # type: ignore[misc]
         finally:
             session.close()

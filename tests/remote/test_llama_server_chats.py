@@ -7,13 +7,13 @@ from typing import Literal
 
 import pytest
 
-from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.make import make_engine
 from termchat.engine.port import ModelSpec
 from tests.chat.driven_chat import Driven
+from tests.chats import chat_on
 from tests.remote.twin_server import TwinServer
 
 Draws = Literal["here", "server"]
@@ -25,7 +25,7 @@ def begin() -> Iterator[Callable[[str, Draws], Driven]]:
     made: list[Driven] = []
 
     def begin(url: str, draws: Draws) -> Driven:
-        made.append(Driven(Chat(make_engine(), Tuning(max_tokens=8, temperature=0.0))))
+        made.append(Driven(chat_on(make_engine(), Tuning(max_tokens=8, temperature=0.0))))
         address = EngineAddress(name="lab", url=url, draws=draws)
         made[-1].chat.loading.load(ModelSpec("", "lab", engine=address))
         made[-1].idle()
@@ -38,7 +38,7 @@ def begin() -> Iterator[Callable[[str, Draws], Driven]]:
 
 @pytest.mark.parametrize("draws", ["here", "server"])
 def test_a_reply_outlives_its_server_and_goes_on_when_it_is_back(
-    twin_session: Session, begin: Callable[[str, Draws], Driven], draws: Draws
+    twin_session: ModelSession, begin: Callable[[str, Draws], Driven], draws: Draws
 ) -> None:
     server = TwinServer(twin_session)
     it = begin(server.url, draws)

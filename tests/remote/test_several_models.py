@@ -11,11 +11,12 @@ import pytest
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
 from termchat.engine.checkup import check
-from termchat.engine.llama.model_session import Session
-from termchat.engine.port import EngineError, Generate, ModelSpec
+from termchat.engine.llama.model_session import ModelSession
+from termchat.engine.port import EngineError, ModelSpec
 from termchat.engine.remote.served import ThereModel, quantization_of
 from termchat.engine.remote.server_session import ServerSession
 from termchat.models.elsewhere import engine_rows, models_of
+from tests.asking import ask_for
 from tests.remote.conftest import drawn, ids_of, streamed_by, tokens_of
 from tests.remote.twin_server import TwinServer
 
@@ -25,7 +26,7 @@ def asked_for(twin: TwinServer, model: str) -> ServerSession:
     return ServerSession(ModelSpec(model, model or "lab", engine=address), lambda _: None)
 
 
-def test_the_model_is_loaded_and_named_in_every_request_about_it(twin: TwinServer, twin_session: Session) -> None:
+def test_the_model_is_loaded_and_named_in_every_request_about_it(twin: TwinServer, twin_session: ModelSession) -> None:
     twin.several = {"large": "loaded", "small": "unloaded"}
     session = asked_for(twin, "small")
     try:
@@ -33,7 +34,7 @@ def test_the_model_is_loaded_and_named_in_every_request_about_it(twin: TwinServe
         assert session.info().name == "small"
         tuning = Tuning(max_tokens=6)
         ids = ids_of(session, "Name a colour.")
-        command = Generate(ids, tuning.samplers(), tuning.conditions(), 7)
+        command = ask_for(ids, tuning.samplers(), tuning.conditions(), 7)
         there = [token.id for token in tokens_of(drawn(session, command))]
         asked = [body for path, body in twin.asked if path in ("/completion", "/tokenize", "/detokenize")]
         assert {body["model"] for body in asked} == {"small"}

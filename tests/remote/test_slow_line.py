@@ -13,13 +13,13 @@ from time import monotonic
 
 import pytest
 
-from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.make import engine_at
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer.composer import Composer
+from tests.chats import chat_on
 from tests.delayed_line import DelayedPort
 from tests.fake_ssh import WORKER, delayed, install, lab
 from tests.remote.conftest import RealServer
@@ -73,7 +73,7 @@ class Looked:
 
 @asynccontextmanager
 async def app_on(address: EngineAddress) -> AsyncIterator[Looked]:
-    chat = Chat(engine_at(address), Tuning(seed=3, max_tokens=30, temperature=1.0))
+    chat = chat_on(engine_at(address), Tuning(seed=3, max_tokens=30, temperature=1.0))
     app = TermchatApp(chat, ModelSpec("", "smollm2", context=1024, threads=1, engine=address), theme="dark")
     async with app.run_test(size=(120, 40)):
         looked = Looked(app)

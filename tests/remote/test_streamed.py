@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 import termchat
-from termchat.decoding.conditions import IgnoreEnd, Stop, Text, Threshold
+from termchat.decoding.conditions import IgnoreEnd, Text, Threshold
 from termchat.decoding.constraint import Constraint, choice
 from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord, Start, Token
 from termchat.decoding.samplers import SamplerSettings, Tuning
@@ -26,22 +26,19 @@ from termchat.engine.port import (
     Adjust,
     EngineError,
     Explain,
-    Force,
     Generate,
     Inspect,
     Noted,
     Pause,
     Resume,
-    Score,
-    Scripted,
     SteerReply,
-    Step,
 )
 from termchat.engine.remote.llama_stream import LlamaStream, is_incomplete
 from termchat.engine.remote.server_session import ServerSession
 from termchat.engine.remote.streamed_reply import MOST_SEED, seed_of
 from termchat.engine.remote.streamed_session import StreamedSession
 from termchat.engine.remote.streams import Segment
+from tests.asking import ask_for, change, events_of, only
 from tests.remote.conftest import RealServer, drawn, finished_of, ids_of, prefill_of, tokens_of
 
 TEXT = "Write a story about a fox and a bear who meet at a river."
@@ -53,12 +50,12 @@ SCHEMA = json.loads(
 
 
 def command(session: StreamedSession | ServerSession, tuning: Tuning = GREEDY, **more: object) -> Generate:
-    made = Generate(ids_of(session, TEXT), tuning.samplers(), tuning.conditions(), 11)
-    return msgspec.structs.replace(made, **more)
+    made = ask_for(ids_of(session, TEXT), tuning.samplers(), tuning.conditions(), 11)
+    return change(made, **more)
 
 
 def raw(session: StreamedSession | ServerSession, text: str, tuning: Tuning = GREEDY) -> Generate:
-    return Generate(session.model.tokenize(text, special=False), tuning.samplers(), tuning.conditions(), 11)
+    return ask_for(session.model.tokenize(text, special=False), tuning.samplers(), tuning.conditions(), 11)
 
 
 def said(stream: Iterable[object]) -> list[int]:
@@ -101,7 +98,7 @@ def test_a_greedy_reply_has_the_ids_and_numbers_of_one_drawn_here(
 
 def test_bounds_hold_what_the_whole_distribution_says(streamed: StreamedSession) -> None:
     stream = drawn(streamed, command(streamed, msgspec.structs.replace(GREEDY, max_tokens=6)))
-    ids, model = list(command(streamed).ids), streamed.model
+    ids, model = list(only(command(streamed)).ids), streamed.model
     for token in tokens_of(stream):
         _, logprobs = streamed.served.listed(ids, model.n_vocab, [])
         entropy = -sum(math.exp(p) * p for p in logprobs.tolist()) / math.log(2)
@@ -112,7 +109,7 @@ def test_bounds_hold_what_the_whole_distribution_says(streamed: StreamedSession)
 
 def test_a_rule_is_met_by_what_a_measure_is_for_certain(streamed: StreamedSession) -> None:
     first = tokens_of(drawn(streamed, command(streamed, msgspec.structs.replace(GREEDY, max_tokens=1))))[0]
-    _, logprobs = streamed.served.listed(list(command(streamed).ids), streamed.model.n_vocab, [])
+    _, logprobs = streamed.served.listed(list(only(command(streamed)).ids), streamed.model.n_vocab, [])
     entropy = -sum(math.exp(p) * p for p in logprobs.tolist()) / math.log(2)
     assert entropy + 0.1 < first.entropy
     ends = [
@@ -244,8 +241,8 @@ def test_the_order_is_that_of_the_chain(streamed: StreamedSession) -> None:
 
 def test_a_change_in_mid_reply_loses_and_doubles_no_id(streamed: StreamedSession) -> None:
     whole = said(drawn(streamed, command(streamed)))
-    change = Adjust(Tuning(temperature=0.0, top_p=0.5).samplers(), GREEDY.conditions(), {"top_p": "panel"})
-    stream = drawn(streamed, command(streamed), at_steps({6: change, 14: change}))
+    adjust = Adjust(Tuning(temperature=0.0, top_p=0.5).samplers(), GREEDY.conditions(), {"top_p": "panel"})
+    stream = drawn(streamed, command(streamed), at_steps({6: adjust, 14: adjust}))
     assert said(stream) == whole
     assert [token.step for token in tokens_of(stream)] == list(range(len(whole)))
     first, second, same = settings_of(stream)
@@ -264,39 +261,6 @@ def test_a_change_of_conditions_alone_goes_on_with_the_stream(streamed: Streamed
     assert {settings.origin["seed"] for settings in settings_of(stream)} == {"sent as 11"}
 
 
-def test_pause_step_force_and_resume(streamed: StreamedSession) -> None:
-    whole = said(drawn(streamed, command(streamed)))
-    other = streamed.model.tokenize(" dragon", special=False)
-    commands: dict[int, SteerReply] = {4: Pause(), 6: Step(), 9: Force(other), 12: Resume()}
-    stream = drawn(streamed, command(streamed), at_steps(commands))
-    ids = said(stream)
-    forced = [token for token in tokens_of(stream) if token.forced]
-    at = forced[0].step
-    assert [token.id for token in forced] == other
-    assert ids[:at] == whole[:at]
-    rest = command(streamed, ids=[*command(streamed).ids, *whole[:at], *other], done=at + len(other))
-    assert ids[at + len(other) :] == said(drawn(streamed, rest))
-    assert finished_of(stream).reason == "length"
-
-
-def test_a_fork_begins_with_its_token(streamed: StreamedSession) -> None:
-    stream = drawn(streamed, command(streamed, script=(Scripted(0, 504),)))
-    first, second = tokens_of(stream)[:2]
-    assert (first.id, first.forced, second.forced) == (504, True, False)
-    assert first.rank in range(20)
-    rest = command(streamed, ids=[*command(streamed).ids, 504], done=1)
-    assert said(stream)[1:] == said(drawn(streamed, rest))
-
-
-def test_what_follows_a_stop_sequence_is_dropped(streamed: StreamedSession) -> None:
-    text = "".join(token.text for token in tokens_of(drawn(streamed, command(streamed))))
-    word = text.split()[6]
-    stream = drawn(streamed, command(streamed, conditions=(*GREEDY.conditions(), Stop(word))))
-    end = finished_of(stream)
-    assert (end.reason, end.detail) == ("stop", word)
-    assert "".join(token.text for token in tokens_of(stream)) == text[: text.index(word)]
-
-
 def test_a_breakpoint_pauses_before_its_token(streamed: StreamedSession) -> None:
     whole = drawn(streamed, command(streamed))
     unlikely = min(tokens_of(whole), key=lambda token: token.logprob)
@@ -308,7 +272,7 @@ def test_a_breakpoint_pauses_before_its_token(streamed: StreamedSession) -> None
 
 def test_the_server_is_free_after_a_stop(streamed: StreamedSession) -> None:
     long = Tuning(temperature=0.0, max_tokens=600)
-    generation = streamed.generate(command(streamed, long), lambda: None, 0.0)
+    generation = events_of(streamed, command(streamed, long))
     count = 0
     for record in generation:
         count += isinstance(record, Token)
@@ -351,23 +315,23 @@ def test_a_constraint_is_the_servers(streamed: StreamedSession) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}}, "required": ["name"]}
     schema["additionalProperties"] = False
     asked = command(streamed, Tuning(temperature=0.7, max_tokens=60))
-    asked = msgspec.structs.replace(asked, constraint=Constraint("json_schema", json.dumps(schema)))
+    asked = change(asked, constraint=Constraint("json_schema", json.dumps(schema)))
     stream = drawn(streamed, asked)
     jsonschema.validate(json.loads("".join(token.text for token in tokens_of(stream))), schema)
     assert settings_of(stream)[0].order[0] == "grammar"
-    stream = drawn(streamed, msgspec.structs.replace(asked, constraint=choice(["foxes", 'a "bear"\n'])))
+    stream = drawn(streamed, change(asked, constraint=choice(["foxes", 'a "bear"\n'])))
     assert "".join(token.text for token in tokens_of(stream)) in ("foxes", 'a "bear"\n')
 
 
 def test_a_constraint_outlives_a_pause_but_no_change(streamed: StreamedSession) -> None:
     asked = command(streamed, Tuning(temperature=0.0, max_tokens=40))
-    asked = msgspec.structs.replace(asked, constraint=Constraint("gbnf", 'root ::= "[" [0-9]+ ", " [0-9]+ "]"'))
+    asked = change(asked, constraint=Constraint("gbnf", 'root ::= "[" [0-9]+ ", " [0-9]+ "]"'))
     text = "".join(token.text for token in tokens_of(drawn(streamed, asked, at_steps({3: Pause(), 6: Resume()}))))
     assert text.startswith("[")
     assert set(text) <= set("[]0123456789, ")
-    change = Adjust(asked.samplers, Tuning(temperature=0.5, max_tokens=40).conditions(), constraint=asked.constraint)
-    change = msgspec.structs.replace(change, samplers=Tuning(temperature=0.5).samplers())
-    stream = drawn(streamed, asked, at_steps({3: change}))
+    cold = Tuning(temperature=0.5, max_tokens=40)
+    adjust = Adjust(cold.samplers(), cold.conditions(), constraint=only(asked).constraint)
+    stream = drawn(streamed, asked, at_steps({3: adjust}))
     assert "begins it anew" in settings_of(stream)[-1].constraint_dropped
 
 
@@ -395,12 +359,15 @@ def test_a_measure_of_what_the_chain_leaves_is_refused(streamed: StreamedSession
 def test_a_change_that_the_server_refuses_leaves_the_reply_as_it_was(streamed: StreamedSession) -> None:
     asked = command(streamed)
     refused: list[Adjust] = [
-        Adjust(asked.samplers, (*asked.conditions, Threshold("survivors", "<", 2))),
-        Adjust(asked.samplers, asked.conditions, constraint=Constraint("regex", "[0-9]+")),
-        Adjust(msgspec.structs.replace(asked.samplers, temperature=1.0), (*asked.conditions, Text("(", regex=True))),
+        Adjust(only(asked).samplers, (*only(asked).conditions, Threshold("survivors", "<", 2))),
+        Adjust(only(asked).samplers, only(asked).conditions, constraint=Constraint("regex", "[0-9]+")),
+        Adjust(
+            msgspec.structs.replace(only(asked).samplers, temperature=1.0),
+            (*only(asked).conditions, Text("(", regex=True)),
+        ),
     ]
     poll = at_steps({3 + at: one for at, one in enumerate(refused)})
-    stream = list(streamed.generate(asked, poll, perf_counter()))
+    stream = list(events_of(streamed, asked, poll, perf_counter()))
     noted = [one.remark.message for one in stream if isinstance(one, Noted)]
     assert len(noted) == 3
     assert all(one.startswith("the reply keeps its settings: ") for one in noted)
@@ -410,16 +377,16 @@ def test_a_change_that_the_server_refuses_leaves_the_reply_as_it_was(streamed: S
 
 def test_a_constraint_that_was_cut_off_can_be_removed_to_go_on(streamed: StreamedSession) -> None:
     asked = command(streamed, Tuning(temperature=0.0, max_tokens=6), constraint=choice(["a very long bear indeed"]))
-    ids = [*asked.ids, *said(drawn(streamed, asked))[:2]]
-    cut = msgspec.structs.replace(asked, ids=ids, done=2)
+    ids = [*only(asked).ids, *said(drawn(streamed, asked))[:2]]
+    cut = change(asked, ids=ids, done=2)
     with pytest.raises(EngineError, match="cannot be followed further") as caught:
         drawn(streamed, cut)
     assert "remove the constraint" in caught.value.hint
-    assert len(said(drawn(streamed, msgspec.structs.replace(cut, constraint=None)))) == 4
+    assert len(said(drawn(streamed, change(cut, constraint=None)))) == 4
 
 
 def test_a_past_position_is_told_without_a_draw(streamed: StreamedSession, served: ServerSession) -> None:
-    asked = Inspect(command(streamed).ids, GREEDY.samplers(), 1, 0)
+    asked = Inspect(only(command(streamed)).ids, GREEDY.samplers(), 1, 0)
     token, recomputed = streamed.inspect(asked, alone=True, wanted=lambda: False)
     same, _ = served.inspect(asked, alone=True, wanted=lambda: False)
     assert recomputed
@@ -434,26 +401,18 @@ def test_a_past_position_is_told_without_a_draw(streamed: StreamedSession, serve
 
 
 def test_a_token_beyond_the_list_is_told_where_it_is_asked_for(streamed: StreamedSession) -> None:
-    ids = command(streamed).ids
+    ids = only(command(streamed)).ids
     all_, logprobs = streamed.served.listed(ids, streamed.model.n_vocab, [])
     listed, theirs = streamed.served.listed(ids, 3, [int(all_[1000])])
     assert listed.tolist() == [*all_[:3].tolist(), int(all_[1000])]
     assert theirs[-1] == pytest.approx(logprobs[1000], abs=1e-3)
 
 
-def test_what_takes_our_dice_is_refused(streamed: StreamedSession) -> None:
-    ids = command(streamed).ids
-    with pytest.raises(EngineError, match="cannot redraw a whole reply") as caught:
-        streamed.score(Score(ids, 1, GREEDY.samplers(), 1), alone=True, progress=lambda *_: None, wanted=lambda: False)
-    assert caught.value.kind == "capability"
-    assert "a model on this machine" in caught.value.hint
-
-
 @pytest.mark.parametrize("place", [0, 3, 1000, 40000])
 def test_why_not_tells_the_models_numbers_and_nothing_of_the_chain(
     streamed: StreamedSession, served: ServerSession, place: int
 ) -> None:
-    ids = command(streamed).ids
+    ids = only(command(streamed)).ids
     row = served.cache.server.candidates(ids, streamed.model.n_vocab)
     all_, logprobs = row.ids, row.logprobs
     token, drawn = int(all_[place]), int(all_[2])

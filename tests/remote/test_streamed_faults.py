@@ -13,11 +13,12 @@ import pytest
 
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Adjust, EngineError, Generate, SteerReply
 from termchat.engine.remote import steady_response
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.streamed_session import StreamedSession
+from tests.asking import ask_for, events_of, only
 from tests.remote import twin_server
 from tests.remote.conftest import drawn, finished_of, ids_of, streamed_by, tokens_of
 from tests.remote.twin_server import Fault, Handler, TwinServer, answers
@@ -34,14 +35,14 @@ def on_stream(twin: TwinServer) -> Iterator[StreamedSession]:
 
 def command(session: StreamedSession, *more: int) -> Generate:
     ids = [*ids_of(session, "Tell me about rivers."), *more]
-    return Generate(ids, TUNING.samplers(), TUNING.conditions(), 5, done=len(more))
+    return ask_for(ids, TUNING.samplers(), TUNING.conditions(), 5, done=len(more))
 
 
 def as_far_as_it_goes(session: StreamedSession, asked: Generate) -> tuple[list[int], EngineError]:
     """The tokens that came, and what ended them."""
     found: list[int] = []
     try:
-        found.extend(record.id for record in session.generate(asked, lambda: None, 0.0) if isinstance(record, Token))
+        found.extend(record.id for record in events_of(session, asked) if isinstance(record, Token))
     except EngineError as error:
         return found, error
     raise AssertionError("nothing went wrong")
@@ -175,7 +176,7 @@ def test_the_next_segment_does_not_go_on_in_another_vocabulary(on_stream: Stream
 
     def other(_: Handler) -> bool:
         twin.n_params = 7
-        changed.append(Adjust(Tuning(temperature=0.0, top_p=0.5).samplers(), asked.conditions))
+        changed.append(Adjust(Tuning(temperature=0.0, top_p=0.5).samplers(), only(asked).conditions))
         return False
 
     twin.at_chunk = {3: other}
@@ -183,7 +184,7 @@ def test_the_next_segment_does_not_go_on_in_another_vocabulary(on_stream: Stream
     with pytest.raises(EngineError, match="now has another model"):
         found.extend(
             record.id
-            for record in on_stream.generate(asked, lambda: changed.pop() if changed else None, 0.0)
+            for record in events_of(on_stream, asked, lambda: changed.pop() if changed else None, 0.0)
             if isinstance(record, Token)
         )
     assert found == whole[: len(found)]
@@ -250,15 +251,17 @@ def test_a_cancel_ends_a_silent_stream_at_once(on_stream: StreamedSession, twin:
     release.set()
     assert monotonic() - cancelled[0] < 20  # it would be silent for a minute
     assert finished_of(stream).reason == "user"
-    assert len(tokens_of(stream)) == 3
+    assert len(tokens_of(stream)) <= 3  # those of them that were read by then
 
 
-def test_a_full_context_is_no_failure(twin_session: Session) -> None:
+def test_a_full_context_is_no_failure(twin_session: ModelSession) -> None:
     small = TwinServer(twin_session, context=40)
     session = streamed_by(small.url)
     try:
         asked = command(session)
-        stream = drawn(session, Generate([*asked.ids, *[504] * (38 - len(asked.ids))], asked.samplers, (), 5))
+        stream = drawn(
+            session, ask_for([*only(asked).ids, *[504] * (38 - len(only(asked).ids))], only(asked).samplers, (), 5)
+        )
         assert finished_of(stream).reason == "context"
         assert len(tokens_of(stream)) == 2
     finally:
@@ -266,7 +269,9 @@ def test_a_full_context_is_no_failure(twin_session: Session) -> None:
         small.close()
 
 
-def test_a_key_goes_with_the_stream_and_is_not_told(twin_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_goes_with_the_stream_and_is_not_told(
+    twin_session: ModelSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Callable[[], None]] = []
     monkeypatch.setattr(HttpClient, "__init__", _with_key(HttpClient.__init__))
     guarded = TwinServer(twin_session, key="secret")

@@ -17,9 +17,10 @@ from termchat.decoding.conditions import After, Condition, Length, Loop, Stop, T
 from termchat.decoding.records import UNKNOWN, Finished, Prefill, Record, SettingsRecord, Start, Token, to_dict
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
-from termchat.engine.port import Cancel, EngineError, Event, FirstToken, Generate, Message, ModelSpec, Noted, SteerReply
+from termchat.engine.port import EngineError, Event, FirstToken, Generate, Message, ModelSpec, Noted, SteerReply
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.text_session import TextSession
+from tests.asking import ask_for, events_of
 from tests.remote.chat_twin import (
     Answer,
     ChatHandler,
@@ -50,13 +51,13 @@ def _asked(
     text: str = "Hello", *conditions: Condition, samplers: SamplerSettings = _DEFAULT, **more: object
 ) -> Generate:
     said = [Message("system", "Be brief."), Message("user", text)]
-    return Generate([], samplers, conditions, seed=7, messages=said, **more)  # type: ignore[arg-type]
+    return ask_for([], samplers, conditions, seed=7, messages=said, **more)  # type: ignore[arg-type]
 
 
 def _heard(
     session: TextSession, command: Generate | None = None, poll: Callable[[], SteerReply | None] = lambda: None
 ) -> list[Event]:
-    return list(session.generate(command or _asked(), poll, perf_counter()))
+    return list(events_of(session, command or _asked(), poll, perf_counter()))
 
 
 def _tokens(heard: list[Event]) -> list[Token]:
@@ -293,17 +294,6 @@ def test_what_is_asked_for(serve: Serve) -> None:
     assert (settings.samplers.temperature, settings.samplers.top_k, settings.samplers.min_p) == (0.5, 0, 0.0)
 
 
-def test_it_ends_at_once_when_somebody_says_so(serve: Serve) -> None:
-    twin = serve(never_ends(delta("more ")))
-    commands: list[SteerReply] = []
-    said = _session(twin.url).generate(_asked(), lambda: commands.pop() if commands else None, perf_counter())
-    heard = [next(said) for _ in range(6)]
-    commands.append(Cancel())
-    heard += said
-    assert (_end(heard).reason, _text(heard)[:5]) == ("user", "more ")
-    assert twin.left.wait(5)
-
-
 def test_it_ends_at_once_while_the_server_says_nothing(serve: Serve) -> None:
     release = Silence(lambda: threading.Timer(0.3, session.abort).start())
     session = _session(serve(silent(release)).url)
@@ -418,7 +408,7 @@ def test_a_refusal_says_what_to_do(serve: Serve, answer: Answer, message: str, h
 )
 def test_a_reply_that_is_cut_keeps_what_it_said(serve: Serve, rest: tuple[bytes, ...], message: str) -> None:
     first = b"data: " + json.dumps(delta("So far")).encode() + b"\n\n"
-    said = _session(serve(breaks_off(first, *rest)).url).generate(_asked(), lambda: None, perf_counter())
+    said = events_of(_session(serve(breaks_off(first, *rest)).url), _asked())
     heard: list[Event] = []
     with pytest.raises(EngineError, match=message) as error:
         heard.extend(said)

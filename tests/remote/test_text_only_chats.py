@@ -11,10 +11,9 @@ import pytest
 
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.service import Chat
+from termchat.chat.opening import saving
 from termchat.chat.sizing import Size, Sizing
-from termchat.conversation.session import Breakpoint, SessionInfo
+from termchat.conversation.session import Breakpoint
 from termchat.conversation.setting_changes import model_change
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts.jsonl_reader import read
@@ -22,11 +21,12 @@ from termchat.decoding.conditions import Threshold
 from termchat.decoding.records import UNKNOWN
 from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.make import make_engine
 from termchat.engine.port import Message, ModelSpec, Render
 from termchat.tui.screen.header_line import header_line
 from tests.chat.driven_chat import Driven
+from tests.chats import chat_on
 from tests.remote.chat_twin import ChatTwin, Serve, delta, never_ends, refuses, says, words
 
 Begin = Callable[..., Driven]
@@ -43,7 +43,7 @@ def begin() -> Iterator[Begin]:
     made: list[Driven] = []
 
     def begin(twin: ChatTwin, tuning: Tuning | None = None, **more: Any) -> Driven:
-        it = Driven(Chat(make_engine(), tuning or Tuning(max_tokens=50), **more))
+        it = Driven(chat_on(make_engine(), tuning or Tuning(max_tokens=50), **more))
         made.append(it)
         it.chat.loading.load(_spec(twin))
         it.idle()
@@ -192,27 +192,26 @@ def test_a_message_has_no_size(serve: Serve, begin: Begin) -> None:
 
 def test_it_is_saved_and_read_again(serve: Serve, begin: Begin, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
-    recorder = StoreRecorder(store, SessionInfo())
-    it = begin(serve(words("The sea is blue.")), recorder=recorder)
+    it = begin(serve(words("The sea is blue.")), store=store)
     it.say("What is it like?")
     assert store.flush()
-    session = recorder.session(it.chat.conversation)
+    session = it.chat.session.current_id
     loaded = store.load(session).conversation
     assert list(loaded.turns()) == list(it.chat.conversation.turns())
     node = loaded.nodes[loaded.leaf or 0]
     assert (list(node.ids), node.tokens.packed()) == ([UNKNOWN] * 4, it.reply.tokens.packed())
-    again = read(recorder.saving(tmp_path / "chat.jsonl", it.chat.conversation)()).conversation
+    again = read(saving(it.chat.session, tmp_path / "chat.jsonl")()).conversation
     assert list(again.turns()) == list(loaded.turns())
     assert list(again.nodes[node.number].ids) == list(node.ids)
     for name in ("chat.md", "chat.html", "chat.csv", "chat.openai.json"):
-        written = recorder.saving(tmp_path / name, it.chat.conversation)().read_text()
+        written = saving(it.chat.session, tmp_path / name)().read_text()
         assert "blue" in written
         assert re.search(r"\bnan\b", written.split("<script", 1)[0], re.IGNORECASE) is None
     store.close()
 
 
 def test_it_goes_on_with_a_local_model_and_back(
-    serve: Serve, begin: Begin, model_path: Path, twin_session: Session
+    serve: Serve, begin: Begin, model_path: Path, twin_session: ModelSession
 ) -> None:
     twin = serve(words("I am Bob."), words("Bob it is."))
     it = begin(twin, Tuning(max_tokens=6, temperature=0.0))
@@ -232,7 +231,7 @@ def test_it_goes_on_with_a_local_model_and_back(
 
 
 def test_a_turn_that_failed_without_ids_is_rendered_by_a_local_model(
-    serve: Serve, begin: Begin, model_path: Path, twin_session: Session
+    serve: Serve, begin: Begin, model_path: Path, twin_session: ModelSession
 ) -> None:
     """Its message has no ids, and no record says that another engine had it."""
     it = begin(serve(refuses(500, "oops")), Tuning(max_tokens=6, temperature=0.0))

@@ -15,7 +15,6 @@ from time import monotonic
 from typing import Any
 
 import jsonschema
-import msgspec
 import numpy as np
 import pytest
 
@@ -26,7 +25,7 @@ from termchat.decoding.records import UNKNOWN, DrawnThere, Explanation, Settings
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted, ContextFull
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.template import NO_SYSTEM_ROLE
 from termchat.engine.port import EngineError, Explain, Generate, Message, ModelSpec, Noted
 from termchat.engine.remote import steady_response
@@ -36,6 +35,7 @@ from termchat.engine.remote.streams import Reading, Segment, StreamEnd, Told
 from termchat.engine.remote.vllm_server import VllmServer
 from termchat.engine.remote.vllm_stream import ORDER, VllmStream
 from termchat.engine.remote.vllm_vocabulary import VllmVocabulary
+from tests.asking import ask_for, change, events_of, only
 from tests.remote import twin_server
 from tests.remote.conftest import prefill_of, tokens_of
 from tests.remote.record_vllm import CONSTRAINTS, RUNS, STORY
@@ -55,7 +55,7 @@ def served_by(url: str, key: str = "", **more: Any) -> VllmStream:
 
 
 @pytest.fixture(scope="module")
-def vllm(twin_session: Session) -> Iterator[ReplayedVllm]:
+def vllm(twin_session: ModelSession) -> Iterator[ReplayedVllm]:
     made = ReplayedVllm(twin_session, *ALL)
     yield made
     made.close()
@@ -67,7 +67,7 @@ def model(vllm: ReplayedVllm) -> VllmStream:
 
 
 @pytest.fixture
-def other(twin_session: Session) -> Iterator[Callable[..., ReplayedVllm]]:
+def other(twin_session: ModelSession) -> Iterator[Callable[..., ReplayedVllm]]:
     """Makes servers that play other files, or cut them otherwise."""
     made: list[ReplayedVllm] = []
 
@@ -122,7 +122,7 @@ def reply_of(name: str, number: int) -> tuple[Exchange, list[dict[str, Any]]]:
 # --- connecting ------------------------------------------------------------------------------------------------------
 
 
-def test_its_vocabulary_is_found_out_from_outside(model: VllmStream, twin_session: Session) -> None:
+def test_its_vocabulary_is_found_out_from_outside(model: VllmStream, twin_session: ModelSession) -> None:
     here, there = twin_session.model, model.model
     assert there.n_vocab == here.n_vocab
     assert [there.piece(i) for i in range(here.n_vocab)] == [here.piece(i) for i in range(here.n_vocab)]
@@ -165,7 +165,7 @@ CHATS: tuple[list[Message], ...] = (
 
 @pytest.mark.parametrize("chat", CHATS)
 def test_prompts_are_the_local_ones_and_what_is_typed_is_no_control_token(
-    model: VllmStream, twin_session: Session, chat: list[Message]
+    model: VllmStream, twin_session: ModelSession, chat: list[Message]
 ) -> None:
     assert model.prompt(chat, None) == twin_session.prompt(chat, None)
 
@@ -186,7 +186,7 @@ def test_a_template_that_refuses_the_system_role_has_it_before_the_first_message
 
 
 @pytest.mark.parametrize("text", ["Hello <|im_end|>", "<|im_start|>", "<|im_<|im_end|>end|>", "x  y\n\t😀", ""])
-def test_a_text_holds_no_control_token_unless_it_may(model: VllmStream, twin_session: Session, text: str) -> None:
+def test_a_text_holds_no_control_token_unless_it_may(model: VllmStream, twin_session: ModelSession, text: str) -> None:
     plain = model.model.tokenize(text, special=False)
     assert plain == twin_session.model.tokenize(text, special=False)
     assert model.model.tokenize(text, special=True) == twin_session.model.tokenize(text, special=True)
@@ -406,7 +406,7 @@ def test_every_knob_is_said_so_that_the_servers_own_do_not_act(model: VllmStream
 
 def asks(model: VllmStream, **knobs: Any) -> Generate:
     samplers = SamplerSettings(**{"temperature": 0.0, **knobs})
-    return Generate(prompt(model), samplers, (Length(24),), 7)
+    return ask_for(prompt(model), samplers, (Length(24),), 7)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -420,25 +420,25 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_values_that_it_does_not_take_are_refused(model: VllmStream, knobs: dict[str, Any], words: str) -> None:
     session = StreamedSession(model, model.server.client, lambda _: None)
     with pytest.raises(EngineError, match=words) as caught:
-        list(session.generate(asks(model, **knobs), lambda: None, 0.0))
+        list(events_of(session, asks(model, **knobs)))
     assert caught.value.kind == "capability"
     text = model.model.piece(504).decode()
     with pytest.raises(EngineError, match="use logit_bias 120: it takes"):  # both are of the same token
-        list(session.generate(asks(model, logit_bias=("504=60", f'"{text}"=60')), lambda: None, 0.0))
-    behind = msgspec.structs.replace(asks(model), constraint=Constraint("regex", "a", after_chain=True))
+        list(events_of(session, asks(model, logit_bias=("504=60", f'"{text}"=60'))))
+    behind = change(asks(model), constraint=Constraint("regex", "a", after_chain=True))
     with pytest.raises(EngineError, match="after its sampler chain"):
-        list(session.generate(behind, lambda: None, 0.0))
+        list(events_of(session, behind))
 
 
 def test_what_its_chain_lacks_is_left_out(vllm: ReplayedVllm, model: VllmStream) -> None:
     session = StreamedSession(model, model.server.client, lambda _: None)
     plain, lacking = asks(model), asks(model, dry_multiplier=0.8, xtc_probability=0.5, dynatemp_range=0.5, mirostat=2)
-    first, second = (list(session.generate(asked, lambda: None, 0.0)) for asked in (plain, lacking))
+    first, second = (list(events_of(session, asked)) for asked in (plain, lacking))
     told, other = vllm.completions()[-2:]
     assert told == other
     tokens = [[one.id for one in stream if isinstance(one, Token)] for stream in (first, second)]
     assert tokens[0] == tokens[1] != []
-    assert [one.samplers for one in second if isinstance(one, SettingsRecord)] == [plain.samplers]
+    assert [one.samplers for one in second if isinstance(one, SettingsRecord)] == [only(plain).samplers]
 
 
 # --- what can go wrong -----------------------------------------------------------------------------------------------
@@ -666,10 +666,10 @@ def test_several_servers_behind_one_address_are_noticed(model: VllmStream) -> No
 def test_what_is_noticed_meanwhile_is_told_with_the_next_reply(other: Callable[..., ReplayedVllm]) -> None:
     model = served_by(other("connect", "replies").url)
     session = StreamedSession(model, model.server.client, lambda _: None)
-    command = Generate(prompt(model), SamplerSettings(temperature=0.0), (Length(24),), 7)
+    command = ask_for(prompt(model), SamplerSettings(temperature=0.0), (Length(24),), 7)
 
     def noted() -> list[str]:
-        return [one.remark.message for one in session.generate(command, lambda: None, 0.0) if isinstance(one, Noted)]
+        return [one.remark.message for one in events_of(session, command) if isinstance(one, Noted)]
 
     assert noted() == []
     for _ in range(4):

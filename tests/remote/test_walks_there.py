@@ -10,23 +10,21 @@ import pytest
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed, Prefill, Token
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import (
     Cancel,
     EngineError,
     Generate,
-    GenerateWalks,
-    Join,
     Noted,
     Pause,
+    ReplyRequest,
     Resume,
     Step,
-    ToWalk,
-    Walk,
     WalksFinished,
 )
 from termchat.engine.remote.server_session import ServerSession
-from tests.engine.walking import ask, end, of, paused, walk, walked
+from tests.asking import ask_for, only
+from tests.engine.walking import Fork, ask, end, joining, of, paused, to, walk, walked
 from tests.remote.conftest import RealServer, drawn, ids_of, on_server, prefill_of, tokens_of
 from tests.remote.twin_server import Handler, TwinServer
 
@@ -37,9 +35,9 @@ KNOBS: list[dict[str, object]] = [
 ]  # fmt: skip
 
 
-def alone(session: ServerSession, ids: list[int], one: Walk) -> list[Token]:
+def alone(session: ServerSession, ids: list[int], one: ReplyRequest) -> list[Token]:
     """The same reply by itself."""
-    asked = Generate(ids, one.samplers, one.conditions, one.seed, constraint=one.constraint, done=0)
+    asked = ask_for(ids, one.samplers, one.conditions, one.seed, constraint=one.constraint, done=0)
     return tokens_of(drawn(session, asked))
 
 
@@ -49,10 +47,10 @@ def numbers(tokens: list[Token]) -> list[tuple[object, ...]]:
     return [(t.step, t.id, t.text, t.rank, *both) for t, both in zip(tokens, near, strict=True)]
 
 
-def check_each(session: ServerSession, stream: list[object], command: GenerateWalks) -> None:
-    for one in command.walks:
+def check_each(session: ServerSession, stream: list[object], command: Generate) -> None:
+    for one in command.replies:
         there = tokens_of(of(stream, one.number))  # type: ignore[arg-type]
-        assert numbers(there) == numbers(alone(session, command.ids, one))
+        assert numbers(there) == numbers(alone(session, only(command).ids, one))
 
 
 @pytest.mark.parametrize("slots", [1, 4])
@@ -116,7 +114,7 @@ def test_the_prompt_is_read_once_where_one_slot_does_it_all(on_twin: ServerSessi
 
 def test_who_waits_for_a_slot_ends_at_once_and_cancel_ends_all(on_twin: ServerSession) -> None:
     command = ask(ids_of(on_twin, TEXT), [walk(i, FREE, i) for i in range(3)])
-    stream = walked(on_twin, command, {(0, 3): [ToWalk(2, Cancel())], (0, 6): [Cancel()]})  # type: ignore[arg-type]
+    stream = walked(on_twin, command, {(0, 3): [to(2, Cancel())], (0, 6): [Cancel()]})  # type: ignore[arg-type]
     assert [(end(stream, i).reason, end(stream, i).tokens) for i in range(3)] == [("user", 6), ("user", 1), ("user", 1)]
     last = stream.index(end(stream, 2))
     assert any(isinstance(event, Token) and event.walk == 0 for event in stream[last:])
@@ -132,14 +130,14 @@ def test_all_are_paused_and_stepped_together(on_twin: ServerSession) -> None:
 def test_one_that_joins_begins_within_another(on_twin: ServerSession) -> None:
     ids = ids_of(on_twin, TEXT)
     command = ask(ids, [walk(0, FREE, 3)])
-    joins = [Join(walk(1, FREE, 3, base=(0, 4))), Join(walk(2, FREE, 8, base=(0, 99)))]
+    joins = [Fork(walk(1, FREE, 3), 0, 4), joining(command, walk(2, FREE, 8, ids=[*ids, 7, 7]))]
     stream = walked(on_twin, command, {(0, 6): joins})  # type: ignore[arg-type]
     first, second = (tokens_of(of(stream, i)) for i in (0, 1))
     assert [t.step for t in second] == list(range(4, FREE.max_tokens))
     assert numbers(second) == numbers(first[4:])
     (failed,) = of(stream, 2)
     assert isinstance(failed, Failed)
-    assert failed.message == "walk 0 has only 6 tokens"
+    assert failed.message == "no running reply begins with these tokens"
 
 
 def test_what_is_kept_is_not_read_again(on_twin: ServerSession) -> None:
@@ -147,7 +145,7 @@ def test_what_is_kept_is_not_read_again(on_twin: ServerSession) -> None:
     stream = walked(on_twin, ask(ids, [walk(i, FREE, i) for i in range(2)]))  # type: ignore[arg-type]
     path = [*ids, *(t.id for t in tokens_of(of(stream, 1)))]
     assert on_twin.keep(1).cells == len(path) - 1
-    read = prefill_of(drawn(on_twin, Generate(path, FREE.samplers(), FREE.conditions(), 1)))
+    read = prefill_of(drawn(on_twin, ask_for(path, FREE.samplers(), FREE.conditions(), 1)))
     assert (read.tokens, read.shapes) == (len(path), [1])
     with pytest.raises(EngineError, match="no walk 7"):
         on_twin.keep(7)
@@ -181,15 +179,15 @@ def four(model_path: Path) -> Iterator[ServerSession]:
     server.close()
 
 
-def test_a_real_server_decodes_all_walks_in_one_batch(four: ServerSession, session: Session) -> None:
+def test_a_real_server_decodes_all_walks_in_one_batch(four: ServerSession, session: ModelSession) -> None:
     command = ask(ids_of(four, TEXT), [walk(i, FREE, i) for i in range(4)])
     stream = walked(four, command)  # type: ignore[arg-type]
     over = stream[-1]
     assert isinstance(over, WalksFinished)
     assert over.tokens == 4 * FREE.max_tokens
     assert over.steps == FREE.max_tokens - 1
-    for i, one in enumerate(command.walks):
-        there, here = tokens_of(of(stream, i)), alone(session, command.ids, one)  # type: ignore[arg-type]
+    for i, one in enumerate(command.replies):
+        there, here = tokens_of(of(stream, i)), alone(session, only(command).ids, one)  # type: ignore[arg-type]
         assert there[0].id == here[0].id
         assert there[0].logprob == pytest.approx(here[0].logprob, abs=0.3)
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from termchat.decoding.records import Shape
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 
 Fault = Callable[["Handler"], bool]
 """Does something to a request; True where it is done with it."""
@@ -36,7 +36,7 @@ class TwinServer(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def __init__(
-        self, session: Session, *, key: str = "", context: int = 2048, certificate: str = "", port: int = 0
+        self, session: ModelSession, *, key: str = "", context: int = 2048, certificate: str = "", port: int = 0
     ) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.session, self.key, self.context = session, key, context

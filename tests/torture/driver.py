@@ -17,16 +17,15 @@ from random import Random
 from time import monotonic
 
 from termchat import paths
-from termchat.chat.opening import find_model, reopen_latest
-from termchat.chat.recording import StoreRecorder
-from termchat.chat.service import Chat
+from termchat.chat.opening import find_model, load_latest, saving
 from termchat.config.settings import load
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
 from termchat.conversation.store.writer import Operation
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed, Finished, Record, Token
 from termchat.engine.local import LocalEngine
+from tests.chats import chat_on
 from tests.torture.known import digest, mark
 
 LONGEST = 120
@@ -47,36 +46,35 @@ def say(*what: object) -> None:
     os.write(1, json.dumps([*what, monotonic()]).encode() + b"\n")
 
 
-class Witness(StoreRecorder):
-    """Keeps a chat, and says what it gave to the store and what the store has on the disk."""
+class Witness(Store):
+    """Keeps chats, and says what it was given and what it has on the disk."""
 
-    def __init__(self, store: Store, info: SessionInfo, conversation: Conversation | None = None) -> None:
-        super().__init__(store, info, conversation)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self.focus = ""
         self.recovering = False
         self._marks: dict[tuple[str, int], list[int]] = {}
         self._waiting: list[tuple[Operation | None, str, Node]] = []
 
-    def turn(self, conversation: Conversation, node: Node) -> None:
-        super().turn(conversation, node)
-        session = self._ids[conversation]
+    def add_node(self, session: str, node: Node) -> None:
+        super().add_node(session, node)
         say("node", session, node.number)
         if node.role == "user":
             self._wait(session, node)
 
-    def record(self, conversation: Conversation, node: Node, record: Record) -> None:
-        super().record(conversation, node, record)
-        session, made = self._ids[conversation], mark(record)
-        marks = self._marks.setdefault((session, node.number), [])
+    def add_record(self, session: str, number: int, record: Record) -> None:
+        super().add_record(session, number, record)
+        made = mark(record)
+        marks = self._marks.setdefault((session, number), [])
         marks.append(made)
-        say("record", session, node.number, made)
+        say("record", session, number, made)
         if isinstance(record, Token) and len(marks) == 4:
             self.moment("streaming")
         if isinstance(record, Token) and self.recovering:
             self.recovering = False
             say("recovered")
         if isinstance(record, (Finished, Failed)):
-            self._wait(session, node)
+            self._wait(session, self._live[session].nodes[number])
             self.moment("saving")
 
     def moment(self, kind: str) -> None:
@@ -87,7 +85,7 @@ class Witness(StoreRecorder):
 
     def look(self) -> None:
         """Says which turns have left the store's queue for the disk."""
-        queued = {id(operation) for operation in self.store._writer.queued()}
+        queued = {id(operation) for operation in self._writer.queued()}
         for waiting in list(self._waiting):
             operation, session, node = waiting
             if operation is None or id(operation) not in queued:
@@ -95,7 +93,7 @@ class Witness(StoreRecorder):
                 say("kept", session, node.number, digest(node, self._marks.get((session, node.number), [])))
 
     def _wait(self, session: str, node: Node) -> None:
-        queued = self.store._writer.queued()  # without it the disk was faster than this line
+        queued = self._writer.queued()  # without it the disk was faster than this line
         self._waiting.append((queued[-1] if queued else None, session, node))
 
 
@@ -106,18 +104,16 @@ class Driver:
         self._random = Random(seed)
         self._kind = kind
         config = load({"context": 1024, "threads": 1, "seed": seed % 1000})
-        store = Store.open(paths.store_file())
-        reopened = reopen_latest(store, config)
-        if reopened is not None and len(reopened.conversation.ids()) < LONGEST:
-            config, recorder, conversation, *_ = reopened
-            self._witness = Witness(store, recorder.info, conversation)
-        else:
+        Store.open(paths.store_file()).close()  # which repairs it
+        store = self._witness = Witness(paths.store_file())
+        session = load_latest(store, config)
+        if session is None or len(session.conversation.ids()) >= LONGEST:
             conversation = Conversation(raw=self._random.random() < 0.7)
-            self._witness = Witness(store, SessionInfo(tuning=config.tuning))
+            session = Session(tuning=config.tuning, conversation=conversation, store=store)
         config, spec = find_model(config)
         self._witness.focus = kind
         engine = LocalEngine(paths.log_file())
-        self.chat = Chat(engine, config.tuning, conversation=conversation, recorder=self._witness)
+        self.chat = chat_on(engine, session=session)
         self.chat.loading.load(spec)
         self._first = {"forking": self._fork, "exporting": self._export}.get(kind)
         self._things: list[tuple[int, Callable[[], None]]] = [
@@ -140,7 +136,7 @@ class Driver:
             elif self.chat.busy and self._random.random() < 0.01:
                 self._random.choice((self._tune, self._fork, self.chat.stop, self._send))()
         self.chat.close()
-        closed = self._witness.store.close(30)
+        closed = self._witness.close(30)
         self._witness.look()
         say("closed", closed)
 
@@ -166,10 +162,10 @@ class Driver:
         self.chat.loading.restart()
 
     def _tell_troubles(self) -> None:
-        problem = self._witness.store.problem()
+        problem = self._witness.problem()
         if problem is not None:
             say("trouble", problem)
-        for notice in self._witness.store.notices():
+        for notice in self._witness.notices():
             say("trouble", notice.message)
 
     # --- what a person does ------------------------------------------------------------------------------------------
@@ -206,12 +202,12 @@ class Driver:
             self.chat.branches.undelete()
 
     def _export(self) -> None:
-        if not self._witness.info.id:
+        if not self.chat.session.id:
             return
         path = Path(os.environ["HOME"]) / f"chat{self._random.choice(('.jsonl', '.md'))}"
         self._witness.moment("exporting")
         for _ in range(10 if self._kind == "exporting" else 1):
-            self._witness.saving(path, self.chat.conversation)()
+            saving(self.chat.session, path)()
 
     def _replies(self) -> list[Node]:
         chat = self.chat.conversation

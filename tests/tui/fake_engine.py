@@ -16,7 +16,6 @@ import msgspec
 
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.drafting import DraftSettings
-from termchat.decoding.group import Group
 from termchat.decoding.records import (
     ABSENT,
     UNKNOWN,
@@ -51,7 +50,6 @@ from termchat.engine.port import (
     Feature,
     Force,
     Generate,
-    GenerateWalks,
     Inspect,
     Inspected,
     Join,
@@ -70,11 +68,11 @@ from termchat.engine.port import (
     Remark,
     Render,
     Rendered,
+    ReplyRequest,
     Resume,
     Score,
     Scored,
     Scoring,
-    SearchBeams,
     Spell,
     Spelled,
     Spelling,
@@ -82,8 +80,6 @@ from termchat.engine.port import (
     Step,
     Tokenize,
     Tokenized,
-    ToWalk,
-    Walk,
     WalksFinished,
 )
 from tests import made_records
@@ -97,7 +93,7 @@ INFO = ModelInfo(
 
 
 _C = TypeVar("_C", bound=Command)
-_R = TypeVar("_R", Token, Start)
+_R = TypeVar("_R", Token, Start, ReplyRequest)
 
 _CONTROL = {1: "<|im_start|>", 2: "<|im_end|>"}
 _STEPS = {"token": (" step",), "line": (" to", " the", " end\n"), "sentence": (" to", " the", " end.")}
@@ -152,7 +148,7 @@ class _Stream:
     waiting: bool = False
     ended: bool = False
     draft: DraftSettings | None = None
-    now: Walk | Adjust | None = None
+    now: ReplyRequest | Adjust | None = None
 
 
 class FakeEngine:
@@ -184,7 +180,7 @@ class FakeEngine:
         self._events: list[tuple[int, Event]] = []
         self._pipe: tuple[int, int] | None = None
         self._streams: list[_Stream] = []
-        self._several: tuple[int, GenerateWalks | SearchBeams] | None = None
+        self._several: tuple[int, Generate] | None = None
         self._beams: list[Beams] = []
 
     # --- what a test does --------------------------------------------------------------------------------------------
@@ -200,7 +196,8 @@ class FakeEngine:
 
     @property
     def searching(self) -> bool:
-        return self._several is not None and isinstance(self._several[1], SearchBeams)
+        group = self._several[1].group if self._several is not None else None
+        return group is not None and group.beams is not None
 
     def say(self, *pieces: str, walk: int | None = None, **fields: object) -> None:
         """The running reply's next tokens, of several all say them, or one `walk`; `fields` replace a token's own."""
@@ -226,7 +223,7 @@ class FakeEngine:
         assert self._several is not None, "nothing was asked"
         kept = [self._beam(place, word, (*parents, *range(16))[place]) for place, word in enumerate(words)]
         lost = [self._beam(len(kept) + place, word, 0) for place, word in enumerate(dropped)]
-        beams = Beams(self._several[1].done + len(self._beams), kept, lost)
+        beams = Beams(self._several[1].replies[0].done + len(self._beams), kept, lost)
         self._beams.append(beams)
         self._answer(self._several[0], beams)
 
@@ -288,9 +285,14 @@ class FakeEngine:
         self._answer(number, Failed(kind, message))
 
     @property
-    def generated(self) -> list[Generate]:
-        """Every reply that was asked for."""
-        return self.asked(Generate)
+    def generated(self) -> list[ReplyRequest]:
+        """Every reply that was asked for alone."""
+        return [command.replies[0] for command in self.asked(Generate) if command.group is None]
+
+    @property
+    def groups(self) -> list[Generate]:
+        """Every request for a group of replies."""
+        return [command for command in self.asked(Generate) if command.group is not None]
 
     @property
     def unread(self) -> bool:
@@ -329,6 +331,7 @@ class FakeEngine:
     def close(self) -> None:
         self.closed, self._alive = True, False
         self._events.clear()
+        self._streams, self._several = [], None
         for end in self._pipe or ():
             os.close(end)
         self._pipe = None
@@ -353,32 +356,23 @@ class FakeEngine:
             case Render():
                 return [Rendered(list(self.prompt), whole=not command.before)]
             case Generate():
-                self._streams, self._several = [], None
-                self._begin(number, command, Walk(0, command.samplers, command.conditions, command.seed, dict(command.origin),
-                    script=command.script, paused=command.paused, constraint=command.constraint), None)  # fmt: skip
-            case GenerateWalks():
-                self._streams, self._several = [], (number, command)
-                for walk in command.walks:
-                    self._begin(number, command, walk, command.group)
-            case SearchBeams():
-                self._streams, self._several, self._beams = [], (number, command), []
-                self._begin(number, command, _found(command, 0), command.group)
-                if command.paused:
+                self._streams, self._beams = [], []
+                self._several = (number, command) if command.group is not None else None
+                for reply in command.replies:
+                    self._begin(number, command, reply)
+                if self.searching and command.replies[0].paused:
                     self.wait(walk=0)
             case Join() if self._several is not None:
                 number, several = self._several
                 if self.full:
-                    return [Failed("context", "there is no room for another walk", walk=command.walk.number)]
-                self._begin(number, several, command.walk, several.group)
+                    return [Failed("context", "there is no room for another walk", walk=command.reply.number)]
+                self._begin(number, several, command.reply)
             case Keep():
                 return [Kept(30, 14.0)]
-            case ToWalk():
-                for stream in self._running():
-                    if stream.walk == command.walk:
-                        self._steer(stream, command.command)
             case Adjust() | Pause() | Resume() | Step() | Force() | EndThinking() | Cancel():
                 for stream in self._running():
-                    self._steer(stream, command)
+                    if command.reply in (None, stream.walk):
+                        self._steer(stream, command)
             case _ if not self.hears:
                 self._unanswered.append((number, command))
             case _:
@@ -396,25 +390,21 @@ class FakeEngine:
             DraftLoaded(DraftInfo(spec.name, spec.path, "d" * 64, 1, 1, 1, 0, 0.1, self.draft_costs)),
         ]
 
-    def _begin(
-        self, number: int, command: Generate | GenerateWalks | SearchBeams, walk: Walk, group: Group | None
-    ) -> None:
-        base = walk.base[1] if walk.base is not None else 0
-        of = walk.number if group is not None else None
+    def _begin(self, number: int, command: Generate, reply: ReplyRequest) -> None:
+        walk = reply.number if command.group is not None else None
+        draft = command.draft if command.group is None else None
         stream = _Stream(
-            number, command.done + base, walk.seed, walk.constraint, command.constraint_begun, walk=of,
-            draft=command.draft if isinstance(command, Generate) else None,
-        )  # fmt: skip
+            number, reply.done, reply.seed, reply.constraint, reply.constraint_begun, walk=walk, draft=draft, now=reply
+        )
         self._streams.append(stream)
-        start = replaced(made_records.start(command.ids, walk.seed), prefill=command.prefill, walk=of, group=group,
+        start = replaced(made_records.start(reply.ids, reply.seed), prefill=reply.prefill, walk=walk, group=command.group,
             exact=self.exact, largest_change=self.largest_change)  # fmt: skip
         self._answer(number, start)
-        stream.now = walk
         self._answer(number, _settings(stream))
-        self._answer(number, Prefill(len(command.ids), 0, [len(command.ids)], 12.0, walk=of))
-        self._force(stream, [scripted.id for scripted in walk.script if scripted.id is not None])
-        if walk.paused:
-            self.wait(walk=of)
+        self._answer(number, Prefill(len(reply.ids), 0, [len(reply.ids)], 12.0, walk=walk))
+        self._force(stream, [scripted.id for scripted in reply.script if scripted.id is not None])
+        if reply.paused and not self.searching:
+            self.wait(walk=walk)
 
     def _steer(self, stream: _Stream, command: SteerReply) -> None:
         match command:
@@ -476,11 +466,12 @@ class FakeEngine:
         """The walks of the n best."""
         assert self._several is not None
         number, command = self._several
-        assert isinstance(command, SearchBeams)
+        assert command.group is not None
+        [asked] = command.replies
         best = self._beams[-1].beams[: command.group.size]
         for walk, beam in enumerate(best):
             if walk:
-                self._begin(number, command, _found(command, walk), command.group)
+                self._begin(number, command, replaced(asked, number=walk, script=()))
             ids, parent = [beam.id], beam.parent
             for beams in reversed(self._beams[:-1]):
                 ids.insert(0, beams.beams[parent].id)
@@ -561,8 +552,3 @@ def _settings(stream: _Stream, drafting: str = "") -> SettingsRecord:
         stream.settings, now.samplers, now.conditions, origin, 2, constraint=stream.constraint,
         constraint_begun=stream.constraint_begun, walk=stream.walk, draft=stream.draft, drafting=drafting,
     )  # fmt: skip
-
-
-def _found(command: SearchBeams, walk: int) -> Walk:
-    """One of the walks that a search ends with."""
-    return Walk(walk, command.samplers, command.conditions, command.seed, constraint=command.constraint)

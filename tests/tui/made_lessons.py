@@ -7,13 +7,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from termchat import paths
-from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
 from termchat.config.settings import load
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.tui.sessions.session_list import SessionList
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop
 
@@ -94,8 +93,7 @@ async def learner(
     config = load({}, {}, Path("/none"))
 
     def chat(engine: FakeEngine) -> Chat:
-        recorder = StoreRecorder(store, SessionInfo()) if store is not None else None
-        return Chat(engine, Tuning(seed=1), recorder=recorder)
+        return chat_on(engine, Tuning(seed=1), store=store)
 
     sessions = SessionList(store, config) if store is not None else None
     async with desktop(size, chat=chat, sessions=sessions, **options) as desk:  # type: ignore[arg-type]

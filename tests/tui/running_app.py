@@ -18,6 +18,7 @@ from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer.composer import Composer
 from termchat.tui.screen import notices
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 
 SPEC = ModelSpec("/tiny.gguf", "tiny")
@@ -135,7 +136,7 @@ async def desktop(
     *,
     spec: ModelSpec | None = SPEC,
     loads: bool = True,
-    chat: Callable[[FakeEngine], Chat] = lambda engine: Chat(engine, Tuning(seed=1)),
+    chat: Callable[[FakeEngine], Chat] = lambda engine: chat_on(engine, Tuning(seed=1)),
     **options: object,
 ) -> AsyncIterator[Desktop]:
     engine = FakeEngine(loads=loads)
@@ -167,7 +168,7 @@ def path(desk: Desktop) -> list[str]:
 
 
 def idle_chat(engine: FakeEngine) -> Chat:
-    chat = Chat(engine, Tuning(seed=1))
+    chat = chat_on(engine, Tuning(seed=1))
     chat.loading.load(SPEC)
     chat.pump()
     return chat

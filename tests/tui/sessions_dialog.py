@@ -18,6 +18,7 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.sessions.sessions_dialog import SessionsDialog
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop
 
@@ -122,7 +123,7 @@ async def library(
     *folders: Path,
     size: tuple[int, int] = (120, 40),
     opened: bool = True,
-    chat: Callable[[FakeEngine], Chat] = lambda engine: Chat(engine, Tuning(seed=1)),
+    chat: Callable[[FakeEngine], Chat] = lambda engine: chat_on(engine, Tuning(seed=1)),
 ) -> AsyncIterator[Library]:
     config = load({"model_folders": ":".join(map(str, folders))} if folders else {}, {}, Path("/none"))
     async with desktop(size, chat=chat, sessions=SessionList(store, config)) as desk:  # type: ignore[arg-type]

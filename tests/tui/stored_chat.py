@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from termchat.chat.opening import reopen_latest
-from termchat.chat.recording import StoreRecorder
+from termchat.chat.opening import load_latest
 from termchat.chat.service import Chat
 from termchat.config.settings import load
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.token_mode import WORDS
@@ -25,13 +24,10 @@ async def kept(directory: Path, *, resume: bool = False) -> AsyncIterator[Deskto
 
     def chat(engine: FakeEngine) -> Chat:
         if not resume:
-            return Chat(engine, Tuning(seed=1), recorder=StoreRecorder(store, SessionInfo()))
-        found = reopen_latest(store, load({}, environ={}, file=directory / "none.toml"))
+            return chat_on(engine, Tuning(seed=1), store=store)
+        found = load_latest(store, load({}, environ={}, file=directory / "none.toml"))
         assert found is not None
-        return Chat(
-            engine, found.config.tuning, conversation=found.conversation, recorder=found.recorder,
-            view=found.recorder.info.view,
-        )  # fmt: skip
+        return chat_on(engine, session=found)
 
     async with desktop(chat=chat, close=store.close) as desk:
         yield desk

@@ -17,7 +17,6 @@ from textual.command import CommandPalette
 
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
-from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
 from termchat.conversation.store.database import StoreError
 from termchat.decoding.conditions import Text
@@ -28,6 +27,7 @@ from termchat.tui.app import TermchatApp
 from termchat.tui.screen.desk import StopInput
 from termchat.tui.screen.panels import Panels
 from termchat.tui.transcript import TranscriptView
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import FRAME, PATIENCE, SPEC, Desktop, command, desktop
 
@@ -72,7 +72,7 @@ async def test_the_model_is_not_asked_for_before_the_screen_has_been_drawn(model
             return super().send(command)  # type: ignore[arg-type]
 
     engine = Watched()
-    app = TermchatApp(Chat(engine), **model, theme="dark")
+    app = TermchatApp(chat_on(engine), **model, theme="dark")
     async with app.run_test() as pilot:
         await Desktop(app, engine, pilot).until(lambda: drawn)
     assert drawn == [True]

@@ -7,13 +7,13 @@ import pytest
 from textual.widgets import Input
 
 from termchat.chat.loading import Choice
-from termchat.chat.service import Chat
 from termchat.decoding.records import Stage, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust
 from termchat.tui.panels.candidates import candidate_table
 from termchat.tui.panels.chain_panel import chain_lines
 from tests import made_records
+from tests.chats import chat_on
 from tests.tui.fake_engine import replaced
 from tests.tui.running_app import SPEC, Desktop, desktop
 from tests.tui.snapshots import CANDIDATES
@@ -67,7 +67,7 @@ async def test_one_key_bans_a_word_and_warns_before_it_bans_pieces_that_others_s
 
 
 async def test_biases_are_listed_edited_and_removed_and_an_empty_field_shows_only_them() -> None:
-    async with desktop(chat=lambda engine: Chat(engine, Tuning(logit_bias=('" sea"=ban', "7=+1")))) as desk:
+    async with desktop(chat=lambda engine: chat_on(engine, Tuning(logit_bias=('" sea"=ban', "7=+1")))) as desk:
         await opened(desk)
         await desk.shows('ban             " sea"', "+1      7       ·c7")
         await desk.type("", "down", "shift+right")

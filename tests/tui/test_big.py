@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from termchat.chat.service import Chat
 from termchat.decoding.records import Candidate
 from termchat.decoding.samplers import Tuning
 from termchat.tui.panels.pages import PAGES
@@ -15,8 +14,8 @@ from termchat.tui.panels.plots.trace import Trace
 from termchat.tui.screen.panels import Panels
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.token_order import TokenRef
+from tests.chats import chat_on
 from tests.tui.running_app import Desktop, desktop
-from tests.tui.token_mode import Memory
 
 NEXT_PAGE = "ctrl+right_square_bracket"
 OFFERED = [name for name in PAGES if name != "drafts"]
@@ -146,7 +145,7 @@ async def test_the_big_view_opens_at_a_title_and_closes_by_the_mouse() -> None:
 
 
 async def test_a_click_in_a_plot_puts_the_cursor_on_the_token_and_the_plots_mark_it() -> None:
-    async with desktop(chat=lambda engine: Chat(engine, Tuning(seed=1), recorder=Memory())) as desk:
+    async with desktop(chat=lambda engine: chat_on(engine, Tuning(seed=1), kept=True)) as desk:
         await talk(desk)
         await desk.type("", NEXT_PAGE)
         edge = desk.text.split("\n")[row_of(desk, "ENTROPY") + 2].rindex("│")
@@ -207,7 +206,7 @@ async def test_a_knob_that_is_turned_while_nothing_runs_reshapes_the_distributio
 async def test_the_large_view_of_a_token_has_its_sentence_words_percents_and_all_the_rest(
     size: tuple[int, int],
 ) -> None:
-    async with desktop(size, chat=lambda engine: Chat(engine, Tuning(seed=1), recorder=Memory())) as desk:
+    async with desktop(size, chat=lambda engine: chat_on(engine, Tuning(seed=1), kept=True)) as desk:
         await talk(desk)
         desk.engine.end()
         await desk.settle()
@@ -226,7 +225,7 @@ async def test_the_large_view_of_a_token_has_its_sentence_words_percents_and_all
 
 
 async def test_the_dice_are_rolled_by_key_again_for_more_and_by_command_with_any_number() -> None:
-    async with desktop(chat=lambda engine: Chat(engine, Tuning(seed=1), recorder=Memory())) as desk:
+    async with desktop(chat=lambda engine: chat_on(engine, Tuning(seed=1), kept=True)) as desk:
         await talk(desk)
         desk.engine.end()
         await desk.settle()

@@ -20,7 +20,7 @@ from termchat.tui.transcript.cursor.token_cells import main_of
 from termchat.tui.transcript.cursor.token_order import TokenRef, TurnTokens
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.looks import TOKEN_LOOKS, TokenLook, heats
-from termchat.tui.transcript.source import Source, parts_of, size_of
+from termchat.tui.transcript.turn_source import TurnSource, parts_of, size_of
 from tests import made_records
 from tests.tui.transcripts import (
     PAINT,
@@ -238,7 +238,7 @@ def test_text_that_came_with_no_token_stands_between_the_pieces_of_a_reply(
     more = chat.grow("assistant", parent=2, at=len(first))
     made_records.add_all(more, made_records.stream([], second, done=b"".join(first)))
     parts = parts_of(chat.reply())
-    assert "".join(told.text for told in Source(parts).read()) == text == list(chat.turns())[-1][1]
+    assert "".join(told.text for told in TurnSource(parts).read()) == text == list(chat.turns())[-1][1]
     assert size_of(parts) == len(text)
     numbered = TurnTokens(parts)
     begin, end = numbered.span(len(first))

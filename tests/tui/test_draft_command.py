@@ -65,7 +65,7 @@ async def test_a_model_is_loaded_by_its_name_and_drafts(home: Path) -> None:
         spec = desk.engine.asked(LoadDraft)[-1].spec
         assert spec is not None
         assert spec.path == str(folder / "small.gguf")
-        await desk.until(lambda: desk.chat.drafter is not None)
+        await desk.until(lambda: desk.chat.host.drafter is not None)
         assert desk.chat.tuning.draft == "model"
         assert "nothing is drafted" not in desk.text
         await command(desk, "/draft")

@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from textual.events import Key
 
+from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
 from termchat.tui.app import TermchatApp
 from tests.tui import running_app
@@ -68,7 +69,7 @@ async def test_a_new_chat_has_no_draft_of_the_old_one_and_undo_does_not_bring_it
         await desk.type("half a thought", "ctrl+n", "ctrl+underscore")
         assert desk.composer.text == ""
         await desk.type("new")
-        desk.chat.open(old)
+        desk.chat.show(Session(conversation=old))
         await desk.settle()
         assert desk.composer.text == "half a thought"
         await desk.type("", "ctrl+n")

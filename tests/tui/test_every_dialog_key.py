@@ -10,12 +10,10 @@ from textual import events
 from textual.widgets import Input
 
 from termchat.chat.changes import Full, Way
-from termchat.conversation.session import Breakpoint
-from termchat.conversation.tree import Conversation
+from termchat.conversation.session import Breakpoint, Session
 from termchat.decoding.conditions import parse
 from termchat.decoding.constraint import choice
 from termchat.decoding.samplers import KNOBS
-from termchat.engine.port import GenerateWalks
 from termchat.tui.composer import editor
 from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.keys.dialogs import DIALOG, GROUPS, KeyGroup
@@ -98,7 +96,7 @@ async def walks(group: KeyGroup, _: Path) -> Place:
         await place.press("start-erase", place.lacks("12▏"))
         await place.press("start-reset", place.shows("‹3"))
         await place.close()
-        await place.press("start-walks", lambda: desk.engine.asked(GenerateWalks))
+        await place.press("start-walks", lambda: desk.engine.groups)
     return place
 
 
@@ -193,7 +191,7 @@ async def questions(group: KeyGroup, _: Path) -> Place:
     async with desktop() as desk:
 
         async def open() -> None:
-            full = Full(Conversation(), "more", None, 0, None, 2)
+            full = Full(Session(), "more", None, 0, None, 2)
             desk.app.push_screen(FullDialog(full), answers.append)
 
         place = Place(desk, group, open=open)

@@ -16,7 +16,7 @@ from termchat.tui.transcript.hits import Finding, HitPlace, offsets, pattern_of
 from termchat.tui.transcript.markdown.chunks import Splitter
 from termchat.tui.transcript.markdown.code import blocks
 from termchat.tui.transcript.selection import line_span
-from termchat.tui.transcript.source import parts_of
+from termchat.tui.transcript.turn_source import parts_of
 from tests import made_records
 from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled
 

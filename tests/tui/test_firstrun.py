@@ -12,7 +12,6 @@ from textual.pilot import Pilot
 from termchat import paths
 from termchat.chat.loading import Choice
 from termchat.chat.opening import choose
-from termchat.chat.service import Chat
 from termchat.config import personas
 from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
@@ -23,6 +22,7 @@ from termchat.models.listing import ModelRow
 from termchat.tui.app import TermchatApp
 from termchat.tui.models.gather import Models
 from termchat.tui.models.welcome import first_run_lines
+from tests.chats import chat_on
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop, without_naps
@@ -81,7 +81,7 @@ async def test_the_list_does_not_take_the_keys_of_who_writes_already(models: Mod
             app.post_message(event)
         raise ModelError("there is none", "get one")
 
-    app = TermchatApp(Chat(engine), choose=choose, models=models, theme="dark")
+    app = TermchatApp(chat_on(engine), choose=choose, models=models, theme="dark")
     with without_naps():
         async with app.run_test(size=(100, 30)) as pilot:
             desk = Desktop(app, engine, pilot)
@@ -192,7 +192,7 @@ def test_pictures_of_the_first_run(
     """After a wanted change: `pytest tests/tui/test_firstrun.py --snapshot-update`."""
     spec = None if what == "first" else ModelSpec("/tiny.gguf", "tiny")
     missing = "there is none" if what == "first" else ""
-    app = TermchatApp(Chat(FakeEngine(), Tuning(seed=42)), spec, models=models, missing=missing, theme=theme)
+    app = TermchatApp(chat_on(FakeEngine(), Tuning(seed=42)), spec, models=models, missing=missing, theme=theme)
 
     async def play(pilot: Pilot[None]) -> None:
         desk = Desktop(app, app.chat.engine, pilot)  # type: ignore[arg-type]

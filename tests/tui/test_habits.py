@@ -12,6 +12,7 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Cancel
 from termchat.tui.transcript import TranscriptView, hits
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop, path, talked
 from tests.tui.transcripts import line_text
@@ -104,7 +105,7 @@ async def test_a_reply_is_edited_and_says_that_it_was_forced() -> None:
 
 
 def with_a_system_prompt(engine: FakeEngine) -> Chat:
-    return Chat(engine, Tuning(seed=1), conversation=Conversation("Be kind."))
+    return chat_on(engine, Tuning(seed=1), conversation=Conversation("Be kind."))
 
 
 async def test_the_system_prompt_is_at_the_head_and_edited_as_a_message_is() -> None:
@@ -259,7 +260,7 @@ async def test_a_reply_made_again_says_when_the_dice_are_the_same() -> None:
 
 
 async def test_the_same_dice_are_thrown_again_on_demand() -> None:
-    async with desktop(chat=lambda engine: Chat(engine, Tuning())) as desk:
+    async with desktop(chat=lambda engine: chat_on(engine, Tuning())) as desk:
         await talked(desk, ("hi", " one"))
         await desk.app.run_action("regenerate(True)", desk.app.screen)
         await desk.settle()

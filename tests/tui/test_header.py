@@ -7,11 +7,11 @@ import pytest
 from rich.cells import cell_len
 
 from termchat.chat.loading import Choice
-from termchat.chat.service import Chat
 from termchat.engine.abilities import LLAMA_SERVER, LLAMA_SERVER_STREAMED, LOCAL, EngineAbilities
 from termchat.engine.address import EngineAddress
 from termchat.engine.port import ModelSpec
 from termchat.tui.screen.header_line import header_line
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import idle_chat
 
@@ -23,7 +23,7 @@ LONG = "Mistral-Small-3.2-24B-Instruct-2506"
 def test_a_long_name_of_a_model_is_cut_but_never_left_out(width: int, queued: int) -> None:
     chat = idle_chat(FakeEngine())
     assert chat.model is not None
-    chat.model = msgspec.structs.replace(chat.model, name=LONG)
+    chat.host.model = msgspec.structs.replace(chat.model, name=LONG)
     chat.send("hi")
     for number in range(queued):
         chat.send(f"and {number}")
@@ -48,7 +48,7 @@ def test_a_model_elsewhere_is_named_with_its_engine_and_what_is_less_there(
 ) -> None:
     engine = FakeEngine()
     engine.info = msgspec.structs.replace(engine.info, name="smol-Q4_1", device="lab", abilities=abilities)
-    chat = Chat(engine)
+    chat = chat_on(engine)
     chat.loading.load(ModelSpec("", "lab", engine=EngineAddress(name="lab", url="https://lab")))
     chat.pump()
     shown = header_line(chat, width).text
@@ -96,7 +96,7 @@ def test_what_ended_a_reply_is_told_until_something_new_begins(
     address: EngineAddress, kind: str, message: str, shown: str
 ) -> None:
     engine = FakeEngine()
-    chat = Chat(engine)
+    chat = chat_on(engine)
     chat.loading.load(ModelSpec("", "tiny", engine=address))
     chat.pump()
     chat.send("hi")

@@ -17,8 +17,8 @@ from termchat.tui.transcript.blocks import Block, TextBlock
 from termchat.tui.transcript.body import PlainBody
 from termchat.tui.transcript.document import NEAR, Document
 from termchat.tui.transcript.selection import copied
-from termchat.tui.transcript.source import TurnText
 from termchat.tui.transcript.turn import TOO_LONG
+from termchat.tui.transcript.turn_source import TurnText
 from tests.tui.transcripts import THEMES, Host, ask, chat_of, finished, screen, settled
 
 WIDTH, ROWS = 80, 24

@@ -52,7 +52,7 @@ async def test_a_look_that_is_chosen_is_kept_at_once_for_who_is_killed(tmp_path:
         store = Store.open(tmp_path / "sessions.db")
         session = store.latest()
         assert session is not None
-        await desk.until(lambda: store.load(session).info.view == View(Place(2, 8), "reading", "after"))
+        await desk.until(lambda: store.load(session).view == View(Place(2, 8), "reading", "after"))
         store.close()
 
 

@@ -12,7 +12,6 @@ import pytest
 from textual.screen import ModalScreen
 
 from termchat import paths
-from termchat.chat.service import Chat
 from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
@@ -31,6 +30,7 @@ from termchat.tui.lessons.strip_lines import AskedWords, StripWords, strip_lines
 from termchat.tui.screen.keyline import key_line
 from termchat.tui.screen.panels import Panels
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
+from tests.chats import chat_on
 from tests.colors import contrast
 from tests.made_records import MODEL
 from tests.models.gguf_files import named
@@ -438,7 +438,7 @@ async def test_a_draft_survives_a_lesson_that_is_killed(tmp_path: Path) -> None:
         await begun(desk, "first-own")
         await desk.type(" and so on")
         desk.app.get_default_screen().keep_draft()  # type: ignore[attr-defined]
-        desk.chat.wrote(desk.chat.conversation, "of the lesson")
+        desk.chat.session.keep_draft("of the lesson")
         store.flush()
     store.close()
     with sqlite3.connect(tmp_path / "sessions.db") as db:
@@ -713,7 +713,7 @@ async def test_what_is_played_with_a_folder_of_its_own_leaves_nothing_elsewhere(
         await desk.shows("with tiny some of this lesson is different")
         desk.app.learning.leave()
         await desk.settle()
-        assert ClaimResults(tmp_path / "own" / "lesson-claims.json").known(desk.chat.loaded)
+        assert ClaimResults(tmp_path / "own" / "lesson-claims.json").known(desk.chat.host.loaded)
     assert not paths.lesson_claims_file().exists()
     assert not paths.lesson_progress_file().exists()
     assert not paths.lesson_pictures_folder().exists()
@@ -768,7 +768,7 @@ async def test_a_recording_offers_the_lessons_that_are_recorded() -> None:
     (paths.lessons_folder() / "14-beams.toml").write_text(with_beams)
     (paths.lessons_folder() / "99-own.toml").write_text(own)
     demo = DemoEngine(tape.load(), FakeEngine)
-    async with desktop(spec=None, chat=lambda _: Chat(demo)) as desk:
+    async with desktop(spec=None, chat=lambda _: chat_on(demo)) as desk:
         learning = desk.app.learning
         assert learning.refusal(learning.shelf().lesson("beams")) is None
         learning.open_named("own")

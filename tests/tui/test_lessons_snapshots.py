@@ -10,11 +10,11 @@ import pytest
 from textual.pilot import Pilot
 
 from termchat import paths
-from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.lessons.playing import LessonState
 from termchat.tui.app import TermchatApp
+from tests.chats import chat_on
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.made_lessons import SECOND, at_step, begun, write_lessons
@@ -76,7 +76,7 @@ def test_a_lesson(
         fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, name="SmolLM2-135M-Instruct", context=2048)
     )
     engine = FakeEngine()
-    chat = Chat(engine, Tuning(seed=42))
+    chat = chat_on(engine, Tuning(seed=42))
     app = TermchatApp(chat, ModelSpec("/tiny.gguf", "SmolLM2-135M-Instruct"), theme=theme)
 
     async def play(pilot: Pilot[None]) -> None:

@@ -13,6 +13,7 @@ from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.transcript import Look
+from tests.chats import chat_on
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop, path, talked
@@ -155,7 +156,7 @@ async def test_a_full_context_asks_what_to_do_and_leaves_the_keys_to_what_is_bei
     keys: tuple[str, ...],
 ) -> None:
     engine = FakeEngine()
-    chat = Chat(engine, Tuning(seed=7), on_full="ask")
+    chat = chat_on(engine, Tuning(seed=7), on_full="ask")
     app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme="dark")
     async with app.run_test(size=(100, 30)) as pilot:
         desk = Desktop(app, engine, pilot)
@@ -185,7 +186,7 @@ async def test_a_full_context_asks_what_to_do_and_leaves_the_keys_to_what_is_bei
 
 @pytest.mark.usefixtures("small")
 async def test_what_is_sent_meanwhile_waits_behind_the_message_that_did_not_fit() -> None:
-    async with desktop(chat=lambda engine: Chat(engine, Tuning(seed=7), on_full="ask")) as desk:
+    async with desktop(chat=lambda engine: chat_on(engine, Tuning(seed=7), on_full="ask")) as desk:
         await filled(desk, desk.engine, desk.chat)
         await desk.type("second", "enter")
         assert "Not sent: more" in desk.text
@@ -200,7 +201,7 @@ async def test_what_is_sent_meanwhile_waits_behind_the_message_that_did_not_fit(
 
 @pytest.mark.usefixtures("small")
 async def test_whoever_goes_on_after_a_reply_that_was_cut_off_is_asked_no_more() -> None:
-    async with desktop(chat=lambda engine: Chat(engine, Tuning(seed=7), on_full="ask")) as desk:
+    async with desktop(chat=lambda engine: chat_on(engine, Tuning(seed=7), on_full="ask")) as desk:
         desk.engine.prompt = [1] * 4
         await talked(desk, ("one", " a"))
         await desk.sent("two", " cut")
@@ -215,7 +216,7 @@ async def test_whoever_goes_on_after_a_reply_that_was_cut_off_is_asked_no_more()
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("elsewhere", ["ctrl+r", "ctrl+n"])
 async def test_the_message_that_did_not_fit_comes_back_when_something_else_is_done(elsewhere: str) -> None:
-    async with desktop(chat=lambda engine: Chat(engine, Tuning(seed=7), on_full="ask")) as desk:
+    async with desktop(chat=lambda engine: chat_on(engine, Tuning(seed=7), on_full="ask")) as desk:
         await filled(desk, desk.engine, desk.chat)
         old = desk.chat.conversation
         await desk.type("", elsewhere)

@@ -14,7 +14,7 @@ from termchat.decoding.conditions import parse
 from termchat.decoding.samplers import Tuning
 from termchat.tui.panels.chain_panel import chain_lines
 from termchat.tui.transcript import Look
-from termchat.tui.transcript.source import Source, parts_of
+from termchat.tui.transcript.turn_source import TurnSource, parts_of
 from tests.tui.transcripts import LOOKS, THEMES, Host, ask, finished, reply, screen, settled, token
 
 BEGIN, AGAIN, REST = ["Once", " upon", "!"], [" He", " was", " so", " happy", "."], [" Then", " he", " slept", "."]
@@ -91,7 +91,7 @@ def test_a_loop_over_two_pieces_of_a_reply_is_one() -> None:
     spans = chat.reply()
     told = list(marked([(span, span.node.text(span.count)) for span in spans], {}))
     assert [piece.marks for piece in told] == [[], [(20, 'loop: " He was so happy." 8 times from token 3')]]
-    source = Source(parts_of(spans), whole=True)
+    source = TurnSource(parts_of(spans), whole=True)
     text = "".join(part.text for part in source.read())
     ((begin, end),) = source.loops
     assert text[begin:end] == LOOP * 8
@@ -105,13 +105,13 @@ def test_a_loop_in_the_last_piece_of_a_reply_is_read_from_that_piece() -> None:
     more = chat.grow("assistant", parent=node.number, at=len(node.ids))
     said(more, [" And", " so", *AGAIN * 8])
     more.add(finished("user"))
-    source = Source(parts_of(chat.reply()), whole=True)
+    source = TurnSource(parts_of(chat.reply()), whole=True)
     list(source.read())
     assert [mark.text for mark in source.marks] == ['loop: " He was so happy." 8 times from token 5']
     forked = chat.grow("assistant", parent=more.number, at=2 + len(AGAIN) * 4 + 2)
     said(forked, [*AGAIN[2:], *AGAIN * 3])
     forked.add(finished("user"))
-    source = Source(parts_of(chat.reply()), whole=True)
+    source = TurnSource(parts_of(chat.reply()), whole=True)
     list(source.read())
     assert [mark.text for mark in source.marks] == ['loop: " He was so happy." 8 times from token 5']
 
@@ -120,7 +120,7 @@ def test_ignored_end_tokens_are_marked_once_something_follows() -> None:
     chat, node = chat_with(BEGIN)
     ending = msgspec.structs.replace(token(len(node.tokens), ""), id=2, end=True)
     node.add(ending)
-    source = Source(parts_of(chat.reply()), whole=True)
+    source = TurnSource(parts_of(chat.reply()), whole=True)
     list(source.read())
     assert source.marks == []
     said(node, [" user"])

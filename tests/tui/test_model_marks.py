@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from termchat.chat.service import Chat
 from termchat.conversation.tree import Conversation, Node
 from termchat.engine.port import ModelSpec
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.transcript import Look
+from tests.chats import chat_on
 from tests.tui import fake_engine
 from tests.tui.transcripts import LOOKS, Host, ask, chat_of, finished, reply, start, texts, token
 
@@ -60,7 +60,7 @@ async def test_the_mark_is_there_before_the_first_word_and_stays_where_it_is(loo
 def test_the_header_says_how_many_layers_are_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     info = msgspec.structs.replace(fake_engine.INFO, device="NVIDIA H200", layers=30, gpu_layers=20)
     monkeypatch.setattr(fake_engine, "INFO", info)
-    chat = Chat(fake_engine.FakeEngine())
+    chat = chat_on(fake_engine.FakeEngine())
     chat.loading.load(ModelSpec("/tiny.gguf", "tiny"))
     chat.pump()
     assert "NVIDIA H200 20/31 layers, 2 threads" in header_line(chat, 120).text

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from termchat.chat.service import Chat
 from termchat.config.file import put
 from termchat.config.settings import load
 from termchat.engine.port import LoadDraft
@@ -27,7 +26,7 @@ from termchat.tui.models.model_lines import (
     Item,
     Known,
     Need,
-    Running,
+    RunningModel,
     heading,
     matches,
     model_line,
@@ -38,6 +37,7 @@ from termchat.tui.models.model_lines import (
 )
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.slash.commands import COMMANDS
+from tests.chats import chat_on
 from tests.models.gguf_files import F32, TEXT, named
 from tests.pull.file_server import FileServer, gguf
 from tests.tui import fake_engine
@@ -146,7 +146,7 @@ def test_names_from_files_and_servers_steer_no_terminal() -> None:
 def test_the_loaded_model_says_how_it_runs_and_what_was_tuned() -> None:
     info = msgspec.structs.replace(fake_engine.INFO, device="NVIDIA H200", layers=30, gpu_layers=20, threads=3)
     config = load({"mlock": True}, {"TERMCHAT_KV_TYPE": "q8_0"}, Path("/none")).with_tuned({"threads": 3})
-    known = Known(running=Running(info, config))
+    known = Known(running=RunningModel(info, config))
     text = " ".join(" ".join(line.text.split()) for line in model_lines(Item(row(), "loaded"), known, 60, 30))
     assert "20 of 31 layers on NVIDIA H200" in text
     assert "threads 3 (tuned), threads_batch 2, prefill_batch 63" in text
@@ -159,7 +159,7 @@ def test_the_header_tells_of_downloads_as_far_as_there_is_room() -> None:
         pull = Pull.__new__(Pull)
         pull.wanted, pull.now = name, now
         pulls.append(pull)
-    chat = Chat(fake_engine.FakeEngine())
+    chat = chat_on(fake_engine.FakeEngine())
     assert "↓ qwen3-0.6b 43% +1   no model" in header_line(chat, 120, pulls).text
     assert "↓ 43%   no model" in header_line(chat, 80, pulls[:1]).text
     assert f"↓ {'x' * 19}… …   no model" in header_line(chat, 120, pulls[1:]).text
@@ -367,7 +367,7 @@ async def test_a_key_has_a_model_draft_and_drops_it(tmp_path: Path) -> None:
         await desk.type("", "ctrl+g")
         await desk.until(lambda: desk.line("Small").startswith("◆"))
         assert desk.engine.asked(LoadDraft)[-1].spec.path == str(tmp_path / "Small.gguf")  # type: ignore[union-attr]
-        assert desk.chat.drafter is not None
+        assert desk.chat.host.drafter is not None
         assert "it drafts for Large" in details(desk)
         assert "Ctrl+G unloads it" in desk.text
         assert "Small drafts for Large" in desk.text
@@ -381,7 +381,7 @@ async def test_a_key_has_a_model_draft_and_drops_it(tmp_path: Path) -> None:
         assert desk.line("Small").startswith("◇")
         await desk.find("least")
         await desk.type("", "ctrl+g")
-        await desk.until(lambda: desk.chat.drafter is None)
+        await desk.until(lambda: desk.chat.host.drafter is None)
         await desk.shows("Least is unloaded and drafts no more")
         assert desk.line("Least").startswith("◇")
         assert desk.chat.tuning.draft == "off"
@@ -417,7 +417,7 @@ async def test_a_reply_that_runs_is_no_reason_to_wait(tmp_path: Path) -> None:
         await desk.type("", "f3")
         await desk.find("small")
         await desk.type("", "ctrl+g")
-        await desk.until(lambda: desk.chat.drafter is not None)
+        await desk.until(lambda: desk.chat.host.drafter is not None)
         assert desk.chat.busy
 
 

@@ -11,7 +11,6 @@ from textual.pilot import Pilot
 
 from termchat import paths
 from termchat.chat.loading import Choice
-from termchat.chat.service import Chat
 from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
@@ -24,6 +23,7 @@ from termchat.tui.app import TermchatApp
 from termchat.tui.models import downloads, model_lines
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.gather import Models
+from tests.chats import chat_on
 from tests.models.gguf_files import F32, TEXT, U32, named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.models_dialog import family
@@ -68,7 +68,9 @@ def screen(home: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> TermchatA
         pull.now = now
     pull.cancel()
     pull.problem = ModelError("stopped", "Enter goes on.")
-    return TermchatApp(Chat(FakeEngine(), Tuning(seed=42)), ModelSpec("/tiny.gguf", "tiny"), models=models, theme=theme)
+    return TermchatApp(
+        chat_on(FakeEngine(), Tuning(seed=42)), ModelSpec("/tiny.gguf", "tiny"), models=models, theme=theme
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_which_models_draft_for_the_loaded_one(
     monkeypatch.setattr(catalogue, "load", lambda: catalogue.Catalogue({}))
     spec = ModelSpec(str(folder / "Large.gguf"), "Large")
     app = TermchatApp(
-        Chat(FakeEngine(), Tuning(seed=42)), spec, models=Models(load({}, {}, home / "none")), theme=theme
+        chat_on(FakeEngine(), Tuning(seed=42)), spec, models=Models(load({}, {}, home / "none")), theme=theme
     )
 
     async def play(pilot: Pilot[None]) -> None:

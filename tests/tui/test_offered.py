@@ -33,6 +33,7 @@ from termchat.tui.keys.key import Situation
 from termchat.tui.keys.offered import NEEDS, lacking
 from termchat.tui.keys.tables import CHAT, MODEL, TOKENS, WALKS
 from termchat.tui.screen.keyline import key_line
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import command, desktop, talked
 from tests.tui.token_mode import index, looking
@@ -120,7 +121,7 @@ def only(abilities: EngineAbilities) -> Callable[[FakeEngine], Chat]:
     def made(engine: FakeEngine) -> Chat:
         engine.info = msgspec.structs.replace(engine.info, abilities=abilities)
         engine.offers = abilities.features()
-        return Chat(engine, Tuning(seed=1))
+        return chat_on(engine, Tuning(seed=1))
 
     return made
 

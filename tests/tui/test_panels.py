@@ -121,7 +121,7 @@ def test_an_engine_with_a_chain_of_its_own_has_its_knobs_in_that_order() -> None
     assert [line[2:11].strip() for line in lines[1:6]] == ["repeat", "temp", "min_p", "top_k", "top_p"]
     chat = idle_chat(FakeEngine())
     assert chat.model is not None
-    chat.model = msgspec.structs.replace(chat.model, abilities=EngineAbilities(order=own))
+    chat.host.model = msgspec.structs.replace(chat.model, abilities=EngineAbilities(order=own))
     tune = Tune(chat)
     tune.press("down", None)
     assert tune.selected == "min_p"

@@ -14,7 +14,7 @@ from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import Line
 from termchat.tui.panels.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot
 from termchat.tui.panels.plots.pictures import PICTURES, Name, arranged, stacked
-from termchat.tui.panels.plots.reply import columns_of, entropy_plot, probability_plot, time_plot
+from termchat.tui.panels.plots.reply_plots import columns_of, entropy_plot, probability_plot, time_plot
 from termchat.tui.panels.plots.trace import Folded, Times, Trace
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from tests import made_records

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Label
 
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.transcripts import export
 from termchat.conversation.tree import Conversation
 from termchat.tui.sessions.save import default_path
@@ -37,7 +37,7 @@ def test_the_name_that_is_offered_keeps_the_titles_words_whole(title: str, name:
 
 async def test_what_cannot_be_written_is_told_in_words_and_in_the_room_there_is(tmp_path: Path) -> None:
     def save(path: Path) -> partial[Path]:
-        return partial(export.write, path, Conversation(), SessionInfo(), lambda _: ())
+        return partial(export.write, path, Conversation(), Session(), lambda _: ())
 
     async with desktop(size=(80, 24), save=save) as desk:
         await desk.type("", "ctrl+s")

@@ -11,17 +11,16 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from termchat.chat.service import Chat
 from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.transcript.widget import TranscriptView
+from tests.chats import chat_on
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, without_naps
 from tests.tui.snapshots import STORY, Snapshot, pieces
-from tests.tui.token_mode import Memory
 
 MESSAGE = "Write a story about a fox and a bear."
 PAGE = "ctrl+right_square_bracket"
@@ -187,7 +186,7 @@ def test_the_screen(
     name = LONG if scene is cut_off else "SmolLM2-135M-Instruct"
     monkeypatch.setattr(fake_engine, "INFO", msgspec.structs.replace(fake_engine.INFO, name=name, context=context))
     engine = FakeEngine()
-    chat = Chat(engine, Tuning(seed=42), recorder=Memory(), on_full="ask")
+    chat = chat_on(engine, Tuning(seed=42), kept=True, on_full="ask")
     chat.conversation.title = (
         "A fox, a bear and a very long winter: 狐と熊と長い冬の物語" if scene is cut_off else "fox and bear"
     )

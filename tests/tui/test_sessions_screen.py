@@ -12,17 +12,15 @@ from rich.cells import cell_len
 from textual.color import Color
 from textual.widgets import Input, Label
 
-from termchat.chat.recording import StoreRecorder
 from termchat.chat.service import Chat
-from termchat.conversation.session import SessionInfo
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, Render
 from termchat.tui.draw.background import TaskQueue
-from termchat.tui.sessions import following
 from termchat.tui.sessions.session_lines import heading, matched, preview_lines, session_line, when
 from termchat.tui.transcript import TranscriptView
 from tests.chat.driven_chat import Faked
+from tests.chats import chat_on
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import desktop
@@ -347,7 +345,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def kept(store: Store) -> Callable[[FakeEngine], Chat]:
     """A chat that is kept there."""
-    return lambda engine: Chat(engine, Tuning(seed=1), recorder=StoreRecorder(store, SessionInfo()))
+    return lambda engine: chat_on(engine, Tuning(seed=1), store=store)
 
 
 async def replied(desk: Library, text: str, *pieces: str) -> None:
@@ -457,8 +455,9 @@ async def test_the_model_it_was_with_is_loaded(store: Store, tmp_path: Path) -> 
     path = named("Other-Q8_0", tmp_path / "m")
     async with library(store, opened=False, chat=kept(store)) as desk:
         info = msgspec.structs.replace(desk.chat.model, name="Other", path=str(path), sha256="0" * 64)  # type: ignore[type-var]
-        desk.chat.recorder.loaded(desk.chat.conversation, info)
+        model, desk.chat.host.model = desk.chat.model, info
         await replied(desk, "about a fox", "Once")
+        desk.chat.host.model = model
         await desk.type("", "ctrl+n")
         await go(desk, "fox")
         await desk.until(lambda: len(desk.engine.asked(Load)) == 2)
@@ -469,12 +468,11 @@ async def test_the_model_it_was_with_is_loaded(store: Store, tmp_path: Path) -> 
         await desk.shows("Once")
 
 
-async def test_a_chat_that_another_termchat_writes_is_looked_on_until_something_is_sent(
+async def test_a_chat_that_another_termchat_writes_is_read_only_until_something_is_sent(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "PERIOD", 0.01)
     elsewhere = Store.open(store.path)
-    writer = Faked(recorder=StoreRecorder(elsewhere, SessionInfo()))
+    writer = Faked(store=elsewhere)
     monkeypatch.setattr(store._claims, "is_elsewhere", lambda _: writer.chat.busy)
     writer.writing("about a fox", "Once", " upon")
     assert elsewhere.flush()
@@ -482,15 +480,10 @@ async def test_a_chat_that_another_termchat_writes_is_looked_on_until_something_
         async with library(store, opened=False, chat=kept(store)) as desk:
             await go(desk, "fox")
             await desk.shows("Once upon", "another termchat is writing this chat")
-            assert "following" in desk.header
-            assert "interrupted" not in desk.text
-            writer.engine.say(" a", " time")
-            writer.pump()
-            assert elsewhere.flush()
-            await desk.shows("Once upon a time")
+            assert "read-only" in desk.header
             await replied(desk, "and a bear", "There")
             assert "this is a copy of the chat now" in desk.text
-            assert "following" not in desk.header
+            assert "read-only" not in desk.header
             assert [row.turns for row in store.sessions()] == [2, 1]
     finally:
         elsewhere.close()
@@ -499,7 +492,7 @@ async def test_a_chat_that_another_termchat_writes_is_looked_on_until_something_
 async def test_a_reply_is_compared_with_one_of_another_chat_which_stays_as_it_is(store: Store) -> None:
     async with library(store, opened=False, chat=kept(store)) as desk:
         await replied(desk, "about a fox", "Once", " upon", " a", " time")
-        first = desk.chat.recorder.session(desk.chat.conversation)
+        first = desk.chat.session.current_id
         await desk.type("", "ctrl+n")
         await desk.type("/temperature 1.5", "enter")
         await desk.sent("about bread", "Once", " upon")
@@ -520,4 +513,4 @@ async def test_a_reply_is_compared_with_one_of_another_chat_which_stays_as_it_is
         assert "temperature 1.5 │ temperature 0.8" in text
         await desk.type("", "escape", "escape", "escape")
         assert desk.chat.conversation is shown
-        assert desk.chat.recorder.session(shown) != first
+        assert desk.chat.session.current_id != first

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from termchat.chat.service import Chat
 from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.sessions import chat_picker
 from termchat.tui.sessions.session_list import PAGE, SessionList
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import without_naps
 from tests.tui.sessions_dialog import NOON, FakeStore, Library
@@ -41,7 +41,9 @@ def test_the_saved_chats(
 ) -> None:
     monkeypatch.setattr(chat_picker, "time", lambda: NOON)
     saved = SessionList(FakeStore(number), load({}, {}, Path("/none")))  # type: ignore[arg-type]
-    app = TermchatApp(Chat(FakeEngine(), Tuning(seed=42)), ModelSpec("/tiny.gguf", "tiny"), sessions=saved, theme=theme)
+    app = TermchatApp(
+        chat_on(FakeEngine(), Tuning(seed=42)), ModelSpec("/tiny.gguf", "tiny"), sessions=saved, theme=theme
+    )
 
     async def play(pilot: Pilot[None]) -> None:
         desk = Library(app, app.chat.engine, pilot)  # type: ignore[arg-type]

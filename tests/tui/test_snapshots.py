@@ -8,10 +8,10 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, without_naps
 from tests.tui.snapshots import CANDIDATES, Snapshot
@@ -22,7 +22,7 @@ STORY = ("Once", " upon", " a", " time", " a", " **fox**", " met", " a", " bear"
 def screen(theme: str) -> tuple[TermchatApp, Callable[..., Awaitable[None]]]:
     """An app, and what brings it into the middle of a reply and then presses keys."""
     engine = FakeEngine()
-    chat = Chat(engine, Tuning(seed=42, stop=("\n6.",), max_tokens=512))
+    chat = chat_on(engine, Tuning(seed=42, stop=("\n6.",), max_tokens=512))
     chat.conversation.title = "fox and bear"
     app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme=theme)
 

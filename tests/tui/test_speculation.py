@@ -8,13 +8,11 @@ import pytest
 
 from termchat.conversation.tree import Span, TokenColumns
 from termchat.decoding.draft_figures import DraftFigures
-from termchat.decoding.draft_forecast import forecast
-from termchat.decoding.drafting import BatchTimes
+from termchat.decoding.drafting import BatchTimes, forecast
 from termchat.tui.speculation.reply_drafts import ReplyDrafts
 from tests.tui.drafted import drafted, fields_in_round, say_plain, say_round, say_story
 from tests.tui.fake_engine import INFO
 from tests.tui.running_app import Desktop, command, desktop
-from tests.tui.token_mode import Memory
 
 WHY = "accepted 12 %, breaks even at 61 %"
 NEXT_PAGE = "ctrl+right_square_bracket"
@@ -24,7 +22,7 @@ STEPS = ("draft", "verify", "accept", "correct")
 
 async def begun(desk: Desktop, draft: str = "ngram") -> None:
     """A reply begins."""
-    desk.chat.recorder = Memory()
+    desk.chat.session.kept = {}
     desk.chat.adjust("draft", draft)
     await desk.sent("tell me")
 

@@ -8,15 +8,14 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
+from tests.chats import chat_on
 from tests.tui.drafted import fields_in_round, say_plain, say_round
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, command, without_naps
 from tests.tui.snapshots import Snapshot
-from tests.tui.token_mode import Memory
 
 MESSAGE = "Repeat: the old bear met a fox near the river at night."
 COPY = (" The", " old", " bear", " met", " a", " fox", " near", " the", " river")
@@ -100,7 +99,7 @@ Scene = Callable[[Desktop], Awaitable[None]]
 )  # fmt: skip
 def test_speculation(snap_compare: Snapshot, scene: Scene, size: tuple[int, int], theme: str) -> None:
     engine = FakeEngine()
-    chat = Chat(engine, Tuning(seed=42, draft="ngram"), recorder=Memory())
+    chat = chat_on(engine, Tuning(seed=42, draft="ngram"), kept=True)
     chat.conversation.title = "fox and bear"
     app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme=theme)
 

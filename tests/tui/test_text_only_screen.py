@@ -13,9 +13,9 @@ from termchat.chat.service import Chat
 from termchat.decoding.records import ABSENT, UNKNOWN, Candidate
 from termchat.decoding.samplers import Tuning
 from termchat.engine.abilities import TEXT_ONLY
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop
-from tests.tui.token_mode import Memory
 
 _TOLD = {
     "id": UNKNOWN, "position": UNKNOWN, "rank": UNKNOWN, "logit": ABSENT, "logprob": ABSENT, "probability": ABSENT,
@@ -32,14 +32,14 @@ def _text_only(engine: FakeEngine) -> Chat:
     engine.info = msgspec.structs.replace(engine.info, abilities=TEXT_ONLY, context=0, end_ids=[], sha256="")
     engine.offers = TEXT_ONLY.features()
     engine.prompt = []
-    return Chat(engine, Tuning(seed=1))
+    return chat_on(engine, Tuning(seed=1))
 
 
 @asynccontextmanager
 async def _told(size: tuple[int, int], **fields: object) -> AsyncIterator[Desktop]:
     """A desktop on which a reply is over."""
     async with desktop(size, chat=_text_only) as desk:
-        desk.chat.recorder = Memory()
+        desk.chat.session.kept = {}
         await desk.sent("tell me")
         for piece in ("Once", " upon", " a time.\nThe", " end"):
             desk.engine.say(piece, **(_TOLD | fields))

@@ -13,6 +13,7 @@ from termchat.decoding.thinking import ThinkingTags
 from termchat.engine.port import EndThinking
 from termchat.tui.screen.keyline import key_line
 from termchat.tui.transcript import Look
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, desktop
 from tests.tui.transcripts import Host, ask, finished, reply, settled, texts, token
@@ -96,7 +97,7 @@ async def test_what_may_become_a_tag_waits_until_it_is_known() -> None:
 
 
 def budgeted(engine: FakeEngine) -> Chat:
-    return Chat(engine, Tuning(seed=1, think=512))
+    return chat_on(engine, Tuning(seed=1, think=512))
 
 
 async def begun(desk: Desktop) -> None:

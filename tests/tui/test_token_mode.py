@@ -6,7 +6,6 @@ import pytest
 from textual.events import Paste
 from textual.widgets import Input, Label
 
-from termchat.chat.recording import Recorder
 from termchat.decoding.conditions import Threshold
 from termchat.decoding.records import Candidate
 from termchat.engine.port import Explain, Force, Inspect, Pause, Resume, Score, Step
@@ -87,7 +86,7 @@ async def test_jumps_go_to_uncertain_surprising_and_newly_set_tokens_and_to_fork
 
 async def test_a_cursor_on_a_token_without_candidates_says_how_to_get_them() -> None:
     async with looking() as desk:
-        desk.chat.recorder = Recorder()  # nothing is on record
+        desk.chat.session.kept = {}  # nothing is on record
         await desk.type("", "h")
         assert "No candidates were recorded for this token" in desk.text
         assert "CANDIDATES" not in desk.text
@@ -237,7 +236,7 @@ async def test_what_is_not_taken_yet_has_no_time_of_sampling() -> None:
 
 async def test_tokens_of_a_later_piece_count_from_the_beginning_of_the_reply_without_a_record_too() -> None:
     async with looking() as desk:
-        desk.chat.recorder = Recorder()  # nothing is on record
+        desk.chat.session.kept = {}  # nothing is on record
         await desk.type("", "h", "t", "o", "k", "enter")
         assert "TOKEN 9 ok" in desk.text
         assert "forced" in desk.text

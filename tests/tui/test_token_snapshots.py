@@ -9,17 +9,16 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
 from termchat.decoding.conditions import Threshold
 from termchat.decoding.records import Candidate
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, without_naps
 from tests.tui.snapshots import CANDIDATES, STORY, Snapshot, pieces
-from tests.tui.token_mode import Memory
 
 MESSAGE = "Write a story about a fox and a bear."
 SURPRISES = {"sea": (31, 0.04, 6.1), "clever": (2, 0.11, 4.4), "salmon": (5, 0.08, 5.2), "moon": (1, 0.22, 3.1)}
@@ -154,7 +153,7 @@ Scene = Callable[[Desktop], Awaitable[None]]
 )  # fmt: skip
 def test_token_mode(snap_compare: Snapshot, scene: Scene, size: tuple[int, int], theme: str) -> None:
     engine = FakeEngine()
-    chat = Chat(engine, Tuning(seed=42), recorder=Memory())
+    chat = chat_on(engine, Tuning(seed=42), kept=True)
     chat.conversation.title = "fox and bear"
     app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), theme=theme)
 

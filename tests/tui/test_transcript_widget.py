@@ -14,7 +14,7 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Failed, Finished
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
 from termchat.tui.transcript import Look
-from termchat.tui.transcript.source import Part, Source
+from termchat.tui.transcript.turn_source import Part, TurnSource
 from tests.tui.transcripts import (
     LOOKS,
     PROSE,
@@ -357,7 +357,7 @@ def test_a_reply_that_was_taken_in_as_text_names_no_seed() -> None:
     user = chat.grow("user", parent=None, at=0, text="Name a colour.")
     node = chat.grow("assistant", parent=user.number, at=0)
     node.add(start(seed=0))
-    source = Source((Part(node, None),))
+    source = TurnSource((Part(node, None),))
     assert source.title() == ("smollm2", "seed 0")  # it may begin at any moment
     node.add(Finished("end", "", "", 0, None, 0.0, 0.0, None))
     assert source.title() == ("smollm2", "")

@@ -18,7 +18,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from termchat.chat.changes import Full
-from termchat.conversation.tree import Conversation
+from termchat.conversation.session import Session
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.tui.dialogs.full import FullDialog
@@ -306,7 +306,7 @@ VIEWS: dict[str, Opens] = {
     "PERSONAS": partial(after, "f5"),
     "PRESETS": partial(after, "f10"),
     "LESSONS": partial(after, "ctrl+space"),
-    "CONTEXT FULL": lambda: below(lambda _: FullDialog(Full(Conversation(), "more", None, 0, None, 2))),
+    "CONTEXT FULL": lambda: below(lambda _: FullDialog(Full(Session(), "more", None, 0, None, 2))),
     "QUEUE": queued,
     "READING": partial(commanded, "/help"),
     "READING, the tokens of a reply": partial(after, "ctrl+g", "T"),

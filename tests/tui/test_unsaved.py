@@ -27,7 +27,7 @@ async def locked(tmp_path: Path) -> AsyncIterator[tuple[Desktop, sqlite3.Connect
     """A chat in whose store another program holds a transaction, until it rolls that back; the screen has told of it."""
     async with kept(tmp_path) as desk:
         await told(desk)
-        desk.chat.recorder.store.flush(PATIENCE)  # type: ignore[attr-defined]
+        desk.chat.session.store.flush(PATIENCE)  # type: ignore[attr-defined]
         with closing(sqlite3.connect(tmp_path / "sessions.db", isolation_level=None)) as holder:
             holder.execute("BEGIN EXCLUSIVE")
             desk.chat.retitle("another title")

@@ -17,7 +17,7 @@ from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import TITLE
 from termchat.tui.panels.candidates import candidate_table
 from termchat.tui.panels.chain_panel import chain_lines
-from termchat.tui.panels.plots.reply import columns_of, entropy_plot, probability_plot
+from termchat.tui.panels.plots.reply_plots import columns_of, entropy_plot, probability_plot
 from termchat.tui.panels.plots.trace import Folded, Trace
 from termchat.tui.panels.record import Shown, from_columns, record_lines, step_lines
 from termchat.tui.panels.rolls import Rolls, can_roll

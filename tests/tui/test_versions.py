@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.transcripts import FORMATS
 from termchat.engine.port import Cancel
 from termchat.tui.terminal.capabilities import Abilities
@@ -147,7 +147,7 @@ async def test_an_export_as_text_has_no_sign_of_the_screen() -> None:
         await talked(desk, ("hi", " one"))
         await again(desk, " two")
         assert "‹ 2/2 ›" in desk.text
-        text = "\n".join(FORMATS["md"].writer(desk.chat.conversation, SessionInfo(), lambda _: []))
+        text = "\n".join(FORMATS["md"].writer(desk.chat.conversation, Session(), lambda _: []))
         assert " two" in text
         assert "2/2" not in text
         assert "‹" not in text

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from termchat.chat.position import summarise
 from termchat.chat.questions import Rescored, WhyNot
+from termchat.conversation.position import summarise
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.conditions import Length, Stop, Text, Threshold
 from termchat.decoding.records import (

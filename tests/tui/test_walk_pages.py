@@ -20,10 +20,10 @@ from termchat.tui.app import TermchatApp
 from termchat.tui.composer import sending
 from termchat.tui.walks import walks_view
 from termchat.tui.walks.lattice import BeamSpot, Lattice
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import SPEC, Desktop, click, place, without_naps
 from tests.tui.snapshots import Snapshot
-from tests.tui.token_mode import Memory
 from tests.tui.walks import PROMPT, say, view, walk, walking
 
 WORDS = (" a", " calm", " sea", " at", " night", " with", " a", " moon", " above", " it", " and", " no", " wind")
@@ -39,7 +39,7 @@ def spoken(desk: Desktop, texts: Mapping[int, str], *, end: str = "end") -> None
 
 
 def remembered(engine: FakeEngine) -> Chat:
-    return Chat(engine, Tuning(seed=1), recorder=Memory())
+    return chat_on(engine, Tuning(seed=1), kept=True)
 
 
 def row(desk: Desktop, begin: str) -> str:
@@ -167,7 +167,10 @@ async def test_either_side_is_forked_with_a_candidate_while_it_runs() -> None:
         assert "1-9 fork" in desk.text
         await desk.type("", "down", "2")
         (joined,) = desk.engine.asked(Join)
-        assert (joined.walk.base, [scripted.id for scripted in joined.walk.script]) == ((1, 0), [2])
+        assert (len(joined.reply.ids), [scripted.id for scripted in joined.reply.script]) == (
+            len(desk.engine.groups[-1].replies[0].ids),
+            [2],
+        )
 
 
 async def test_a_click_goes_to_a_token_and_forks_with_a_candidate() -> None:
@@ -186,7 +189,10 @@ async def test_a_click_goes_to_a_token_and_forks_with_a_candidate() -> None:
         assert "B token 1" in desk.text
         await click(desk, "2 A ")
         (joined,) = desk.engine.asked(Join)
-        assert (joined.walk.base, [scripted.id for scripted in joined.walk.script]) == ((1, 0), [2])
+        assert (len(joined.reply.ids), [scripted.id for scripted in joined.reply.script]) == (
+            len(desk.engine.groups[-1].replies[0].ids),
+            [2],
+        )
 
 
 async def test_both_are_stepped_with_one_key() -> None:

@@ -8,20 +8,28 @@ import re
 import pytest
 from textual.geometry import Region
 
-from termchat.chat.service import Chat
-from termchat.chat.walk_group import groups
+from termchat.chat.groups import groups
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.decoding.records import TAIL
 from termchat.decoding.samplers import Tuning
-from termchat.engine.port import Adjust, Cancel, Force, GenerateWalks, Join, Keep, Pause, Resume, Step, ToWalk
+from termchat.engine.port import (
+    Adjust,
+    Cancel,
+    Force,
+    Join,
+    Keep,
+    Pause,
+    Resume,
+    Step,
+)
 from termchat.tui.composer.composer import Composer
 from termchat.tui.transcript import TranscriptView, widget
 from termchat.tui.walks.arrangement import arranged
 from termchat.tui.walks.walk_facts import FEWEST
 from termchat.tui.walks.walks_view import WalkColumn
+from tests.chats import chat_on
 from tests.tui.running_app import Desktop, click, desktop
-from tests.tui.token_mode import Memory
 from tests.tui.walks import PROMPT, say, view, walking
 
 
@@ -54,12 +62,7 @@ def leaf(desk: Desktop) -> int:
 
 def told(desk: Desktop, kind: type) -> list[int | None]:
     """To which walks a command was sent; None is to all."""
-    sent = (command for command in desk.engine.commands)
-    return [
-        command.walk if isinstance(command, ToWalk) else None
-        for command in sent
-        if isinstance(command.command if isinstance(command, ToWalk) else command, kind)
-    ]
+    return [command.reply for command in desk.engine.asked(kind)]
 
 
 # --- what it shows ------------------------------------------------------------------------------------------------------
@@ -75,7 +78,7 @@ async def test_walks_stand_side_by_side_under_the_end_of_their_prompt() -> None:
         say(desk.engine, 0, " more")
         await desk.settle()
         assert text_of(columns(desk)[0]).endswith("and more")
-        assert [command.group.size for command in desk.engine.asked(GenerateWalks)] == [4]
+        assert [command.group.size for command in desk.engine.groups if command.group] == [4]
 
 
 async def test_where_there_is_no_room_they_are_a_list_with_one_in_full() -> None:
@@ -120,7 +123,7 @@ async def test_shared_beginnings_are_drawn_once_and_each_way_on_names_its_walks(
 
 
 async def test_the_page_of_forks_says_what_else_could_have_been_taken() -> None:
-    async with walking(4, chat=lambda engine: Chat(engine, Tuning(seed=1), recorder=Memory())) as desk:
+    async with walking(4, chat=lambda engine: chat_on(engine, Tuning(seed=1), kept=True)) as desk:
         assert "not taken" not in desk.text
         await desk.type("", "tab")
         forks = [line.strip(" │") for line in desk.text.splitlines() if "not taken" in line]
@@ -276,7 +279,7 @@ async def test_enter_keeps_a_walk_and_the_chat_goes_on_from_it() -> None:
         transcript = desk.app.screen_stack[0]._transcript  # type: ignore[attr-defined]
         assert transcript.display
         assert "that nobody owns it, and that it is" in desk.text
-        assert [command.walk for command in desk.engine.asked(Keep)] == [3]
+        assert [command.reply for command in desk.engine.asked(Keep)] == [3]
         await desk.sent("Why?", " Because")
         assert [text for _, text in desk.chat.conversation.turns()][-3:-1] == [
             "The best thing about the sea is that nobody owns it, and that it is always there.", "Why?",
@@ -343,8 +346,8 @@ async def test_the_knobs_of_one_walk_are_turned_and_its_head_says_so() -> None:
     async with walking(4, (200, 60)) as desk:
         await desk.type("", "3", "t", "t", "1", "full_stop", "2", "enter")
         assert "TUNE walk 3" in desk.text
-        assert [(command.walk, command.command.samplers.temperature) for command in desk.engine.asked(ToWalk)
-                if isinstance(command.command, Adjust)] == [(2, 1.2)]  # fmt: skip
+        assert [(command.reply, command.samplers.temperature) for command in desk.engine.asked(Adjust)
+                ] == [(2, 1.2)]  # fmt: skip
         assert desk.chat.tuning.temperature == 0.8
         assert re.search(r"temp +1\.2 ", desk.text)  # the panel has its values
         await desk.type("", "z", "z")
@@ -399,10 +402,10 @@ async def test_a_fork_at_a_token_is_one_more_walk() -> None:
         await desk.type("", "2", "f")
         assert "choose the token to fork at" in desk.text
         await desk.type("", *["left"] * 4, "x")
-        assert [command.walk.base for command in desk.engine.asked(Join)] == [(1, 9)]
+        assert [len(command.reply.ids) for command in desk.engine.asked(Join)] == [len(desk.engine.prompt) + 9]
         await desk.type("", "t")
         await desk.type(" blue", "enter", "escape")
-        joined = desk.engine.asked(Join)[-1].walk
+        joined = desk.engine.asked(Join)[-1].reply
         assert [scripted.id for scripted in joined.script] == desk.engine.words.ids(" blue")
         await desk.until(lambda: len(columns(desk)) == 4)
         assert text_of(columns(desk)[3]).startswith("The best thing about the sea is its vastness blue")

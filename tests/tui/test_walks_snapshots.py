@@ -9,13 +9,13 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from termchat.chat.service import Chat
 from termchat.decoding import walk_plan
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.terminal.capabilities import Abilities
 from termchat.tui.walks import walks_view
+from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import Desktop, without_naps
 from tests.tui.snapshots import CANDIDATES, STORY, Snapshot, pieces
@@ -84,7 +84,7 @@ Scene = Callable[[Desktop], Awaitable[None]]
 )  # fmt: skip
 def test_walks(snap_compare: Snapshot, scene: Scene, size: tuple[int, int], theme: str) -> None:
     engine = FakeEngine()
-    chat = Chat(engine, Tuning(seed=42))
+    chat = chat_on(engine, Tuning(seed=42))
     chat.conversation.title = "the sea"
     abilities = {"abilities": Abilities("none")} if theme == "none" else {"theme": theme}
     app = TermchatApp(chat, ModelSpec("/tiny.gguf", "tiny"), **abilities)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 from termchat.decoding.group import BeamSettings, GroupKind
 from termchat.decoding.walk_plan import PlanError, WalkPlan, beams, best, compare, grid, parse_grid, vote, walks
 from termchat.engine.abilities import ALL_FEATURES
-from termchat.engine.port import Generate, GenerateWalks, SearchBeams
+from termchat.engine.port import Generate
 from termchat.tui.slash.walk_words import read
 from termchat.tui.walks.walks_dialog import WalksDialog
 from tests.tui.running_app import Desktop, command, desktop, talked
@@ -82,8 +82,8 @@ def test_what_cannot_be_walked_is_told_with_what_to_do(kind: GroupKind, text: st
     assert problem in f"{told.value.message}; {told.value.hint}"
 
 
-def asked(desk: Desktop) -> GenerateWalks:
-    (group,) = desk.engine.asked(GenerateWalks)
+def asked(desk: Desktop) -> Generate:
+    (group,) = desk.engine.groups
     return group
 
 
@@ -93,8 +93,8 @@ async def test_a_message_behind_the_command_is_sent_and_its_reply_is_walked() ->
         assert [node.written for node in desk.chat.conversation.nodes.values() if node.role == "user"] == [
             "Tell me a joke"
         ]
-        assert [walk.seed for walk in asked(desk).walks] == [1, 2, 3]
-        assert not desk.engine.asked(Generate)
+        assert [walk.seed for walk in asked(desk).replies] == [1, 2, 3]
+        assert not desk.engine.generated
 
 
 async def test_without_a_message_there_are_other_replies_to_the_last_one() -> None:
@@ -106,7 +106,7 @@ async def test_without_a_message_there_are_other_replies_to_the_last_one() -> No
         await talked(desk, ("go", "One"))
         await command(desk, "/grid temperature 0 1 runs 2")
         walked = asked(desk)
-        assert [(walk.samplers.temperature, walk.seed) for walk in walked.walks] == [(0, 1), (0, 2), (1, 1), (1, 2)]
+        assert [(walk.samplers.temperature, walk.seed) for walk in walked.replies] == [(0, 1), (0, 2), (1, 1), (1, 2)]
         assert walked.group.knobs[0].name == "temperature"
         assert sum(node.role == "user" for node in desk.chat.conversation.nodes.values()) == 1
 
@@ -119,13 +119,13 @@ async def test_each_command_starts_its_kind(text: str, kind: str, size: int) -> 
     async with desktop() as desk:
         await talked(desk, ("go", "One"))
         await command(desk, text)
-        assert (asked(desk).group.kind, len(asked(desk).walks)) == (kind, size)
+        assert (asked(desk).group.kind, len(asked(desk).replies)) == (kind, size)
 
 
 async def test_a_beam_search_is_started_by_its_command() -> None:
     async with desktop() as desk:
         await command(desk, "/beams 3 n-best 2 Tell me")
-        (search,) = desk.engine.asked(SearchBeams)
+        (search,) = desk.engine.groups
         assert search.group.beams == BeamSettings(3, 1.0, 2)
 
 
@@ -153,7 +153,7 @@ async def test_enter_in_the_dialog_alone_starts_four_replies_to_the_draft() -> N
         assert "replies to your draft: Tell me" in desk.text
         assert "same command: /walks 4" in desk.text
         await desk.type("", "enter")
-        assert len(asked(desk).walks) == 4
+        assert len(asked(desk).replies) == 4
         assert desk.composer.text == ""
         assert desk.chat.conversation.path()[0].node.written == "Tell me"
 
@@ -177,12 +177,12 @@ async def test_the_dialog_walks_from_the_token_under_the_cursor() -> None:
         await desk.type("", "ctrl+g", "h", "W")
         assert "continue the reply from token 3 ·three" in desk.text
         await desk.type("", "enter")
-        assert asked(desk).done == 2
+        assert asked(desk).replies[0].done == 2
         assert not desk.app.screen_stack[0].tokens.mode.open  # type: ignore[attr-defined]
         speak(desk.engine, 4)
         await desk.settle()
         await desk.type("", "2", "ctrl+g")
-        assert re.search(rf"temp \S+ +seed {asked(desk).walks[1].seed}\b", desk.text)  # not that of the reply it left
+        assert re.search(rf"temp \S+ +seed {asked(desk).replies[1].seed}\b", desk.text)  # not that of the reply it left
 
 
 async def test_a_grid_is_filled_in_by_hand() -> None:
@@ -195,7 +195,7 @@ async def test_a_grid_is_filled_in_by_hand() -> None:
         assert "same command: /grid temperature 0 0.5 1 runs 2" in desk.text
         assert "6 replies: 3 cells with 2 runs each" in desk.text
         await desk.type("", "enter")
-        assert len(asked(desk).walks) == 6
+        assert len(asked(desk).replies) == 6
 
 
 async def test_what_cannot_be_started_is_told_in_the_dialog() -> None:

@@ -46,7 +46,7 @@ async def walk(desk: Desktop, plan: WalkPlan, text: str = PROMPT) -> None:
     """A message whose reply is walked, as far as `speak` goes."""
     desk.chat.walks.start(plan, text=text)
     await desk.settle()
-    speak(desk.engine, plan.size)
+    speak(desk.engine, plan.group.size)
     await desk.settle()
 
 

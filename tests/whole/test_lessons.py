@@ -121,14 +121,6 @@ def config(home: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("id", LESSONS)
-def test_a_lesson_at_80_by_24(open_terminal: Open, id: str) -> None:
-    terminal = open_terminal(*FLAGS, columns=80, rows=24)
-    mine = own_chat(terminal)
-    Learner(terminal, LESSONS[id]).play()
-    is_back(terminal, mine)
-
-
-@pytest.mark.parametrize("id", LESSONS)
 def test_a_lesson_at_120_by_40(open_terminal: Open, id: str) -> None:
     terminal = open_terminal(*FLAGS)
     mine = own_chat(terminal)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from termchat.chat.recording import StoreRecorder
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
-from termchat.conversation.tree import Conversation
 from tests import made_records
 from tests.tui.transcripts import in_pieces
 from tests.whole.terminal import Terminal
@@ -32,14 +30,14 @@ A family 👨\u200d👩\u200d👧\u200d👦 of שלום foxes 🇩🇪 lives at 
 def test_markdown_reads_well_in_a_real_terminal(open_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
     path = tmp_path / "data/termchat/sessions.db"
     path.parent.mkdir(parents=True)
-    store, chat = Store.open(path), Conversation()
-    recorder = StoreRecorder(store, SessionInfo())
-    recorder.turn(chat, made_records.user(chat, "And then?", [1, 2, 3]))
+    store = Store.open(path)
+    session = Session(store=store)
+    chat = session.conversation
+    session.add_node(made_records.user(chat, "And then?", [1, 2, 3]))
     node = made_records.reply(chat)
-    recorder.turn(chat, node)
+    session.add_node(node)
     for record in made_records.stream(chat.ids(), [piece.encode() for piece in in_pieces(REPLY)]):
-        chat.add(node, record)
-        recorder.record(chat, node, record)
+        session.add(node, record)
     store.close(60.0)
     terminal = open_terminal("--resume")
     terminal.wait("lives at https://example.org/a_b")

@@ -11,7 +11,7 @@ import pytest
 
 from termchat.config import per_model
 from termchat.decoding.records import Finished, SettingsRecord, Start, Token
-from termchat.engine.llama.model_session import Session
+from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Measurement, ModelSpec
 from termchat.models.gguf.header import read_header
 from tests.engine.drafting import COSTS
@@ -33,7 +33,7 @@ pay on any processor."""
 @pytest.fixture
 def measured(model_path: Path, tmp_path: Path) -> None:
     """Keep what batches of the model cost: a machine that is busy with other tests cannot measure it."""
-    with closing(Session(ModelSpec(str(model_path), "m", context=512, threads=1), lambda _: None)) as session:
+    with closing(ModelSession(ModelSpec(str(model_path), "m", context=512, threads=1), lambda _: None)) as session:
         known = Measurement(session.cache.how, 1, COSTS, 63)
     per_model.keep_rows(known, read_header(model_path).identity(), "m", tmp_path / "state/termchat/tuned.json")
 

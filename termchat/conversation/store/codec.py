@@ -14,7 +14,7 @@ from termchat.conversation.session import Breakpoint
 from termchat.conversation.store.database import StoreError
 from termchat.decoding.conditions import Rule, describe, parse
 from termchat.decoding.escapes import well_formed
-from termchat.decoding.records import Record, Token, as_packed, drop_impossible
+from termchat.decoding.records import Record, Token, as_packed, bytes_of, drop_impossible
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.text import UNREADABLE, explain_unreadable
 
@@ -41,7 +41,9 @@ def to_record(blob: bytes) -> Record:
 
 
 def from_record(record: Record) -> bytes:
-    """In the form in which it travels on the pipe."""
+    """In the form in which it travels on the pipe: as it came, or encoded again."""
+    if (packed := bytes_of(record)) is not None:
+        return packed
     try:
         return _encode_record(record)
     except UnicodeEncodeError:  # a file name that is no UTF-8, in a message

@@ -7,16 +7,8 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import msgspec
-
 from termchat.conversation.store import database, repair, schema, store_files
-
-
-class StoreNotice(msgspec.Struct, frozen=True):
-    """Something about the saved chats that a person should read."""
-
-    message: str
-    hint: str = ""
+from termchat.conversation.store.database import StoreNotice
 
 
 class OpenFile:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from termchat import regular_files
 from termchat.conversation.store import store_files
@@ -37,6 +38,13 @@ _SQLITE = (3, 34, 0)
 
 as_text = partial(str, encoding="utf-8", errors="replace")
 """For `text_factory`: a damaged byte leaves a mark, and does not keep a whole list from being read."""
+
+
+class StoreNotice(NamedTuple):
+    """Something about the saved chats that a person should read."""
+
+    message: str
+    hint: str = ""
 
 
 class StoreError(Exception):

@@ -17,22 +17,23 @@ COPY = (
         FROM nodes WHERE session = :session AND number < :number""",
     """INSERT INTO prompts SELECT :copy, node, system FROM prompts WHERE session = :session AND node < :number""",
     """INSERT INTO records (session, node, on_path, record) SELECT :copy, node, on_path, record
-        FROM records WHERE session = :session AND node < :number ORDER BY seq""",
+        FROM records WHERE session = :session AND node < :number AND seq <= :seq ORDER BY seq""",
     """INSERT INTO replies SELECT :copy, node, records, packed
         FROM replies WHERE session = :session AND node < :number""",
 )
-"""A copy of a chat as it was before node :number."""
+"""A copy of a chat as it was before node :number and up to record :seq. A packed reply counts with all of its records alone."""
 
-ALL_NODES = 2**63 - 1
+ALL = 2**63 - 1
+"""More than any node or record has as its number."""
 
 KEPT_S = 7 * 86400.0
 """How long a deleted chat can be restored, in seconds."""
 
 
-def copy(db: sqlite3.Connection, to: str, session: str, before: int = ALL_NODES) -> None:
-    """As the chat was before the node `before`."""
+def copy(db: sqlite3.Connection, to: str, session: str, before: int = ALL, seq: int = ALL) -> None:
+    """Copy a chat as it was before the node `before`, with the records up to place `seq`."""
     for statement in COPY:
-        db.execute(statement, {"session": session, "copy": to, "number": before})
+        db.execute(statement, {"session": session, "copy": to, "number": before, "seq": seq})
     derived.refresh(db, to)
 
 

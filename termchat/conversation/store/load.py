@@ -7,18 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from termchat.conversation.session import (
-    Followed,
-    ModelRef,
-    SessionInfo,
-    SessionNews,
-    StoredSession,
-    View,
-)
+from termchat.conversation.session import ModelRef, Session, View
 from termchat.conversation.store import codec, derived, unsent_rows
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.schema import BLOB, LONGEST_TITLE, SOUND_NODE, count_of, text_of
 from termchat.conversation.tree import Conversation, Node, Role
+from termchat.conversation.unsent import Queued
 from termchat.decoding.records import Token
 from termchat.text import one_line
 
@@ -35,11 +29,8 @@ _MESSAGE = f"SELECT {text_of('text')} FROM nodes WHERE session = ? AND number = 
 _NODES = f"""SELECT number, parent, at, role, {text_of("text")} AS text, prompt_ids, whole,
     {text_of("name")} AS name, deleted, {text_of("omitted")} AS omitted,
     (SELECT {text_of("system")} FROM prompts WHERE session = nodes.session AND node = nodes.number) AS system
-    FROM nodes WHERE session = ? AND number > ? AND {SOUND_NODE} ORDER BY number"""
+    FROM nodes WHERE session = ? AND {SOUND_NODE} ORDER BY number"""
 _NEWEST_NODE = f"SELECT coalesce(max(number), 0) FROM nodes WHERE session = ? AND {SOUND_NODE}"
-_ADDED_RECORDS = f"""SELECT seq, node, {BLOB} FROM records
-    WHERE +session = ? AND seq > ? AND typeof(node) = 'integer' ORDER BY seq"""
-"""Of whichever nodes: several replies may be growing. The + has SQLite begin at that place, not with all of the chat's."""
 
 
 class _Bone(NamedTuple):
@@ -111,7 +102,7 @@ Rows = Callable[[int], Iterable[tuple[int, bytes]]]
 """The records of a reply from a place on, in order: place and record. Places grow, not always by one."""
 
 
-def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
+def load(db: sqlite3.Connection, session: str) -> Session | None:
     """None where there is no such chat.
 
     Raises:
@@ -123,7 +114,7 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
     conversation = Conversation(row["system"], raw=bool(row["raw"]))
     conversation.title = row["title"][:LONGEST_TITLE]
     packed = _packed(db, session)
-    for found in list(_named(db, _NODES, session, 0)):
+    for found in list(_named(db, _NODES, session)):
         _grow(db, session, conversation, found, packed)
     leaf, nodes = row["leaf"], conversation.nodes
     if not nodes and db.execute("SELECT 1 FROM nodes WHERE session = ?", (session,)).fetchone() is not None:
@@ -137,8 +128,8 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
     conversation.leaf = leaf
     unsent = unsent_rows.of(db, session)
     conversation.unsent.draft = unsent.text
-    conversation.unsent.queue.extend(unsent.queue)
-    info = SessionInfo(
+    conversation.unsent.queue.extend(map(Queued, unsent.queue))
+    return Session(
         id=session,
         created=codec.to_seconds(row["created"]),
         updated=codec.to_seconds(row["updated"]),
@@ -147,27 +138,15 @@ def load(db: sqlite3.Connection, session: str) -> StoredSession | None:
         breakpoints=codec.to_breakpoints(row["breakpoints"]),
         view=codec.to_settings(row["view"], View()),
         named=bool(row["named"]),
+        conversation=conversation,
     )
-    return StoredSession(info, conversation, tuple(number for number, node in nodes.items() if not node.done))
 
 
-def followed(db: sqlite3.Connection, session: str) -> Followed:
-    """How much of a chat there is."""
+def read_to(db: sqlite3.Connection, session: str) -> tuple[int, int]:
+    """The newest node of a chat, and the newest record."""
     (node,) = db.execute(_NEWEST_NODE, (session,)).fetchone()
     (seq,) = db.execute("SELECT coalesce(max(seq), 0) FROM records WHERE session = ?", (session,)).fetchone()
-    return Followed(session, node, seq)
-
-
-def news(db: sqlite3.Connection, since: Followed) -> SessionNews:
-    """What was added to a chat; whether another process writes it is for others to say."""
-    session = since.session
-    nodes = [_node(row) for row in _named(db, _NODES, session, since.node)]
-    found = db.execute(_ADDED_RECORDS, (session, since.seq)).fetchall()
-    records = [(node, codec.to_record(blob)) for _, node, blob in found]
-    row = db.execute(LEAF, (session,)).fetchone()
-    newest = nodes[-1].number if nodes else since.node
-    seq = max((seq for seq, _, _ in found), default=since.seq)
-    return SessionNews(Followed(session, newest, seq), nodes, records, row[0] if row is not None else None, False)
+    return node, seq
 
 
 def records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple[bool, bytes]]:

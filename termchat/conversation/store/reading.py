@@ -17,14 +17,15 @@ from typing import TypeVar
 
 import msgspec
 
-from termchat.conversation.session import Followed, SessionNews, SessionSummary, StoredSession
+from termchat.conversation.session import Session, SessionSummary
 from termchat.conversation.store import codec, database, derived, load, repair, store_files, unsent_rows
 from termchat.conversation.store import search as finding
 from termchat.conversation.store.claims import Claims
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.schema import ADD_NODE, ADD_RECORD, MESSAGES
 from termchat.conversation.store.writer import Writer
-from termchat.conversation.tree import Conversation, Node, Role
+from termchat.conversation.tree import Conversation, Role
+from termchat.conversation.unsent import Unsent
 from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Record, Start, Token
 
@@ -104,33 +105,23 @@ class StoreReader:
         """The id that a chat of this process goes by: another one, once another process has taken the same chat further."""
         return self._writer.moved.get(session, session)
 
-    def load(self, session: str) -> StoredSession:
-        """Raises:
-        StoreError: there is no such chat, or it cannot be read.
+    def load(self, session: str) -> Session:
+        """Load a chat; one that another process is writing at this moment is not to be written here (`Session.read_to`).
+
+        Raises:
+            StoreError: there is no such chat, or it cannot be read.
         """
         session = self._writer.moved.get(session, session)
-        writing = self._claims.is_elsewhere(session)
-        found = self._settled(lambda db: (load.load(db, session), load.followed(db, session)))
-        stored, followed = found or (None, None)
+        elsewhere = self._claims.is_elsewhere(session)
+        stored, read_to = self._settled(lambda db: (load.load(db, session), load.read_to(db, session))) or (None, None)
         if stored is None:
             raise StoreError(f"no saved chat {session} in {self.path}", "List the saved chats and choose one.")
         self._live.setdefault(session, stored.conversation)
-        growing = _growing(stored)
         # A reply may end, or begin, while it is read.
-        if followed is not None and growing and (writing or self._claims.is_elsewhere(session)):
-            others = tuple(number for number in stored.interrupted if number not in growing)
-            return msgspec.structs.replace(stored, interrupted=others, followed=followed)
+        if stored.growing and (elsewhere or self._claims.is_elsewhere(session)):
+            stored.read_to = read_to
+            stored.conversation.unsent = Unsent()  # the other's draft and queue are its own
         return stored
-
-    def news(self, since: Followed) -> SessionNews:
-        """What was added to a chat that another process writes.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
-        writing = self._claims.is_elsewhere(since.session)
-        found = self._ask(lambda db: load.news(db, since)) or SessionNews(since, (), (), None, False)
-        return found._replace(writing=writing or self._claims.is_elsewhere(since.session))
 
     def records(self, session: str, number: int) -> Iterator[Record]:
         """The records of a reply, in order, those that could not be written yet among them; up to a damaged one."""
@@ -239,16 +230,3 @@ class StoreReader:
             if self._writer.problem is not None:
                 problem += f", and cannot be repaired: {self._writer.problem}"
             raise StoreError(problem, REPAIR) from error
-
-
-def _growing(stored: StoredSession) -> set[int]:
-    """The replies without an end that may still be written: the newest one, and those that are made together with it."""
-    nodes = stored.conversation.nodes
-    newest = nodes[max(nodes)] if nodes else None
-    return {number for number in stored.interrupted if newest is not None and _together(nodes[number], newest)}
-
-
-def _together(node: Node, newest: Node) -> bool:
-    if node.group is not None and newest.group is not None:
-        return node.group.number == newest.group.number
-    return (node.parent, node.at) == (newest.parent, newest.at)

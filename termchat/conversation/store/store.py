@@ -19,11 +19,10 @@ from pathlib import Path
 
 import msgspec
 
-from termchat.conversation.session import Breakpoint, ModelRef, SessionInfo, SessionSummary, StoredSession, View
+from termchat.conversation.session import Breakpoint, ModelRef, Session, SessionSummary, View
 from termchat.conversation.store import codec, database, deleting, derived, unsent_rows
 from termchat.conversation.store.claims import Claims
-from termchat.conversation.store.connection import StoreNotice
-from termchat.conversation.store.database import StoreError
+from termchat.conversation.store.database import StoreError, StoreNotice
 from termchat.conversation.store.reading import PATIENCE_S, StoreReader
 from termchat.conversation.store.schema import (
     ADD_MESSAGE,
@@ -48,7 +47,7 @@ from termchat.decoding.escapes import well_formed
 from termchat.decoding.records import Failed, Finished, Ranking, Record, Start
 from termchat.decoding.samplers import Tuning
 
-__all__ = ["ModelRef", "SessionInfo", "SessionSummary", "Store", "StoreError", "StoreNotice", "StoredSession"]
+__all__ = ["ModelRef", "SessionSummary", "Store", "StoreError", "StoreNotice"]
 
 
 HISTORY = 2_000
@@ -65,6 +64,7 @@ class Store:
         self.path = path
         self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
         self._claims = Claims(path)
+        self._told_problem: str | None = None
         self._writer = Writer(path, self._claims, branching=ADD_NODE, branch=_branch, tidy=_tidy)
         reader = StoreReader(path, self._writer, self._claims, patience, self._live)
         self.sessions, self.preview, self.find, self.latest = (
@@ -74,9 +74,14 @@ class Store:
             reader.latest,
         )
         self.of_lesson = reader.of_lesson
-        self.load, self.records, self.token, self.current = reader.load, reader.records, reader.token, reader.current
+        self._read_session, self.records, self.token, self.current = (
+            reader.load,
+            reader.records,
+            reader.token,
+            reader.current,
+        )
         self.messages, self.read_through, self.opening = reader.messages, reader.read_through, reader.opening
-        self.news, self._of_others = reader.news, reader.unsent_of_others
+        self._of_others = reader.unsent_of_others
 
     @classmethod
     def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
@@ -90,6 +95,12 @@ class Store:
         with contextlib.suppress(sqlite3.Error, OSError):
             database.connect_to_read(path).close()
         return cls(path, patience)
+
+    def load(self, id: str) -> Session:
+        """Load a chat, with its settings and records; what follows in it is saved here, see `StoreReader.load`."""
+        session = self._read_session(id)
+        session.store = self
+        return session
 
     def begin(self, conversation: Conversation, *, tuning: Tuning | None = None, model: ModelRef | None = None) -> str:
         """A new chat; returns its id. Its nodes come with `add_node`; until there is one it is not listed."""
@@ -192,16 +203,20 @@ class Store:
         title = well_formed(" ".join(title.split()))
         self._writer.put(Operation(RENAME, session, (title,), urgent=True), Operation(derived.retitle, session, ()))
 
-    def duplicate(self, session: str, conversation: Conversation | None = None) -> str:
-        """A copy of a chat as it is now; returns its id. With a conversation, which goes on in the copy, it has the nodes of
-        that and no other.
+    def duplicate(
+        self, session: str, conversation: Conversation | None = None, read_to: tuple[int, int] | None = None
+    ) -> str:
+        """Copy a chat as it is now, or up to the node and record in `read_to`; return the id of the copy. With a conversation,
+        which goes on in the copy, it has the nodes of that and no other.
         """
         copy, source = _new_id(time.time()), self._writer.moved.get(session, session)
-        before = deleting.ALL_NODES
+        newest, seq = deleting.ALL - 1, deleting.ALL
         if conversation is not None:
             self._live[copy] = conversation
-            before = max(conversation.nodes, default=0) + 1
-        self._writer.put(Operation(deleting.copy, copy, (source, before), urgent=True), _touch(copy))
+            newest = max(conversation.nodes, default=0)
+        if read_to is not None:
+            newest, seq = read_to
+        self._writer.put(Operation(deleting.copy, copy, (source, newest + 1, seq), urgent=True), _touch(copy))
         return copy
 
     def date(self, session: str, created: float, updated: float) -> None:
@@ -237,7 +252,9 @@ class Store:
 
     def abandoned(self) -> str:
         """What was last written in a chat without a message by a process that has ended; it becomes this process's own."""
-        left = next((row for row in self._of_others() if not self._claims.is_elsewhere(row.session)), None)
+        left: unsent_rows.UnsentRow | None = None
+        with contextlib.suppress(StoreError):  # it is looked for again the next time
+            left = next((row for row in self._of_others() if not self._claims.is_elsewhere(row.session)), None)
         if left is None:
             return ""
         text = "\n".join([*left.queue, *filter(None, [left.text])])
@@ -252,6 +269,17 @@ class Store:
     def notices(self) -> list[StoreNotice]:
         """What a person should be told, each once."""
         return self._writer.notices()
+
+    def take_notices(self) -> list[StoreNotice]:
+        """Take `notices`, and that saving fails, or works again, once each."""
+        notices, problem = self.notices(), self.problem()
+        if problem is None and self._told_problem is not None:
+            notices.append(StoreNotice("the chat is saved again"))
+        elif problem is not None and self._told_problem is None:
+            hint = "the chat continues in memory and is saved as soon as possible"
+            notices.append(StoreNotice(f"not saved: {problem}", hint))
+        self._told_problem = problem
+        return notices
 
     def listen(self, listener: Callable[[], None] | None) -> None:
         """Has `listener` called, on the thread that writes, when `problem` or `notices` have something new."""

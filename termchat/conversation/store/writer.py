@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from termchat.conversation.store import database
 from termchat.conversation.store.claims import Claims
-from termchat.conversation.store.connection import OpenFile, StoreNotice
+from termchat.conversation.store.connection import OpenFile
+from termchat.conversation.store.database import StoreNotice
 
 PERIOD_S = 0.25
 """While tokens stream there is one transaction in this time; with a write of its own this bounds what a kill can lose."""

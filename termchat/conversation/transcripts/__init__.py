@@ -19,11 +19,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.transcripts.transcript import Records, Transcript, TranscriptError
 from termchat.conversation.tree import Conversation
 
-Writer = Callable[[Conversation, SessionInfo, Records], Iterator[str]]
+Writer = Callable[[Conversation, Session, Records], Iterator[str]]
 Reader = Callable[[Path], Iterator[Transcript]]
 
 

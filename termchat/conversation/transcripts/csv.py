@@ -16,7 +16,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.setting_changes import values
 from termchat.conversation.transcripts.transcript import Records
 from termchat.conversation.tree import Conversation
@@ -35,7 +35,7 @@ _NOTHING = frozenset(
 """What pandas reads as no value, but for what is a formula's beginning or empty."""
 
 
-def lines(conversation: Conversation, _: SessionInfo, records: Records) -> Iterator[str]:
+def lines(conversation: Conversation, _: Session, records: Records) -> Iterator[str]:
     """The column names, then the tokens of each reply in the order in which they were drawn."""
     yield _row(COLUMNS)
     for number in sorted(conversation.nodes):

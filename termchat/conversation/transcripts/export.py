@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from termchat import atomic
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.transcripts import Format, of_file
 from termchat.conversation.transcripts.transcript import Records, TranscriptError
 from termchat.conversation.tree import Conversation
@@ -14,7 +14,7 @@ from termchat.conversation.tree import Conversation
 def write(
     path: Path,
     conversation: Conversation,
-    info: SessionInfo,
+    info: Session,
     records: Records,
     *,
     form: Format | None = None,

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import termchat
 from termchat.conversation import setting_changes
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.thoughts import thoughts_of
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.draft_figures import DraftFigures
@@ -26,7 +26,7 @@ _ENDINGS = {
 """Why a reply ended, where that is worth a word."""
 
 
-def facts(conversation: Conversation, info: SessionInfo) -> Iterator[tuple[str, str]]:
+def facts(conversation: Conversation, info: Session) -> Iterator[tuple[str, str]]:
     """Names and values; the name is "" where the value speaks for itself."""
     starts = (span.node.start for span in conversation.path() if span.node.start is not None)
     wrote = list({(start.model.sha256, start.model.name): start.model for start in starts}.values())
@@ -42,7 +42,7 @@ def facts(conversation: Conversation, info: SessionInfo) -> Iterator[tuple[str, 
     yield "", f"written by termchat {termchat.__version__}"
 
 
-def name_of(reply: Node, info: SessionInfo) -> str:
+def name_of(reply: Node, info: Session) -> str:
     return plain_line(reply.start.model.name if reply.start is not None else info.model.name) or "Model"
 
 

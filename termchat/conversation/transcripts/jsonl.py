@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 import termchat
-from termchat.conversation.session import ModelRef, SessionInfo
+from termchat.conversation.session import ModelRef, Session
 from termchat.conversation.transcripts.facts import file_name
 from termchat.conversation.transcripts.jsonl_lines import LONGEST_NAME
 from termchat.conversation.transcripts.transcript import VERSION, Records, Transcript, TranscriptError
@@ -19,7 +19,7 @@ from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import FORMAT, Token, to_dict, to_json
 
 
-def lines(conversation: Conversation, info: SessionInfo, records: Records) -> Iterator[str]:
+def lines(conversation: Conversation, info: Session, records: Records) -> Iterator[str]:
     """A session line, then each node's line followed by the records of its reply.
 
     A node's `ids` are its own (see `Node`); `text` is what is shown of it. A name longer than any that is taken in is cut.
@@ -50,7 +50,7 @@ def chats(path: Path) -> Iterator[Transcript]:
     yield read(path)
 
 
-def _session(conversation: Conversation, info: SessionInfo) -> dict[str, Any]:
+def _session(conversation: Conversation, info: Session) -> dict[str, Any]:
     return {
         "record": "session",
         "version": VERSION,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from termchat import regular_files
-from termchat.conversation.session import ModelRef, SessionInfo
+from termchat.conversation.session import ModelRef, Session
 from termchat.conversation.store import codec
 from termchat.conversation.transcripts.jsonl_lines import LineError, NodeLine, SessionLine, decode, replaced
 from termchat.conversation.transcripts.transcript import Transcript, TranscriptError
@@ -75,7 +75,7 @@ class _Reader:
     def __init__(self) -> None:
         self.line = 0
         self._chat = Conversation()
-        self._info = SessionInfo()
+        self._info = Session()
         self._session: SessionLine | None = None
         self._node: Node | None = None
         self._wanted: int | None = None
@@ -140,7 +140,7 @@ class _Reader:
             created, updated = (_seconds(time) for time in (line.created, line.updated))
         except ValueError as error:
             raise LineError(f"its time is invalid: {error}") from None
-        self._info = SessionInfo(line.id, created, updated, line.model, line.tuning, line.breakpoints, line.view)
+        self._info = Session(line.id, created, updated, line.model, line.tuning, line.breakpoints, line.view)
 
     def _take_node(self, line: NodeLine) -> None:
         if self._session is None:
@@ -176,7 +176,7 @@ class _Reader:
                 self._chat.leaf = self._walks[min(self._walks)].number
             if first:
                 self._chat.raw = line.raw
-                self._info = SessionInfo(model=ModelRef(line.model.name, line.model.path, line.model))
+                self._info = Session(model=ModelRef(line.model.name, line.model.path, line.model))
         elif self._node is not None and self._node.start is not None:
             raise LineError(f"the reply in node {self._node.number} starts twice")
         self._take_record(line)

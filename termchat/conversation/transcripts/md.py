@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from termchat.conversation import setting_changes
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.thoughts import thought, thoughts_of
 from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
 from termchat.conversation.transcripts.groups_on_page import GroupOnPage, GroupsOnPage, WalkOnPage
@@ -27,7 +27,7 @@ _CELL = 80
 _MARKS = re.compile(r"^(⟦[^⟧]*⟧\s*)+")
 
 
-def lines(conversation: Conversation, info: SessionInfo, _: Records) -> Iterator[str]:
+def lines(conversation: Conversation, info: Session, _: Records) -> Iterator[str]:
     """The chat from root to leaf as people read it, inert and free of control characters.
 
     What changed stands in the text as ⟦temperature 0.8 → 1.2 at token 143⟧, where it was made, or before the code or the
@@ -39,7 +39,7 @@ def lines(conversation: Conversation, info: SessionInfo, _: Records) -> Iterator
         first = False
 
 
-def _parts(conversation: Conversation, info: SessionInfo) -> Iterator[str]:
+def _parts(conversation: Conversation, info: Session) -> Iterator[str]:
     yield f"# {on_a_line(plain_line(conversation.title)) or 'Chat'}"
     yield "\n".join(
         on_a_line(f"- {name}: {value}" if name else f"- {value}") for name, value in facts(conversation, info)

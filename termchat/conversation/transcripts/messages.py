@@ -16,7 +16,7 @@ from typing import BinaryIO, Literal, NamedTuple, TypeVar
 import msgspec
 
 from termchat import regular_files
-from termchat.conversation.session import ModelRef, SessionInfo
+from termchat.conversation.session import ModelRef, Session
 from termchat.conversation.store import codec
 from termchat.conversation.thoughts import answer_of, thoughts_of
 from termchat.conversation.transcripts.jsonl_lines import LineError, replaced
@@ -335,7 +335,7 @@ def _transcript(messages: Sequence[ChatMessage], model: str, halves: int) -> Tra
                 chat.grow("user", parent=chat.leaf, at=len(parent.ids) if parent is not None else 0, text=piece.text)
     if rest[-1].speaker == "user":
         made.reply(_UNANSWERED)
-    return Transcript(SessionInfo(model=ModelRef(made.model)), chat, made.packed, halves)
+    return Transcript(Session(model=ModelRef(made.model)), chat, made.packed, halves)
 
 
 class _Replies:

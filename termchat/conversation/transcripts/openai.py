@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.transcripts.jsonl_lines import LineError
 from termchat.conversation.transcripts.messages import (
     MOST_MESSAGES,
@@ -64,7 +64,7 @@ class _Object(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Object).decode
 
 
-def lines(conversation: Conversation, _: SessionInfo, __: Records) -> Iterator[str]:
+def lines(conversation: Conversation, _: Session, __: Records) -> Iterator[str]:
     """One object on one line, so that files of several chats can be put together."""
     yield json.dumps({"messages": [_object(message) for message in said(conversation)]})
 

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.transcripts.jsonl_lines import LineError
 from termchat.conversation.transcripts.messages import (
     MOST_MESSAGES,
@@ -68,7 +68,7 @@ class _Object(_Message):
 _decode = msgspec.json.Decoder(_Object).decode
 
 
-def lines(conversation: Conversation, info: SessionInfo, _: Records) -> Iterator[str]:
+def lines(conversation: Conversation, info: Session, _: Records) -> Iterator[str]:
     """One object on one line, so that files of several chats can be put together."""
     turns = [{"from": _NAMES[message.speaker], "value": _value(message)} for message in said(conversation)]
     yield json.dumps({"id": info.id, "conversations": turns})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.store import codec
 from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Record, Token
@@ -31,7 +31,7 @@ class Transcript(NamedTuple):
     for each chat or message.
     """
 
-    info: SessionInfo
+    info: Session
     conversation: Conversation
     packed: dict[int, list[bytes]]
     halves: int = 0

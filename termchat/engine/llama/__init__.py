@@ -5,14 +5,15 @@ of ids), its chat `template`, and an `asked_model`, which answers questions abou
 `decoding.whynot`). Of the model they all need no more than a `vocabulary` says, and of the cache what `cells` says: an engine
 elsewhere has its own two, and draws replies and answers questions with the same code.
 
-A `running_reply` is a generator. At each step it takes a row of logits, has `chain` apply the stages of `decoding.stages` and
-draw, writes a record, and has the token decoded: by `loop`, for it alone, or by `walk_batch`, in one batch with the others of a
-group (`running_walks`), each of which is a sequence of its own in the cache. The beams of a search (`beams`) are such
-sequences, too. `steering` holds what a person changes meanwhile: settings, conditions, pauses, forced tokens. `spellings` says
-which tokens a word is made of. `chain` does a step in Python and numpy (`softmax`), or in one call of `observe.c`, which
-`build_hook` compiles and `observe` calls.
-`drafts` decides which guessed tokens `loop` decodes ahead, in one batch with the newest one: what a `drafter` says, from the
-context or by a second model (`draft_model`). `opening_model` loads models.
+The `scheduler` runs the replies of a request, one or many. A `reply` is a generator: at each step it takes a row of logits, has
+`chain` apply the stages of `decoding.stages` and draw, writes a record, and waits for its token to be decoded. The `source`
+decodes what all wait for: for a single reply on the cache's main sequence, else in one batch, with a sequence for each. What a
+reply has of the cache is its `lane`. A beam search (`beams`) is a policy of how the rows of a step go on as sequences.
+`steering` holds what a person changes meanwhile: settings, conditions, pauses, forced tokens. `spellings` says which tokens a
+word is made of. `chain` does a step in one call of `observe.c`, which `build_hook` compiles and `observe` calls,
+over the samplers of `native_samplers`; or with `decoding.arithmetic` and `softmax`. `dry` finds the penalties of DRY.
+`speculation` decides which guessed tokens the source decodes ahead, in one batch with the newest one: from the context, or by a
+second model (`draft_model`). `batch_costs` measures the times of batches. `opening_model` loads models.
 
 `grammars` compiles constraints, each on trial in a process of its own (`grammar_trial`), and computes beside the decode which
 tokens may come next; `chain` or `observe.c` masks the others, before the stages or after them.

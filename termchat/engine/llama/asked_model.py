@@ -15,7 +15,7 @@ from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.cells import Aborted, Cells, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.observe import Mask
-from termchat.engine.llama.running_reply import token_record
+from termchat.engine.llama.reply import token_record
 from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.spellings import Speller
 from termchat.engine.port import EngineError, Explain, Explained, Inspect, Score, Scored
@@ -52,7 +52,7 @@ class AskedModel(AskedVocabulary, ABC):
         logits, recomputed = self._after(command.ids, alone, wanted)
         ids, model = command.ids, self.model
         bias = model.bias(command.samplers.logit_bias)
-        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, vocab=model.vocab, bias=bias)
+        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, breakers=model.breakers, bias=bias)
         try:
             observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
             mask = self._mask(command)
@@ -74,8 +74,8 @@ class AskedModel(AskedVocabulary, ABC):
             raise EngineError("prompt", f"token {command.id} is not in this model's vocabulary", "")
         logits, recomputed = self._after(command.ids, alone, wanted)
         model = self.model
-        chain = Chain(command.samplers, model.n_vocab, command.ids, vocab=model.vocab)
-        dry = chain.dry()
+        chain = Chain(command.samplers, model.n_vocab, command.ids, breakers=model.breakers)
+        dry = chain.compute_dry_penalties()
         chain.close()
         mask, misfit = self._mask(command), None
         if mask is not None and command.constraint is not None:

@@ -20,38 +20,34 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from termchat.decoding.beam_search import BeamStep, Continuation, Scored, Search, choose, enough, problem
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.constraint import GRAMMAR, INCOMPLETE, NOT_YET
-from termchat.decoding.records import Beam, Beams, Finished, Prefill, Reason, Record, Shape, Token
+from termchat.decoding.records import Beam, Beams, Finished, Prefill, Reason, Record, Token
 from termchat.decoding.thinking import Phase
-from termchat.engine.llama import loop
-from termchat.engine.llama.cache import MAIN, Aborted, Cache, ContextFull
+from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer, left_by, top
-from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.grammars import Follower
+from termchat.engine.llama.lane import CacheLane
 from termchat.engine.llama.observe import Drawn
-from termchat.engine.llama.pace import Pace
-from termchat.engine.llama.running_reply import Poll, Said, check, is_exact, start_of, token_record
+from termchat.engine.llama.reply import Lane, Running, Wait, token_record
 from termchat.engine.llama.softmax import Exponentials, Row
-from termchat.engine.llama.steering import Cancelled, Steering
+from termchat.engine.llama.steering import Cancelled
 from termchat.engine.port import (
     Cancel,
     EngineError,
+    Event,
     FirstToken,
     Generate,
     Pause,
     Paused,
-    Prefilling,
+    ReplyRequest,
     Resume,
-    SearchBeams,
     WalksFinished,
 )
 from termchat.engine.port import Step as StepOn
 
-Event = Said | WalksFinished
 Ending = tuple[Reason, str]
 
 
@@ -92,107 +88,89 @@ class _Running(NamedTuple):
     grammar: Follower | None
 
 
-class BeamSearch:
-    """One search, from the request on until something else is decoded: its running beams, which all have `length` tokens, and
-    its clock, which stops while it is paused.
+class BeamSearch(Running):
+    """A policy of how the rows of a step go on as sequences: the best tokens after all beams are the next beams.
+
+    Its running beams all have `length` tokens, and `lane.wanted` are their rows to decode.
 
     Raises:
         EngineError: the settings, the prompt or the constraint cannot be used.
     """
 
-    threads = 1
-    """The bits are those of one, whatever computes them."""
-    drafts = NoDrafts()
-
-    def __init__(self, cache: Cache, pace: Pace, request: SearchBeams, poll: Poll, asked_at: float) -> None:
-        how = request.group.beams
+    def __init__(self, request: ReplyRequest, command: Generate, lane: Lane, asked_at: float) -> None:
+        how = command.group.beams if command.group is not None else None
         wrong = problem(how) if how is not None else "a beam search has settings"
         if how is None or wrong:
             raise EngineError("settings", wrong, "change the settings of the search")
-        if not cache.model.can_rewind:
-            raise EngineError("capability", "this model cannot search with beams: its state cannot be copied", "")
-        check(cache, request.ids)
-        self.cache, self.pace, self.request, self.poll, self.how = cache, pace, request, poll, how
-        self.model, self.capacity = cache.model, cache.capacity
-        self.rows_alone = self.exact = False
-        self.reply = Generate(
-            request.ids, request.samplers, tuple(c for c in request.conditions if isinstance(c, Length | Stop)),
-            request.seed, request.origin, request.done, request.raw, request.candidates, request.shapes,
-            request.rebuild_exactly, prefill=request.prefill, state=request.state, constraint=request.constraint,
-            constraint_begun=request.constraint_begun,
-        )  # fmt: skip
-        self.steering = self._steering(0)
+        conditions = tuple(c for c in request.conditions if isinstance(c, Length | Stop))
+        request = msgspec.structs.replace(request, conditions=conditions)
+        super().__init__(request, command, lane, asked_at)
+        self.how, self.width = how, how.width
+        assert isinstance(lane, CacheLane)
+        self.beam_lane = lane
+        self.steering = lane.steer(request, list(request.ids), 0)
         if self.steering.constraint_begun == NOT_YET:
             raise EngineError(
                 "constraint",
                 "a beam search cannot keep to a constraint that begins behind thoughts",
                 "turn thinking off, or remove the constraint",
             )
-        self.stops = [c.text.encode() for c in self.reply.conditions if isinstance(c, Stop)]
+        self.stops = [c.text.encode() for c in conditions if isinstance(c, Stop)]
         self.open_tail = max(map(len, self.stops), default=1) - 1
         self.search = Search[_Ended](self.how)
         self.running: list[_Running] = []
         self.chains: list[Chain] = []
         self.kept: dict[int, tuple[int, list[int]]] = {}
-        self.length = self.tokens = 0
+        self.length = 0
         self.waiting, self.steps = request.paused, 0
-        self.asked_at, self.waited = asked_at, 0.0
-        self.decode_us, self.prefill = 0, Prefill(0, 0, [], 0.0)
         self.chosen_at: list[float] = []
         self.first = 0
         self.endings: dict[Continuation, Ending] = {}
         self.followers: dict[Continuation, Follower] = {}
         model = self.model
-        self.observer = Observer(model.n_vocab, model.end_ids, model.names, request.candidates)
+        self.observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
         self.exponentials = Exponentials(model.n_vocab)
-        self.batches = loop.Batches(cache)
         self.enough = enough(self.how.width, len(model.end_ids))
 
-    def set_threads(self, threads: int) -> None:
-        pass
+    def free(self) -> None:
+        for chain in self.chains:
+            chain.close()
+        self.steering.close()
 
-    def sequence(self, walk: int) -> int | None:
-        """The cache's sequence that holds a walk, but for its last token; None once its cells are gone."""
-        sequence, ids = self.kept.get(walk, (0, None))
-        return sequence if ids is not None and self.cache.sequences.get(sequence) is ids else None
+    @property
+    def left(self) -> int:
+        """How many tokens its beams may have yet."""
+        limit = self.steering.limit
+        room = self.lane.capacity - len(self.ids) - self.length
+        return max(room if limit is None else min(room, limit - self.request.done - self.length), 0)
 
-    def records(self) -> Iterator[Event]:
-        """What answers the request. After a `Paused` it continues when `poll` has a command.
+    def has_room(self) -> bool:
+        """Return whether there is a cell for each token that the beams can take; the last of each is not decoded."""
+        limit = self.steering.limit
+        left = self.lane.capacity - len(self.request.ids)
+        return limit is not None and self.how.width * (limit - self.request.done - 1) <= left
 
-        Raises:
-            EngineError: llama.cpp failed.
-        """
-        try:
-            yield from self._records()
-        finally:
-            for chain in self.chains:
-                chain.close()
-            self.pace.rest()
-            self.cache.limit_threads(self.pace.limit)
-
-    def _records(self) -> Iterator[Event]:
-        cache, request = self.cache, self.request
-        plan = loop.plan_for_many(cache, request)
-        self.rows_alone = self._has_room() and self.how.width <= cache.rows_alike
-        self.exact = self.rows_alone and is_exact(cache, request, plan)
-        yield start_of(self.reply, self, 0, request.group)
+    def records(self) -> Generator[Event | Wait, None, None]:
+        """Yield what answers the request, and what the search waits for in between."""
+        capacity = self.lane.capacity
+        yield self._start()
         yield self.steering.record()
         ending: Ending | None
         try:
-            yield from self._prefill(plan)
-            ending = yield from self._steps()
+            yield from self._prefill()
+            ending = yield from self._search()
         except (Cancelled, Aborted):
             ending = "user", "" if self.running else "during prefill"
         except ContextFull:
-            ending = "context", f"{cache.capacity} of {cache.capacity}"
-        found = [_Ended(None, ending or ("user", ""))]
+            ending = "context", f"{capacity} of {capacity}"
+        best = [_Ended(None, ending or ("user", ""))]
         if self.length:
             running = [(self._broken_off(beam, ending), beam.total) for beam in self.running] if ending else []
-            found = [one.beam for one in self.search.n_best(running, self.length)]
-        for walk, ended in enumerate(found):
+            best = [one.beam for one in self.search.n_best(running, self.length)]
+        for walk, ended in enumerate(best):
             if ended.sequence is not None:
-                self.kept[walk] = ended.sequence, cache.sequences[ended.sequence]
-        for walk, ended in enumerate(found):
+                self.kept[walk] = ended.sequence, self.beam_lane.cells.sequences[ended.sequence]
+        for walk, ended in enumerate(best):
             yield from self._reply(walk, ended)
         decoding = self.chosen_at[-1] - self.chosen_at[0] if self.chosen_at else 0.0
         rate = (self.tokens - self.first) / decoding if decoding else None
@@ -200,19 +178,14 @@ class BeamSearch:
 
     # --- its course --------------------------------------------------------------------------------------------------
 
-    def _has_room(self) -> bool:
-        """Whether there is a cell for each token that the beams can take; the last of each is not decoded."""
-        limit = self.steering.limit
-        left = self.cache.capacity - len(self.request.ids)
-        return limit is not None and self.how.width * (limit - self.request.done - 1) <= left
-
     def _read(self) -> None:
-        """Obeys what was asked meanwhile.
+        """Obey the commands.
 
         Raises:
             Cancelled: the search is to end.
         """
-        while (command := self.poll()) is not None:
+        while self.commands:
+            command = self.commands.popleft()
             if isinstance(command, Cancel):
                 raise Cancelled
             if isinstance(command, Pause | Resume):
@@ -221,29 +194,21 @@ class BeamSearch:
                 self.waiting = True
                 self.steps += 1
 
-    def _now(self) -> float:
-        return perf_counter() - self.waited
-
-    def _prefill(self, plan: list[Shape]) -> Iterator[Prefilling | Prefill]:
-        prompt = loop.PromptReader(self.cache, self.pace, self.request.ids, plan)
+    def _prefill(self) -> Iterator[Prefill | Wait]:
         self._read()
-        for said in prompt.decode():
-            if isinstance(said, Prefill):
-                self.prefill = msgspec.structs.replace(said, walk=0)
-                yield self.prefill
-            else:
-                yield said
+        while self.lane.prefill is None:
+            yield Wait.PROMPT
+            if self.lane.prefill is None:
                 self._read()
-        self.decode_us = prompt.decode_us
+        yield msgspec.structs.replace(self.lane.prefill, walk=0)
 
-    def _steps(self) -> Generator[Beams | FirstToken | Paused, None, Ending | None]:
-        """Searches; returns why the beams that still run were broken off, None where they were beaten."""
-        limit = self.steering.limit
+    def _search(self) -> Generator[Event | Wait, None, Ending | None]:
+        """Search; return why the beams that still run were broken off, None where they were beaten."""
+        limit, lane = self.steering.limit, self.beam_lane
         self.running = [self._root()]
-        rows = self.cache.logits()[None]
         while True:
             self._read()
-            begun = self._now()
+            begun, rows = self._now(), lane.rows
             self.endings, self.followers = {}, {}
             best = [self._best(beam, row) for beam, row in zip(self.running, rows, strict=True)]
             chosen = choose([beam.total for beam in self.running], best, self.how.width, self._finishes)
@@ -253,7 +218,7 @@ class BeamSearch:
             drawn = [self._draw(one, rows[one.parent]) for one in going]
             sample_us = int((self._now() - begun) * 1e6)
             taken = [
-                _Taken(self.running[one.parent].last, each, self.decode_us, sample_us)
+                _Taken(self.running[one.parent].last, each, lane.decode_us, sample_us)
                 for one, each in zip(going, drawn, strict=True)
             ]
             yield from self._wait(drawn[0])
@@ -262,7 +227,7 @@ class BeamSearch:
                 self.first = len(going)
                 yield FirstToken((self.chosen_at[0] - self.asked_at) * 1e3, 0)
             self.tokens += len(going)
-            yield self._told(chosen)
+            yield self._describe(chosen)
             for one, last in zip(chosen.finished, taken[len(chosen.running) :], strict=True):
                 self._finish(one, last)
             self._advance(chosen.running, taken)
@@ -270,21 +235,17 @@ class BeamSearch:
                 return None
             if limit is not None and self.request.done + self.length >= limit:
                 return "length", f"max_tokens {limit}"
-            rows = self._decode()
+            lane.wanted = [(beam.sequence, beam.last.drawn.id) for beam in self.running if beam.last is not None]
+            yield Wait.TOKEN
 
     def _wait(self, drawn: Drawn) -> Iterator[Paused]:
-        """Waits until the step may be taken, with what the best beam would take."""
+        """Wait until the step may be taken, with what the best beam would take."""
         while self.waiting and not self.steps:
             since = perf_counter()
-            yield Paused(self._token(drawn, self.length, "", self.decode_us, 0), walk=0)
+            yield Paused(self._token(drawn, self.length, "", self.lane.decode_us, 0), walk=0)
             self._read()
             self.waited += perf_counter() - since
         self.steps -= bool(self.steps)
-
-    def _decode(self) -> NDArray[np.float32]:
-        rows = [(beam.sequence, beam.last.drawn.id) for beam in self.running if beam.last is not None]
-        found, self.decode_us = self.batches.decode(rows)
-        return found
 
     # --- its beams ---------------------------------------------------------------------------------------------------
 
@@ -294,7 +255,7 @@ class BeamSearch:
         own = self.request.ids[len(self.request.ids) - self.request.done :]
         tail = self._tail(b"".join(map(model.piece, own)))
         grammar = None if steering.dropped else steering.grammar
-        return _Running(MAIN, 0.0, None, self._chain(None), tail, grammar)
+        return _Running(self.beam_lane.sequence, 0.0, None, self._chain(None), tail, grammar)
 
     def _tail(self, data: bytes) -> bytes:
         return data[len(data) - min(self.open_tail, len(data)) :]
@@ -304,7 +265,7 @@ class BeamSearch:
         request, model = self.request, self.model
         past = [*request.ids, *(taken.drawn.id for taken in _path(last))]
         bias = model.bias(request.samplers.logit_bias)
-        made = Chain(request.samplers, model.n_vocab, past, state=request.state, vocab=model.vocab, bias=bias)
+        made = Chain(request.samplers, model.n_vocab, past, state=request.state, breakers=model.breakers, bias=bias)
         self.chains.append(made)
         return made
 
@@ -364,7 +325,7 @@ class BeamSearch:
         step = self.request.done + self.length
         return self.observer.draw(row, beam.chain, self.request.seed, step, one.id, mask)
 
-    def _told(self, chosen: BeamStep) -> Beams:
+    def _describe(self, chosen: BeamStep) -> Beams:
         model, length = self.model, self.length + 1
         beams = [
             Beam(
@@ -391,9 +352,9 @@ class BeamSearch:
         staying = set[int]()
         for one, last in zip(chosen, taken[: len(chosen)], strict=True):
             parent = before[one.parent]
-            stays = one.parent not in staying and parent.sequence != MAIN
+            stays = one.parent not in staying
             staying.add(one.parent)
-            sequence = parent.sequence if stays else self.cache.begin(parent.sequence)
+            sequence = parent.sequence if stays else self.beam_lane.cells.begin(parent.sequence)
             if not parent.chain.remembers:
                 chain = parent.chain
             elif stays:
@@ -407,14 +368,13 @@ class BeamSearch:
 
     def _finish(self, one: Continuation, last: _Taken) -> None:
         """This one ends; its cells stay as long as it is one of the best."""
-        sequence = self.cache.begin(self.running[one.parent].sequence)
+        sequence = self.beam_lane.cells.begin(self.running[one.parent].sequence)
         worst = self.search.finish(_Ended(last, self.endings[one], sequence), one.total, self.length + 1)
         if worst is not None and worst.sequence is not None:
-            self.cache.drop(worst.sequence, free=not self.rows_alone)
+            self.beam_lane.cells.drop(worst.sequence, free=not self.beam_lane.rows_alone)
 
     def _drop(self, beam: _Running) -> None:
-        if beam.sequence != MAIN:
-            self.cache.drop(beam.sequence, free=not self.rows_alone)
+        self.beam_lane.cells.drop(beam.sequence, free=not self.beam_lane.rows_alone)
         if beam.chain.remembers:
             self.chains.remove(beam.chain)
             beam.chain.close()
@@ -423,22 +383,17 @@ class BeamSearch:
         reason, detail = ending
         if beam.grammar is not None and not beam.grammar.accepting:
             detail = f"{detail}; {INCOMPLETE}" if detail else INCOMPLETE
-        return _Ended(beam.last, (reason, detail), beam.sequence if beam.sequence != MAIN else None)
+        return _Ended(beam.last, (reason, detail), beam.sequence)
 
     # --- what it tells -----------------------------------------------------------------------------------------------
 
-    def _steering(self, walk: int) -> Steering:
-        """What knows the limit, the phase and the visible text of a walk that begins."""
-        ids = list(self.request.ids)
-        return Steering(self.reply, self, ids, len(ids) - self.request.done, walk)
-
     def _reply(self, walk: int, ended: _Ended) -> Iterator[Record]:
         """The records of one of the best: all but of the first one's beginning, which is told already."""
-        steering, model = self._steering(walk), self.model
-        if walk:
-            yield start_of(self.reply, self, walk, self.request.group)
+        steering, model = self.lane.steer(self.request, list(self.request.ids), walk), self.model
+        if walk and self.lane.prefill is not None:
+            yield msgspec.structs.replace(self._start(), walk=walk)
             yield steering.record()
-            yield msgspec.structs.replace(self.prefill, walk=walk)
+            yield msgspec.structs.replace(self.lane.prefill, walk=walk)
         (reason, detail), path, gate = ended.ending, _path(ended.last), steering.gate
         for step, taken in enumerate(path):
             text = gate.push(model.piece(taken.drawn.id))
@@ -450,7 +405,7 @@ class BeamSearch:
         times = self.chosen_at[: len(path)]
         decoding = times[-1] - times[0] if times else 0.0
         yield Finished(
-            reason, detail, gate.held, len(path), (times[0] - self.asked_at) * 1e3 if times else None, self.prefill.ms,
+            reason, detail, gate.held, len(path), (times[0] - self.asked_at) * 1e3 if times else None, self.lane.prefill_ms,
             decoding * 1e3, (len(path) - 1) / decoding if decoding else None, walk,
         )  # fmt: skip
 

@@ -87,7 +87,8 @@ class Cache:
 
     `measured` is what was measured of the model as it is loaded; None until it is.
 
-    `current` says whether the logits at hand are those after `ids`; they stay so while the spare sequence is used.
+    `current` says whether the logits at hand are those after `ids`; they stay so while the spare sequence is used. The rows of
+    a batch stay until there is another of the `decodes`.
 
     Raises:
         EngineError: the context cannot be made (memory, or an unknown KV type).
@@ -149,6 +150,7 @@ class Cache:
         self._one.n_tokens = 1
         self._one.logits[0] = 1
         self.current = False
+        self.decodes = 0
         self._fetched = False
         self._index = -1
         self._address = self._rows_address = 0
@@ -446,6 +448,7 @@ class Cache:
             self._kept = self._row().copy()
             self.cut()  # the rows of those ahead are written over
         self._fetched, self._index = False, -1
+        self.decodes += 1
         code = LIB.llama_decode(self.pointer, batch)
         if code == 0:
             return
@@ -543,12 +546,12 @@ class Cache:
             self._used = 0
 
     def decode_rows(
-        self, rows: Sequence[tuple[int, int]], threads: int = 1, seconds: float = inf
+        self, rows: Sequence[tuple[int, int]], threads: int = 1, seconds: float = inf, every: bool = True
     ) -> NDArray[np.float32]:
         """Adds tokens to several sequences, in one batch; `rows` are their numbers and the tokens, those of one in order.
 
-        Returns the logits after each, shape (rows, n_vocab): a view, which the next decode writes over. A row alone is computed
-        with one thread, several with `threads`, from now on; the bits are those of one, see above.
+        Returns the logits after each, or after the last only, shape (rows, n_vocab): a view, which the next decode writes over.
+        A row alone is computed with one thread, several with `threads`, from now on; the bits are those of one, see above.
 
         Raises:
             Aborted, OutOfTime, ContextFull, EngineError: see `read`. Nothing was added then.
@@ -559,7 +562,8 @@ class Cache:
         ends = dict(begins)
         count = self._batch.n_tokens = len(rows)
         self._tokens[:count] = [token for _, token in rows]
-        self._wanted[:count] = 1
+        self._wanted[:count] = every
+        self._wanted[count - 1] = 1
         for i, (sequence, _) in enumerate(rows):
             self._batch.seq_id[i][0] = sequence
             self._positions[i] = ends[sequence]
@@ -579,7 +583,7 @@ class Cache:
         if address != self._rows_address:
             self._rows_address = address
             self._rows = np.ctypeslib.as_array(found, (_SEQUENCES, self.model.n_vocab))
-        return self._rows[:count]
+        return self._rows[: count if every else 1]
 
     def retract(self, sequence: int, count: int) -> None:
         """Takes the last tokens of a sequence, which it shares with no other, back until it has `count`. Their cells stay until

@@ -1,4 +1,4 @@
-"""DRY without llama.cpp's own vocabulary, for a model of which only the tokens are known: what llama.cpp takes, bit for bit.
+"""DRY ("don't repeat yourself") from the texts of tokens alone: the penalties of llama.cpp's stage, bit for bit.
 
 Where the last n tokens were followed by a token before, that token loses multiplier * base ** (n - allowed_length), if n is at
 least the allowed length. A breaker is a text at which repetitions end: n reaches back to the last one at most, and a token that
@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from termchat.decoding.samplers import SamplerSettings
-from termchat.engine.llama.native import LIB
 
 Tails = Mapping[int, list[list[int]]]
 """The tails of breakers by their heads."""
@@ -27,11 +25,10 @@ _LONGEST, _LONGEST_TAIL = 40, 20
 """What llama.cpp keeps of a breaker: bytes, and tokens behind its head."""
 _LARGEST_LOG = np.float32(88.7228391)
 """Of a float, as llama.cpp writes it."""
-_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
 class Breakers:
-    """Finds breakers in a vocabulary of `n_vocab` tokens; it stands for llama.cpp's where a chain is made.
+    """Finds breakers in a vocabulary of `n_vocab` tokens.
 
     `spelled` gives the bytes of a token, of a control token its name, and `tokenize` the ids of a text as it stands.
     """
@@ -42,29 +39,31 @@ class Breakers:
         self.of = lru_cache(8)(self._of)
 
     def _of(self, texts: tuple[str, ...]) -> Tails:
-        found: dict[int, list[list[int]]] = {}
+        tails_of: dict[int, list[list[int]]] = {}
         for text in texts:
             if breaker := text.encode().partition(b"\0")[0][:_LONGEST]:
-                self._find(breaker, found)
-        return found
+                self._find(breaker, tails_of)
+        return tails_of
 
-    def _find(self, breaker: bytes, found: dict[int, list[list[int]]]) -> None:
+    def _find(self, breaker: bytes, tails_of: dict[int, list[list[int]]]) -> None:
         rests: dict[int, list[int]] = {}
-        for token, word in enumerate(self._alone()):
+        for token, word in enumerate(self._spell_alone()):
             if breaker in word:
-                found.setdefault(token, []).append([])
+                tails_of.setdefault(token, []).append([])
+                continue
+            if len(breaker) == 1:
                 continue
             for length in range(min(len(breaker) - 1, len(word)), 0, -1):
                 if word.endswith(breaker[:length]):
                     if length not in rests:
                         rest = breaker[length:].decode("utf-8", "replace")
                         rests[length] = self._tokenize(rest)[:_LONGEST_TAIL]
-                    tails = found.setdefault(token, [])
+                    tails = tails_of.setdefault(token, [])
                     if rests[length] not in tails:
                         tails.append(rests[length])
 
-    def _alone(self) -> list[bytes]:
-        """The bytes of each token as a text of its own: a tokenizer that puts a space before a text takes it away again."""
+    def _spell_alone(self) -> list[bytes]:
+        """Return the bytes of each token as a text of its own, without the space that a tokenizer puts before a text."""
         if not self._words:
             words = [self._spelled(token) for token in range(self._n_vocab)]
             begin = self._tokenize("x")
@@ -73,55 +72,33 @@ class Breakers:
         return self._words
 
 
-class DryStage:
-    """The stage as a `llama_sampler`, whose `pointer` is good as long as this object is there."""
+class Dry:
+    """DRY under some settings."""
 
     def __init__(self, settings: SamplerSettings, breakers: Tails) -> None:
         self._breakers = breakers
         self._multiplier, self._base = np.float32(settings.dry_multiplier), np.float32(settings.dry_base)
         self._allowed, self._last_n = settings.dry_allowed_length, settings.dry_penalty_last_n
         self._most = int(_LARGEST_LOG / np.float32(math.log(self._base))) if self._base > 1.000001 else 0
-        self._recent: list[int] = []
-        self._interface = LIB.llama_sampler_i()
-        kinds = dict(LIB.llama_sampler_i._fields_)
-        self._interface.name = kinds["name"](lambda _: b"dry")
-        self._interface.accept = kinds["accept"](lambda _, token: self._accept(token))
-        self._interface.apply = kinds["apply"](lambda _, array: self._apply(array.contents))
-        self._interface.reset = kinds["reset"](lambda _: self._recent.clear())
-        self.pointer: Any = LIB.llama_sampler_init(ctypes.byref(self._interface), None)
 
-    def _accept(self, token: int) -> None:
-        self._recent.append(token)
-        del self._recent[: -self._last_n]
-
-    def _apply(self, array: Any) -> None:
-        taken = self._penalties()
-        if taken:
-            address = ctypes.cast(array.data, ctypes.c_void_p).value
-            whole = (ctypes.c_char * (array.size * _CANDIDATE.itemsize)).from_address(address)
-            data = np.frombuffer(whole, _CANDIDATE)
-            for at in np.isin(data["id"], list(taken)).nonzero()[0].tolist():
-                data["logit"][at] -= taken[int(data["id"][at])]
-        array.sorted = False
-
-    def _penalties(self) -> dict[int, np.float32]:
-        """What each token loses that would go on a repetition."""
-        recent, allowed = np.array(self._recent, np.int32), self._allowed
-        limit = self._since_a_breaker()
+    def compute_penalties(self, past: Sequence[int]) -> dict[int, float]:
+        """Return the amount that each token loses that would continue a repetition after these ids."""
+        recent, allowed = list(past[-self._last_n :]), self._allowed
+        limit = self._count_since_breaker(recent)
         if len(recent) <= allowed or limit < allowed:
             return {}
-        found: dict[int, np.float32] = {}
-        lengths = _repeated(recent, min(limit, allowed + self._most) if self._most else limit)
+        penalties: dict[int, float] = {}
+        ids = np.array(recent, np.int32)
+        lengths = _repeated(ids, min(limit, allowed + self._most) if self._most else limit)
         at = (lengths >= allowed).nonzero()[0]
-        for token, length in sorted(zip(recent[at + 1].tolist(), lengths[at].tolist(), strict=True)):
+        for token, length in sorted(zip(ids[at + 1].tolist(), lengths[at].tolist(), strict=True)):
             if [] not in self._breakers.get(token, ()):
                 penalty = float(self._multiplier) * math.pow(float(self._base), length - allowed)
-                found[token] = np.float32(ctypes.c_float(penalty).value)  # beyond a float's range it is infinite
-        return found
+                penalties[token] = ctypes.c_float(penalty).value  # beyond a float's range it is infinite
+        return penalties
 
-    def _since_a_breaker(self) -> int:
-        """How many tokens have followed the last breaker; all there are, where there is none."""
-        recent = self._recent
+    def _count_since_breaker(self, recent: list[int]) -> int:
+        """Count the tokens after the last breaker, or all without one."""
         for behind in range(len(recent)):
             head = len(recent) - 1 - behind
             tails = self._breakers.get(recent[head], ())

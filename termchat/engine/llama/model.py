@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from termchat.decoding.thinking import tags_from, tags_of
+from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.native import LIB, last_errors, placements, version
 from termchat.engine.llama.observe import Labels
@@ -101,6 +102,7 @@ class Model(Vocabulary):
         self._grammars: Grammars | None = None
         self.thinking = tags_from(spec.thinking) or tags_of(self.template or "")
         self.names = Labels(self.n_vocab, self._label)
+        self.breakers = Breakers(self.n_vocab, self.spelled, partial(self.tokenize, special=False))
 
     def close(self) -> None:
         """Frees the model; its contexts must be gone."""

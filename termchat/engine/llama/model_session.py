@@ -10,37 +10,33 @@ from numpy.typing import NDArray
 
 from termchat.decoding.records import Token
 from termchat.engine import gpu_wheel
-from termchat.engine.llama import beams, loop, native, offload, rpc, walk_batch
+from termchat.engine.llama import native, offload, rpc, source
 from termchat.engine.llama.asked_model import AskedModel
 from termchat.engine.llama.batch_costs import measure_batches
 from termchat.engine.llama.cache import Aborted, Cache
 from termchat.engine.llama.draft_model import DraftModel
-from termchat.engine.llama.drafts import Learned
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.opening_model import open_model
 from termchat.engine.llama.pace import Pace
-from termchat.engine.llama.running_reply import Poll, Said
-from termchat.engine.llama.running_walks import Poll as WalkPoll
+from termchat.engine.llama.scheduler import Poll, Scheduler
 from termchat.engine.llama.scoring import Scorer
+from termchat.engine.llama.speculation import Learned
 from termchat.engine.llama.spellings import Speller
 from termchat.engine.port import (
     DraftInfo,
     EngineError,
     Event,
     Generate,
-    GenerateWalks,
     Kept,
     MeasureBatches,
     Measurement,
     ModelInfo,
     ModelSpec,
     Remark,
-    SearchBeams,
-    WalksFinished,
 )
 
 
-class Session(AskedModel):
+class ModelSession(AskedModel):
     """Owns model, context and template.
 
     Raises:
@@ -59,10 +55,10 @@ class Session(AskedModel):
         if max(self.cache.adaptable) > 1 and self.model.can_rewind:
             self.cache.limit_threads(self.pace.limit)
             self.cache.probe()  # the first decode takes longer: it reads the weights
-            loop.warm_up(self.cache, self.pace)
+            source.warm_up(self.cache, self.pace)
         super().__init__(Scorer(self.cache), Speller(self.model))
         self._learned = Learned(self.cache.measured)
-        self._walks: walk_batch.WalkBatch | beams.BeamSearch | None = None
+        self._group: source.CacheSource | None = None
 
     def _all_remarks(self) -> list[Remark]:
         spec, remarks = self.model.spec, list(self.remarks)
@@ -146,45 +142,43 @@ class Session(AskedModel):
         self._learned.know(measured)
         return measured
 
-    def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said]:
-        """The records of a reply; see `loop.generate`."""
-        self.cache.abort.clear()
+    def generate(
+        self, command: Generate, poll: Poll, wait: Callable[[], None], arrived: float
+    ) -> Iterator[list[Event]]:
+        """Yield the events of one reply or many; see `Scheduler.records`."""
+        cache, scorer = self.cache, self._scorer
+        cache.abort.clear()
         if self._learned.model is not None:
             self._learned.model.cache.abort.clear()
-        self._scorer.follow(command.ids, command.done, keep=command.keep_logits)
-        for record in loop.generate(self.cache, self.pace, command, poll, arrived, self._scorer.row, self._learned):
-            yield record
-            if isinstance(record, Token):
-                self._scorer.keep(record.id)
+        alone = command.group is None
+        cells = source.CacheSource(cache, self.pace, command, self._learned, scorer.row)
+        scheduler = Scheduler(cells, command, arrived)
+        if alone:
+            reply = command.replies[0]
+            scorer.follow(reply.ids, reply.done, keep=command.keep_logits)
+        else:
+            self._group = cells
+        for events in scheduler.records(poll, wait):
+            yield events
+            if alone:
+                for event in events:
+                    if isinstance(event, Token):
+                        scorer.keep(event.id)
 
-    def generate_walks(
-        self, command: GenerateWalks, poll: WalkPoll, wait: Callable[[], None], arrived: float
-    ) -> Iterator[list[Event]]:
-        """The records of many replies; see `RunningGroup.records`."""
-        self.cache.abort.clear()
-        self._walks = walk_batch.WalkBatch(self.cache, self.pace, command, arrived, self._learned)
-        yield from self._walks.records(poll, wait)
-
-    def search(self, command: SearchBeams, poll: Poll, arrived: float) -> Iterator[Said | WalksFinished]:
-        """The records of a beam search; see `BeamSearch.records`."""
-        self.cache.abort.clear()
-        self._walks = beams.BeamSearch(self.cache, self.pace, command, poll, arrived)
-        yield from self._walks.records()
-
-    def keep(self, walk: int) -> Kept:
-        """See `Keep`.
+    def keep(self, number: int) -> Kept:
+        """Make a reply of the last group the main sequence; see `Keep`.
 
         Raises:
             EngineError: its cells are there no longer.
         """
-        walks = self._walks
-        sequence = walks.sequence(walk) if walks is not None else None
-        if walks is None or sequence is None:
+        group = self._group
+        sequence = group.sequence(number) if group is not None else None
+        if group is None or sequence is None:
             raise EngineError(
-                "walks", f"the cells of walk {walk} are gone", "go on from its tokens: they are decoded again"
+                "walks", f"the cells of walk {number} are gone", "go on from its tokens: they are decoded again"
             )
         begun = perf_counter()
-        self.cache.keep(sequence, alone=walks.rows_alone)
+        self.cache.keep(sequence, alone=group.rows_alone)
         return Kept(len(self.cache.ids), (perf_counter() - begun) * 1e3)
 
     def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
@@ -195,7 +189,7 @@ class Session(AskedModel):
         stays = cache.sequences and missing <= cache.free  # walks, one of which may be kept yet
         if alone and missing > cache.batch_size and not stays:
             cache.abort.clear()
-            for _ in loop.prefill(cache, self.pace, ids, cache.prepare(ids)):
+            for _ in source.read_prompt(cache, self.pace, ids, cache.prepare(ids)):
                 if wanted():
                     raise Aborted
             return cache.logits().copy(), True

@@ -1,6 +1,6 @@
 /* One step of the loop, observed: what takes numpy and Python most of a millisecond between two decodes, whose weights have
- * pushed their code and data out of the processor's caches, takes this a tenth of one. The numbers are those of `chain.py`
- * and `decoding/draw.py`, which are used where this was not built, and which say what they mean.
+ * pushed their code and data out of the processor's caches, takes this a tenth of one. The numbers are those of
+ * `decoding/arithmetic.py` and `decoding/draw.py`, which are used where this was not built, and which say what they mean.
  *
  * Plain C11 without dependencies, called through ctypes; llama.cpp's samplers come in as function pointers.
  */
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#define ABI 9
+#define ABI 10
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
 #define MAX_NEAR 2048
@@ -119,6 +119,21 @@ static double mass_of(const tokens *t) {
     double mass = 0;
     for (size_t i = 0; i < t->size; i++) mass += exp((double)t->data[i].logit - t->data[0].logit);
     return mass;
+}
+
+/* DRY's penalty of each token that would continue a repetition: see `dry.py`. */
+typedef struct {
+    const int32_t *ids;
+    const float *penalties;
+    int32_t count;
+} dry;
+
+void termchat_stage_dry(sampler *s, tokens *t) {
+    const dry *with = s->with;
+    for (size_t i = 0; i < t->size && with->count; i++)
+        for (int j = 0; j < with->count; j++)
+            if (t->data[i].id == with->ids[j]) t->data[i].logit -= with->penalties[j];
+    t->sorted = false;
 }
 
 typedef struct {

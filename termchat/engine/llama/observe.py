@@ -2,8 +2,8 @@
 
 It also holds the function that llama.cpp asks whether a decode has to stop (see `native.AbortFlag`).
 
-`chain.py` and `decoding.draw` do the same in Python and numpy, slower. They take the steps that native code declines, and all
-of them where it could not be compiled.
+`chain.py` does the same with `decoding.arithmetic` and `decoding.draw`, slower. It takes the steps that native code declines,
+and all of them where it could not be compiled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -25,7 +25,8 @@ from termchat.decoding.conditions import Measure
 from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.draw import Cut
 from termchat.decoding.records import Candidate, PackedCandidates, Stage
-from termchat.decoding.stages import DICE
+from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.stages import DICE, SamplerStage
 from termchat.engine.llama.softmax import Row
 
 
@@ -56,8 +57,8 @@ class Labels(dict[int, str]):
         self._packed: dict[int, Any] = {}
 
     def __missing__(self, token: int) -> str:
-        found = self[token] = self._make(token)
-        return found
+        label = self[token] = self._make(token)
+        return label
 
     @cached_property
     def pointers(self) -> Any:
@@ -65,18 +66,18 @@ class Labels(dict[int, str]):
         return (ctypes.c_void_p * self._n_vocab)()
 
     def point(self, token: int) -> None:
-        """Makes the label of a token visible to native code."""
+        """Make the label of a token visible to native code."""
         self._packed[token] = packed = packed_text(self[token])
         self.pointers[token] = ctypes.addressof(packed)
 
 
 def packed_text(text: str) -> Any:
-    """A text as native code copies it: the length in four bytes, as this machine writes them, then msgpack."""
+    """Encode a text as native code copies it: the length in four bytes, as this machine writes them, then msgpack."""
     data = msgspec.msgpack.encode(text)
     return ctypes.create_string_buffer(bytes(ctypes.c_int32(len(data))) + data, 4 + len(data))
 
 
-ABI = 9
+ABI = 10
 """Of the calls; a library that was built from another version of the source is left alone."""
 
 LIBRARY = Path(__file__).with_name("libobserve.so")
@@ -99,21 +100,22 @@ CUTS = ("top_k", "min_p", "top_n_sigma")
 """The stages whose survivors native code finds in a row without the chain having seen all of it."""
 
 
-class NativeChain(NamedTuple):
-    """A chain as native code sees it: the names and addresses of its samplers, which of them mask instead of cutting (bit by
-    bit), and which is the one until which what was left out of the array is only hidden: the first that cuts. `cut` is its
-    place in `CUTS` and `share` its knob, where it leaves what is above a floor. `drawn_with` makes the state of a record, given
-    what `p` the last stage saw of the token that was drawn. `cuts` say how each stage cuts, `biases` what logits gain."""
+class Steps(Protocol):
+    """What the native step reads of a `Chain`."""
 
-    names: tuple[str, ...]
-    samplers: Any
-    masking: int
-    hiding: int
-    cut: int
-    share: float
-    drawn_with: Callable[[float], dict[str, float]]
+    settings: SamplerSettings
+    stages: tuple[SamplerStage, ...]
     cuts: tuple[Cut, ...]
-    biases: Mapping[int, float] = {}
+    biases: dict[int, float]
+    hiding: int
+    has_floor: bool
+    samplers: Any
+
+    @property
+    def moving(self) -> list[int]: ...
+    def looks_at(self) -> int | None: ...
+    def prepare_step(self, seed: int, step: int) -> None: ...
+    def state_with(self, before: float) -> dict[str, float]: ...
 
 
 class _Step(ctypes.Structure):
@@ -214,12 +216,13 @@ class NativeStep:
         self._logits, self._logprobs, self._probabilities, self._noise = numbers(), numbers(), numbers(), numbers()
         self._biases = numbers()
         self._survivors, self._masses = (ctypes.c_int32 * _MOST_STAGES)(), (ctypes.c_double * _MOST_STAGES)()
-        self._chain: NativeChain | None = None
+        self._chain: Steps | None = None
         self._row: Row | None = None
         self._address = 0
         self._mask: Mask | None = None
         self._masked: Row | None = None
         self._stage_names: list[Any] = []
+        self._names_of_stages: list[str] = []
         self._packing = _Packing(names=ctypes.addressof(names.pointers))
         self._out = ctypes.create_string_buffer(0)
         self._make_room(_ROOM)
@@ -244,26 +247,24 @@ class NativeStep:
     def draw(
         self,
         logits: Row,
-        chain: NativeChain,
-        needs: int,
-        moving: Sequence[int],
+        chain: Steps,
         seed: int,
         number: int,
-        forced: int | None,
+        forced: int | None = None,
         mask: Mask | None = None,
         change: float | None = None,
     ) -> Drawn | None:
-        """Draws step `number` of a reply, or None where it is none of the usual ones: hardly any logit is finite, many tie,
-        or much is left to draw from.
+        """Draw step `number` of a reply; None if it is unusual: hardly any logit is finite, many tie, or many tokens are left.
 
-        `needs` of the highest logits hold all that can be left, but for `moving`, the ids that sparse stages may change; where
-        the chain's first cut is a floor, they hold one that is not among those. It may be 0, if all are needed, for a `mask`
-        before the chain, which allows few tokens. `change`: see `is_near_tie`; None tells no near ties.
+        The chain can tell what it `looks_at`, or a `mask` before it allows few tokens. `change`: see `is_near_tie`; None leaves
+        near ties open.
         """
+        moving = chain.moving
         step = self._step
         step.change = change or 0.0
         if chain is not self._chain:
             self._use(chain)
+        chain.prepare_step(seed, number)
         if mask is not self._mask:
             self._mask_by(mask)
         if moving:
@@ -271,11 +272,12 @@ class NativeStep:
             step.moving = ids.ctypes.data
         if logits is not self._row:  # mostly it is llama.cpp's own, and stays where it is: to ask takes long
             self._row, self._address = logits, logits.__array_interface__["data"][0]
+        needs = chain.looks_at() or 0
         _ASKED.pack_into(step, 0, self._address, seed, number, needs, -1 if forced is None else forced, len(moving))
         if not self._function(self._references[0]):
             return None
         chosen = step.chosen
-        stages = list(map(Stage, chain.names, self._survivors, self._masses))
+        stages = list(map(Stage, self._names_of_stages, self._survivors, self._masses))
         if mask is not None:
             grammar = Stage(GRAMMAR, step.n_kept, step.kept, 1 - step.kept_of_all, step.n_allowed == 1)
             stages.insert(len(stages) if mask.after_chain else 0, grammar)
@@ -289,14 +291,14 @@ class NativeStep:
             step.entropy,
             step.p_end,
             stages,
-            PackedCandidates(self._packed()),
-            chain.drawn_with(step.before),
+            PackedCandidates(self._pack_candidates()),
+            chain.state_with(step.before),
             margin=None if math.isnan(step.margin) else step.margin,
             near_tie=None if change is None else bool(step.near_tie),
         )
 
-    def _packed(self) -> bytes:
-        """The watched tokens in msgpack."""
+    def _pack_candidates(self) -> bytes:
+        """Return the watched tokens in msgpack."""
         while (length := self._pack(*self._references)) <= 0:
             if length:
                 self._names.point(self._ids[-1 - length])
@@ -309,7 +311,7 @@ class NativeStep:
         self._packing.out, self._packing.room = ctypes.addressof(self._out), size
 
     def _mask_by(self, mask: Mask | None) -> None:
-        """Masks by another constraint from now on."""
+        """Mask by another constraint from now on."""
         if mask is not None and self._masked is None:
             self._masked = np.empty(self._step.n_vocab, np.float32)
             self._step.masked = self._masked.ctypes.data
@@ -317,19 +319,23 @@ class NativeStep:
         self._step.after = mask is not None and mask.after_chain
         self._mask = mask
 
-    def _use(self, chain: NativeChain) -> None:
-        """Draws through another chain from now on."""
-        step = self._step
-        step.samplers, step.n_stages = ctypes.addressof(chain.samplers), len(chain.names)
-        step.masking, step.hiding, step.cut, step.share = chain.masking, chain.hiding, chain.cut, chain.share
-        step.rules = (ctypes.c_int32 * len(chain.cuts))(*(cut.rule for cut in chain.cuts))
-        step.knobs = (ctypes.c_double * len(chain.cuts))(*(cut.knob for cut in chain.cuts))
+    def _use(self, chain: Steps) -> None:
+        """Draw through another chain from now on."""
+        assert chain.samplers is not None
+        step, cuts, names = self._step, chain.cuts, [stage.name for stage in chain.stages]
+        step.samplers, step.n_stages = ctypes.addressof(chain.samplers.pointers), len(names)
+        step.masking = sum(stage.masks(chain.settings) << number for number, stage in enumerate(chain.stages))
+        step.hiding, step.cut, step.share = chain.hiding, 0, 0.0
+        if chain.has_floor:
+            first = names[chain.hiding]
+            step.cut, step.share = CUTS.index(first), getattr(chain.settings, first)
+        step.rules = (ctypes.c_int32 * len(cuts))(*(cut.rule for cut in cuts))
+        step.knobs = (ctypes.c_double * len(cuts))(*(cut.knob for cut in cuts))
         step.n_biased = count = len(chain.biases)
-        step.biased, step.bias = (
-            (ctypes.c_int32 * count)(*chain.biases),
-            (ctypes.c_double * count)(*chain.biases.values()),
-        )
-        self._stage_names = [packed_text(name) for name in (*chain.names, GRAMMAR)]
+        step.biased = (ctypes.c_int32 * count)(*chain.biases)
+        step.bias = (ctypes.c_double * count)(*chain.biases.values())
+        self._names_of_stages = names
+        self._stage_names = [packed_text(name) for name in (*names, GRAMMAR)]
         addresses = (ctypes.c_void_p * len(self._stage_names))(*map(ctypes.addressof, self._stage_names))
         self._stage_names.append(addresses)  # it lives as long as what it points to
         self._packing.stages = ctypes.addressof(addresses)
@@ -338,7 +344,7 @@ class NativeStep:
 
 @cache
 def load(path: Path = LIBRARY) -> Any:
-    """The library, opened once, or None where it was not built, or from another version of its source."""
+    """Open the library, once; None if it was not built, or from another version of its source."""
     try:
         library = ctypes.PyDLL(str(path))  # the calls are short: to let other threads in costs more than it gives
         if library.termchat_abi() != ABI:

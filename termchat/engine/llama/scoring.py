@@ -38,13 +38,13 @@ class Rows:
         self._rows: list[Row] = []
 
     def of(self, ids: list[int], first: int) -> list[Row]:
-        """The rows that hold for the reply `ids[first:]` too: those up to and including the first token that differs."""
+        """Return the rows that hold for the reply `ids[first:]` too: up to and including the first token that differs."""
         known = self.ids
         same = next((i for i, (a, b) in enumerate(zip(ids, known, strict=False)) if a != b), min(len(ids), len(known)))
         return self._rows[: same - first + 1] if first == self._first and same >= first else []
 
     def begin(self, ids: list[int], first: int, rows: list[Row]) -> None:
-        """Forgets the rows, and holds these for the reply `ids[first:]`."""
+        """Replace the rows by those of the reply `ids[first:]`."""
         self.ids, self._first, self._rows = ids, first, rows[: self._limit]
 
     @property
@@ -52,13 +52,13 @@ class Rows:
         return len(self._rows) >= self._limit
 
     def add(self, rows: Row) -> None:
-        """Appends rows, shape (n, n_vocab), copied as far as the limit goes."""
+        """Append copies of rows, shape (n, n_vocab), up to the limit."""
         room = self._limit - len(self._rows)
         if room > 0:
             self._rows += list(rows[:room].copy())
 
     def take(self, row: Row) -> None:
-        """Appends a row, shape (n_vocab,), without a copy: nobody may write to it any more."""
+        """Append a row, shape (n_vocab,), without a copy: nobody may write to it any more."""
         self._rows.append(row)
 
 
@@ -71,7 +71,7 @@ class KeptRows:
         self._used = 0
 
     def write(self, row: Row) -> Row:
-        """A copy, which the next call overwrites unless `keep` is called before."""
+        """Return a copy, which the next call overwrites unless `keep` is called before."""
         if self._used == len(self._block):
             self._block, self._used = np.empty(self._shape, np.float32), 0
         draft: Row = self._block[self._used]
@@ -79,7 +79,7 @@ class KeptRows:
         return draft
 
     def keep(self) -> None:
-        """Keeps the last copy."""
+        """Keep the last copy."""
         self._used += 1
 
 
@@ -95,14 +95,14 @@ class Scorer:
         self._follows = False
 
     def follow(self, ids: list[int], done: int, *, keep: bool = True) -> None:
-        """A reply begins to stream: `ids`, of which the last `done` are its own so far. Without `keep` nobody will ask."""
+        """Begin to keep the rows of a reply: `ids`, of which the last `done` are its own so far; without `keep`, none."""
         first = len(ids) - done
         rows = self._streamed.of(ids, first)
         self._follows = keep and len(rows) >= done  # else the rows of its beginning are not at hand
         self._streamed.begin(list(ids), first, rows[:done] if self._follows else [])
 
     def row(self) -> Row:
-        """The logits to draw the next token from, shape (n_vocab,): a copy where they are kept, the cache's own else.
+        """Return the logits to draw the next token from, shape (n_vocab,): a copy if they are kept, else the cache's own.
 
         The copy comes first, so that all that looks at them finds them near.
         """
@@ -111,7 +111,7 @@ class Scorer:
         return logits if self._draft is None else self._draft
 
     def keep(self, token: int) -> None:
-        """The streaming reply took this token: the row that it was drawn from is kept."""
+        """Keep the row that the streaming reply drew this token from."""
         if not self._follows:
             return
         if self._draft is not None:
@@ -121,7 +121,7 @@ class Scorer:
         self._streamed.ids.append(token)
 
     def score(self, command: Score, progress: Callable[[int, int], None], wanted: Callable[[], bool]) -> Scored:
-        """The reply's tokens drawn again. `progress` is told how many of how many have their logits.
+        """Draw the reply's tokens again. `progress` is called with the number of tokens that have their logits, and of all.
 
         Once something else is `wanted` it is given up between two batches; what was computed stays for the next time.
 
@@ -135,7 +135,7 @@ class Scorer:
             raise EngineError("prompt", "no such reply", "")
         model = self._cache.model
         bias = model.bias(command.samplers.logit_bias)
-        chain = Chain(command.samplers, self._n_vocab, ids[:first], vocab=model.vocab, bias=bias)
+        chain = Chain(command.samplers, self._n_vocab, ids[:first], breakers=model.breakers, bias=bias)
         drawn: list[int] = []
         probabilities: list[float] = []
         own = self._streamed.of(ids, first)
@@ -173,13 +173,13 @@ class Scorer:
         progress: Callable[[int, int], None],
         wanted: Callable[[], bool],
     ) -> Generator[Row, None, None]:
-        """The rows before each of the last `count` ids: those that are kept, then those of a pass."""
+        """Yield the rows before each of the last `count` ids: the kept ones, then those of a pass."""
         done = len(kept)
         yield from kept[:count]
         if done >= count:
             return
-        with closing(self._cache.rows_after(ids, len(ids) - count - 1 + done)) as found:
-            for batch in found:
+        with closing(self._cache.rows_after(ids, len(ids) - count - 1 + done)) as batches:
+            for batch in batches:
                 self._asked.add(batch)
                 done += len(batch)
                 progress(done, count)
@@ -189,7 +189,7 @@ class Scorer:
 
 
 def _draw(logits: Row, chain: Chain, seed: int, step: int, token: int, mask: Mask | None) -> tuple[int, float]:
-    """What the dice take, as `Observer.draw` does it, and the probability that the chain leaves for `token`."""
+    """Return the token that the dice take, as in `Observer.draw`, and the probability that the chain leaves for `token`."""
     left = left_by(chain, logits, seed, step, mask)
     drawn = draw(left.ids, left.logits, seed, step, (token,))
     chain.remember(drawn.id == token, drawn.probability[token], float(left.before[left.ids == token].sum()))

@@ -26,7 +26,7 @@ class Exponentials:
         self._function = _NATIVE if native else None
 
     def of(self, logits: Row, highest: float) -> float:
-        """Makes exp(logit - highest) of each logit; returns their sum."""
+        """Compute exp(logit - highest) of each logit; return their sum."""
         if self._function is None:
             np.subtract(logits, np.float32(highest), out=self.weights)
             np.exp(self.weights, out=self.weights)
@@ -36,7 +36,7 @@ class Exponentials:
 
 
 def _native() -> Any:
-    """ggml's function, if it can be found and gives the right numbers."""
+    """Return ggml's function if it exists and gives the right numbers."""
     import llama_cpp
 
     folder = Path(llama_cpp.__file__).parent / "lib"
@@ -54,10 +54,10 @@ def _native() -> Any:
 def _is_right(function: Any) -> bool:
     row = np.linspace(-80.0, 0.0, 1003, dtype=np.float32)
     row[::7] = -np.inf
-    found = np.empty_like(row)
-    total = function(len(row), found.ctypes.data, row.ctypes.data, 0.0)
+    weights = np.empty_like(row)
+    total = function(len(row), weights.ctypes.data, row.ctypes.data, 0.0)
     expected = np.exp(row.astype(np.float64))
-    return bool(np.allclose(found, expected, rtol=1e-5, atol=0.0) and abs(total / expected.sum() - 1) < 1e-6)
+    return bool(np.allclose(weights, expected, rtol=1e-5, atol=0.0) and abs(total / expected.sum() - 1) < 1e-6)
 
 
 _NATIVE = _native()

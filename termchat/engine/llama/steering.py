@@ -28,9 +28,9 @@ from termchat.decoding.stages import chain_of
 from termchat.decoding.thinking import PhaseParser
 from termchat.decoding.units import ends_sentence
 from termchat.engine.llama.chain import Chain
-from termchat.engine.llama.drafts import NoDrafts
 from termchat.engine.llama.grammars import ConstraintError, Follower
 from termchat.engine.llama.observe import Drawn, Mask
+from termchat.engine.llama.speculation import NoDrafts
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import (
     Adjust,
@@ -38,10 +38,10 @@ from termchat.engine.port import (
     EndThinking,
     EngineError,
     Force,
-    Generate,
     Noted,
     Pause,
     Remark,
+    ReplyRequest,
     Resume,
     Scripted,
     SteerReply,
@@ -86,7 +86,8 @@ class Context(Protocol):
     @property
     def threads(self) -> int: ...
 
-    def set_threads(self, threads: int) -> None: ...
+    def set_threads(self, threads: int) -> bool:
+        """Set the threads of the next decode, unless others choose them."""
 
 
 class Steering:
@@ -100,7 +101,7 @@ class Steering:
     """
 
     def __init__(
-        self, request: Generate, context: Context, past: list[int], reply: int, walk: int | None = None
+        self, request: ReplyRequest, context: Context, past: list[int], reply: int, walk: int | None = None
     ) -> None:
         self.samplers: SamplerSettings = request.samplers
         self.origin = request.origin
@@ -181,7 +182,7 @@ class Steering:
             model.n_vocab,
             self._past,
             state=state,
-            vocab=model.vocab,
+            breakers=model.breakers,
             bias=model.bias(self.samplers.logit_bias),
         )
 
@@ -468,5 +469,4 @@ class Steering:
         threads = min(threads, MOST_THREADS)
         if threads <= 0 or threads == self._context.threads:
             return False
-        self._context.set_threads(threads)
-        return True
+        return self._context.set_threads(threads)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
 
 from termchat.decoding import biases
 from termchat.decoding.records import TokenBias
 from termchat.decoding.thinking import ThinkingTags
+from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.observe import Labels
 from termchat.engine.port import EngineError, ModelSpec
@@ -21,14 +21,11 @@ from termchat.engine.port import EngineError, ModelSpec
 class Vocabulary(ABC):
     """Ids are ints from 0 to `n_vocab` - 1, pieces are bytes. `bos` and `eos` are -1 where there is none.
 
-    `vocab` is llama.cpp's own, for stages that are made with it, or the `Breakers` that stand for it; None where there are
-    none. `suppressed` are the tokens that are
-    never to be drawn. `build` is the version of llama.cpp that computes, `names` the labels of all tokens. What follows from
-    all these is defined here.
+    `breakers` find the texts at which DRY stops. `suppressed` are the tokens that are never to be drawn. `build` is the version
+    of llama.cpp that computes, `names` the labels of all tokens.
     """
 
     spec: ModelSpec
-    vocab: Any
     n_vocab: int
     end_ids: list[int]
     bos: int
@@ -36,6 +33,7 @@ class Vocabulary(ABC):
     adds_bos: bool
     names: Labels
     suppressed: list[int]
+    breakers: Breakers | None = None
     thinking: ThinkingTags | None
     context_trained: int
     can_rewind: bool

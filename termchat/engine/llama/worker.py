@@ -16,13 +16,12 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from termchat.decoding.records import Beams, Failed, Token
+from termchat.decoding.records import Failed
 from termchat.engine import wire
 from termchat.engine.port import (
     BatchesMeasured,
@@ -35,37 +34,30 @@ from termchat.engine.port import (
     Event,
     Explain,
     Generate,
-    GenerateWalks,
     Inspect,
     Inspected,
-    Join,
     Keep,
     Load,
     LoadDraft,
     Loaded,
     MeasureBatches,
     ModelSpec,
-    Paused,
-    Prefilling,
     Probe,
     Probed,
     Progress,
     Render,
     Score,
     Scoring,
-    SearchBeams,
     Spell,
     Spelled,
     Steer,
-    SteerReply,
     Tokenize,
-    ToWalk,
     Unload,
     Unloaded,
 )
 
 if TYPE_CHECKING:
-    from termchat.engine.llama.model_session import Session
+    from termchat.engine.llama.model_session import ModelSession
 
 _BETWEEN_TOKENS = LoadDraft | Tokenize | Describe | Spell | Render | Inspect | Explain | Score | Check
 """Commands that need not wait until a reply is over."""
@@ -81,8 +73,8 @@ def _nothing() -> None:
 class Inbox:
     """Commands as they arrive, read by a thread of its own.
 
-    Commands that steer a running reply are kept apart from work that waits its turn, of which `on_work` hears. A cancel also
-    sets the abort flag, so that a long prefill ends at once. `beaten` is set by the app's first sign of life (`wire.BEAT`).
+    Commands that steer a running reply are kept apart from work that waits its turn, of which `on_work` hears. A cancel of
+    all sets the abort flag, so that a long prefill ends at once. `beaten` is set by the app's first sign of life (`wire.BEAT`).
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -155,7 +147,7 @@ class Inbox:
                         self._work.append((number, command, perf_counter()))
                         self.on_work()
                     self._ready.notify()
-                if isinstance(command, Cancel):
+                if isinstance(command, Cancel) and command.reply is None:
                     self.on_cancel()
             if frames.beats:
                 self.beaten.set()
@@ -168,7 +160,7 @@ class Worker:
         self._find = find
         self._inbox = inbox
         self._descriptor = descriptor
-        self._session: Session | None = None
+        self._session: ModelSession | None = None
         self._replying = self._doing = False
         self._writing = threading.Lock()
 
@@ -195,10 +187,8 @@ class Worker:
 
     def _do(self, number: int, command: Command, arrived: float) -> None:
         try:
-            if isinstance(command, Generate | SearchBeams):
+            if isinstance(command, Generate):
                 self._generate(number, command, arrived)
-            elif isinstance(command, GenerateWalks):
-                self._generate_walks(number, command, arrived)
             else:
                 self._send(number, self._answer(number, command))
         except EngineError as error:
@@ -231,7 +221,7 @@ class Worker:
         if isinstance(command, Check):
             return session.model.grammars.check(command.constraint)
         if isinstance(command, Keep):
-            return session.keep(command.walk)
+            return session.keep(command.reply)
         if isinstance(command, MeasureBatches):
             return self._measure(session, command)
         alone, wanted = not self._replying, self._inbox.has_work
@@ -246,7 +236,7 @@ class Worker:
             )
         raise EngineError("internal", f"no such command: {type(command).__name__}")
 
-    def _measure(self, session: Session, command: MeasureBatches) -> BatchesMeasured:
+    def _measure(self, session: ModelSession, command: MeasureBatches) -> BatchesMeasured:
         """Measure unless there is other work, which also stops it where it is not needed."""
         session.cache.abort.clear()
         if not command.needed:
@@ -275,10 +265,10 @@ class Worker:
         compiled = observe.load() is not None
         return Probed(native.version(), offload.system(), offload.backends(), offload.devices(), compiled)
 
-    def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> Session:
-        from termchat.engine.llama.model_session import Session
+    def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> ModelSession:
+        from termchat.engine.llama.model_session import ModelSession
 
-        return Session(spec, progress)
+        return ModelSession(spec, progress)
 
     def _load(self, number: int, command: Load) -> Loaded:
         self._unload()
@@ -296,58 +286,26 @@ class Worker:
             self._session.close()
             self._session = None
 
-    def _loaded(self) -> Session:
+    def _loaded(self) -> ModelSession:
         if self._session is None:
             raise EngineError("model", "no model is loaded", "load one first")
         return self._session
 
-    def _generate(self, number: int, command: Generate | SearchBeams, arrived: float) -> None:
-        session = self._loaded()
-        self._replying = True
-        try:
-            poll = partial(self._steering_one, number)
-            made = (
-                session.search(command, poll, arrived)
-                if isinstance(command, SearchBeams)
-                else session.generate(command, poll, arrived)
-            )
-            for record in made:
-                self._send(number, record)
-                while (
-                    isinstance(record, (Token, Prefilling, Beams))
-                    and (other := self._inbox.between_tokens()) is not None
-                ):
-                    self._do(*other)
-                while isinstance(record, Paused) and (other := self._inbox.while_paused(number)) is not None:
-                    self._do(*other)
-        finally:
-            self._replying = False
-
-    def _generate_walks(self, number: int, command: GenerateWalks, arrived: float) -> None:
-        session = self._loaded()
-
-        def poll() -> Steer | None:
-            return self._inbox.steering(number)
+    def _generate(self, number: int, command: Generate, arrived: float) -> None:
+        session, inbox = self._loaded(), self._inbox
 
         def wait() -> None:
-            while (other := self._inbox.while_paused(number)) is not None:
+            while (other := inbox.while_paused(number)) is not None:
                 self._do(*other)
 
         self._replying = True
         try:
-            for events in session.generate_walks(command, poll, wait, arrived):
+            for events in session.generate(command, lambda: inbox.steering(number), wait, arrived):
                 self._send(number, *events)
-                while (other := self._inbox.between_tokens()) is not None:
+                while (other := inbox.between_tokens()) is not None:
                     self._do(*other)
         finally:
             self._replying = False
-
-    def _steering_one(self, number: int) -> SteerReply | None:
-        """The next command for a single reply; what is meant for a walk does nothing."""
-        command = self._inbox.steering(number)
-        while isinstance(command, ToWalk | Join):
-            command = self._inbox.steering(number)
-        return command
 
     def _send(self, number: int, *events: Event) -> None:
         self._write(b"".join(wire.frame(wire.EVENT_ENCODER, number, event) for event in events))

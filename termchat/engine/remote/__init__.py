@@ -4,8 +4,7 @@
 owns a `server_session`. That answers with the same code as a model in the process: replies, the chain, the dice, steering,
 templates and why-not ask only for a vocabulary and cells. Here they are `server_vocabulary`, read from the server when a model
 is loaded, and `server_cells`, which ask for one token at a time: the server reads it and tells the candidates for the next one
-with their log-probabilities, as many as prove the draw (`proof`). `server_reply` is the reply that is drawn from them, and
-`server_walks` are several at once.
+with their log-probabilities, as many as prove the draw (`proof`). `server_source` has them ask for one reply or several.
 
 `llama_server` is the contract of llama.cpp's HTTP server, typed, and `http_client` is one connection to it, whose answers have
 to come steadily (`steady_response`). In `server_answers` the bytes of any server become values: numbers, ids and texts are
@@ -14,8 +13,8 @@ checked there, once. `server_lookup` asks a server what it is and which models i
 
 A server that draws by itself streams its tokens (`event_stream`). `streams` says what one is asked and what it tells, a segment
 of a reply after the other; `llama_stream` is llama-server, `vllm_stream` a vLLM, with `vllm_server` and `vllm_vocabulary`.
-`streamed_session` is a session with one, `streamed_reply` makes the records of a reply out of its segments, and `told_numbers`
-what is told of a step.
+`streamed_session` is a session with one, `streamed_reply` the source of a reply out of its segments, and `told_numbers` what is
+told of a step.
 
 Of any other server of OpenAI's chat API (`openai_server`) only texts are known: `text_session` is a session with one, and
 `text_reply` makes the records of a reply out of its text, with what the server tells by text.

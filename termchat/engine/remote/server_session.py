@@ -17,8 +17,7 @@ from termchat.engine.access_key import read_key
 from termchat.engine.llama import native
 from termchat.engine.llama.asked_model import AskedModel
 from termchat.engine.llama.cells import Aborted
-from termchat.engine.llama.running_reply import Pending, Poll, Said, check
-from termchat.engine.llama.running_walks import Poll as WalkPoll
+from termchat.engine.llama.scheduler import Poll, Scheduler
 from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.spellings import Speller
 from termchat.engine.port import (
@@ -27,7 +26,6 @@ from termchat.engine.port import (
     Explain,
     Explained,
     Generate,
-    GenerateWalks,
     Inspect,
     Kept,
     ModelInfo,
@@ -43,9 +41,8 @@ from termchat.engine.remote.llama_server import LlamaServer
 from termchat.engine.remote.served import quantization_of
 from termchat.engine.remote.served_vocabulary import info_of
 from termchat.engine.remote.server_cells import ServerCells
-from termchat.engine.remote.server_reply import ServerDecoder, ServerReply
+from termchat.engine.remote.server_source import ServerSource
 from termchat.engine.remote.server_vocabulary import ServerVocabulary
-from termchat.engine.remote.server_walks import ServerWalks
 
 Look = tuple[int, tuple[float, int] | None]
 LOADING = 1800.0
@@ -74,7 +71,7 @@ class ServerSession(AskedModel):
         self.cache = ServerCells(self._server, self.model, context)
         super().__init__(Scorer(self.cache), Speller(self.model))
         self._kept_as: Look | None = None
-        self._walks: ServerWalks | None = None
+        self._group: Scheduler | None = None
         self._told_slow: set[str] = set()
         progress(1.0)
 
@@ -96,34 +93,28 @@ class ServerSession(AskedModel):
             prefill_batch=cells.batch_size,
         )
 
-    def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said | Noted]:
-        """The records of a reply; see `RunningReply.records`."""
-        cells, scorer = self.cache, self._scorer
-        cells.abort.clear()
-        scripted = (entry.id for entry in command.script if entry.id is not None)
-        check(cells, command.ids, scripted, self.larger_context)
-        scorer.follow(command.ids, command.done, keep=command.keep_logits)
-        self._kept_as = self._look(command.samplers)
-        reply = ServerReply(command, ServerDecoder(cells, scorer.row), poll, arrived)
-        try:
-            for said in reply.records():
-                assert not isinstance(said, Pending)
-                yield said
-                if isinstance(said, Token):
-                    scorer.keep(said.id)
-                    yield from self._slow()
-                elif isinstance(said, SettingsRecord) and self._look(said.samplers) != self._kept_as:
-                    self._kept_as = None
-        finally:
-            reply.close()
-
-    def generate_walks(
-        self, command: GenerateWalks, poll: WalkPoll, wait: Callable[[], None], arrived: float
+    def generate(
+        self, command: Generate, poll: Poll, wait: Callable[[], None], arrived: float
     ) -> Iterator[list[Event]]:
-        """The records of many replies; see `RunningGroup.records`."""
-        self.cache.abort.clear()
-        self._walks = ServerWalks(self.cache, command, arrived)
-        yield from self._walks.records(poll, wait)
+        """Yield the events of one reply or many; see `Scheduler.records`."""
+        cells, scorer, group = self.cache, self._scorer, command.group
+        cells.abort.clear()
+        scheduler = Scheduler(ServerSource(cells, command, scorer.row), command, arrived, self.larger_context)
+        if group is not None:
+            self._group = scheduler
+            yield from scheduler.records(poll, wait)
+            return
+        reply = command.replies[0]
+        scorer.follow(reply.ids, reply.done, keep=command.keep_logits)
+        self._kept_as = self._look(reply.samplers)
+        for events in scheduler.records(poll, wait):
+            yield events
+            for event in events:
+                if isinstance(event, Token):
+                    scorer.keep(event.id)
+                    yield [*self._slow()]
+                elif isinstance(event, SettingsRecord) and self._look(event.samplers) != self._kept_as:
+                    self._kept_as = None
 
     def keep(self, walk: int) -> Kept:
         """See `Keep`: the server finds the slot that has read the ids of the walk by itself.
@@ -131,11 +122,11 @@ class ServerSession(AskedModel):
         Raises:
             EngineError: there is no such walk.
         """
-        taken = self._walks.taken(walk) if self._walks is not None else None
-        if taken is None:
+        run = self._group.runs.get(walk) if self._group is not None else None
+        if run is None:
             raise EngineError("walks", f"there is no walk {walk}", "")
-        self.cache.trust(taken[:-1])
-        return Kept(len(taken) - 1, 0.0)
+        self.cache.trust(run.ids[:-1])
+        return Kept(len(run.ids) - 1, 0.0)
 
     def _slow(self) -> Iterator[Noted]:
         """Says once, for each reason, that the server has to list all its tokens for every one that is drawn."""

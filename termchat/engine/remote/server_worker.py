@@ -17,20 +17,20 @@ from termchat.engine.llama import worker
 from termchat.engine.port import (
     Command,
     EngineError,
+    Generate,
     LoadDraft,
     MeasureBatches,
     ModelSpec,
-    SearchBeams,
 )
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_kind import kind_of
 
 if TYPE_CHECKING:
-    from termchat.engine.llama.model_session import Session
+    from termchat.engine.llama.model_session import ModelSession
 
 _INSTEAD = "load one on this machine for that"
-_REFUSED: dict[type, str] = {
-    SearchBeams: "search with beams",
+_REFUSED: dict[type | str, str] = {
+    "beams": "search with beams",
     LoadDraft: "draft tokens",
     MeasureBatches: "measure batches",
 }
@@ -49,7 +49,7 @@ _TEXTS = ("text_session", "TextSession")
 class ServerWorker(worker.Worker):
     """Answers the commands of the inbox with what a server computes."""
 
-    def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> Session:
+    def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> ModelSession:
         client = HttpClient(spec.engine, read_key(spec.engine))
         try:
             kind = kind_of(client, spec.engine.kind)
@@ -57,18 +57,21 @@ class ServerWorker(worker.Worker):
                 client.close()
                 from termchat.engine.remote.server_session import ServerSession
 
-                return cast("Session", ServerSession(spec, progress))  # what it lacks is refused below
+                return cast("ModelSession", ServerSession(spec, progress))  # what it lacks is refused below
             if kind in _BY_TEXT:
-                return cast("Session", _of(kind, *_TEXTS)(client, spec, progress))
+                return cast("ModelSession", _of(kind, *_TEXTS)(client, spec, progress))
             from termchat.engine.remote.streamed_session import StreamedSession
 
-            return cast("Session", StreamedSession(_of(kind, *_STREAMS[kind])(client, spec), client, progress))
+            return cast("ModelSession", StreamedSession(_of(kind, *_STREAMS[kind])(client, spec), client, progress))
         except EngineError:
             client.close()
             raise
 
     def _do(self, number: int, command: Command, arrived: float) -> None:
-        what = (_REFUSED | getattr(self._session, "refused", {})).get(type(command))
+        kind: type | str = type(command)
+        if isinstance(command, Generate) and command.group is not None:
+            kind = "beams" if command.group.beams is not None else "walks"
+        what = (_REFUSED | getattr(self._session, "refused", {})).get(kind)
         if what is None:
             super()._do(number, command, arrived)
         else:

@@ -9,7 +9,7 @@ since the server's random numbers begin anew.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Sequence
 from time import perf_counter
 
 import msgspec
@@ -18,19 +18,19 @@ import numpy as np
 from termchat.decoding.conditions import Condition
 from termchat.decoding.constraint import NOT_YET, Constraint
 from termchat.decoding.lacking import without
-from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord, Start, Token
+from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stages import LOGIT_BIAS
-from termchat.decoding.thinking import Phase
 from termchat.engine.abilities import refused_constraint, refused_knobs, refused_rule, refused_value
 from termchat.engine.llama.cells import ContextFull
-from termchat.engine.llama.drafts import NoDrafts
+from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.grammars import ConstraintError
 from termchat.engine.llama.observe import Drawn
-from termchat.engine.llama.running_reply import Ended, Pending, Poll, RunningReply, Said
+from termchat.engine.llama.reply import Ended, Reply, Running, Wait
 from termchat.engine.llama.softmax import Row
-from termchat.engine.llama.steering import Redraw, Steering
-from termchat.engine.port import EngineError, Generate, Noted, Paused, Prefilling
+from termchat.engine.llama.speculation import NoDrafts
+from termchat.engine.llama.steering import Context, Steering
+from termchat.engine.port import EngineError, Event, Prefilling, ReplyRequest
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, StreamingServer, TokenStream, Told
 from termchat.engine.remote.told_numbers import as_drawn
 
@@ -58,42 +58,11 @@ class _NoBatches:
     threads_batch = 0
 
 
-class ServedContext:
-    """What a reply is made in."""
-
-    exact = False
-    threads = 0
-
-    def __init__(self, server: StreamingServer) -> None:
-        self.model, self.capacity = server.model, server.capacity
-        self.cache = _NoBatches()
-        self.drafts = NoDrafts()
-        self.decode_us, self.prefill_ms = 0, 0.0
-
-    def set_threads(self, threads: int) -> None:
-        """They are the server's own affair."""
-
-    def prepare(self, ids: list[int]) -> None:
-        """What the server still has of them it says itself."""
-
-    def prefill(self, ids: list[int]) -> tuple[()]:
-        """The first segment reads the prompt."""
-        return ()
-
-    def decode(self, ids: list[int]) -> tuple[()]:
-        """The server has done it when it tells the next token."""
-        return ()
-
-    def row(self) -> Row:
-        """No logits are told."""
-        return np.empty(0, np.float32)
-
-
 class ServedSteering(Steering):
     """`stale`: the stream is not of these settings, which are those that were asked for without what the server lacks. Each
     record of settings says in its `origin` which seed the segment has."""
 
-    def __init__(self, server: StreamingServer, request: Generate, context: ServedContext, past: list[int]) -> None:
+    def __init__(self, server: StreamingServer, request: ReplyRequest, context: Context, past: list[int]) -> None:
         self._server, self._seed = server, request.seed
         self.stale = True
         self.stamped = -1
@@ -208,62 +177,114 @@ class ServedSteering(Steering):
             raise EngineError("capability", *why)
 
 
-class StreamedReply(RunningReply):
-    """See `RunningReply`; `served` is who draws."""
+class StreamLane:
+    """What a reply has of a server that draws: its stream, and the token that was drawn last, which is not taken yet."""
 
-    steering: ServedSteering
+    exact = False
+    threads = 0
+    draws_here = False
 
-    def __init__(self, request: Generate, served: StreamingServer, poll: Poll, asked_at: float) -> None:
-        self._served, self._context = served, ServedContext(served)
+    def __init__(self, server: StreamingServer, asked_at: float) -> None:
+        self._server = server
+        self.model, self.capacity = server.model, server.capacity
+        self.cells = _NoBatches()
+        self.drafts = NoDrafts()
+        self.decode_us, self.prefill_ms = 0, 0.0
+        self.prefill: Prefill | None = None
         self._stream: TokenStream | None = None
         self._events: Iterator[Told | Reading | StreamEnd] = iter(())
-        self._told: Told | None = None
+        self._drawn: Told | None = None
         self._empty, self._since = 0, asked_at
-        super().__init__(request, self._context, poll, asked_at)
+        self._steering: ServedSteering | None = None
 
-    def close(self) -> None:
+    def set_threads(self, threads: int) -> bool:
+        """Do nothing: they are the server's own affair."""
+        return True
+
+    def steer(self, request: ReplyRequest, ids: list[int], walk: int | None) -> ServedSteering:
+        self._steering = ServedSteering(self._server, request, self, ids)
+        return self._steering
+
+    def row(self, reply: Reply, chain: Chain) -> Row:
+        """Return nothing: no logits are told."""
+        return np.empty(0, np.float32)
+
+    def hold(self) -> None:
+        """Hang up: the server need not draw ahead of a reply that waits."""
+        if self._steering is not None and not self._steering.constrains:  # a constraint would begin anew
+            self._hang_up()
+
+    def close(self, count: int) -> None:
         self._hang_up()
-        super().close()
 
-    @property
-    def redraw(self) -> Redraw:
-        return None
-
-    def _steered(self) -> ServedSteering:
-        return ServedSteering(self._served, self.request, self._context, self.ids)
-
-    def _start(self) -> Start:
-        return msgspec.structs.replace(super()._start(), dice=0)
-
-    def _prefill(self) -> Iterator[Said | Pending]:
-        yield from self._read()
-        begun, read = perf_counter(), None
-        yield from self._open()
-        for said in self._events:
-            if not isinstance(said, Reading):
-                self._events = _with(said, self._events)
+    def read(self, reply: Reply) -> Iterator[SettingsRecord | Prefilling]:
+        """Begin the first segment, and wait until the server has read the prompt."""
+        begun, reading = perf_counter(), None
+        yield from self._open(reply)
+        for event in self._events:
+            if not isinstance(event, Reading):
+                self._events = _with(event, self._events)
                 break
-            read = said
-            if said.done < said.total:
-                reused = said.reused or 0
-                yield Prefilling(said.done - reused, said.total - reused)
-                yield from self._read()
-        self._context.prefill_ms = ms = (perf_counter() - begun) * 1e3
-        known = read.reused if read is not None else None
-        shapes = [] if known is None else [len(self.ids) - known]
-        yield Prefill(len(self.ids), UNKNOWN if known is None else known, shapes, ms)
+            reading = event
+            if event.done < event.total:
+                reused = event.reused or 0
+                yield Prefilling(event.done - reused, event.total - reused)
+        self.prefill_ms = (perf_counter() - begun) * 1e3
+        known = reading.reused if reading is not None else None
+        shapes = [] if known is None else [len(reply.ids) - known]
+        self.prefill = Prefill(len(reply.ids), UNKNOWN if known is None else known, shapes, self.prefill_ms)
 
-    def _open(self) -> Iterator[SettingsRecord]:
-        """Begins a segment."""
-        steering = self.steering
+    def take(self) -> None:
+        """Take the token that was drawn last: the next one is due."""
+        self._drawn = None
+
+    def draw(self, reply: Reply) -> Generator[Event | Wait, None, Drawn]:
+        """Return what the server draws next.
+
+        Raises:
+            Ended, Aborted, ContextFull, EngineError: it ended the reply, or cannot go on.
+        """
+        steering, model, count = self._steering, self.model, reply.command.candidates
+        assert steering is not None
+        if (forced := steering.forced) is not None:
+            if self._drawn is None and not steering.stale and isinstance(event := next(self._events, None), Told):
+                self._drawn = event  # what it would have drawn lists others, too
+            self._hang_up()
+            listed = (self._drawn.ids, self._drawn.logprobs) if self._drawn is not None else (None, None)
+            return as_drawn(Told(forced, ids=listed[0], logprobs=listed[1]), model, count)
+        if steering.stale:
+            self._hang_up()
+            self._drawn = None
+        if self._drawn is None and not reply.drawn_at:
+            yield Wait.TOKEN  # what is known of the prompt need not wait for the first token
+        while self._drawn is None:
+            if self._stream is None:
+                yield from self._open(reply)
+            event = next(self._events, None)
+            if isinstance(event, Told):
+                self._drawn, self._empty = event, 0
+                now = perf_counter()
+                self.decode_us, self._since = int((now - self._since) * 1e6), now
+            elif isinstance(event, StreamEnd):
+                self._end(event, reply)
+            elif event is None:
+                raise EngineError("internal", "a stream ended without a word", "")
+        if steering.waiting:
+            self.hold()
+        return as_drawn(self._drawn, model, count)
+
+    def _open(self, reply: Reply) -> Iterator[SettingsRecord]:
+        """Begin a segment."""
+        steering = self._steering
+        assert steering is not None
         yield from steering.begin_segment()
-        limit = self._context.capacity - len(self.ids)
+        limit = self.capacity - len(reply.ids)
         if steering.limit is not None:
-            limit = min(limit, steering.limit - self.step)
+            limit = min(limit, steering.limit - reply.step)
         if (steering.stepping or steering.waiting) and not steering.constrains:
             limit = 1
         self._since = perf_counter()
-        self._stream = self._served.stream(steering.segment(max(limit, 1), self.request.candidates))
+        self._stream = self._server.stream(steering.segment(max(limit, 1), reply.command.candidates))
         self._events = iter(self._stream)
 
     def _hang_up(self) -> None:
@@ -271,64 +292,53 @@ class StreamedReply(RunningReply):
         if stream is not None:
             stream.close()
 
-    def _draw(self) -> Generator[SettingsRecord, None, Drawn]:
-        steering, model = self.steering, self.model
-        if (forced := steering.forced) is not None:
-            if self._told is None and not steering.stale and isinstance(said := next(self._events, None), Told):
-                self._told = said  # what it would have drawn lists others, too
-            self._hang_up()
-            listed = (self._told.ids, self._told.logprobs) if self._told is not None else (None, None)
-            return as_drawn(Told(forced, ids=listed[0], logprobs=listed[1]), model, self.request.candidates)
-        if steering.stale:
-            self._hang_up()
-            self._told = None
-        while self._told is None:
-            if self._stream is None:
-                yield from self._open()
-            said = next(self._events, None)
-            if isinstance(said, Told):
-                self._told, self._empty = said, 0
-                now = perf_counter()
-                self._context.decode_us, self._since = int((now - self._since) * 1e6), now
-            elif isinstance(said, StreamEnd):
-                self._end(said)
-            elif said is None:
-                raise EngineError("internal", "a stream ended without a word", "")
-        self._rest()
-        return as_drawn(self._told, model, self.request.candidates)
-
-    def _end(self, said: StreamEnd) -> None:
-        """The segment is over: the reply goes on with another one, unless it is over, too."""
+    def _end(self, end: StreamEnd, reply: Reply) -> None:
+        """End the segment; the reply goes on with another one, unless it is over, too."""
         self._hang_up()
-        goes_on = said.reason == "length" or (said.reason == "end" and self._passes_over_end())
-        if said.reason == "context":
+        passes = reply.steering.rules.ignores_end and reply.step > 0 and reply.ids[-1] in self.model.end_ids
+        if end.reason == "context":
             raise ContextFull
-        if not goes_on:
-            raise Ended(said.reason, said.detail)
+        if end.reason != "length" and not (end.reason == "end" and passes):
+            raise Ended(end.reason, end.detail)
         self._empty += 1
         if self._empty > _MOST_EMPTY:
             raise EngineError("server", "the server draws no token", "see the server's log")
 
-    def _passes_over_end(self) -> bool:
-        return self.steering.rules.ignores_end and self.step > 0 and self.ids[-1] in self.model.end_ids
 
-    def _wait(self, drawn: Drawn) -> Generator[SettingsRecord | Paused | Noted, None, Drawn]:
-        self._rest()
-        return (yield from super()._wait(drawn))
+class StreamSource:
+    """Has a server draw a reply; see `Source`."""
 
-    def _rest(self) -> None:
-        """The server need not draw ahead of a reply that waits, unless a constraint would then begin anew."""
-        if self.steering.waiting and not self.steering.constrains:
-            self._hang_up()
+    def __init__(self, server: StreamingServer, asked_at: float) -> None:
+        self.room, self._asked_at = server, asked_at
+        self.steps = 0
 
-    def _record(
-        self, drawn: Drawn, text: str, sample_us: int, *, forced: bool = False, phase: Phase | None = None
-    ) -> Token:
-        return super()._record(drawn, text, 0, forced=forced, phase=phase)
+    def open(self, request: ReplyRequest) -> StreamLane:
+        return StreamLane(self.room, self._asked_at)
 
-    def _decode(self) -> Iterator[SettingsRecord | Pending]:
-        self._told = None
-        yield from super()._decode()
+    def plan(self, runs: Sequence[Running]) -> None:
+        """What the server still has of the prompt it says itself."""
+
+    def prefill(self, runs: Collection[Running]) -> Iterator[Event]:
+        for run in list(runs):
+            if isinstance(run, Reply) and isinstance(run.lane, StreamLane):
+                yield from run.lane.read(run)
+
+    def join(self, run: Running) -> None:
+        """A server that draws by itself makes one reply at a time."""
+
+    def accept(self, run: Running) -> bool:
+        return False
+
+    def decode(self, runs: Sequence[Running], running: Sequence[Running]) -> tuple[()]:
+        """The server has decoded when it tells the next token."""
+        for run in runs:
+            assert isinstance(run.lane, StreamLane)
+            run.lane.take()
+            run.waits = None
+        return ()
+
+    def close(self, runs: Collection[Running]) -> None:
+        """Each stream is closed with its reply."""
 
 
 def _with(

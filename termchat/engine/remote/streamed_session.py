@@ -10,15 +10,16 @@ from termchat.decoding.records import UNKNOWN, Token
 from termchat.engine.abilities import FEATURES, Feature, who_can
 from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.cells import Aborted, ContextFull
-from termchat.engine.llama.running_reply import Pending, Poll, Said, check, token_record
+from termchat.engine.llama.reply import check, token_record
+from termchat.engine.llama.scheduler import Poll, Scheduler
 from termchat.engine.llama.spellings import Speller
 from termchat.engine.llama.template import RenderedPrompt
 from termchat.engine.port import (
     EngineError,
+    Event,
     Explain,
     Explained,
     Generate,
-    GenerateWalks,
     Inspect,
     Keep,
     Message,
@@ -30,7 +31,7 @@ from termchat.engine.port import (
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.served_vocabulary import info_of
 from termchat.engine.remote.server_session import remarks_of
-from termchat.engine.remote.streamed_reply import StreamedReply
+from termchat.engine.remote.streamed_reply import StreamSource
 from termchat.engine.remote.streams import StreamingServer, Told
 from termchat.engine.remote.told_numbers import StepListing, as_drawn, explanation_of, listing_of
 
@@ -38,7 +39,7 @@ from termchat.engine.remote.told_numbers import StepListing, as_drawn, explanati
 class StreamedSession(AskedVocabulary):
     """Answers as `ServerSession` does; what takes dice or logits of our own is refused. `client` is the server's."""
 
-    refused: ClassVar[dict[type, str]] = {GenerateWalks: FEATURES["walks"], Keep: FEATURES["walks"]}
+    refused: ClassVar[dict[type | str, str]] = {"walks": FEATURES["walks"], Keep: FEATURES["walks"]}
 
     def __init__(self, server: StreamingServer, client: HttpClient, progress: Callable[[float], None]) -> None:
         super().__init__()
@@ -73,20 +74,16 @@ class StreamedSession(AskedVocabulary):
     def prompt(self, messages: list[Message], think: bool | None) -> RenderedPrompt:
         return self.served.prompt(messages, think) or super().prompt(messages, think)
 
-    def generate(self, command: Generate, poll: Poll, arrived: float) -> Iterator[Said | Noted]:
-        """The records of a reply; see `RunningReply.records`. What was noticed at those before comes first."""
-        yield from map(Noted, self.served.remarks[self._noted :])
+    def generate(
+        self, command: Generate, poll: Poll, wait: Callable[[], None], arrived: float
+    ) -> Iterator[list[Event]]:
+        """Yield the events of a reply, after what was noticed at those before; see `Scheduler.records`."""
+        if self._noted < len(self.served.remarks):
+            yield [Noted(remark) for remark in self.served.remarks[self._noted :]]
         self._noted = len(self.served.remarks)
         self._client.go_on()
-        scripted = (entry.id for entry in command.script if entry.id is not None)
-        check(self.served, command.ids, scripted, self.served.abilities.larger_context)
-        reply = StreamedReply(command, self.served, poll, arrived)
-        try:
-            for said in reply.records():
-                assert not isinstance(said, Pending)
-                yield said
-        finally:
-            reply.close()
+        source = StreamSource(self.served, arrived)
+        yield from Scheduler(source, command, arrived, self.served.abilities.larger_context).records(poll, wait)
 
     def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
         """The candidates after `command.ids`; which one the server would draw is not known.

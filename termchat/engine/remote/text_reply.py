@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from time import perf_counter
 from typing import NamedTuple
 
@@ -30,7 +30,8 @@ from termchat.decoding.rules import Rules
 from termchat.decoding.thinking import Phase, PhaseParser, ThinkingTags
 from termchat.engine.abilities import TEXT_ONLY
 from termchat.engine.llama.cells import Aborted
-from termchat.engine.port import Cancel, EngineError, FirstToken, Generate, Noted, Remark, SteerReply
+from termchat.engine.llama.scheduler import Poll
+from termchat.engine.port import Cancel, EngineError, FirstToken, Noted, Remark, ReplyRequest
 from termchat.engine.remote.openai_server import (
     ChatEnd,
     ChatPiece,
@@ -75,11 +76,12 @@ class TextReply:
 
     def __init__(
         self,
-        request: Generate,
+        request: ReplyRequest,
+        candidates: int,
         server: OpenAIServer,
         model: ModelIdentity,
         tags: ThinkingTags,
-        poll: Callable[[], SteerReply | None],
+        poll: Poll,
         asked_at: float,
     ) -> None:
         self._request, self._server, self._model, self._tags = request, server, model, tags
@@ -88,7 +90,7 @@ class TextReply:
         stops = tuple(one.text for one in self._conditions if isinstance(one, Stop))
         limit = min((one.tokens for one in self._conditions if isinstance(one, Length)), default=0)
         samplers = without(request.samplers, TEXT_ONLY.lacks)
-        self._asked = ChatRequest(request.messages, samplers, stops, limit, request.seed, request.candidates)
+        self._asked = ChatRequest(request.messages, samplers, stops, limit, request.seed, candidates)
         self._gate, self._thoughts = TextGate(stops), PhaseParser(tags)
         try:
             self._rules = Rules(self._conditions)
@@ -134,7 +136,7 @@ class TextReply:
 
     def _obey(self) -> None:
         """Reads the commands: a reply can be ended, and nothing else."""
-        if any(isinstance(command, Cancel) for command in iter(self._poll, None)):
+        if any(isinstance(command, Cancel) and command.reply is None for command in iter(self._poll, None)):
             raise Aborted
 
     def _start(self) -> Start:

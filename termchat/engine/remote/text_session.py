@@ -8,13 +8,14 @@ from typing import ClassVar
 from termchat.decoding.records import ModelIdentity
 from termchat.decoding.thinking import ThinkingTags, tags_from
 from termchat.engine.abilities import FEATURES, TEXT_ONLY
+from termchat.engine.llama.scheduler import Poll
 from termchat.engine.port import (
     Check,
     Describe,
     EngineError,
+    Event,
     Explain,
     Generate,
-    GenerateWalks,
     Inspect,
     Keep,
     ModelInfo,
@@ -24,12 +25,11 @@ from termchat.engine.port import (
     Rendered,
     Score,
     Spell,
-    SteerReply,
     Tokenize,
 )
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.openai_server import OpenAIServer
-from termchat.engine.remote.text_reply import Said, TextReply
+from termchat.engine.remote.text_reply import TextReply
 
 _TAGS = ThinkingTags("<think>", "</think>")
 """Between which a model thinks, unless something else is configured."""
@@ -42,8 +42,8 @@ class TextSession:
         EngineError: it cannot be reached, wants a key, or has no such model.
     """
 
-    refused: ClassVar[dict[type, str]] = {
-        GenerateWalks: FEATURES["walks"],
+    refused: ClassVar[dict[type | str, str]] = {
+        "walks": FEATURES["walks"],
         Keep: FEATURES["walks"],
         Tokenize: "complete raw text, or take texts apart: it takes messages alone",
         Describe: "tell of tokens",
@@ -109,19 +109,24 @@ class TextSession:
         """No ids: the server makes the prompt of the messages that it is sent."""
         return Rendered([], whole=True)
 
-    def generate(self, command: Generate, poll: Callable[[], SteerReply | None], arrived: float) -> Iterator[Said]:
-        """The records of a reply; see `TextReply.records`."""
+    def generate(
+        self, command: Generate, poll: Poll, wait: Callable[[], None], arrived: float
+    ) -> Iterator[list[Event]]:
+        """Yield the events of a reply; see `TextReply.records`."""
         self._client.go_on()
-        if not command.messages:
+        request = command.replies[0]
+        if not request.messages:
             raise EngineError("prompt", "there is no message to answer", "type a message")
-        if command.constraint is not None:
+        if request.constraint is not None:
             raise EngineError("constraint", f"{self._client.shown} cannot match a constraint", "remove the constraint")
-        if command.script:
+        if request.script:
             raise EngineError(
                 "capability", f"{self._client.shown} cannot be made to begin a reply so", "send a message"
             )
         tags = tags_from(self._spec.thinking) or _TAGS
-        yield from TextReply(command, self._server, self._identity, tags, poll, arrived).records()
+        reply = TextReply(request, command.candidates, self._server, self._identity, tags, poll, arrived)
+        for event in reply.records():
+            yield [event]
 
 
 def _file(id: str) -> str:

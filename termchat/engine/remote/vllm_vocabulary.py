@@ -41,7 +41,6 @@ class VllmVocabulary(ServedVocabulary):
     """
 
     context_trained = 0
-    vocab = None
     eos = -1
 
     def __init__(self, server: VllmServer, spec: ModelSpec) -> None:

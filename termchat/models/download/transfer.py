@@ -21,7 +21,7 @@ from termchat import atomic, regular_files
 from termchat.models.download.hub import Remote, shown
 from termchat.models.download.lock import locked
 from termchat.models.download.progress import BACKOFF, Gauge, Patience
-from termchat.models.download.web import HttpExchange, Later, Reply, Web
+from termchat.models.download.web import HttpExchange, Later, Web, WebReply
 from termchat.models.errors import ModelError
 from termchat.models.gguf.header import read_header
 from termchat.text import UNREADABLE
@@ -335,7 +335,7 @@ class Download:
                 raise Later("the server sent more data than expected")
             self._gauge.at("downloading", part.size, self._size)
 
-    def _begins(self, part: PartFile, reply: Reply) -> bool:
+    def _begins(self, part: PartFile, reply: WebReply) -> bool:
         """Whether the body is the rest of the part, or all of it; False when there is no more to come.
 
         Raises:
@@ -395,7 +395,7 @@ class Download:
             raise ModelError(f"{shown(self._remote.url)} is not a usable model: {error.message}", error.hint) from error
 
 
-def _extent(reply: Reply) -> tuple[int | None, int]:
+def _extent(reply: WebReply) -> tuple[int | None, int]:
     """How many bytes the file has, if the reply says so, and with which the body begins (-1 if it does not say)."""
     if reply.status == 200:
         length = reply.headers.get("content-length", "")

@@ -149,7 +149,7 @@ def count(text: str) -> int | None:
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
 
 
-class Reply(NamedTuple):
+class WebReply(NamedTuple):
     """What a server answered before the body. `sha256` and `size` are what the hub says of the file on the way to it."""
 
     status: int
@@ -168,14 +168,14 @@ class HttpExchange:
         self, client: httpx.Client, hub: Hub, url: str, headers: Mapping[str, str], poll: Callable[[], None]
     ) -> None:
         self._client, self._hub, self._url, self._headers, self._poll = client, hub, url, headers, poll
-        self._came: Queue[Reply | bytes | Exception | None] = Queue(_AHEAD)
+        self._came: Queue[WebReply | bytes | Exception | None] = Queue(_AHEAD)
         self._at = url
         self._left = threading.Event()
         self._socket: socket.socket | None = None
         self._thread = threading.Thread(target=self._run, name="pull", daemon=True)
         self._thread.start()
 
-    def reply(self) -> Reply:
+    def reply(self) -> WebReply:
         """Status 200, 206 or 416.
 
         Raises:
@@ -183,7 +183,7 @@ class HttpExchange:
             ModelError: it will not.
         """
         came = self._next()
-        assert isinstance(came, Reply)
+        assert isinstance(came, WebReply)
         return came
 
     def chunks(self) -> Iterator[bytes]:
@@ -200,7 +200,7 @@ class HttpExchange:
                 self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(1)
 
-    def _next(self) -> Reply | bytes | None:
+    def _next(self) -> WebReply | bytes | None:
         while True:
             try:
                 came = self._came.get(timeout=_LOOK_AGAIN)
@@ -232,7 +232,7 @@ class HttpExchange:
                     continue
                 check(response, url, self._hub)
                 self._socket = response.extensions["network_stream"].get_extra_info("socket")
-                self._give(Reply(response.status_code, response.headers, sha256, size))
+                self._give(WebReply(response.status_code, response.headers, sha256, size))
                 self._body(response)
                 return
         raise ModelError(f"{shown(self._url)} redirects more than {_MOST_HOPS} times", "Check the address.")
@@ -253,7 +253,7 @@ class HttpExchange:
                 self._give(b"".join(gathered))
         self._give(None)
 
-    def _give(self, came: Reply | bytes | Exception | None) -> bool:
+    def _give(self, came: WebReply | bytes | Exception | None) -> bool:
         """False once nobody waits any more."""
         while not self._left.is_set():
             try:

@@ -14,19 +14,19 @@ _KEPT_AFTER = 0.4
 class DraftKeeping:
     def __init__(self, parts: Parts) -> None:
         self._screen, self._chat, self._composer = parts.screen, parts.chat, parts.composer
-        self._shown = parts.chat.conversation
+        self._shown = parts.chat.session
         self._timer: Timer | None = None
         self._looking: BackgroundTask[str] | None = None
 
     def show(self) -> None:
         """Shows what the chat was left with; before anything can be typed, since this takes the composer's place."""
-        if self._shown.unsent.draft:
-            self._composer.open(self._shown.unsent.draft)
+        if self._shown.conversation.unsent.draft:
+            self._composer.open(self._shown.conversation.unsent.draft)
 
     def begin(self) -> None:
         """A thread looks for what was left in a chat without a message."""
-        recorder = self._chat.recorder
-        self._looking = BackgroundTask(lambda: [recorder.abandoned()], lambda: self._screen.call_later(self._found))
+        if (store := self._chat.session.store) is not None:
+            self._looking = BackgroundTask(lambda: [store.abandoned()], lambda: self._screen.call_later(self._found))
 
     def _found(self) -> None:
         assert self._looking is not None
@@ -39,17 +39,17 @@ class DraftKeeping:
 
     def keep(self) -> None:
         self._timer = None
-        self._chat.wrote(self._shown, self._composer.draft)
+        self._shown.keep_draft(self._composer.draft)
 
     def follow(self) -> None:
         """Switches drafts where another chat is shown, and puts what was given back before the draft."""
-        shown = self._chat.conversation
+        shown = self._chat.session
         if shown is not self._shown:
             self.keep()
             self._shown = shown
-            if shown.unsent.draft != self._composer.draft:
-                self._composer.open(shown.unsent.draft)
-        if shown.unsent.returned:
-            self._composer.give_back(shown.unsent.returned)
-            shown.unsent.returned = ""
+            if shown.conversation.unsent.draft != self._composer.draft:
+                self._composer.open(shown.conversation.unsent.draft)
+        if shown.conversation.unsent.returned:
+            self._composer.give_back(shown.conversation.unsent.returned)
+            shown.conversation.unsent.returned = ""
             self.keep()

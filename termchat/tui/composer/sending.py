@@ -153,7 +153,12 @@ class Sending:
     def follow(self) -> None:
         """Counts again if the number may differ after a change of the chat."""
         chat = self._chat
-        stands = chat.phase in ("idle", "no model", "failed"), chat.conversation, chat.conversation.leaf, chat.loaded
+        stands = (
+            chat.phase in ("idle", "no model", "failed"),
+            chat.conversation,
+            chat.conversation.leaf,
+            chat.host.loaded,
+        )
         if stands != self._stands:
             self._stands = stands
             self.changed()

@@ -22,16 +22,13 @@ from termchat.engine.port import (
     Feature,
     Force,
     Generate,
-    GenerateWalks,
     Inspect,
     Join,
     Load,
     ModelSpec,
     Pause,
     Resume,
-    SearchBeams,
     Step,
-    ToWalk,
 )
 from termchat.models.gguf.header import Header
 from termchat.tui.demo.playback import Playback
@@ -43,8 +40,8 @@ SPEC = ModelSpec("", "demo: a recording")
 RECORDING = EngineAbilities(walks=False)
 NO_MODEL = "this is a recording; no model is loaded to answer"
 NOT_RECORDED = "the recording has no answer to that"
-_TIMED = (Load, Generate, GenerateWalks, SearchBeams)
-_STEERING = (Adjust, Pause, Resume, Step, Force, EndThinking, ToWalk, Join)
+_TIMED = (Load, Generate)
+_STEERING = (Adjust, Pause, Resume, Step, Force, EndThinking, Cancel, Join)
 """What steers a reply; nobody waits for an answer of it."""
 
 
@@ -104,7 +101,7 @@ class DemoEngine:
         self._number += 1
         if isinstance(command, Load):
             self._way = way_of(command)
-        if isinstance(command, Cancel):
+        if isinstance(command, Cancel) and command.reply is None:
             self._cancel()
         elif isinstance(command, _STEERING):
             if self._played is not None and self._played.steer(command):

@@ -15,11 +15,9 @@ from termchat.engine.port import (
     Event,
     FirstToken,
     Generate,
-    GenerateWalks,
     Pause,
     Paused,
     Resume,
-    SearchBeams,
     Step,
     Unit,
     WalksFinished,
@@ -47,9 +45,9 @@ class Playback:
         self._events, self._at, self._clock = events, 0, clock
         self._began = clock()
         self._held: float | None = None
-        self._alone = isinstance(command, Generate)
-        self._group = command.group if isinstance(command, GenerateWalks | SearchBeams) else None
-        self._paused = isinstance(command, Generate) and command.paused
+        self._group = command.group if isinstance(command, Generate) else None
+        self._alone = isinstance(command, Generate) and self._group is None
+        self._paused = isinstance(command, Generate) and self._alone and command.replies[0].paused
         self._told = False
         """Whether it was told what would be drawn now."""
         self._units: list[Unit] = []

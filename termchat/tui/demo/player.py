@@ -14,10 +14,11 @@ from textual.worker import Worker
 
 from termchat import paths
 from termchat.chat.changes import Notice
-from termchat.chat.recording import StoreRecorder
+from termchat.chat.host import Host
+from termchat.chat.opening import saving
 from termchat.chat.service import Chat
 from termchat.config.settings import Settings
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.make import make_engine
@@ -153,13 +154,12 @@ def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC
     """The app on this engine, not running yet; its chat is kept in `folder` for as long as it runs. Keys are not remapped:
     the script presses them."""
     store = Store.open(folder / "sessions.db")
-    recorder = StoreRecorder(store, SessionInfo(tuning=TUNING))
-    chat = Chat(engine, TUNING, recorder=recorder)
+    chat = Chat(Host(engine), Session(tuning=TUNING, store=store))
     given: dict[str, Any] = {
         "models": RecordedModels(config, lambda: engine.header if isinstance(engine, DemoEngine) else None),
         "theme": config.theme,
         "big": config.big,
-        "save": lambda path: recorder.saving(path, chat.conversation),
+        "save": lambda path: saving(chat.session, path),
         "close": store.close,
     }
     return DemoApp(chat, spec, **given | options)

@@ -57,7 +57,7 @@ def asked(command: Command, *, seeded: bool = True) -> str:
     name = type(command).__name__
     if isinstance(command, Load):
         return f"{name} {[getattr(command.spec, field) for field in _OF_LOAD]}"
-    if isinstance(command, Cancel | Pause | Resume | Step):
+    if isinstance(command, Cancel | Pause | Resume | Step) and command.reply is None:
         return name
     told = repr(_told(command, _LEFT_OUT if seeded else _LEFT_OUT | {"seed"}))
     return f"{name} {hashlib.blake2b(told.encode(), digest_size=9).hexdigest()}"

@@ -15,7 +15,7 @@ from termchat.tui.screen.parts import Parts
 from termchat.tui.themes.theme_file import Palette
 
 if TYPE_CHECKING:
-    from termchat.conversation.session import StoredSession
+    from termchat.conversation.session import Session
     from termchat.lessons.lesson import Lesson
     from termchat.lessons.lesson_progress import LessonProgress
     from termchat.lessons.playing import LessonState, Playing
@@ -50,7 +50,7 @@ class Learning:
         self.dialog = ""
         self._runner: Runner | None = None
         self._known: LessonProgress | None = None
-        self._finding: BackgroundTask[StoredSession | None] | None = None
+        self._finding: BackgroundTask[Session | None] | None = None
         self._begins: tuple[Lesson, LessonState] | None = None
         self._drawing: BackgroundTask[None] | None = None
         self.folder: Path | None = None
@@ -220,7 +220,7 @@ class Learning:
         assert self._finding is not None
         await self._start(next(iter(self._finding.take()), None))
 
-    async def _start(self, left: StoredSession | None) -> None:
+    async def _start(self, left: Session | None) -> None:
         if self._begins is None:
             return
         (lesson, state), self._begins = self._begins, None
@@ -305,7 +305,7 @@ class Learning:
         if runner is not None:
             from termchat.tui.lessons.lesson_traces import tell_nothing
 
-            runner.end(back=self._parts.chat.aside.follow())
+            runner.end(back=not self._parts.chat.shows_other)
             self._over()
             if self.folder is None:
                 tell_nothing()

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from textual.timer import Timer
 from textual.worker import Worker
 
-from termchat.chat.aside import LESSON
 from termchat.chat.changes import Change, Notice, PathChanged
 from termchat.chat.lesson_claims import ClaimMeasuring
 from termchat.chat.lesson_facts import ChatFacts
-from termchat.conversation.session import Breakpoint, StoredSession
+from termchat.config.origins import LESSON
+from termchat.conversation.session import Breakpoint, Session
 from termchat.conversation.tree import Node
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
@@ -143,7 +143,7 @@ class Runner:
 
     # --- in and out ----------------------------------------------------------------------------------------------------
 
-    def begin(self, lesson: Lesson, state: LessonState, left: StoredSession | None = None) -> None:
+    def begin(self, lesson: Lesson, state: LessonState, left: Session | None = None) -> None:
         """`left` is the chat in which it was left, to go on in."""
         parts, opening, chat = self._parts, lesson.opening, self._parts.chat
         self._stop_doing()
@@ -166,13 +166,13 @@ class Runner:
         self._playing = Playing(lesson, state)
         self._given = opening.text
         if left is not None:
-            parts.do(lambda: chat.aside.resume(lesson.id, left.conversation, left.info, opening.knobs))
+            parts.do(lambda: chat.begin_lesson(lesson.id, opening.knobs, opening.system, raw=opening.raw, left=left))
             if parts.composer.text in {step.compose for step in lesson.steps}:  # each step puts its own there
                 chat.conversation.unsent.draft = ""
                 parts.composer.clear()
         else:
             parts.do(
-                lambda: chat.aside.begin(
+                lambda: chat.begin_lesson(
                     lesson.id, opening.knobs, opening.system, raw=opening.raw, text=opening.text, title=lesson.title
                 )
             )
@@ -297,7 +297,7 @@ class Runner:
             parts.tokens.leave()
         if parts.desk.tune is not None:
             parts.desk.close_tune()
-        parts.do(lambda: parts.chat.aside.end(back=back))
+        parts.do(lambda: parts.chat.end_lesson(back=back))
         parts.drawer.release("lesson")
         if self._before is not None:
             parts.transcript.looks, parts.panels.page = self._before.looks, self._before.page
@@ -322,7 +322,7 @@ class Runner:
             self._model = self._parts.chat.model
             self._parts.screen.call_next(self._left_by_engine)
         self._measure()
-        if any(isinstance(change, PathChanged) for change in changes) and not self._parts.chat.aside.follow():
+        if any(isinstance(change, PathChanged) for change in changes) and self._parts.chat.shows_other:
             self._parts.screen.call_next(self._left_for_another)
 
     def _left_by_engine(self) -> None:
@@ -333,7 +333,7 @@ class Runner:
             self._leave()
 
     def _left_for_another(self) -> None:
-        if self._playing is not None and not self._parts.chat.aside.follow():
+        if self._playing is not None and self._parts.chat.shows_other:
             self._parts.tell(Notice(f"the lesson is paused: {self.lesson.title}", f"{name_of('learn')} resumes it"))
             self._leave()
 

@@ -244,7 +244,7 @@ class EngineDialog(ListDialog[Picked]):
             yield Label(self._hint(), classes="hint", markup=False)
 
     def _hint(self) -> Content:
-        keeps = "until the lesson ends" if self._chat.aside.lesson else "and saves"
+        keeps = "until the lesson ends" if self._chat.lesson else "and saves"
         return hint(
             ("engine-less", f"{name_of('engine-next')} or typing changes the value"), ("engine-unset", "resets"),
             ("engine-load", f"reloads the model {keeps}"), ("close", "closes"),

@@ -257,7 +257,7 @@ _LINES_WHERE_LOW = {"drafts": 2}
 _LINES: Mapping[str, Ink] = {"problem": Ink("error"), "runs with": Ink("success")}
 
 
-class Running(NamedTuple):
+class RunningModel(NamedTuple):
     """The loaded model as it runs, and its configuration, if known."""
 
     info: ModelInfo
@@ -270,7 +270,7 @@ class Known(NamedTuple):
 
     facts: Facts | ModelError | None = None
     recommended: Mapping[str, Value] = {}
-    running: Running | None = None
+    running: RunningModel | None = None
     drafts: str = ""
 
 
@@ -330,7 +330,7 @@ def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
     yield "file", home(row.path) if row.path is not None else ""
 
 
-def _running(running: Running) -> str:
+def _running(running: RunningModel) -> str:
     from termchat.config.fields import OPTIONS  # whoever shows a model has read the settings
 
     info, config = running

@@ -19,7 +19,7 @@ from termchat.tui.models.model_lines import (
     Item,
     Known,
     Need,
-    Running,
+    RunningModel,
     State,
     matches,
     memory_text,
@@ -77,7 +77,7 @@ class ModelList:
         wanted = wanted_as(chat.spec, models) if there and chat.spec is not None else ""
         found = rows.get(wanted) or (self._own_choice(rows) if there else None)
         self.loaded = found if found is not None and not self._has_another(found) else self._unlisted()
-        self.drafter = models.in_file(chat.drafter.path) if chat.drafter is not None else ""
+        self.drafter = models.in_file(chat.host.drafter.path) if chat.host.drafter is not None else ""
         if self.loaded is not None:
             rows[self.loaded.wanted] = self.loaded
         ordered = sorted(enumerate(rows.values()), key=lambda one: rank(self.state(one[1]), one[1], one[0]))
@@ -126,7 +126,7 @@ class ModelList:
         info, facts = self._chat.model, self._models.facts(row)
         running = None
         if info is not None and row is self.loaded:
-            running = Running(info, facts.run.config if isinstance(facts, Facts) else None)
+            running = RunningModel(info, facts.run.config if isinstance(facts, Facts) else None)
         return Known(facts, self._models.recommended(row), running, self._drafts(row))
 
     @property
@@ -162,7 +162,7 @@ class ModelList:
         return f"{row.draft_model} can draft for it" if row.draft_model else ""
 
     def _drafts_for_loaded(self, loaded: ModelRow) -> str:
-        info, failure = self._chat.drafter, self._chat.drafter_failure
+        info, failure = self._chat.host.drafter, self._chat.host.drafter_failure
         if info is not None:
             return f"{info.name} drafts for it"
         if failure is not None:

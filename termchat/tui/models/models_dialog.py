@@ -109,7 +109,7 @@ class ModelsDialog(DetailedListing[Choice]):
         """The model whose settings are shown as soon as its file is read."""
         self._asked = ""
         """The engine that a person had asked again."""
-        self._seen = chat.phase, chat.drafter, chat.drafter_failure
+        self._seen = chat.phase, chat.host.drafter, chat.host.drafter_failure
         self._looks: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -149,19 +149,19 @@ class ModelsDialog(DetailedListing[Choice]):
             self.gather()
         elif self.models.pulls.running:
             self._show()
-        loading = self.chat.phase == "loading" or self.chat.drafter_progress is not None
+        loading = self.chat.phase == "loading" or self.chat.host.drafter_progress is not None
         if not self.models.busy and not loading and self._looks is not None:
             self._looks.pause()
 
     def _has_changed(self) -> bool:
         """Whether the chat has; says what became of a draft model."""
         chat, before = self.chat, self._seen
-        self._seen = chat.phase, chat.drafter, chat.drafter_failure
-        if chat.drafter_failure not in (None, before[2]):
-            self.say("; ".join(filter(None, (chat.drafter_failure.message, chat.drafter_failure.hint))))
-        elif chat.drafter is not None and chat.drafter != before[1]:
-            self.tell(f"{chat.drafter.name} drafts for {self.list.loaded.name if self.list.loaded else 'it'}")
-        elif chat.drafter is None and before[1] is not None and self.list.drafted_for is not None:
+        self._seen = chat.phase, chat.host.drafter, chat.host.drafter_failure
+        if chat.host.drafter_failure not in (None, before[2]):
+            self.say("; ".join(filter(None, (chat.host.drafter_failure.message, chat.host.drafter_failure.hint))))
+        elif chat.host.drafter is not None and chat.host.drafter != before[1]:
+            self.tell(f"{chat.host.drafter.name} drafts for {self.list.loaded.name if self.list.loaded else 'it'}")
+        elif chat.host.drafter is None and before[1] is not None and self.list.drafted_for is not None:
             self.tell(f"{before[1].name} is unloaded and drafts no more")
         return before != self._seen
 
@@ -356,7 +356,7 @@ class ModelsDialog(DetailedListing[Choice]):
         if picked == facts.run.picked and self.list.state(row) == "loaded":
             self.dismiss(None)
             return
-        lesson = bool(self.chat.aside.lesson)
+        lesson = bool(self.chat.lesson)
         problem = self.models.pick(row, facts.run_as(facts.run._replace(picked=picked)), lesson=lesson)
         if lesson:
             self._do(lambda: self.chat.changed(Notice("these settings last until you leave the lesson")))

@@ -19,12 +19,12 @@ from termchat.tui.panels.chain_panel import around_selected, chain_lines
 from termchat.tui.panels.record import WITH_KNOBS, Shown, settings_of, step_lines
 from termchat.tui.panels.rolls import Rolls
 from termchat.tui.panels.timing import prefill_line, timing_lines
-from termchat.tui.panels.tune_mode import Tunable, Tune
+from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:  # plots are not on the first page, so that the first frame does not wait for them
-    from termchat.decoding.draft_forecast import Forecast
+    from termchat.decoding.drafting import Forecast
     from termchat.tui.panels.plots.pictures import Placed
     from termchat.tui.panels.plots.trace import Trace
     from termchat.tui.speculation.reply_drafts import ReplyDrafts
@@ -197,7 +197,7 @@ def _knobs(scene: Scene, token: Token | None, *, brief: bool = False) -> list[Li
     """All knobs, and what their stages leave of a step of now."""
     tune = scene.tune
     selected, typed, unfolded = (tune.selected, tune.typed, tune.unfolded) if tune is not None else (None, None, False)
-    of: Tunable = tune.of if tune is not None else scene.chat
+    of = tune if tune is not None else scene.chat
     lines = chain_lines(
         of.tuning, token, scene.width,
         selected=selected, typed=typed, unfolded=unfolded, origin=of.origin, rules=scene.chat.rules,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Protocol
 
 from textual.actions import parse
 
+from termchat.chat.reply_run import Run as ReplyRun
+from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
 from termchat.decoding import biases
 from termchat.decoding.conditions import Text
@@ -37,38 +38,17 @@ class _Run:
         self.values: dict[str, tuple[Value, str]] = {}
 
 
-class Tunable(Protocol):
-    """What has knobs: a chat, or one of the walks in it. See `Chat.adjust` and `Chat.adjust_all`."""
-
-    @property
-    def own_order(self) -> tuple[str, ...]: ...
-
-    @property
-    def tuning(self) -> Tuning: ...
-
-    @property
-    def origin(self) -> Mapping[str, str]: ...
-
-    @property
-    def breakpoints(self) -> tuple[Breakpoint, ...]: ...
-
-    def adjust(self, name: str, value: object) -> None: ...
-
-    def adjust_all(self, values: Mapping[str, object], places: Mapping[str, str]) -> None: ...
-
-    def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> None: ...
-
-
 class Tune:
-    """The knob that is selected, what is being typed for it, and the way back. `name` says of which walk the knobs are, "" of
-    the chat's.
+    """The knob that is selected, what is being typed for it, and the way back. The knobs are the chat's, or those of a reply of
+    the `run`, which `name` names.
 
     `typed` is None while nothing is typed; `error` is what the knob said to the last value it refused; `editing` is
     whether a knob's texts are being written elsewhere. `unfolded`: the panel shows every knob.
     """
 
-    def __init__(self, of: Tunable, name: str = "") -> None:
-        self.of, self.name = of, name
+    def __init__(self, chat: Chat, run: ReplyRun | None = None, reply: int = 0) -> None:
+        self._chat, self._of, self._reply = chat, run, reply
+        self.name = f"walk {reply + 1}" if run is not None else ""
         self.selected = "temperature"
         self._undo: list[_Run] = []
         self._run = _Run(self.selected)
@@ -79,6 +59,21 @@ class Tune:
         self.editing = False
         self.unfolded = False
         self._actions: dict[str, str] = {}
+
+    @property
+    def tuning(self) -> Tuning:
+        """The values of the knobs."""
+        return self._chat.tuning if self._of is None else self._of.tuning_of(self._reply)
+
+    @property
+    def origin(self) -> Mapping[str, str]:
+        """Where each value comes from."""
+        return self._chat.origin if self._of is None else self._of.origin_of(self._reply)
+
+    @property
+    def own_order(self) -> tuple[str, ...]:
+        """The order of the stages, where the engine has its own."""
+        return self._chat.own_order if self._of is None else ()
 
     def press(self, key: str, character: str | None) -> bool:
         """Does what a key stands for; False if it stands for nothing here. `character` is what it would write."""
@@ -125,7 +120,7 @@ class Tune:
         if begins:
             self._follow()
         self.select(name)
-        order = list(self.of.tuning.order)
+        order = list(self.tuning.order)
         stage, other = KNOBS[name].stage or "", KNOBS[onto].stage
         if stage not in STAGES or STAGES[stage].first or STAGES[stage].last:
             self._refuse_to_move()
@@ -143,14 +138,14 @@ class Tune:
 
     def bias_of(self, token: int) -> float:
         """What its own bias adds to a token's logit; 0 without one."""
-        return next((one.value for one in map(biases.parse, self.of.tuning.logit_bias) if one.what == token), 0.0)
+        return next((one.value for one in map(biases.parse, self.tuning.logit_bias) if one.what == token), 0.0)
 
     def bias(self, token: int, how: str) -> None:
         """Bans a token, or lifts the ban, or adds 1 to its logit ("ban", "more")."""
         own = self.bias_of(token)
         banned = own == biases.BANNED
         value = (0.0 if banned else biases.BANNED) if how == "ban" else 1.0 if banned else min(own + 1, biases.MOST)
-        written = (*self.of.tuning.logit_bias, str(biases.Bias(token, value)))
+        written = (*self.tuning.logit_bias, str(biases.Bias(token, value)))
         self.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written))
 
     def undo(self) -> None:
@@ -171,9 +166,9 @@ class Tune:
     def apply(self, values: Mapping[str, Value], places: Mapping[str, str]) -> None:
         """Sets several knobs at once, which are taken back at once; `places` are where their values come from."""
         self._follow()
-        self.typed, self.error, of = None, "", self.of
-        before = {name: (getattr(of.tuning, name), of.origin[name]) for name in values}
-        of.adjust_all(values, places)
+        self.typed, self.error = None, ""
+        before = {name: (getattr(self.tuning, name), self.origin[name]) for name in values}
+        self._adjust_all(values, places)
         self._kept().update(before)
         self._follow()
 
@@ -201,14 +196,14 @@ class Tune:
         except KnobError as error:
             self.error = str(error)
             return
-        rule, rules = Text(pattern, action="stop"), self.of.breakpoints
+        rule, rules = Text(pattern, action="stop"), self._chat.breakpoints
         others = tuple(one for one in rules if one.condition != rule)
-        self.of.set_breakpoints(others if len(others) < len(rules) else (*rules, Breakpoint(rule)))
+        self._chat.set_breakpoints(others if len(others) < len(rules) else (*rules, Breakpoint(rule)))
 
     @property
     def stops_after(self) -> tuple[str, ...]:
         """The texts of such rules."""
-        rules = (one.condition for one in self.of.breakpoints if one.enabled)
+        rules = (one.condition for one in self._chat.breakpoints if one.enabled)
         return tuple(
             rule.pattern for rule in rules if isinstance(rule, Text) and rule.action == "stop" and not rule.regex
         )
@@ -231,7 +226,7 @@ class Tune:
 
     def _reorder(self, by: int) -> None:
         """Moves the selected knob's stage past the next one that the panel shows; one that was left out comes back."""
-        stage, order = STAGES.get(KNOBS[self.selected].stage or ""), list(self.of.tuning.order)
+        stage, order = STAGES.get(KNOBS[self.selected].stage or ""), list(self.tuning.order)
         if stage is None or stage.first or stage.last:
             self._refuse_to_move()
             return
@@ -240,7 +235,7 @@ class Tune:
             return
         at = order.index(stage.name)
         to = at + by
-        knobs = shown_knobs(self.of.tuning, self.selected, unfolded=self.unfolded, order=self.of.own_order)
+        knobs = shown_knobs(self.tuning, self.selected, unfolded=self.unfolded, order=self.own_order)
         rows = {KNOBS[name].stage for name in knobs}
         while 0 <= to < len(order) and order[to] not in rows:
             to += by
@@ -259,7 +254,7 @@ class Tune:
 
     @property
     def _value(self) -> Value:
-        value: Value = getattr(self.of.tuning, self.selected)
+        value: Value = getattr(self.tuning, self.selected)
         return value
 
     def _move(self, steps: int, coarse: bool = False) -> None:
@@ -315,6 +310,12 @@ class Tune:
             self._undo.append(self._run)
         return self._run.values
 
+    def _adjust_all(self, values: Mapping[str, Value], places: Mapping[str, str]) -> None:
+        if self._of is None:
+            self._chat.adjust_all(values, places)
+        else:
+            self._of.adjust(values, self._reply)
+
     def _take_back(self) -> None:
         self._typed_at = 0.0
         if not self._undo:
@@ -325,7 +326,7 @@ class Tune:
         self.selected = run.selected if one in ("", "order") else one
         self.typed = None
         values = {name: value for name, (value, _) in run.values.items()}
-        self.of.adjust_all(values, {name: place for name, (_, place) in run.values.items()})
+        self._adjust_all(values, {name: place for name, (_, place) in run.values.items()})
 
     def _pick(self, name: str) -> None:
         self.select(name)
@@ -338,15 +339,18 @@ class Tune:
             self._kept()
 
     def _step(self, by: int) -> None:
-        names = shown_knobs(self.of.tuning, self.selected, unfolded=self.unfolded, order=self.of.own_order)
+        names = shown_knobs(self.tuning, self.selected, unfolded=self.unfolded, order=self.own_order)
         self.select(names[(names.index(self.selected) + by) % len(names)])
 
     def _set(self, name: str, value: Value) -> None:
         self.typed = None
-        before: Value = getattr(self.of.tuning, name)
-        place = self.of.origin[name]
+        before: Value = getattr(self.tuning, name)
+        place = self.origin[name]
         try:
-            self.of.adjust(name, value)
+            if self._of is None:
+                self._chat.adjust(name, value)
+            else:
+                self._of.adjust({name: value}, self._reply)
         except KnobError as error:
             self.error = str(error)
             return

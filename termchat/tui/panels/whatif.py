@@ -29,7 +29,7 @@ from termchat.tui.draw.marks import (
     spread,
 )
 from termchat.tui.keys.tables import name_of
-from termchat.tui.transcript.source import ENDINGS
+from termchat.tui.transcript.turn_source import ENDINGS
 
 _HIGHEST = 5
 _WORDS = {"end": "The model ended the reply"}

@@ -195,7 +195,7 @@ class Desk(Column):
     def _list_stops(self) -> None:
         knob, room, muted, text = KNOBS[self.knobs.selected], self._keys.room, Ink("muted"), Ink("text")
         head = "stop before  " if knob.name == "stop" else f"{knob.name}  "
-        listed = knob.show(getattr(self.knobs.of.tuning, knob.name))
+        listed = knob.show(getattr(self.knobs.tuning, knob.name))
         runs = [(head, muted), (one_line(listed, room - len(head)), text)]
         if knob.name == "stop" and (after := self.knobs.stops_after):
             left = room - length(runs)

@@ -84,7 +84,7 @@ def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = (), drafts: 
 
 def _unsaved(chat: Chat) -> list[Run]:
     """Shown for as long as it lasts: the notice about it goes when the next message is sent."""
-    return [("not saved", Ink("warning", bold=True)), (_GAP, TEXT)] if chat.recorder.problem() else []
+    return [("not saved", Ink("warning", bold=True)), (_GAP, TEXT)] if chat.saving_problem else []
 
 
 def _downloads(downloads: Sequence[Pull], width: int) -> list[Run]:
@@ -102,18 +102,18 @@ def state_runs(chat: Chat) -> list[Run]:
     """What the chat is doing, in a word or two."""
     queued: list[Run] = [(f"  +{len(chat.turns.queue)} queued", Ink("stamp"))] if chat.turns.queue else []
     state = _STATES[chat.phase](chat)
-    if chat.phase == "idle" and chat.drafter_progress is not None:
+    if chat.phase == "idle" and chat.host.drafter_progress is not None:
         state = _loading(chat)
-    if chat.looking_on.followed is not None and chat.phase == "idle":
-        state = [("● ", Ink("success")) if chat.looking_on.writing else ("○ ", MUTED), ("following", TEXT)]
+    if not chat.session.is_own and chat.phase == "idle":
+        state = [("○ ", MUTED), ("read-only", TEXT)]
     does = _STATE_CLICKED.get(chat.phase)
     return [*(doing(does, state) if does else state), *queued]
 
 
 def _loading(chat: Chat) -> list[Run]:
     """Of the model, or of the one that is to draft for it, which comes after it."""
-    drafter = chat.drafter_progress
-    share = chat.progress if drafter is None else drafter
+    drafter = chat.host.drafter_progress
+    share = chat.host.progress if drafter is None else drafter
     what = "loading " if drafter is None else "loading draft model "
     return [(what, MUTED), *bar(share, _BAR), (f" {share:>4.0%}", TEXT)]
 

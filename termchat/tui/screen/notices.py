@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from termchat.chat.changes import Full, Notice
+from termchat.chat.reply_run import ReplyGroup
 from termchat.chat.service import Chat
-from termchat.chat.walk_group import WalkGroup
 from termchat.text import one_line, sanitize
 from termchat.tui.draw.ink import Ink, Line, doing
 from termchat.tui.draw.lines_view import Slip
@@ -76,14 +76,14 @@ def queue_lines(queue: Iterable[str], width: int, *, held: bool = False) -> list
     return lines
 
 
-def hidden_lines(group: WalkGroup | None) -> list[Line]:
+def hidden_lines(group: ReplyGroup | None) -> list[Line]:
     """The replies that run out of sight, and the key that shows them; a click does, too."""
     if group is None:
         return []
     does = f"open_walks({group.group.number})"
     count = len(set(group.running) - {group.kept})
-    what = "a beam search" if group.plan.beams is not None else f"{count} more {'reply' if count == 1 else 'replies'}"
-    shows = f"  {name_of('walks')} shows {'it' if group.plan.beams is not None or count == 1 else 'them'}"
+    what = "a beam search" if group.group.beams is not None else f"{count} more {'reply' if count == 1 else 'replies'}"
+    shows = f"  {name_of('walks')} shows {'it' if group.group.beams is not None or count == 1 else 'them'}"
     return [
         Line(
             (("running ", Ink("stamp", does=does)), (what, Ink("muted", does=does)), (shows, Ink("border", does=does)))

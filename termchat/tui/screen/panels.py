@@ -22,7 +22,7 @@ from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:
-    from termchat.decoding.draft_forecast import Forecast
+    from termchat.decoding.drafting import Forecast
     from termchat.tui.panels.plots.pictures import Placed
     from termchat.tui.panels.plots.trace import Trace
     from termchat.tui.speculation.forecasting import DraftForecasting
@@ -156,7 +156,7 @@ class Panels(KnobsView):
         return (f" {label} " if shown or not self.big else label, ink)
 
     def _follow(self, width: int) -> Trace:
-        from termchat.tui.panels.plots.reply import columns_of
+        from termchat.tui.panels.plots.reply_plots import columns_of
         from termchat.tui.panels.plots.trace import Trace
 
         if self._trace is None:

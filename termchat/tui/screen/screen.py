@@ -53,7 +53,6 @@ from termchat.tui.screen.parts import Parts
 from termchat.tui.screen.pointing import Pointing
 from termchat.tui.sessions.begin_as import PersonaStarting
 from termchat.tui.sessions.chat_switching import ChatSwitching, Save
-from termchat.tui.sessions.following import ChatFollowing
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.slash.slash import Slash
 from termchat.tui.terminal.compositor import LineCompositor
@@ -153,7 +152,6 @@ class ChatScreen(LiveScreen):
         self._writing = Sending(parts, history or History())
         self._choosing = ModelSwitching(parts, models)
         self._conversations = ChatSwitching(parts, sessions, save)
-        self._following = ChatFollowing(parts, sessions)
         self.learning = Learning(parts, sessions, self._show_soon, models.end_lesson, big=big)
         personating = PersonaStarting(parts, self._conversations)
         self._constraining = ConstraintSetting(parts)
@@ -192,7 +190,7 @@ class ChatScreen(LiveScreen):
         self.paint_with(self._palette)
         timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
         self._pulse = EnginePolling(timer, lambda: self.call_next(self.tick))
-        self._chat.recorder.listen(self._pulse.nudge)  # saving fails, or works again, also while nothing else happens
+        self._listen(self._pulse.nudge)  # saving fails, or works again, also while nothing else happens
         self.tokens.mode.find()
         self._show_path()
         self._drafts.show()
@@ -201,9 +199,13 @@ class ChatScreen(LiveScreen):
         self.call_after_refresh(self._drafts.begin)
 
     def on_unmount(self) -> None:
-        self._chat.recorder.listen(None)
+        self._listen(None)
         if self._pulse is not None:
             self._pulse.stop()
+
+    def _listen(self, listener: Callable[[], None] | None) -> None:
+        if (store := self._chat.session.store) is not None:
+            store.listen(listener)
 
     def on_resize(self, event: events.Resize) -> None:
         width, height = event.size
@@ -298,7 +300,7 @@ class ChatScreen(LiveScreen):
             # At once: if another asks before that where widgets are, it never hears of its size.
             self.refresh(layout=True)
         self._versions.shown()
-        self._transcript.show(self._chat.conversation, running=self._chat.busy or self._chat.looking_on.writing)
+        self._transcript.show(self._chat.conversation, running=self._chat.busy)
         self._greet()
 
     def _greet(self) -> None:
@@ -325,7 +327,6 @@ class ChatScreen(LiveScreen):
         self._legend.draw()
         self._show_waiting()
         self._writing.follow()
-        self._following.follow()
         self._ask_line.show()
         self._show_standing()
         self._greet()
@@ -652,7 +653,7 @@ class ChatScreen(LiveScreen):
         self._choosing.heard(message.said)
 
     def action_copy_chat(self) -> None:
-        self._do(self._chat.looking_on.copy)
+        self._do(self._chat.copy)
 
     def action_switch_back(self) -> None:
         self._do(self._chat.loading.switch_back)
@@ -685,7 +686,7 @@ class ChatScreen(LiveScreen):
 
     def ask_to_quit(self, key: str = "interrupt") -> None:
         """Asks, and quits if that was asked a moment ago."""
-        keeps = self._chat.recorder.keeps and self._chat.recorder.problem() is None
+        keeps = self._chat.session.store is not None and self._chat.saving_problem is None
         lost = "; your unsent text would be lost" if self._desk.composer.text.strip() and not keeps else ""
         hint = (
             f"it cannot be saved right now; use {name_of('save')} to write it to a file" if self._chat.unsaved else ""

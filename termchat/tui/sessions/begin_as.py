@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from termchat.chat.changes import Notice
-from termchat.chat.reopening import replaced
+from termchat.config.origins import replaced
 from termchat.tui.screen.parts import Parts
 from termchat.tui.sessions.chat_switching import ChatSwitching
 
@@ -78,7 +78,7 @@ class PersonaStarting:
         chat = self._chat
         before = chat.conversation.system
         if new:
-            self._conversations.begin(persona.system, raw=chat.configured.raw and not persona.system)
+            self._conversations.begin(persona.system, raw=chat.configured.conversation.raw and not persona.system)
         turn = chat.adjust_all if new else self._parts.desk.knobs.apply  # which TUNE's undo takes back
         self._do(lambda: turn(*replaced(chat.origin, persona.values, persona.origins)))
         stays = not new and persona.system and persona.system != before

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
-from termchat.conversation.session import SessionSummary, StoredSession
+from termchat.conversation.session import Session, SessionSummary
 from termchat.tui.dialogs.base import ARROWS, DetailedListing
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Line
@@ -144,7 +144,7 @@ class SavedChats(DetailedListing[Result]):
             self.dismiss(result)
 
 
-class ChatPicker(SavedChats[StoredSession]):
+class ChatPicker(SavedChats[Session]):
     """The result is the chosen chat."""
 
     TITLE = "Compare with a reply of another chat"

@@ -9,12 +9,11 @@ from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
 from termchat.chat.changes import Notice
-from termchat.chat.reopening import Past
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.parts import Parts
-from termchat.tui.sessions.session_list import SessionList
+from termchat.tui.sessions.session_list import Opened, SessionList
 
 if TYPE_CHECKING:
     from termchat.tui.sessions.sessions_dialog import SessionsDialog
@@ -117,7 +116,11 @@ class ChatSwitching:
         refused = chat.refused("raw")
         no_raw = refused.message if refused is not None else ""
         dialog = SetupDialog(
-            self._system, raw=chat.configured.raw, turned=turned(chat), keep=not chat.conversation.nodes, no_raw=no_raw
+            self._system,
+            raw=chat.configured.conversation.raw,
+            turned=turned(chat),
+            keep=not chat.conversation.nodes,
+            no_raw=no_raw,
         )
         self._parts.open(dialog, begin)
 
@@ -125,12 +128,12 @@ class ChatSwitching:
         """Opens the saved chats; the chosen one replaces the current chat."""
         from termchat.tui.sessions.sessions_dialog import SessionsDialog  # not needed before the first frame
 
-        def closed(chosen: Past | Literal["new"] | None) -> None:
+        def closed(chosen: Opened | Literal["new"] | None) -> None:
             self._dialog = None
             if chosen == "new":
                 self.new()
             elif chosen is not None:
-                self._go(lambda: self._chat.reopen(chosen))
+                self._go(lambda: self._chat.show(*chosen))
 
         if self.sessions is None:
             self._tell(Notice("chats are not saved in this mode"))

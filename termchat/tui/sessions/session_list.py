@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from termchat.chat.reopening import Past
-from termchat.conversation.session import Followed, SessionNews, SessionSummary, StoredSession
+from termchat.chat.loading import Choice
+from termchat.conversation.session import Session, SessionSummary
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.tree import Node, Role
 from termchat.decoding.records import Token
@@ -33,6 +33,8 @@ _KEPT = 200
 _T = TypeVar("_T")
 Said = Sequence[tuple[Role, str]]
 """Roles and texts of turns."""
+Opened = tuple[Session, Choice | None, str]
+"""See `opening.fetch`."""
 
 
 class SessionList:
@@ -107,13 +109,13 @@ class SessionList:
         if row is not None and self.preview(row) is None:
             self._work.ask("preview", lambda: self._store.preview(row.id), lambda said: self._know(row, said))
 
-    def open(self, session: str, loaded: str, hear: Callable[[Past], object]) -> None:
+    def open(self, session: str, loaded: str, hear: Callable[[Opened], object]) -> None:
         """Fetches a chat to continue, unless another is asked for meanwhile; `loaded` is the SHA-256 of the loaded model."""
         from termchat.chat.opening import fetch  # in no way to the first frame
 
         self._open(lambda: fetch(self._store, session, self._config, loaded), hear)
 
-    def load(self, session: str, hear: Callable[[StoredSession], object]) -> None:
+    def load(self, session: str, hear: Callable[[Session], object]) -> None:
         """Fetches a chat to look at, unless another is asked for meanwhile."""
         self._open(lambda: self._store.load(session), hear)
 
@@ -123,15 +125,7 @@ class SessionList:
             return self._store.token(session, node.number, index)
         return None
 
-    def news(self, since: Followed) -> SessionNews:
-        """What was added to a chat. It waits for the disk: not for the event loop.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
-        return self._store.news(since)
-
-    def of_lesson(self, lesson: str) -> StoredSession | None:
+    def of_lesson(self, lesson: str) -> Session | None:
         """The chat in which a lesson was last left, if it is kept. It waits for the disk: not for the event loop."""
         with contextlib.suppress(StoreError):
             session = self._store.of_lesson(lesson)

@@ -9,7 +9,6 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
-from termchat.chat.reopening import Past
 from termchat.chat.service import Chat
 from termchat.conversation.session import SessionSummary
 from termchat.text import one_line, sanitize
@@ -17,7 +16,7 @@ from termchat.tui.dialogs.base import ARROWS
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.dialogs import SESSIONS, hint, name_of
 from termchat.tui.sessions.chat_picker import SavedChats
-from termchat.tui.sessions.session_list import SessionList
+from termchat.tui.sessions.session_list import Opened, SessionList
 from termchat.tui.themes.theme_file import Palette
 
 _INDENT = 3
@@ -36,7 +35,7 @@ _DOES = {
 """What the hint says of a key."""
 
 
-class SessionsDialog(SavedChats[Past | Literal["new"]]):
+class SessionsDialog(SavedChats[Opened | Literal["new"]]):
     """All saved chats. The result is the chat to continue, or "new".
 
     Args:
@@ -78,7 +77,7 @@ class SessionsDialog(SavedChats[Past | Literal["new"]]):
 
     @property
     def opened(self) -> str:
-        return self._chat.recorder.session(self._chat.conversation)
+        return self._chat.session.current_id
 
     def entered(self, event: Input.Submitted) -> None:
         if event.input is self._titled:
@@ -133,7 +132,7 @@ class SessionsDialog(SavedChats[Past | Literal["new"]]):
         if row.id == self.opened:
             self.dismiss(None)
         else:
-            self.list.open(row.id, self._chat.loaded, self.taken)
+            self.list.open(row.id, self._chat.host.loaded, self.taken)
 
     def _rename(self, title: str) -> None:
         row, title = self.list.row, sanitize(" ".join(title.split()), keep="")

@@ -194,13 +194,13 @@ def _grid(text: str) -> Asked:
     message = words.message(_OPTIONS["grid"])
     presets = [made() for words in knobs if len(words) == 1 and (made := PRESETS.get(walk_plan.own_name(words[0])))]
     if runs is None:
-        runs = presets[0].runs if presets and len(knobs) == 1 else 1
+        runs = presets[0].group.runs if presets and len(knobs) == 1 else 1
     return Asked(walk_plan.grid(map(_grid_knob, knobs), runs, same_dice=same), message)
 
 
 def _grid_knob(words: Sequence[str]) -> GridKnob:
     preset = PRESETS.get(walk_plan.own_name(words[0])) if len(words) == 1 else None
-    return preset().knobs[0] if preset is not None else walk_plan.parse_grid([" ".join(words)])[0]
+    return preset().group.knobs[0] if preset is not None else walk_plan.parse_grid([" ".join(words)])[0]
 
 
 def _compare(text: str) -> Asked:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Span
-from termchat.decoding.draft_forecast import Forecast
+from termchat.decoding.drafting import Forecast
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import MUTED, TITLE, prose
 from termchat.tui.speculation.figures_lines import drafting_off, figures_lines, settings_now

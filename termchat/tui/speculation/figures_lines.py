@@ -49,8 +49,8 @@ def header_runs(figures: DraftFigures, reply: Sequence[Span], width: int) -> lis
 def break_even(chat: Chat, drafts: ReplyDrafts, settings: DraftSettings | None) -> float:
     """The least acceptance from which drafting pays, with what batches cost, 1.0 where none does. A draft model's own time
     counts."""
-    by_model = settings is not None and settings.by == "model" and chat.drafter is not None
-    each = chat.drafter.cost if by_model and chat.drafter is not None else 0.0
+    by_model = settings is not None and settings.by == "model" and chat.host.drafter is not None
+    each = chat.host.drafter.cost if by_model and chat.host.drafter is not None else 0.0
     return breaks_even(drafts.times.of, chat.tuning.draft_max, each)
 
 
@@ -84,7 +84,7 @@ def figures_lines(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width:
 
 
 def _who(chat: Chat, draft: DraftSettings) -> str:
-    model = one_line(chat.drafter.name, 20) if chat.drafter is not None else "a draft model"
+    model = one_line(chat.host.drafter.name, 20) if chat.host.drafter is not None else "a draft model"
     return {"ngram": drafter_name("ngram"), "model": model, "auto": "auto", "off": "off"}[draft.by]
 
 

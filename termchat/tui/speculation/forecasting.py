@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Node, Span
-from termchat.decoding.draft_forecast import Forecast, forecast
+from termchat.decoding.drafting import Forecast, forecast
 from termchat.text import one_line
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.draw.ink import BLANK, Line
@@ -83,7 +83,7 @@ def _on_reply(found: Forecast | None) -> str:
 
 
 def _by_model(chat: Chat, drafts: ReplyDrafts) -> str:
-    if (drafter := chat.drafter) is None:
+    if (drafter := chat.host.drafter) is None:
         return f"No draft model is loaded; {name_of('models')} marks those that fit with ◇, and /draft NAME loads one."
     even = drafts.times.breaks_even(chat.tuning.draft_max, drafter.cost)
     pays = "" if even is None else f", and pays from {even:.0%} acceptance" if even < 1 else ", and never pays here"

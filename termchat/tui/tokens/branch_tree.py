@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from termchat.chat.service import Chat
 from termchat.conversation.reply_facts import facts_of, varying
-from termchat.conversation.session import StoredSession
+from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation, Node
 from termchat.text import one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
@@ -21,7 +21,7 @@ from termchat.tui.keys.dialogs import REPLIES, TREE
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.compare import CompareDialog, ComparedReply
-from termchat.tui.transcript.source import ending_of
+from termchat.tui.transcript.turn_source import ending_of
 
 _MOST_DEPTH = 12
 """Forks within forks that are drawn as such."""
@@ -313,12 +313,12 @@ class TreeDialog(BranchListing):
             return
         self.say("")
 
-        def chosen(stored: StoredSession | None) -> None:
+        def chosen(stored: Session | None) -> None:
             if stored is None:
                 return
             title = stored.conversation.title or "untitled"
             other = ReplyPicker(stored.conversation, title, self._palette)
-            self.app.push_screen(other, lambda end: over(stored.conversation, end, title, stored.info.id))
+            self.app.push_screen(other, lambda end: over(stored.conversation, end, title, stored.id))
 
         def over(conversation: Conversation, end: int | None, title: str, stored_id: str) -> None:
             if end is not None:

@@ -9,6 +9,7 @@ from termchat.chat.changes import Answered, Change, Notice, PathChanged, ReplyGr
 from termchat.chat.service import Chat
 from termchat.conversation.session import View as Kept
 from termchat.conversation.tree import Place
+from termchat.conversation.unsent import Wish
 from termchat.decoding.escapes import unescape
 from termchat.engine.port import Unit
 from termchat.tui.draw.ink import Line
@@ -90,12 +91,12 @@ class TokenMode:
     def keep(self) -> None:
         """Has the chat keep the cursor and the looks, for when it is opened again."""
         cursor = self.transcript.cursor
-        place = Place(*cursor) if cursor is not None else self._chat.view.cursor
+        place = Place(*cursor) if cursor is not None else self._chat.session.view.cursor
         self._chat.look(Kept(place, *self._whole.looks))
 
     def find(self) -> None:
         """Another chat is shown, in the looks that were kept with it; the cursor will be where it was."""
-        view = self._chat.view
+        view = self._chat.session.view
         self._found = (self._chat.conversation.leaf, view.cursor)
         if view.look in LOOKS and view.token_look in TOKEN_LOOKS:
             self._whole.looks = view.look, view.token_look
@@ -104,7 +105,7 @@ class TokenMode:
         """The first time, and if nothing has happened since, where it was when the chat was last open; else on the newest token
         in view."""
         found, self._found = self._found, None
-        place = self._chat.view.cursor
+        place = self._chat.session.view.cursor
         kept = place is not None and found == (self._chat.conversation.leaf, place) and not self._chat.busy
         if place is not None and kept and self.transcript.cursor is None:  # else a token was clicked
             self.transcript.set_cursor(TokenRef(*place))
@@ -315,7 +316,9 @@ class TokenMode:
             walks.fork(walk, place.at, ids or (), text=text, paused=paused)
             return
         self._forked = True
-        self._chat.forks.fork(place.node, place.at, ids=ids or (), text=text, then="wait" if paused else "go on")
+        self._chat.forks.fork(
+            place.node, place.at, ids=ids or (), text=text, wish=Wish(then="wait" if paused else "go on")
+        )
 
     def _tell(self, message: str, hint: str = "") -> None:
         self._chat.changed(Notice(message, hint))

@@ -92,7 +92,7 @@ class TokenPanel:
             shown = self.shown(place, view) if place is not None and view in ("record", "asked") else None
             token = shown.token if shown is not None and shown.now else None
             chain = chain_lines(
-                tune.of.tuning,
+                tune.tuning,
                 token,
                 width,
                 selected=tune.selected,
@@ -101,7 +101,7 @@ class TokenPanel:
                 rules=self._chat.rules,
                 constraint=self._chat.constraint,
                 lacks=self._chat.lacks,
-                order=tune.of.own_order,
+                order=tune.own_order,
                 unseen=self._chat.refused("stages"),
             )
             selected = [line for line in chain if line.ground]

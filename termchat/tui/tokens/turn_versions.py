@@ -10,7 +10,7 @@ from termchat.conversation.versions import Versions, leaf_of
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.cursor.token_order import TokenRef
-from termchat.tui.transcript.source import Part
+from termchat.tui.transcript.turn_source import Part
 
 TurnParts = tuple[Part, ...]
 

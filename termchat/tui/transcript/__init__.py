@@ -1,6 +1,6 @@
 """The transcript: one line-API widget over the turns of a chat.
 
-From the text to the screen: `source` reads a turn of the path; `body` cuts it into blocks, by its Markdown
+From the text to the screen: `turn_source` reads a turn of the path; `body` cuts it into blocks, by its Markdown
 (`markdown.chunks`) or by its lines; a block (`blocks`) lays itself out into lines of inks, once for a width, with
 `draw.wrap` and the rest of `markdown`; `turn`, under its `title`, and `document` stack
 them (`heights`). `view` shows the lines of a document and keeps its place, `widget` says which document, and holds the look

@@ -19,7 +19,7 @@ from termchat.tui.transcript.markdown.chunks import Chunk
 from termchat.tui.transcript.markdown.code import code_lines, label_line
 from termchat.tui.transcript.markdown.inline import CODE, begun_table, mended
 from termchat.tui.transcript.markdown.render import markdown_lines, paragraph_lines
-from termchat.tui.transcript.source import Mark
+from termchat.tui.transcript.turn_source import Mark
 
 STAMP = Ink("stamp", italic=True)
 ENDING = Ink("muted", italic=True)

@@ -9,7 +9,7 @@ from termchat.tui.draw.ink import Ink, Run
 from termchat.tui.transcript.blocks import THOUGHT, Block, ChunkBlock, FoldBlock, Inked, TextBlock, ThoughtBlock
 from termchat.tui.transcript.looks import Look, TokenLook, heat_inks, heats, kinds
 from termchat.tui.transcript.markdown.chunks import Splitter
-from termchat.tui.transcript.source import TurnText
+from termchat.tui.transcript.turn_source import TurnText
 
 ENOUGH = 1000
 """Characters after which a block of plain text ends with its line."""

@@ -20,8 +20,8 @@ from termchat.tui.transcript.blocks import Block, body_width
 from termchat.tui.transcript.cursor.token_order import Track
 from termchat.tui.transcript.heights import Heights
 from termchat.tui.transcript.looks import Look
-from termchat.tui.transcript.source import Part, parts_of
 from termchat.tui.transcript.turn import Turn
+from termchat.tui.transcript.turn_source import Part, parts_of
 
 NEAR = 300
 """Lines above and below the view whose turns are kept as they are laid out."""

@@ -13,8 +13,8 @@ from termchat.tui.draw.ink import MARGIN, Ink
 from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.selection import next_shown, shown_span
-from termchat.tui.transcript.source import Part, Source
 from termchat.tui.transcript.turn import Turn
+from termchat.tui.transcript.turn_source import Part, TurnSource
 
 Hit = tuple[int, int]
 """The first character of a hit and the one behind it, in its turn's text."""
@@ -50,7 +50,7 @@ class _Text:
     def __init__(self, parts: tuple[Part, ...]) -> None:
         self.parts = parts
         self.hits: list[Hit] = []
-        self._source = Source(parts)
+        self._source = TurnSource(parts)
         self.text = ""
         self._searched = 0
 

@@ -15,8 +15,8 @@ from termchat.tui.transcript.body import Body, PlainBody, ReadingBody
 from termchat.tui.transcript.cursor.token_cells import BlockCells, Spot, TurnPlaces
 from termchat.tui.transcript.heights import Heights
 from termchat.tui.transcript.looks import Look
-from termchat.tui.transcript.source import Part, Source, size_of
 from termchat.tui.transcript.title import NoTitle, Title, TitleBlock, TitledWalk
+from termchat.tui.transcript.turn_source import Part, TurnSource, size_of
 
 USER_GROUND = "surface"
 MOST_READ = 500_000
@@ -51,7 +51,7 @@ class Turn:
         self.heights = Heights()
         self._look, self._width = look, width
         self._places: TurnPlaces | None = None
-        self._read_by: Source | None = None
+        self._read_by: TurnSource | None = None
         self._body: Body = PlainBody()
         self._text = ""
         self._settled = 0
@@ -72,16 +72,16 @@ class Turn:
         return self.parts[0].node.role
 
     @property
-    def _source(self) -> Source:
+    def _source(self) -> TurnSource:
         if self._read_by is None:
-            self._read_by = Source(self.parts, whole=True)
+            self._read_by = TurnSource(self.parts, whole=True)
         return self._read_by
 
     @property
     def text(self) -> str:
         """The text of a turn that is built, put together when somebody wants it."""
         if len(self._text) != self._source.length:
-            self._text = "".join(told.text for told in Source(self.parts).read())
+            self._text = "".join(told.text for told in TurnSource(self.parts).read())
         return self._text
 
     @property

@@ -20,7 +20,7 @@ from termchat.tui.transcript.cursor.token_order import TokenRef, TurnTokens
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.looks import Look, TokenLook
 from termchat.tui.transcript.selection import copied
-from termchat.tui.transcript.source import Part
+from termchat.tui.transcript.turn_source import Part
 from termchat.tui.transcript.view import DocumentView
 
 

@@ -55,8 +55,8 @@ class GridPage:
     def draw(self, scene: WalksScene) -> list[Line]:
         plan, cursor = scene.group.plan, scene.cursor
         facts = [cell_facts(scene, walks) for walks in cells_of(plan)]
-        at = min(cursor, plan.size - 1) // plan.runs
-        if len(plan.knobs) == 1:
+        at = min(cursor, plan.group.size - 1) // plan.group.runs
+        if len(plan.group.knobs) == 1:
             lines, self.line_in_view = one_knob(plan, facts, at, scene.width)
         else:
             lines, self.line_in_view = two_knobs(plan, facts, at, scene.width)
@@ -65,30 +65,30 @@ class GridPage:
 
     def act(self, scene: WalksScene, what: str, *arguments: object) -> bool:
         plan, cursor = scene.group.plan, scene.cursor
-        if cursor >= plan.size:
+        if cursor >= plan.group.size:
             return False
-        at, run = divmod(cursor, plan.runs)
-        across = len(plan.knobs[-1].values) if len(plan.knobs) > 1 else 1
+        at, run = divmod(cursor, plan.group.runs)
+        across = len(plan.group.knobs[-1].values) if len(plan.group.knobs) > 1 else 1
         by = arguments[0] if arguments and isinstance(arguments[0], int) else 0
         if what == "line":
             at += by * across
         elif what == "go" and across > 1:
             at = at + by if 0 <= at % across + by < across else at
         elif what == "go":
-            run = min(max(run + by, 0), plan.runs - 1)
+            run = min(max(run + by, 0), plan.group.runs - 1)
         elif what == "keep":
             scene.turn_to(TEXT_PAGE, cells_of(plan)[at])
             return True
         else:
             return False
-        if 0 <= at < plan.size // plan.runs:
-            scene.chat.walks.select(at * plan.runs + run)
+        if 0 <= at < plan.group.size // plan.group.runs:
+            scene.chat.walks.select(at * plan.group.runs + run)
         return True
 
 
 def cells_of(plan: WalkPlan) -> list[tuple[int, ...]]:
     """The walks of each cell, in the order of the cells."""
-    return [tuple(range(first, first + plan.runs)) for first in range(0, plan.size, plan.runs)]
+    return [tuple(range(first, first + plan.group.runs)) for first in range(0, plan.group.size, plan.group.runs)]
 
 
 def cell_facts(scene: WalksScene, walks: tuple[int, ...]) -> CellFacts:
@@ -128,13 +128,13 @@ def _different(scene: WalksScene, walks: Sequence[int]) -> int:
 
 def one_knob(plan: WalkPlan, facts: Sequence[CellFacts], at: int, width: int) -> tuple[list[Line], int]:
     """The lines, and which of them is the cursor's."""
-    (knob,) = plan.knobs
+    (knob,) = plan.group.knobs
     values = [shown_value(KNOBS[knob.name], value) for value in knob.values]
     first = max(len(knob.name), *map(len, values))
-    heads = list(_FACTS if width >= _WIDE else _NARROW)[: len(_FACTS) - (plan.runs == 1)]
+    heads = list(_FACTS if width >= _WIDE else _NARROW)[: len(_FACTS) - (plan.group.runs == 1)]
     ending = max(max(len(one.ending) for one in facts), len("running"))
     sizes = [ending, *(size for _, size in heads[1:])]
-    if plan.runs > 1:
+    if plan.group.runs > 1:
         sizes[-1] = max(sizes[-1], *(len(one.different) for one in facts))
     words = max(width - first - 4 - sum(sizes) - len(_GAP) * len(sizes), 0)
     words = min(words, max(_LEAST_WORDS, *(len(one.words) for one in facts)))
@@ -157,7 +157,7 @@ def one_knob(plan: WalkPlan, facts: Sequence[CellFacts], at: int, width: int) ->
 
 def two_knobs(plan: WalkPlan, facts: Sequence[CellFacts], at: int, width: int) -> tuple[list[Line], int]:
     """The lines, and the last of those of the cursor's row. Of columns that have no room, those around it are shown."""
-    rows, columns = plan.knobs
+    rows, columns = plan.group.knobs
     heads = [[shown_value(KNOBS[knob.name], value) for value in knob.values] for knob in (rows, columns)]
     first = max(len(rows.name), *map(len, heads[0]))
     across = len(heads[1])

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.thoughts import answer_of
-from termchat.conversation.walk_ranking import ranking_of
+from termchat.conversation.walk_groups import ranking_of
 from termchat.decoding.answers import AnswerError, is_path
 from termchat.decoding.ranking import BY_THEMSELVES, Tally, agreement, left_out, tally
 from termchat.decoding.records import Ranked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from termchat.chat.walk_group import WalkGroup
+from termchat.chat.reply_run import ReplyGroup
 from termchat.conversation.node import Node
 from termchat.conversation.setting_changes import values
 from termchat.conversation.tree import Conversation
@@ -71,7 +71,7 @@ def apart(nodes: Mapping[int, Node]) -> dict[int, dict[str, Value]]:
     return {walk: {name: one[name] for name in differing} for walk, one in known.items()}
 
 
-def labels_of(group: WalkGroup) -> dict[int, str]:
+def labels_of(group: ReplyGroup) -> dict[int, str]:
     """What sets each walk apart: the knobs that do, as they are now; of a grid the run; of one that joined where it comes from;
     where nothing does its seed."""
     differing = apart(group.nodes)
@@ -80,10 +80,10 @@ def labels_of(group: WalkGroup) -> dict[int, str]:
         told = [
             f"{KNOBS[name].label} {shown_value(KNOBS[name], value)}" for name, value in differing.get(walk, {}).items()
         ]
-        if walk >= group.plan.size:
+        if walk >= group.group.size:
             told.insert(0, group.labels[walk])
-        elif group.plan.runs > 1 and group.plan.kind == "grid":
-            told.append(f"run {walk % group.plan.runs + 1}")
+        elif group.group.runs > 1 and group.group.kind == "grid":
+            told.append(f"run {walk % group.group.runs + 1}")
         labels[walk] = " · ".join(told) or (f"seed {node.start.seed}" if node.start is not None else "")
     return labels
 

@@ -74,7 +74,7 @@ def _number(name: str, help: str, default: int, most: int, least: int = 2) -> Wa
 def _values_of(knob: str) -> str:
     """The values of the exercise with a knob; else its present default and where it is off."""
     made = PRESETS.get(knob)
-    values = made().knobs[0].values if made is not None else ()
+    values = made().group.knobs[0].values if made is not None else ()
     return " ".join(shown_value(KNOBS[knob], value) for value in values)
 
 
@@ -180,15 +180,19 @@ class WalkForm:
             plan = self.read().plan
         except PlanError:
             return ""
-        if plan.beams is not None:
+        if plan.group.beams is not None:
             return (
-                f"the best {plan.size} of {plan.beams.width} beams"
-                if plan.size > 1
-                else f"the best of {plan.beams.width} beams"
+                f"the best {plan.group.size} of {plan.group.beams.width} beams"
+                if plan.group.size > 1
+                else f"the best of {plan.group.beams.width} beams"
             )
-        parts = plan.size // plan.runs
-        each = f": {parts} cells with {plan.runs} runs each" if plan.kind == "grid" and plan.runs > 1 else ""
-        return f"{plan.size} replies{each}"
+        parts = plan.group.size // plan.group.runs
+        each = (
+            f": {parts} cells with {plan.group.runs} runs each"
+            if plan.group.kind == "grid" and plan.group.runs > 1
+            else ""
+        )
+        return f"{plan.group.size} replies{each}"
 
     def choose(self, at: int) -> None:
         self.at, self._fresh = min(max(at, 0), len(self.fields) - 1), True

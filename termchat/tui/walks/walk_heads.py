@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
-from termchat.chat.walk_group import WalkGroup
+from termchat.chat.reply_run import ReplyGroup
 from termchat.conversation.node import Node
 from termchat.conversation.tree import Conversation
 from termchat.decoding.group import GroupKind
@@ -38,7 +38,7 @@ _LABEL = 24
 
 
 def title_line(
-    group: WalkGroup, width: int, alone: float | None = None, pages: Sequence[str] = (), page: str = ""
+    group: ReplyGroup, width: int, alone: float | None = None, pages: Sequence[str] = (), page: str = ""
 ) -> Line:
     """What is walked, how many times and over which values, how fast, and the names of the `pages`, of which a click turns to
     one. `alone`: tokens a second of one reply."""
@@ -57,13 +57,13 @@ def title_line(
     return Line(spread(left, right, width))
 
 
-def _count(group: WalkGroup) -> int:
+def _count(group: ReplyGroup) -> int:
     """The walks, or the beams of a search."""
     beams = group.group.beams
     return beams.width if beams is not None else len(group.nodes)
 
 
-def _varied(group: WalkGroup) -> list[str]:
+def _varied(group: ReplyGroup) -> list[str]:
     """The knobs that differ, each with its values in order; of a search how it scores, and how far it is."""
     if (beams := group.group.beams) is not None:
         by = "after the chain" if beams.after_chain else "by the model"
@@ -84,7 +84,7 @@ def _varied(group: WalkGroup) -> list[str]:
     ]
 
 
-def _rates(group: WalkGroup, alone: float | None) -> list[Run]:
+def _rates(group: ReplyGroup, alone: float | None) -> list[Run]:
     if group.ended is not None:
         total, steps = group.ended.tokens_per_second, group.ended.steps
         if not total:
@@ -100,7 +100,7 @@ def _rates(group: WalkGroup, alone: float | None) -> list[Run]:
     return said
 
 
-def prompt_lines(conversation: Conversation, group: WalkGroup, width: int, rows: int) -> list[Line]:
+def prompt_lines(conversation: Conversation, group: ReplyGroup, width: int, rows: int) -> list[Line]:
     """The last lines of what all walks go on from: of the message, or of the reply up to the token."""
     if rows <= 0 or group.origin.node not in conversation.nodes:
         return []
@@ -134,7 +134,7 @@ def head_line(number: int, node: Node, label: str, width: int, *, here: bool, pa
 
 
 def list_lines(
-    group: WalkGroup, walks: Sequence[int], labels: Mapping[int, str], look: Look, width: int, rows: int
+    group: ReplyGroup, walks: Sequence[int], labels: Mapping[int, str], look: Look, width: int, rows: int
 ) -> list[Line]:
     """A line a walk, as many as fit around the one under the cursor: its beginning in the look."""
     cursor = group.cursor

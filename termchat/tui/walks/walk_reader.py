@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from termchat.chat.walk_group import WalkGroup
+from termchat.chat.reply_run import ReplyGroup
 from termchat.conversation.node import Node
 from termchat.decoding.walk_figures import GroupFigures
 
@@ -22,7 +22,7 @@ class WalkReader:
     `figures` has the trie and the numbers of what was read.
     """
 
-    def __init__(self, group: WalkGroup) -> None:
+    def __init__(self, group: ReplyGroup) -> None:
         self.group = group
         self.figures = GroupFigures()
         self._read: dict[int, int] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from termchat.chat.reply_run import ReplyGroup
 from termchat.chat.service import Chat
-from termchat.chat.walk_group import WalkGroup
 from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import NOT_OTHERWISE
 from termchat.tui.transcript.looks import Look
@@ -22,7 +22,7 @@ class WalksScene(NamedTuple):
     `labels` say what sets each walk apart."""
 
     chat: Chat
-    group: WalkGroup
+    group: ReplyGroup
     reader: WalkReader
     labels: dict[int, str]
     cursor: int

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from termchat.chat.changes import Change, Notice, PathChanged, WalksChanged, WalksGrew
-from termchat.chat.walk_group import WalkGroup
+from termchat.chat.reply_run import ReplyGroup
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript import TokenRef
 from termchat.tui.walks.arrangement import wanted_width
-from termchat.tui.walks.walk_knobs import WalkKnobs
 from termchat.tui.walks.walk_scene import TEXT_PAGE
 from termchat.tui.walks.walks_view import WalksView
 
@@ -105,7 +104,7 @@ class Walking:
         if not self.has_keyboard:
             self._desk.take_keyboard()
         elif walks.running:
-            self._parts.do(walks.end)
+            self._parts.do(self._chat.replies.stop)
         else:
             self._parts.do(walks.leave)
         return True
@@ -123,7 +122,7 @@ class Walking:
         if group is not None and walks:
             self._select(group, walks[(walks.index(self._view.cursor) + by) % len(walks)])
 
-    def _select(self, group: WalkGroup, walk: int) -> None:
+    def _select(self, group: ReplyGroup, walk: int) -> None:
         """In token mode the cursor goes to the same step of the other walk, or to its last one."""
         tokens, ref = self._tokens, self._tokens.transcript.cursor
         if not tokens.mode.open or ref is None:
@@ -152,33 +151,31 @@ class Walking:
         self._parts.do(self._chat.walks.keep_all)
 
     def _stop(self) -> None:
-        self._parts.do(lambda: self._chat.walks.stop(self._view.cursor))
+        self._parts.do(lambda: self._chat.replies.stop(self._view.cursor))
 
     def _pause(self, one: bool = False) -> None:
-        walks = self._chat.walks
-        group = walks.shown
-        if group is None or not walks.running:
+        replies, group = self._chat.replies, self._chat.walks.shown
+        if group is None or not replies.running:
             self._parts.tell(Notice("no walk is running"))
         elif one:
             walk = self._view.cursor
-            self._parts.do(lambda: (walks.resume if walk in group.paused else walks.pause)(walk))
+            self._parts.do(lambda: (replies.resume if walk in group.paused else replies.pause)(walk))
         else:
             waits = all(walk in group.paused for walk in group.running)
-            self._parts.do(walks.resume if waits else walks.pause)
+            self._parts.do(replies.resume if waits else replies.pause)
 
     def _step(self, one: bool = False) -> None:
-        walks = self._chat.walks
-        group = walks.shown
+        group = self._chat.walks.shown
         if group is None or not group.paused:
             self._parts.tell(Notice("pause the walks before stepping", f"{name_of('walk-pause')} pauses them"))
         else:
-            self._parts.do(lambda: walks.step("token", self._view.cursor if one else None))
+            self._parts.do(lambda: self._chat.replies.step("token", self._view.cursor if one else None))
 
     def _tune(self) -> None:
         """TUNE with the knobs of this walk."""
-        group, walk = self._chat.walks.shown, self._view.cursor
-        if group is not None and walk in group.running:
-            self._open_tune(Tune(WalkKnobs(self._chat, group, walk), f"walk {walk + 1}"))
+        run, walk = self._chat.replies.run, self._view.cursor
+        if run is not None and run.group is self._chat.walks.shown and walk in run.group.running:
+            self._open_tune(Tune(self._chat, run, walk))
         else:
             self._parts.tell(
                 Notice(

@@ -9,8 +9,8 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.message import Message
 
+from termchat.chat.reply_run import ReplyGroup
 from termchat.chat.service import Chat
-from termchat.chat.walk_group import WalkGroup
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
 from termchat.tui.keys.tables import NOT_OTHERWISE, WALKS
@@ -43,7 +43,7 @@ class WalkText(TranscriptView):
         self._document.look = look
         self.walk = 0
 
-    def show_walk(self, group: WalkGroup, walk: int) -> None:
+    def show_walk(self, group: ReplyGroup, walk: int) -> None:
         self.walk = walk
         self.show_reply(group.spans(walk), running=walk in group.running)
 
@@ -99,7 +99,7 @@ class WalksView(Column):
         self._sheet = LinesView(id="walks-page")
         self._columns: dict[int, WalkColumn] = {}
         """By walk, so that each keeps its place and its cursor while there is room for one only."""
-        self._group: WalkGroup | None = None
+        self._group: ReplyGroup | None = None
         self._reader: WalkReader | None = None
         self._labels: dict[int, str] = {}
         self._only: tuple[int, ...] = ()
@@ -124,7 +124,7 @@ class WalksView(Column):
         yield self._table
 
     @property
-    def group(self) -> WalkGroup | None:
+    def group(self) -> ReplyGroup | None:
         return self._group
 
     @property
@@ -189,7 +189,7 @@ class WalksView(Column):
 
     # --- which walks -------------------------------------------------------------------------------------------------
 
-    def show(self, group: WalkGroup | None) -> None:
+    def show(self, group: ReplyGroup | None) -> None:
         """Shows a group as it is now; None: nothing."""
         if group is not self._group:
             self._group, self._only, self._bodies, self._parting_rows, self._labels = group, (), {}, 0, {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from termchat.conversation.heat import MEASURES
-from termchat.conversation.session import SessionInfo
+from termchat.conversation.session import Session
 from termchat.conversation.transcripts.facts import fact_line, facts, name_of, plain_line
 from termchat.conversation.transcripts.groups_on_page import GroupsOnPage
 from termchat.conversation.transcripts.html.page_tree import PageTree, Way
@@ -53,7 +53,7 @@ def typical(values: Sequence[float]) -> float:
     return median(values) if values else 0.0
 
 
-def lines(conversation: Conversation, info: SessionInfo, records: Records) -> Iterator[str]:
+def lines(conversation: Conversation, info: Session, records: Records) -> Iterator[str]:
     """The page, a node of the tree at a time: the branch that is shown, then the others, which only the script shows."""
     title = text(plain_line(conversation.title) or "Chat")
     tree = PageTree(conversation)
@@ -107,7 +107,7 @@ def _branches(tree: PageTree) -> Iterator[tuple[str, str]]:
         yield "branches", f"{tree.branches:,}{left}"
 
 
-def _tree(tree: PageTree, info: SessionInfo) -> dict[str, object]:
+def _tree(tree: PageTree, info: Session) -> dict[str, object]:
     """What the script needs to know to show another branch.
 
     `nodes`, by number: parent, at, how many tokens make it whole, length, heading. `versions`: lists of [end, leaf], and
@@ -176,7 +176,7 @@ def _section(kind: str, heading: str, versions: str, content: str, feet: str = "
     yield f'<div class="text">{content}</div>{feet}</section>'  # the text on one line: what stands between tags would be seen
 
 
-def _name(node: Node, info: SessionInfo) -> str:
+def _name(node: Node, info: Session) -> str:
     return "You" if node.role == "user" else name_of(node, info)
 
 

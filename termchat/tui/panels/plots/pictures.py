@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from termchat.tui.draw.ink import BLANK, Ink, Line
 from termchat.tui.draw.marks import TITLE
-from termchat.tui.panels.plots.reply import entropy_plot, probability_plot, time_plot
+from termchat.tui.panels.plots.reply_plots import entropy_plot, probability_plot, time_plot
 from termchat.tui.panels.plots.trace import Measure, Trace
 
 Name = Literal["entropy", "probability", "time"]

@@ -18,7 +18,7 @@ from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.blocks import Block, TextBlock
 from termchat.tui.transcript.cursor.token_order import TokenRef, TurnTokens
-from termchat.tui.transcript.source import Part
+from termchat.tui.transcript.turn_source import Part
 
 _MOST_KEPT = 8
 """Blocks of a turn whose cells are kept."""

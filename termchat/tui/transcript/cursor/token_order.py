@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from termchat.conversation.tree import Node
-from termchat.tui.transcript.source import Part, rest_of
+from termchat.tui.transcript.turn_source import Part, rest_of
 
 
 class TokenRef(NamedTuple):

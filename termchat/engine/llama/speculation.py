@@ -1,8 +1,11 @@
-"""Who drafts tokens for a reply, and what becomes of the drafts.
+"""Speculation: who drafts tokens for a reply, and what becomes of the drafts.
 
 A reply draws every token from the logits of its own past. A draft is only decoded ahead, in one batch with the newest token,
 and cut off where the dice take something else; as long as they take it, nothing has to be decoded. So whatever a drafter says
 costs time at most.
+
+Of several replies each guesses from its own ids, and all rows are one batch. A row more costs less in a batch that is small:
+with two to four replies it may pay, with eight hardly ever. A draft model drafts for one reply at a time.
 """
 
 from __future__ import annotations
@@ -14,26 +17,26 @@ from operator import itemgetter
 from time import perf_counter
 from typing import TypeVar
 
-from termchat.decoding.conditions import Length
 from termchat.decoding.drafting import (
     MOST_DRAFTED,
     BatchTimes,
     DraftSettings,
     Judge,
     Ngrams,
+    Verified,
     gain,
 )
 from termchat.decoding.records import Draft, DraftToken
-from termchat.engine.llama.cache import Aborted, Cache
-from termchat.engine.llama.draft_model import ByModel, DraftModel
-from termchat.engine.llama.drafter import Drafter, Drawing, Verified
+from termchat.engine.llama.cache import Cache
+from termchat.engine.llama.cells import Aborted
+from termchat.engine.llama.draft_model import ByModel, DraftModel, Drawing
 from termchat.engine.llama.model import Model
-from termchat.engine.port import EngineError, Generate, Measurement
+from termchat.engine.port import EngineError, Measurement, ReplyRequest
 
 T = TypeVar("T")
 
-Read = Callable[[list[int], Sequence[int]], int]
-"""Decodes the last id, with these ahead; returns microseconds."""
+MOST_ROWS = 16
+"""Rows of a batch with drafts of several replies: what more of them cost is not known."""
 
 
 class Learned:
@@ -124,16 +127,20 @@ class NoDrafts:
         return None
 
 
-class Drafts(NoDrafts):
+class Speculation(NoDrafts):
     """The drafts of one reply: so many `rounds` of decoding some, which had so many tokens `drafted`. `begun`: they are on, or
-    were. Those of an `exact` reply are as long as rows of a batch are known to have the bits of each alone.
+    were.
+
+    `target` is the cache of the model, which a draft model needs; None for one of several replies, for which no model drafts.
 
     Raises:
         EngineError: the model cannot do without what was drafted in vain.
     """
 
-    def __init__(self, cache: Cache, request: Generate, read: Read, learned: Learned) -> None:
-        self._cache, self._model, self._read, self._learned = cache, cache.model, read, learned
+    def __init__(
+        self, model: Model, learned: Learned, request: ReplyRequest, draft: DraftSettings | None, target: Cache | None
+    ) -> None:
+        self._model, self._learned, self._target = model, learned, target
         self._reply: Drawing | None = None
         self._seed, self._begin = request.seed, len(request.ids) - request.done
         self._ngrams: ByNgrams | None = None
@@ -144,22 +151,17 @@ class Drafts(NoDrafts):
         self._by = ""
         self._at = self._us = self._spent = 0
         self._last: Verified | None = None
-        self.exact = False
-        limit = min((c.tokens for c in request.conditions if isinstance(c, Length)), default=cache.capacity)
-        self._end = min(self._begin + limit, cache.capacity)
-        if request.draft is not None:
-            self.set(request.draft)
-            if self.settings is not None and not cache.model.can_rewind and request.draft.by != "auto":
+        self.limit = MOST_DRAFTED
+        """The most tokens ahead whose rows have the bits that the reply promised."""
+        if draft is not None:
+            self.set(draft)
+            if self.settings is not None and not model.can_rewind and draft.by != "auto":
                 raise EngineError("capability", self.why, "turn drafts off")
 
     @property
-    def _most(self) -> int:
+    def most(self) -> int:
+        """The most tokens of a draft, by the settings."""
         return min(self.settings.most, MOST_DRAFTED) if self.settings is not None else 0
-
-    @property
-    def keep_exact(self) -> bool:
-        """Whether all rows of the reply have the bits that each has alone."""
-        return self.settings is None or self._most < self._cache.rows_drafted_alike
 
     def follow(self, reply: Drawing) -> None:
         self._reply = reply
@@ -171,52 +173,94 @@ class Drafts(NoDrafts):
             self.why = self._why_not()
 
     def of(self, token: int) -> Draft | None:
-        return draft_of(self._model, self._by, self._round, self._at, token, self._us)
+        """Return what was drafted for the present step, in which this token is drawn; None behind the end of the draft."""
+        drafted, at = self._round, self._at
+        if at >= len(drafted):
+            return None
+        tokens = drafted[at : at + 1] if at else drafted
+        names = [DraftToken(i, self._model.name(i)) for i in tokens]
+        return Draft(self._by, drafted[at] == token, names, 0 if at else self._us)
 
-    def decode(self, ids: list[int]) -> int:
-        """Decodes the last id, unless that was drafted; returns microseconds."""
-        if self._cache.advance(ids[-1]):
-            self._at += 1
-            return 0
-        times = self._learned.times(self._cache.threads)
-        last = self._last
-        if last is not None:
-            last = last._replace(accepted=self._at)
-        drafted = self._proposed(ids, last, times)
-        self._round, self._at = drafted, 0
-        us = self._read(ids, drafted)
-        rows = 1 + len(drafted)
-        self._learned.times(self._cache.threads).add(rows, us)
-        self._last = Verified(rows, us, len(drafted))
-        if drafted:
-            self.drafted += len(drafted)
+    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
+        """Return at most so many tokens to decode ahead of the last id; the round before is over.
+
+        `times` are those of a batch in which each reply has so many rows. What is drafted is what the drafter says who expects
+        most of it.
+        """
+        last, self._last = self._last, None
+        accepted, self._round, self._at = self._at, [], 0
+        settings = self.settings
+        if settings is None or not self._model.can_rewind:
+            return self._round
+        if not self.limit:
+            self.why = _INEXACT
+            return self._round
+        forced = self._reply is not None and self._reply.forced is not None
+        most = 0 if forced else max(min(most, self.most, self.limit), 0)
+        begun = perf_counter()
+        drafters = self._drafters(ids)
+        last = last._replace(accepted=accepted) if last is not None else None
+        expected = [
+            self._ask(drafter, lambda drafter: self._expects(drafter, ids, last, most, times), 0.0)
+            for drafter in drafters
+        ]
+        for worth, drafter in sorted(zip(expected, drafters, strict=True), key=itemgetter(0), reverse=True):
+            if worth > 0 and not self._round:
+                self._round = self._ask(
+                    drafter, lambda drafter: usable(self._model, drafter.propose(ids, most, times))[:most], []
+                )
+                self._by = drafter.by
+        self.why = self._why_not()
+        self._spent += int((perf_counter() - begun) * 1e6)
+        if self._round:
+            self._us, self._spent = self._spent, 0
+        return self._round
+
+    def decoded(self, us: int) -> None:
+        """Take in that the batch with the proposed tokens took `us` microseconds."""
+        count = len(self._round)
+        self._last = Verified(1 + count, us, count)
+        if count:
+            self.drafted += count
             self.rounds += 1
-        return us
+
+    def advance(self, token: int) -> int | None:
+        """Return the row after this token, counted from that of the last decode; None if it is not in the batch."""
+        if self._at >= len(self._round) or self._round[self._at] != token:
+            return None
+        self._at += 1
+        return self._at
+
+    def cut(self) -> None:
+        """Forget the tokens ahead: their rows are lost."""
+        if self._last is not None and self._round:
+            self._last = self._last._replace(accepted=self._at)
+        del self._round[self._at :]
 
     def end(self) -> None:
-        """The reply is over: what it did not take is cut off."""
-        if self._round:
-            self._cache.cut()
+        """Free what drafted: the reply is over."""
         if self._by_model is not None:
             self._by_model.close()
 
     # --- who drafts --------------------------------------------------------------------------------------------------
 
-    def _drafters(self, ids: list[int]) -> list[Drafter]:
+    def _drafters(self, ids: list[int]) -> list[ByNgrams | ByModel]:
         """Those that the settings name, that there are, and that have not failed."""
         by = self.settings.by if self.settings is not None else "off"
-        found: list[Drafter] = []
+        found: list[ByNgrams | ByModel] = []
         if by in ("ngram", "auto") and "ngram" not in self._failed:
             self._ngrams = self._ngrams or ByNgrams(self._learned, ids)
             found.append(self._ngrams)
-        model = self._learned.model
+        target = self._target
+        model = self._learned.model if target is not None else None
         if self._by_model is not None and self._by_model.model is not model:
             self._by_model.close()
             self._by_model = None
             self._failed.pop("model", None)
-        if by in ("model", "auto") and "model" not in self._failed and model is not None and self._reply is not None:
+        wanted = by in ("model", "auto") and "model" not in self._failed
+        if wanted and model is not None and target is not None and self._reply is not None:
             if self._by_model is None:
-                self._by_model = ByModel(model, self._reply, self._seed, self._begin, self._cache, ids)
+                self._by_model = ByModel(model, self._reply, self._seed, self._begin, target, ids)
             self._by_model.limited = by == "auto"
             found.append(self._by_model)
         for drafter in found:
@@ -225,7 +269,7 @@ class Drafts(NoDrafts):
 
     def _why_not(self) -> str:
         """Why nothing is drafted at present; "" where something is."""
-        settings, model = self.settings, self._learned.model
+        settings, model = self.settings, self._learned.model if self._target is not None else None
         if settings is None:
             return ""
         if not self._model.can_rewind:
@@ -237,51 +281,21 @@ class Drafts(NoDrafts):
             judged = self._by_model.why if self._by_model is not None else model.judge.why
             whys[model.name] = self._failed.get("model") or ("" if settings.always else judged)
         if not whys:
-            return "no draft model is loaded"
+            return "no draft model is loaded" if self._target is not None else _BY_MODEL
         if not all(whys.values()):
             return ""
         return next(iter(whys.values())) if len(whys) == 1 else "; ".join(f"{by}: {why}" for by, why in whys.items())
 
-    # --- what is drafted ---------------------------------------------------------------------------------------------
-
-    def _proposed(self, ids: list[int], last: Verified | None, times: BatchTimes) -> list[int]:
-        """What to decode ahead of the last id: what the one says who expects most of it, and of that what there is."""
-        settings = self.settings
-        if settings is None or not self._model.can_rewind:
-            return []
-        alike = self._cache.rows_drafted_alike - 1 if self.exact else self._most
-        if not alike:
-            self.why = _INEXACT
-            return []
-        forced = self._reply is not None and self._reply.forced is not None
-        most = 0 if forced else max(min(self._most, alike, self._end - 1 - len(ids)), 0)
-        begun = perf_counter()
-        made: list[int] = []
-        drafters = self._drafters(ids)
-        expected = [
-            self._ask(drafter, lambda drafter: self._expects(drafter, ids, last, most, times), 0.0)
-            for drafter in drafters
-        ]
-        for worth, drafter in sorted(zip(expected, drafters, strict=True), key=itemgetter(0), reverse=True):
-            if worth > 0 and not made:
-                made = self._ask(
-                    drafter, lambda drafter: usable(self._model, drafter.propose(ids, most, times))[:most], []
-                )
-                self._by = drafter.by
-        self.why = self._why_not()
-        self._spent += int((perf_counter() - begun) * 1e6)
-        if made:
-            self._us, self._spent = self._spent, 0
-        return made
-
-    def _expects(self, drafter: Drafter, ids: list[int], last: Verified | None, most: int, times: BatchTimes) -> float:
+    def _expects(
+        self, drafter: ByNgrams | ByModel, ids: list[int], last: Verified | None, most: int, times: BatchTimes
+    ) -> float:
         """What the drafter expects of a draft, once it knows what became of the last one."""
         if last is not None:
             own = last if drafter.by == self._by else last._replace(drafted=0, accepted=0)
-            drafter.learn(ids, own, self._most, times)
+            drafter.learn(ids, own, self.most, times)
         return drafter.expects(most, times) if most else 0.0
 
-    def _ask(self, drafter: Drafter, ask: Callable[[Drafter], T], instead: T) -> T:
+    def _ask(self, drafter: ByNgrams | ByModel, ask: Callable[[ByNgrams | ByModel], T], instead: T) -> T:
         """What a drafter answers; where it fails it is asked no more."""
         try:
             return ask(drafter)
@@ -294,14 +308,6 @@ class Drafts(NoDrafts):
             return instead
 
 
-def draft_of(model: Model, by: str, drafted: Sequence[int], at: int, token: int, us: int) -> Draft | None:
-    """What was drafted, in `us` microseconds, for step `at` of a round, in which this token is drawn; None behind its end."""
-    if at >= len(drafted):
-        return None
-    tokens = drafted[at : at + 1] if at else drafted
-    return Draft(by, drafted[at] == token, [DraftToken(i, model.name(i)) for i in tokens], 0 if at else us)
-
-
 def usable(model: Model, proposed: Sequence[int]) -> list[int]:
     """Ids of the vocabulary, up to one that ends the reply."""
     made = list(takewhile(lambda token: isinstance(token, int) and 0 <= token < model.n_vocab, proposed))
@@ -309,4 +315,5 @@ def usable(model: Model, proposed: Sequence[int]) -> list[int]:
     return made[:end]
 
 
+_BY_MODEL = "a draft model drafts for one reply at a time"
 _INEXACT = "a reply that is exact cannot draft here: begin one with drafts"

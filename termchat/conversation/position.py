@@ -10,7 +10,6 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import after
-from termchat.engine.port import ModelInfo
 
 
 class Position(NamedTuple):
@@ -83,18 +82,6 @@ def constraint_of(conversation: Conversation) -> Constraint | None:
     node = conversation.nodes[conversation.leaf] if conversation.leaf is not None else None
     record = _record(node, len(node.tokens)) if node is not None else None
     return record.constraint if record is not None else None
-
-
-def is_foreign(path: list[Span], model: ModelInfo) -> bool:
-    """Whether another model made ids of the path, or an engine that has none answered a message of it; a turn whose ids are the
-    whole prompt begins anew."""
-    foreign = False
-    for span in path:
-        start = span.node.start
-        foreign = foreign and not span.node.whole
-        foreign = foreign or (start is not None and start.model.sha256 != model.sha256)
-        foreign = foreign or (model.abilities.ids and span.node.role == "user" and not span.node.ids)
-    return foreign
 
 
 class WhatIf(NamedTuple):

@@ -69,7 +69,7 @@ def _part(node: Node, count: int) -> Part:
     return Part(node, None if count >= node.kept() else count, count)
 
 
-class Source:
+class TurnSource:
     """One turn, read as far as it has come. A reply that was stopped and continued is one turn in several parts.
 
     `whole`: it looks for loops and for end tokens that were ignored, too.

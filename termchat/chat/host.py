@@ -1,0 +1,53 @@
+"""The engine and the model that is loaded in it: what several chats may stand on."""
+
+from __future__ import annotations
+
+from termchat.chat.requests import Requests
+from termchat.conversation.session import ModelRef, known_as
+from termchat.decoding.records import Failed, ModelIdentity
+from termchat.engine.port import DraftInfo, Engine, ModelInfo, ModelSpec
+
+
+def known_of(spec: ModelSpec) -> str:
+    """Name a model that is to be loaded; see `known_as`."""
+    return known_as(spec.sha256, spec.name, spec.engine.name or spec.engine.url)
+
+
+class Host:
+    """One engine, the line to it, its model and the drafter of that; `Loading` and `Speculation` write the fields."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.line = Requests(engine)
+        self.spec: ModelSpec | None = None
+        self.model: ModelInfo | None = None
+        self.progress = 0.0
+        """Of loading, from 0 to 1."""
+        self.measuring = False
+        """Whether the batches of the model that is loaded are measured, were, or cannot be; see `loading.measure`."""
+        self.drafter: DraftInfo | None = None
+        """The model that drafts for the one that is loaded."""
+        self.drafter_failure: Failed | None = None
+        """Why the drafter that was chosen last does not draft."""
+        self.drafter_progress: float | None = None
+        """Of loading the drafter, from 0 to 1; None while none is being loaded."""
+
+    @property
+    def loaded(self) -> str:
+        """The key of the model that is loaded, or to be loaded (see `known_as`); "" without one."""
+        if self.model is not None:
+            return known_as(self.model.sha256, self.model.name, self.model.engine)
+        return known_of(self.spec) if self.spec is not None else ""
+
+    @property
+    def model_ref(self) -> ModelRef | None:
+        """The loaded model as a session names it."""
+        if (model := self.model) is None:
+            return None
+        identity = ModelIdentity(model.name, model.path, model.sha256, model.architecture, model.quantization)
+        return ModelRef(model.name, model.path, identity, model.engine)
+
+    @property
+    def engine_name(self) -> str:
+        """What to call the engine in a sentence."""
+        return self.spec.engine.shown if self.spec is not None and self.spec.engine.url else "this engine"

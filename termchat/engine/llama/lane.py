@@ -1,0 +1,102 @@
+"""What a reply has of the cache while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from termchat.decoding.records import Prefill, SettingsRecord
+from termchat.engine.llama.cache import MAIN, Cache
+from termchat.engine.llama.chain import Chain
+from termchat.engine.llama.observe import Drawn
+from termchat.engine.llama.reply import Reply, draw_here
+from termchat.engine.llama.softmax import Row
+from termchat.engine.llama.speculation import Speculation
+from termchat.engine.llama.steering import Steering
+from termchat.engine.port import ReplyRequest
+
+
+class CacheLane:
+    """What a reply has of the cache: its drafts, its newest rows, and in a group its `sequence`; `own` is the cache's list of
+    the ids of that. `rows_alone`: its rows have the bits that they have alone.
+
+    `wanted` are rows of several sequences to be decoded in place of the reply's newest token: those of a beam search.
+    """
+
+    draws_here = True
+
+    def __init__(self, cache: Cache, drafts: Speculation, main: Callable[[], Row] | None) -> None:
+        self.cells = self._cache = cache
+        self.model, self.capacity, self.drafts = cache.model, cache.capacity, drafts
+        self.exact = False
+        self.decode_us, self.prefill_ms = 0, 0.0
+        self.prefill: Prefill | None = None
+        self.sequence = MAIN
+        self.rows_alone = True
+        self.own: list[int] | None = None
+        self.wanted: list[tuple[int, int]] = []
+        self.rows: NDArray[np.float32] = np.empty((0, 0), np.float32)
+        self._main, self._shared, self._decodes = main, 0, 0
+        self._row: Row = np.empty(0, np.float32)
+
+    @property
+    def threads(self) -> int:
+        """The threads of the next decode; the bits of batches are those of one, whatever computes them."""
+        return self._cache.threads if self._main is not None else 1
+
+    def set_threads(self, threads: int) -> bool:
+        if self._main is not None:
+            self._cache.set_threads(threads)
+        return self._main is not None
+
+    def steer(self, request: ReplyRequest, ids: list[int], walk: int | None) -> Steering:
+        return Steering(request, self, ids, len(ids) - request.done, walk)
+
+    def draw(self, reply: Reply) -> Generator[SettingsRecord, None, Drawn]:
+        return draw_here(reply)
+
+    def row(self, reply: Reply, chain: Chain) -> Row:
+        return self._row if self._main is None else self._main()
+
+    def begin(self, source: int, count: int) -> None:
+        """Take a sequence that shares the first cells of another one."""
+        self.sequence, self._shared = self._cache.begin(source, count), count
+        self.own = self._cache.sequences[self.sequence]
+
+    def take(self, rows: NDArray[np.float32], decode_us: int) -> None:
+        """Take the row after the newest token, and those after what was drafted: views, which the next decode writes over."""
+        self.rows, self._row, self.decode_us = rows, rows[0], decode_us
+        self._decodes = self._cache.decodes
+
+    def accept(self, token: int) -> bool:
+        """Return whether the token was drafted, so that the row after it is at hand."""
+        drafts, cache = self.drafts, self._cache
+        if not drafts.begun or (self._main is None and self._decodes != cache.decodes):
+            return False
+        if self._main is not None and not cache.advance(token):
+            return False
+        if (ahead := drafts.advance(token)) is None:
+            return False
+        if self._main is None:
+            self._row = self.rows[ahead]
+        self.decode_us = 0
+        return True
+
+    def hold(self) -> None:
+        if self._main is None:
+            self.drafts.cut()
+            self._row = self._row.copy()
+
+    def settle(self, count: int) -> None:
+        """Take back the cells of drafts that were not drawn: all but those of the first `count` ids."""
+        if self.own is not None and self._cache.sequences.get(self.sequence) is self.own and not self.wanted:
+            self._cache.retract(self.sequence, max(count, self._shared))
+
+    def close(self, count: int) -> None:
+        self.settle(count - 1)
+        self.drafts.end()
+        if self._main is not None and self.drafts.begun:
+            self._cache.cut()
+        self._row, self.rows = np.empty(0, np.float32), np.empty((0, 0), np.float32)

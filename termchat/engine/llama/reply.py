@@ -1,0 +1,539 @@
+"""One reply, from `Start` to `Finished`: draw, write records, have tokens decoded.
+
+A reply is a generator of events that yields a `Wait` whenever it needs its prompt or its newest token decoded. Who decodes is
+not its business: the `scheduler` has a source do it, for this reply alone or in one batch with others, and what the reply gets
+is in its `Lane`. It reads its settings once a step, and its commands between tokens and between batches of the prompt.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from enum import Enum, auto
+from functools import cached_property, partial
+from time import perf_counter
+from typing import Protocol
+
+import msgspec
+
+import termchat
+from termchat.decoding import dice
+from termchat.decoding.conditions import Length
+from termchat.decoding.constraint import GRAMMAR, INCOMPLETE
+from termchat.decoding.records import (
+    FORMAT,
+    UNKNOWN,
+    Draft,
+    Failed,
+    Finished,
+    ModelIdentity,
+    Prefill,
+    Reason,
+    SettingsRecord,
+    Start,
+    Token,
+)
+from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.thinking import Phase
+from termchat.engine.abilities import LOCAL
+from termchat.engine.llama.cells import Aborted, ContextFull
+from termchat.engine.llama.chain import Chain, NothingFits, Observer
+from termchat.engine.llama.observe import Drawn, Mask
+from termchat.engine.llama.softmax import Row
+from termchat.engine.llama.steering import Cancelled, Context, Redraw, Steering
+from termchat.engine.llama.vocabulary import Vocabulary
+from termchat.engine.port import (
+    EngineError,
+    Event,
+    FirstToken,
+    Generate,
+    Noted,
+    Paused,
+    ReplyRequest,
+    SteerReply,
+)
+
+
+class Wait(Enum):
+    """What a reply waits for: its prompt or its newest token."""
+
+    PROMPT = auto()
+    TOKEN = auto()
+
+
+class Ended(Exception):
+    """A server that draws by itself ended the reply."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.ending = reason, detail
+
+
+class Room(Protocol):
+    """There is room for `capacity` tokens of a model."""
+
+    capacity: int
+
+    @property
+    def model(self) -> Vocabulary: ...
+
+
+class Batched(Protocol):
+    """Prompts are read `batch_size` tokens at once, by so many threads, into cells of a type: "" where that is not known."""
+
+    kv_type: str
+    batch_size: int
+    threads_batch: int
+
+    @property
+    def largest_change(self) -> float | None:
+        """See `Start`."""
+
+
+class Lane(Context, Protocol):
+    """What the source of a reply's rows has for it: how its tokens are decoded and drawn.
+
+    `prefill` is the record of its prompt, None until that is decoded; `prefill_ms` the time of what is decoded of it, and
+    `decode_us` that of the last decode.
+    """
+
+    exact: bool
+    decode_us: int
+    prefill: Prefill | None
+    prefill_ms: float
+
+    draws_here: bool
+    """Whether the tokens are drawn here, with our dice."""
+
+    @property
+    def cells(self) -> Batched: ...
+
+    def steer(self, request: ReplyRequest, ids: list[int], walk: int | None) -> Steering:
+        """Return what steers a reply with these ids."""
+
+    def draw(self, reply: Reply) -> Generator[Event | Wait, None, Drawn]:
+        """Draw the next token of the reply, which is not taken yet."""
+
+    def row(self, reply: Reply, chain: Chain) -> Row:
+        """Return the logits that this chain draws the reply's next token from."""
+
+    def hold(self) -> None:
+        """Keep the row while others are decoded: the reply is paused."""
+
+    def close(self, count: int) -> None:
+        """Free the rows, and the cells of drafts that were not taken: the reply is over, with so many ids."""
+
+
+def check(room: Room, ids: list[int], scripted: Iterable[int] = (), larger_context: str = LOCAL.larger_context) -> None:
+    """Check that there can be a reply to `ids`, with these tokens forced. `larger_context`: see `EngineAbilities`.
+
+    Raises:
+        EngineError: the prompt is empty or larger than the context, or there is no such token.
+    """
+    if not ids:
+        raise EngineError("prompt", "the prompt is empty", "type a message or set a system prompt")
+    unknown = next((i for i in (*ids, *scripted) if not 0 <= i < room.model.n_vocab), None)
+    if unknown is not None:
+        raise EngineError(
+            "prompt", f"token {unknown} is not in this model's vocabulary", "was this chat written with another model?"
+        )
+    if len(ids) > room.capacity:
+        raise EngineError(
+            "context",
+            f"the prompt has {len(ids)} tokens, the context {room.capacity}",
+            f"shorten it, start a new chat, or {larger_context}",
+        )
+
+
+class Running(ABC):
+    """What the scheduler runs: a reply, or a beam search.
+
+    `commands` are those that it has not read yet, `waits` is what it waits for, None while it can go on. `walk` is its number
+    in the records, None outside a group.
+    """
+
+    def __init__(self, request: ReplyRequest, command: Generate, lane: Lane, asked_at: float) -> None:
+        self.request, self.command, self.lane, self.asked_at = request, command, lane, asked_at
+        self.number = request.number
+        self.walk = request.number if command.group is not None else None
+        self.model = lane.model
+        self.ids = list(request.ids)
+        self.commands: deque[SteerReply] = deque()
+        self.waits: Wait | Paused | None = None
+        self.over = False
+        self.tokens = 0
+        self.waited = 0.0
+        self._events = self.records()
+
+    @abstractmethod
+    def records(self) -> Generator[Event | Wait, None, None]:
+        """Yield the events from `Start` to `Finished`, and what it waits for in between."""
+
+    @property
+    @abstractmethod
+    def left(self) -> int:
+        """How many tokens it may have yet."""
+
+    @abstractmethod
+    def free(self) -> None:
+        """Free what it computed with."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it can go on before anything is decoded."""
+        return self.waits is None or (bool(self.commands) and self.waits is not Wait.TOKEN)
+
+    def advance(self, error: Exception | None = None) -> Iterator[Event]:
+        """Go on as far as possible; with an `error`, what it waited for failed so.
+
+        Raises:
+            EngineError: a single reply or a search failed; in a group that is an event.
+        """
+        try:
+            while True:
+                event = next(self._events) if error is None else self._events.throw(error)
+                error = None
+                if isinstance(event, Wait):
+                    break
+                yield event
+                if isinstance(event, Paused):
+                    self.lane.hold()
+                    break
+            self.waits = event
+        except StopIteration:
+            self.end()
+        except EngineError as failure:
+            self.end()
+            if self.command.group is None or self.command.group.beams is not None:
+                raise
+            yield Failed(failure.kind, failure.message, failure.hint, self.walk)
+
+    def end(self) -> None:
+        """End it: what it computed with has the size of some rows of logits, and nothing but its ids stays."""
+        self.over = True
+        self._events.close()
+        self.lane.close(len(self.ids))
+        self.free()
+
+    def _now(self) -> float:
+        """The clock, which stops while the reply is paused."""
+        return perf_counter() - self.waited
+
+    def _start(self) -> Start:
+        lane, model, request = self.lane, self.model, self.request
+        cells = lane.cells
+        return Start(
+            version=FORMAT,
+            termchat=termchat.__version__,
+            llama_cpp=model.build,
+            model=identity(model),
+            prompt_ids=request.ids.copy(),
+            raw=self.command.raw,
+            seed=request.seed,
+            dice=dice.VERSION if lane.draws_here else 0,
+            threads=lane.threads,
+            threads_batch=cells.threads_batch,
+            ubatch=cells.batch_size,
+            kv_type=cells.kv_type,
+            exact=lane.exact,
+            prefill=request.prefill,
+            thinking=(tags.opening, tags.closing) if (tags := model.thinking) is not None else (),
+            walk=self.walk,
+            group=self.command.group,
+            largest_change=self._largest_change,
+        )
+
+    @property
+    def _largest_change(self) -> float | None:
+        change = self.command.largest_change
+        return self.lane.cells.largest_change if change is None else change
+
+
+class Reply(Running):
+    """One reply: its ids, its steering, and its clock.
+
+    Raises:
+        EngineError: a condition or the constraint cannot be used.
+    """
+
+    def __init__(self, request: ReplyRequest, command: Generate, lane: Lane, asked_at: float) -> None:
+        super().__init__(request, command, lane, asked_at)
+        self.step = request.done
+        begun = len(request.ids) - request.done
+        limit = min((c.tokens for c in request.conditions if isinstance(c, Length)), default=lane.capacity)
+        self._most = min(begun + limit, lane.capacity)
+        self.steering = lane.steer(request, self.ids, self.walk)
+        lane.drafts.follow(self.steering)
+        self.drawn_at: list[float] = []
+        self.accepted = 0
+        self.mask: Mask | None = None
+
+    @property
+    def left(self) -> int:
+        """How many tokens the request leaves it."""
+        return max(self._most - len(self.ids), 0)
+
+    @cached_property
+    def observer(self) -> Observer:
+        model = self.model
+        return Observer(
+            model.n_vocab, model.end_ids, model.names, self.command.candidates, largest_change=self._largest_change
+        )
+
+    def free(self) -> None:
+        self.steering.close()
+        self.__dict__.pop("observer", None)
+
+    def records(self) -> Generator[Event | Wait, None, None]:
+        """Yield the events from `Start` to `Finished`, and what it waits for in between.
+
+        Raises:
+            EngineError: a regular expression takes too long, or llama.cpp failed.
+        """
+        steering = self.steering
+        yield self._start()
+        yield steering.record()
+        ending: tuple[Reason, str] | None = None
+        prefilled = False
+        try:
+            yield from self._prefill()
+            prefilled = True
+            while True:
+                yield from self._read()
+                yield from steering.begin(self.step)
+                begun = self._now()
+                drawn = yield from self.lane.draw(self)
+                if steering.pin(drawn):
+                    pinned = yield from self.lane.draw(self)
+                    drawn = pinned._replace(margin=drawn.margin, near_tie=drawn.near_tie)
+                seconds = self._now() - self.drawn_at[0] if self.drawn_at else 0.0
+                rule = steering.before(self.step, drawn, drawn.id, seconds, self.redraw)
+                if rule:
+                    ending = ("rule", rule)
+                    break
+                if steering.waiting:
+                    drawn = yield from self._wait(drawn)
+                self.drawn_at.append(self._now())
+                if len(self.drawn_at) == 1:
+                    yield FirstToken((self.drawn_at[0] - self.asked_at) * 1e3, self.walk)
+                token, ending = self._take(drawn, begun)
+                yield token
+                self.tokens += 1
+                if (dropped := steering.take(drawn.id)) is not None:
+                    yield dropped
+                elif ending is None and steering.complete:
+                    ending = ("end", f"nothing can follow ({GRAMMAR})")
+                if ending is not None:
+                    break
+                steering.prepare()
+                yield from self._decode()
+        except (Cancelled, Aborted):
+            ending = ("user", "" if prefilled else "during prefill")
+        except Ended as end:
+            ending = end.ending
+        except ContextFull as full:
+            ending = ("context", str(full) or f"{self.lane.capacity} of {self.lane.capacity}")
+        assert ending is not None
+        reason, detail = ending
+        if reason not in ("end", "stop") and steering.incomplete:
+            detail = f"{detail}; {INCOMPLETE}" if detail else INCOMPLETE
+        yield self._finished(reason, detail)
+
+    def _read(self) -> Iterator[SettingsRecord | Noted]:
+        while self.commands:
+            yield from self.steering.obey(self.commands.popleft())
+
+    def _prefill(self) -> Iterator[Event | Wait]:
+        """Wait for the prompt. On a busy machine the threads may be fewer then, which is a change of settings."""
+        lane = self.lane
+        yield from self._read()
+        threads = lane.threads
+        while lane.prefill is None:
+            yield Wait.PROMPT
+            if lane.threads != threads:
+                threads = lane.threads
+                yield self.steering.record()
+            if lane.prefill is None:
+                yield from self._read()
+        yield msgspec.structs.replace(lane.prefill, walk=self.walk)
+
+    @property
+    def redraw(self) -> Redraw:
+        """Return the function that says which token other settings would take at this step."""
+        return self._redraw if self.lane.draws_here else None
+
+    def _redraw(self, samplers: SamplerSettings) -> int:
+        model, state = self.model, self.steering.chain.state if self.steering.chain is not None else {}
+        bias = model.bias(samplers.logit_bias)
+        chain = Chain(samplers, model.n_vocab, self.ids, state=state, breakers=model.breakers, bias=bias)
+        observer = Observer(model.n_vocab, model.end_ids, model.names, 1)
+        try:
+            return observer.draw(self.lane.row(self, chain), chain, self.request.seed, self.step, mask=self.mask).id
+        finally:
+            chain.close()
+
+    def _wait(self, drawn: Drawn) -> Generator[Event | Wait, None, Drawn]:
+        """Wait until the step may be taken; return what is drawn then."""
+        steering = self.steering
+        while steering.waiting and steering.forced is None:
+            since = perf_counter()
+            yield Paused(self._record(drawn, "", 0), steering.why, self.walk)
+            yield from self._read()
+            drawn = yield from self.lane.draw(self)
+            self.waited += perf_counter() - since
+        return drawn
+
+    def _take(self, drawn: Drawn, begun: float) -> tuple[Token, tuple[Reason, str] | None]:
+        """Add the token to the reply; return its record, and why the reply ends with it, or None."""
+        steering = self.steering
+        forced = steering.forced is not None
+        steering.tell_chain(drawn, forced=forced)
+        text, ending = self._ending(drawn.id)
+        phase = steering.thoughts.push(self.model.spelled(drawn.id))
+        token = self._record(drawn, text, int((self._now() - begun) * 1e6), forced=forced, phase=phase)
+        self.accepted += token.draft is not None and token.draft.accepted
+        self.ids.append(drawn.id)
+        return token, ending
+
+    def _record(
+        self, drawn: Drawn, text: str, sample_us: int, *, forced: bool = False, phase: Phase | None = None
+    ) -> Token:
+        return token_record(
+            drawn,
+            self.step,
+            len(self.ids),
+            text,
+            self.model,
+            self.steering.number,
+            self.lane.decode_us,
+            sample_us if self.lane.draws_here else 0,
+            forced=forced,
+            phase=phase,
+            walk=self.walk,
+            draft=self.lane.drafts.of(drawn.id),
+        )
+
+    def _ending(self, token: int) -> tuple[str, tuple[Reason, str] | None]:
+        """Return the text that the token lets out, and why the reply ends with it, or None."""
+        steering, model = self.steering, self.model
+        gate, piece = steering.gate, model.piece(token)
+        text = gate.push(piece)
+        rule = steering.after(token, piece)
+        length = len(self.ids) + 1
+        ending: tuple[Reason, str] | None = None
+        if gate.stopped_by is not None:
+            return text, ("stop", gate.stopped_by)
+        if token in model.end_ids and not steering.rules.ignores_end:
+            return text, ("end", model.name(token))
+        if steering.is_stop(token):
+            return text + gate.release(), ("stop", model.name(token))
+        if rule:
+            ending = ("rule", rule)
+        elif steering.limit is not None and self.step + 1 >= steering.limit:
+            ending = ("length", f"max_tokens {steering.limit}")
+        elif length >= self.lane.capacity:
+            ending = ("context", f"{length} of {self.lane.capacity}")
+        return (text + gate.release(), ending) if ending is not None else (text, None)
+
+    def _decode(self) -> Iterator[SettingsRecord | Wait]:
+        """Wait for the newest token. The threads may be fewer then, or drafts stop or go on: a change of settings."""
+        lane = self.lane
+        threads, why = lane.threads, lane.drafts.why
+        yield Wait.TOKEN
+        self.step += 1
+        if lane.threads != threads or lane.drafts.why != why:
+            yield self.steering.record()
+
+    def _finished(self, reason: Reason, detail: str) -> Finished:
+        drawn_at, lane = self.drawn_at, self.lane
+        drafts = lane.drafts
+        self.steering.gate.finish()
+        decoding = drawn_at[-1] - drawn_at[0] if len(drawn_at) > 1 else 0.0
+        return Finished(
+            reason=reason,
+            detail=detail,
+            held=self.steering.gate.held,
+            tokens=len(drawn_at),
+            ttft_ms=(drawn_at[0] - self.asked_at) * 1e3 if drawn_at else None,
+            prefill_ms=lane.prefill_ms,
+            decode_ms=decoding * 1e3,
+            tokens_per_second=(len(drawn_at) - 1) / decoding if decoding else None,
+            walk=self.walk,
+            drafted=drafts.drafted if drafts.rounds else None,
+            accepted=self.accepted if drafts.rounds else None,
+            rounds=drafts.rounds or None,
+            not_drafted=drafts.nothing,
+        )
+
+
+def draw_here(reply: Reply) -> Generator[SettingsRecord, None, Drawn]:
+    """Draw from the row of the reply's lane, with our dice."""
+    steering = reply.steering
+    if steering.chain is None:
+        steering.rebuild()
+    reply.mask = yield from steering.mask()
+    assert steering.chain is not None
+    draw = partial(
+        reply.observer.draw,
+        reply.lane.row(reply, steering.chain), steering.chain, reply.request.seed, reply.step, steering.forced,
+    )  # fmt: skip
+    try:
+        return draw(reply.mask)
+    except NothingFits:
+        reply.mask = None
+        yield steering.drop("all tokens that fit are impossible")
+        return draw()
+
+
+def identity(model: Vocabulary) -> ModelIdentity:
+    return ModelIdentity(
+        name=model.spec.name,
+        path=model.spec.path.replace("\\", "/").rsplit("/", 1)[-1],
+        sha256=model.spec.sha256,
+        architecture=model.metadata("general.architecture") or "",
+        quantization=model.spec.quantization,
+    )
+
+
+def token_record(
+    drawn: Drawn,
+    step: int,
+    position: int,
+    text: str,
+    model: Vocabulary,
+    settings: int,
+    decode_us: int,
+    sample_us: int,
+    *,
+    forced: bool = False,
+    phase: Phase | None = None,
+    walk: int | None = None,
+    draft: Draft | None = None,
+) -> Token:
+    return Token(
+        step=step,
+        position=position,
+        id=drawn.id,
+        bytes=model.piece(drawn.id) if drawn.id != UNKNOWN else b"",
+        text=text,
+        logit=drawn.logit,
+        logprob=drawn.logprob,
+        rank=drawn.rank,
+        probability=drawn.probability,
+        entropy=drawn.entropy,
+        p_end=drawn.p_end,
+        settings=settings,
+        forced=forced,
+        stages=drawn.stages,
+        candidates=drawn.candidates,
+        state=drawn.state,
+        decode_us=decode_us,
+        sample_us=sample_us,
+        end=drawn.id in model.end_ids,
+        phase=phase,
+        walk=walk,
+        draft=draft,
+        margin=drawn.margin,
+        near_tie=drawn.near_tie,
+    )

@@ -1,0 +1,224 @@
+"""The scheduler: runs the replies of one request, and has a source decode what they wait for.
+
+Each reply is taken as far as it can go: until its newest token has to be decoded, until it is paused, or to its end. Then the
+source decodes for those that wait. The source is this machine's cache, the slots of a server, or a server that draws by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from time import perf_counter
+from typing import NamedTuple, Protocol
+
+from termchat.decoding.group import MOST_WALKS
+from termchat.decoding.records import Failed
+from termchat.engine.abilities import LOCAL
+from termchat.engine.llama.beams import BeamSearch
+from termchat.engine.llama.cells import Aborted, ContextFull
+from termchat.engine.llama.reply import Lane, Reply, Room, Running, Wait, check
+from termchat.engine.port import (
+    EngineError,
+    Event,
+    Generate,
+    Join,
+    ReplyRequest,
+    Steer,
+    WalksFinished,
+)
+
+Poll = Callable[[], Steer | None]
+"""The next command for the running replies, or None; never waits."""
+
+
+class Failure(NamedTuple):
+    """What these `runs` waited for could not be decoded."""
+
+    runs: Sequence[Running]
+    error: Exception
+
+
+class Source(Protocol):
+    """Decodes prompts and tokens, in so many `steps` behind the prompts, and has the rows after them."""
+
+    steps: int
+
+    @property
+    def room(self) -> Room: ...
+
+    def open(self, request: ReplyRequest) -> Lane:
+        """Return a lane for a reply."""
+
+    def plan(self, runs: Sequence[Running]) -> None:
+        """Find out what is to be decoded of the prompts."""
+
+    def prefill(self, runs: Collection[Running]) -> Iterator[Event | Failure]:
+        """Decode the prompts of all runs that there are when it is done, and yield how far it is.
+
+        Raises:
+            Aborted, ContextFull, EngineError: for all of them.
+        """
+
+    def join(self, run: Running) -> None:
+        """Give a reply that joins what is there of its prompt: all but its last token, or more."""
+
+    def accept(self, run: Running) -> bool:
+        """Return whether the newest token of a run need not be decoded: the row after it is at hand."""
+
+    def decode(self, runs: Sequence[Running], running: Sequence[Running]) -> Iterable[Failure | Event]:
+        """Decode for all or some of the runs that wait; those for which it is done wait for nothing. `running` are all."""
+
+    def close(self, runs: Collection[Running]) -> None:
+        """End it: all are over."""
+
+
+class Scheduler:
+    """The replies of one request, from it on until something else is decoded.
+
+    Raises:
+        EngineError: the prompt is empty or larger than the context, or there are too many replies.
+    """
+
+    def __init__(
+        self, source: Source, command: Generate, asked_at: float, larger_context: str = LOCAL.larger_context
+    ) -> None:
+        self.source, self.command = source, command
+        self._asked_at, self._larger_context = asked_at, larger_context
+        self.runs: dict[int, Running] = {}
+        self._seconds = self._waited = 0.0
+        replies = command.replies
+        if not 0 < len(replies) <= MOST_WALKS:
+            raise EngineError("walks", f"{len(replies)} walks at once are not possible", f"1 to {MOST_WALKS} are")
+        if command.group is None and len(replies) > 1:
+            raise EngineError("walks", "several replies are a group", "ask for one, or name the group")
+        if all(reply.ids == replies[0].ids for reply in replies):
+            check(source.room, replies[0].ids, larger_context=larger_context)
+
+    @property
+    def running(self) -> list[Running]:
+        return [run for run in self.runs.values() if not run.over]
+
+    def records(self, poll: Poll, wait: Callable[[], None]) -> Iterator[list[Event]]:
+        """Yield the events of all replies, as they come. `wait` returns when there is a command for them.
+
+        Raises:
+            EngineError: a single reply cannot be made, or the engine failed.
+        """
+        try:
+            yield self._begin()
+            yield from self._prefill(poll)
+            yield from self._rounds(poll, wait)
+            if self.command.group is not None and self.command.group.beams is None:
+                yield [self._finished()]
+        finally:
+            for run in self.running:
+                run.end()
+            self.source.close(self.runs.values())
+
+    def _begin(self) -> list[Event]:
+        """Open a run for each reply; return the events of their beginning."""
+        opened = [self._open(request, self._asked_at) for request in self.command.replies]
+        if self.runs:
+            self.source.plan(list(self.runs.values()))
+        return [event for one in opened for event in (one.advance() if isinstance(one, Running) else [one])]
+
+    def _open(self, request: ReplyRequest, asked_at: float) -> Running | Failed:
+        group = self.command.group
+        try:
+            scripted = (entry.id for entry in request.script if entry.id is not None)
+            check(self.source.room, request.ids, scripted, self._larger_context)
+            if request.number in self.runs:
+                raise EngineError("walks", f"walk {request.number} is there already", "give the new one another number")
+            if len(self.running) >= MOST_WALKS:
+                raise EngineError("walks", f"{MOST_WALKS} walks are running, which is the most", "stop one first")
+            kind = BeamSearch if group is not None and group.beams is not None else Reply
+            run: Running = kind(request, self.command, self.source.open(request), asked_at)
+        except EngineError as error:
+            if group is None or group.beams is not None:
+                raise
+            return Failed(error.kind, error.message, error.hint, request.number)
+        self.runs[request.number] = run
+        return run
+
+    def _prefill(self, poll: Poll) -> Iterator[list[Event]]:
+        """Have the prompts decoded; the replies read their commands in between."""
+        if not self.runs:
+            return
+        yield [*self._obey(poll), *self._advance()]
+        try:
+            for event in self.source.prefill(self.runs.values()):
+                events = [*self._fail(event)] if isinstance(event, Failure) else [event]
+                yield [*self._advance(Wait.PROMPT), *events]
+                yield [*self._obey(poll), *self._advance()]
+                if not self.running:
+                    return
+        except (Aborted, ContextFull) as error:
+            yield [*self._fail(Failure(self.running, error))]
+        for run in self.running:
+            if run.waits is Wait.PROMPT:
+                run.waits = None
+
+    def _rounds(self, poll: Poll, wait: Callable[[], None]) -> Iterator[list[Event]]:
+        """Take all replies to their ends."""
+        first: float | None = None
+        source = self.source
+        while self.running:
+            yield [*self._obey(poll), *self._advance()]
+            now = perf_counter()
+            first = first or now
+            self._seconds = now - first - self._waited
+            waiting = [run for run in self.running if isinstance(run.waits, Wait)]
+            accepted = [run for run in waiting if source.accept(run)]
+            if accepted:
+                for run in accepted:
+                    run.waits = None
+            elif waiting:
+                for one in source.decode(waiting, self.running):
+                    yield [*self._fail(one)] if isinstance(one, Failure) else [one]
+            elif self.running:
+                wait()
+                self._waited += perf_counter() - now
+
+    def _advance(self, waiting: Wait | None = None) -> Iterator[Event]:
+        """Take all replies as far as they can go, also those that wait for this."""
+        for run in self.running:
+            if run.goes_on or (waiting is not None and run.waits is waiting):
+                yield from run.advance()
+
+    def _obey(self, poll: Poll) -> Iterator[Event]:
+        """Give the commands to the replies that they are for; yield the first events of a new one."""
+        while (command := poll()) is not None:
+            if isinstance(command, Join):
+                yield from self._join(command.reply)
+            elif command.reply is None or self.command.group is None:
+                if command.reply is None:
+                    for run in self.running:
+                        run.commands.append(command)
+            elif (one := self.runs.get(command.reply)) is not None:
+                one.commands.append(command)
+
+    def _join(self, request: ReplyRequest) -> Iterator[Event]:
+        if self.command.group is None or self.command.group.beams is not None:
+            return
+        if not any(run.ids[: len(request.ids)] == request.ids for run in self.runs.values()):
+            why = "no running reply begins with these tokens", "begin a new one with them"
+            yield Failed("walks", *why, request.number)
+            return
+        run = self._open(request, perf_counter())
+        if isinstance(run, Failed):
+            yield run
+            return
+        self.source.join(run)
+        yield from run.advance()
+
+    def _fail(self, failure: Failure) -> Iterator[Event]:
+        error = failure.error
+        for run in failure.runs:
+            if not run.over:
+                yield from run.advance(type(error)(*error.args))
+
+    def _finished(self) -> WalksFinished:
+        counts = [run.tokens for run in self.runs.values() if run.tokens]
+        later, seconds = sum(counts) - len(counts), self._seconds
+        return WalksFinished(
+            sum(counts), self.source.steps, seconds * 1e3, later / seconds if later and seconds else None
+        )

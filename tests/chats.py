@@ -1,0 +1,36 @@
+"""Chats as tests make them: on an engine, with settings, kept in a store or nowhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from termchat.chat.host import Host
+from termchat.chat.service import Chat
+from termchat.conversation.session import Session
+from termchat.conversation.store.store import Store
+from termchat.conversation.tree import Conversation
+from termchat.decoding.samplers import Tuning
+from termchat.engine.port import Engine
+
+_OPTIONS = ("candidates", "on_full", "keep_logits", "step_by_step_text", "configured", "measures")
+
+
+def chat_on(
+    engine: Engine,
+    tuning: Tuning | None = None,
+    *,
+    session: Session | None = None,
+    conversation: Conversation | None = None,
+    origin: dict[str, str] | None = None,
+    store: Store | None = None,
+    kept: bool = False,
+    **more: Any,
+) -> Chat:
+    """A chat on a host of its own. `kept` has the records of its tokens in memory; `more` are fields of its session, or what
+    else `Chat` takes."""
+    options = {name: more.pop(name) for name in _OPTIONS if name in more}
+    session = session or Session(
+        tuning=tuning or Tuning(), origins=origin or {}, conversation=conversation or Conversation(), store=store,
+        kept={} if kept else None, **more,
+    )  # fmt: skip
+    return Chat(Host(engine), session, **options)

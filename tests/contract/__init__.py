@@ -1,0 +1,1 @@
+"""What every engine answers, whichever it is: one suite for all of them."""
