@@ -6,10 +6,10 @@ that runs tests other programs keep the disk busy.
 
 from __future__ import annotations
 
-from termchat.conversation.store import reading
+from termchat.conversation.store import store
 from termchat.conversation.store.store import Store
 
 _PATIENCE = (60.0,)
-(reading.READ_WAIT_S,) = _PATIENCE
+(store.READ_WAIT_S,) = _PATIENCE
 for _waits in (Store.__init__, Store.open.__func__, Store.flush, Store.close):
     _waits.__defaults__ = _PATIENCE

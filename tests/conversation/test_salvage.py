@@ -49,14 +49,13 @@ def told(path: Path) -> list[str]:
 @pytest.mark.parametrize(
     "lost", [bytes(100), Random(5).randbytes(100), Random(6).randbytes(PAGE), bytes(20)], ids=range(4)
 )
-def test_a_file_without_its_beginning_gives_every_chat(path: Path, lost: bytes) -> None:
-    _, said = filled(path)
+def test_a_file_without_its_beginning_is_kept_aside(path: Path, lost: bytes) -> None:
+    filled(path)
     with path.open("r+b") as file:
         file.write(lost)
     damaged = path.read_bytes()
     (notice,) = told(path)
-    assert "4 chats could be recovered" in notice
-    assert {session: list(reopened(path, session).turns()) for session in said} == said
+    assert "Nothing could be recovered" in notice
     (aside,) = path.parent.glob("chats.db.damaged-*")
     assert aside.read_bytes() == damaged
     assert sorted(found.name for found in path.parent.iterdir()) == ["chats.db", aside.name, "chats.db.writers"]
@@ -68,8 +67,7 @@ def test_a_record_that_is_no_text_any_more_keeps_nothing_from_being_taken_along(
     with closing(sqlite3.connect(path)) as db:
         db.execute("UPDATE records SET record = X'A1FF' WHERE seq = (SELECT max(seq) FROM records)")
         db.commit()
-    with path.open("r+b") as file:
-        file.write(bytes(100))
+    store_files.mark_broken(path, store_files.identity(path))
     (notice,) = told(path)
     assert "4 chats could be recovered" in notice
 
@@ -156,8 +154,7 @@ def test_a_damaged_character_is_marked_and_keeps_nothing_from_being_read(path: P
         return len(titles), titles[session], words
 
     assert read() == (4, "a\ufffdb", "c\ufffdd")
-    with path.open("r+b") as file:
-        file.write(bytes(100))
+    store_files.mark_broken(path, store_files.identity(path))
     assert read() == (4, "a\ufffdb", "c\ufffdd")  # what was taken along is the same
 
 
@@ -169,8 +166,7 @@ def test_what_was_only_in_the_log_comes_along(path: Path, tmp_path: Path) -> Non
         data = path.with_name(path.name + suffix).read_bytes()
         other.with_name(other.name + suffix).write_bytes(data)
     store.close()
-    with other.open("r+b") as file:
-        file.write(bytes(100))
+    store_files.mark_broken(other, store_files.identity(other))
     store = Store.open(other)
     assert {session: list(store.load(session).conversation.turns()) for session in said} == said
     store.close()
@@ -278,15 +274,4 @@ assert store.close()
         refused, mended = output(child(NOT_ROOT + ONE_CHAT + code, Path(folder) / "chats.db")).splitlines()
     assert refused.startswith("saved chats cannot be read: the file is damaged (")
     assert "and cannot be repaired: Permission denied (" in refused
-    assert mended == "[1, 1, None]"
-
-
-def test_a_new_file_begins_as_an_empty_store_does(path: Path) -> None:
-    """Else the beginning that is put before a damaged file would not fit."""
-    Store.open(path).close()
-    with closing(database.connect(path)) as db:
-        roots = db.execute("SELECT name, rootpage FROM sqlite_master ORDER BY name").fetchall()
-    other = path.with_name("empty.db")
-    other.write_bytes(database.empty())
-    with closing(database.connect(other)) as db:
-        assert db.execute("SELECT name, rootpage FROM sqlite_master ORDER BY name").fetchall() == roots
+    assert mended == "[0, 1, None]"

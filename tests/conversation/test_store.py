@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -627,6 +628,25 @@ assert store.problem() is None and store.notices() == []
         assert loaded.interrupted == ()
         assert [len(node.ids) for node in loaded.conversation.nodes.values()] == [2, 10] * 5
     store.close()
+
+
+def test_two_processes_that_make_the_file_at_once_wait_for_each_other(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = ["database is locked"]
+
+    class Busy(sqlite3.Connection):
+        def execute(self, statement: str, *values: object) -> sqlite3.Cursor:  # type: ignore[override]
+            if statement == "PRAGMA journal_mode=WAL" and refusals:
+                error = sqlite3.OperationalError(refusals.pop())
+                error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                raise error
+            return super().execute(statement, *values)  # type: ignore[arg-type]
+
+    path.parent.mkdir()
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Busy))
+    database.connect(path).close()
+    assert not refusals
 
 
 def test_a_chat_that_two_processes_go_on_with_becomes_two(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -90,18 +91,24 @@ def connect(path: Path) -> sqlite3.Connection:
         if not _check_schema(db, path):
             _create(db, path)
         _add_tables(db)  # a file from before the first release may lack one
-        db.execute("PRAGMA journal_mode=WAL").fetchone()
+        _start_log(db)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def empty() -> bytes:
-    """The bytes of a file without a chat."""
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-        _create(db, Path(":memory:"))
-        return db.serialize()
+def _start_log(db: sqlite3.Connection) -> None:
+    """Have changes written to a log ahead; here SQLite itself waits for no other process that does the same."""
+    end = time.monotonic() + BUSY_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def is_made(db: sqlite3.Connection) -> bool:

@@ -7,26 +7,23 @@ a person deleted are not in it.
 
 from __future__ import annotations
 
-import builtins
+import contextlib
 import json
 import re
 import sqlite3
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
 from time import monotonic
 from typing import NamedTuple
 
 import msgspec
 
-from termchat.conversation.node import Node, pending_of
+from termchat.conversation.node import Node
 from termchat.conversation.session import SessionSummary
 from termchat.conversation.store import codec
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.schema import BLOB, SOUND_NODE, text_of
 from termchat.decoding.escapes import well_formed
-from termchat.decoding.records import Failed, Finished
-from termchat.text import UNREADABLE
 
 _PAD = "  "
 """Ends each text of the index, so that a trigram begins at each of its characters."""
@@ -89,41 +86,7 @@ UNFINISHED = """SELECT session, nodes.number FROM json_each(?1) JOIN tallies ON 
 """Replies of some chats of which there is no text, hidden ones among them."""
 
 
-class _Piece(msgspec.Struct, frozen=True, array_like=True, tag="token", gc=False):
-    """The beginning of a `Token`, up to its text."""
-
-    step: int
-    position: int
-    id: int
-    bytes: builtins.bytes
-    text: str
-
-
-class _Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):
-    """A `Start`, of which no field is read."""
-
-
-class _Settings(msgspec.Struct, frozen=True, array_like=True, tag="settings"):
-    """A `Settings`, of which no field is read."""
-
-
-class _Prefill(msgspec.Struct, frozen=True, array_like=True, tag="prefill"):
-    """A `Prefill`, of which no field is read."""
-
-
-class _Beams(msgspec.Struct, frozen=True, array_like=True, tag="beams"):
-    """A `Beams`, of which no field is read."""
-
-
-class _Ranking(msgspec.Struct, frozen=True, array_like=True, tag="ranking"):
-    """A `Ranking`, of which no field is read."""
-
-
-_decode = msgspec.msgpack.Decoder(_Piece | _Start | _Settings | _Prefill | Finished | Failed | _Beams | _Ranking).decode
-"""Reads of a record only what a text needs, in a fraction of the time."""
-
-
-class Said(NamedTuple):
+class ReplyText(NamedTuple):
     """The text of a reply, how many tokens it has, from how many on all of the text is shown, and whether it ended."""
 
     text: str
@@ -137,25 +100,14 @@ def text_id(tally: int, node: int) -> int:
     return tally << 32 | node
 
 
-def said(db: sqlite3.Connection, session: str, number: int, count: int | None = None, continued: bool = False) -> Said:
-    """What the reply in a node says, or what its first `count` tokens say, as far as it can be read; see `Node.continued`."""
-    texts: list[str] = []
-    end: Finished | Failed | None = None
-    for blob in _blobs(db, session, number):
-        try:
-            record = _decode(blob)
-        except UNREADABLE:
-            break
-        if isinstance(record, _Piece):
-            texts.append(record.text)
-        elif isinstance(record, (Finished, Failed)):
-            end = end if isinstance(end, Finished) else record
-    if isinstance(end, Finished) and end.reason == "stop":
-        return _said_before_stop(db, session, number, count, continued)
-    whole = count is None or count >= len(texts)
-    held = pending_of(end, continued) if isinstance(end, Finished) and whole else ""
-    text = "".join(texts if count is None else texts[:count]) + held
-    return Said(well_formed(text), len(texts), len(texts), end is not None)
+def read_reply(db: sqlite3.Connection, session: str, number: int) -> ReplyText:
+    """Read the text of the reply in a node, as far as its records can be read."""
+    node = Node(number, None, 0, "assistant")
+    statement = f"SELECT {BLOB} FROM records WHERE session = ? AND node = ? ORDER BY seq"
+    with contextlib.suppress(StoreError):
+        for (blob,) in db.execute(statement, (session, number)):
+            node.add(codec.to_record(blob))
+    return ReplyText(well_formed(node.text()), len(node.ids), node.kept(), node.done)
 
 
 def with_unfinished(db: sqlite3.Connection, found: list[SessionSummary]) -> list[SessionSummary]:
@@ -163,7 +115,7 @@ def with_unfinished(db: sqlite3.Connection, found: list[SessionSummary]) -> list
     more: Counter[str] = Counter()
     for session, number in db.execute(UNFINISHED, (json.dumps([one.id for one in found]),)).fetchall():
         if (number,) not in db.execute(HIDDEN, (session,)).fetchall():
-            more[session] += said(db, session, number).tokens
+            more[session] += read_reply(db, session, number).tokens
     return [msgspec.structs.replace(one, tokens=one.tokens + more[one.id]) if more[one.id] else one for one in found]
 
 
@@ -237,9 +189,9 @@ def _add(
     if role == "user":
         _replace(db, text_id(tally, number), text, 1, 0, 0)
         return
-    found = said(db, session, number)
-    if found.ended or partly:
-        _replace(db, text_id(tally, number), found.text, 0, found.tokens, found.whole)
+    reply = read_reply(db, session, number)
+    if reply.ended or partly:
+        _replace(db, text_id(tally, number), reply.text, 0, reply.tokens, reply.whole)
 
 
 def _replace(db: sqlite3.Connection, number: int, text: str, turns: int, tokens: int, whole: int) -> None:
@@ -261,20 +213,3 @@ def _tally(db: sqlite3.Connection, session: str) -> int | None:
 def _known(db: sqlite3.Connection, tally: int, number: int) -> int | None:
     row = db.execute("SELECT id FROM texts WHERE id = ?", (text_id(tally, number),)).fetchone()
     return int(row[0]) if row is not None else None
-
-
-def _blobs(db: sqlite3.Connection, session: str, number: int) -> Iterator[bytes]:
-    statement = f"SELECT {BLOB} FROM records WHERE session = ? AND node = ? ORDER BY seq"
-    return (blob for (blob,) in db.execute(statement, (session, number)))
-
-
-def _said_before_stop(db: sqlite3.Connection, session: str, number: int, count: int | None, continued: bool) -> Said:
-    """The same for a reply that a stop sequence ended: which of its tokens are shown takes all of their records."""
-    node = Node(number, None, 0, "assistant")
-    node.continued = continued
-    for blob in _blobs(db, session, number):
-        try:
-            node.add(codec.to_record(blob))
-        except StoreError:
-            break
-    return Said(well_formed(node.text(count)), len(node.ids), node.kept(), True)

@@ -1,17 +1,17 @@
-"""Reads a whole chat, or its last texts; of replies whose texts are known without their records."""
+"""Reads a whole chat, or records of it."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from termchat.conversation.session import ModelRef, Session, View
-from termchat.conversation.store import codec, derived, unsent_rows
+from termchat.conversation.store import codec, unsent_rows
 from termchat.conversation.store.database import StoreError
-from termchat.conversation.store.schema import BLOB, LONGEST_TITLE, SOUND_NODE, count_of, text_of
-from termchat.conversation.tree import Conversation, Node, Role
+from termchat.conversation.store.schema import BLOB, LONGEST_TITLE, SOUND_NODE, text_of
+from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.unsent import Queued
 from termchat.decoding.records import Token
 from termchat.text import one_line
@@ -20,82 +20,12 @@ _INFO = f"""SELECT {text_of("title")} AS title, created, updated, {text_of("syst
     raw, {text_of("model")} AS model, {text_of("tuning")} AS tuning, CAST(leaf AS INTEGER) AS leaf,
     {text_of("breakpoints")} AS breakpoints, {text_of("view")} AS view, named
     FROM sessions WHERE id = ?"""
-LEAF = "SELECT CAST(leaf AS INTEGER) FROM sessions WHERE id = ?"
-SKELETON = f"SELECT number, parent, at, role, deleted FROM nodes WHERE session = ? AND {SOUND_NODE}"
-TEXT = f"""SELECT {text_of("texts.text")}, {count_of("whole")} FROM texts WHERE id =
-    ((SELECT number FROM tallies WHERE session = ?1) << 32) + ?2"""
-_MESSAGE = f"SELECT {text_of('text')} FROM nodes WHERE session = ? AND number = ?"
 
 _NODES = f"""SELECT number, parent, at, role, {text_of("text")} AS text, prompt_ids, whole,
     {text_of("name")} AS name, deleted, {text_of("omitted")} AS omitted,
     (SELECT {text_of("system")} FROM prompts WHERE session = nodes.session AND node = nodes.number) AS system
     FROM nodes WHERE session = ? AND {SOUND_NODE} ORDER BY number"""
 _NEWEST_NODE = f"SELECT coalesce(max(number), 0) FROM nodes WHERE session = ? AND {SOUND_NODE}"
-
-
-class _Bone(NamedTuple):
-    """A node of the tree without its text, ids and records."""
-
-    number: int
-    parent: int | None
-    at: int
-    role: Role
-    deleted: bool
-
-
-def last_texts(db: sqlite3.Connection, session: str, limit: int) -> list[tuple[Role, str]] | None:
-    """Roles and texts of the last turns of the path that was shown; None where only its tree can say which that is."""
-    row = db.execute(LEAF, (session,)).fetchone()
-    nodes = {bone.number: bone for bone in map(_Bone._make, db.execute(SKELETON, (session,)))}
-    path = _path(nodes, row[0]) if row is not None else []
-    if path is None:
-        return None
-    turns: list[tuple[Role, str]] = []
-    below: _Bone | None = None
-    for bone in path:
-        text = _text(db, session, bone, below)
-        if turns and bone.role == "assistant" and turns[-1][0] == "assistant":
-            turns[-1] = ("assistant", text + turns[-1][1])
-        elif len(turns) == limit:
-            break
-        else:
-            turns.append((bone.role, text))
-        below = bone
-    return turns[::-1]
-
-
-def _path(nodes: dict[int, _Bone], leaf: int | None) -> list[_Bone] | None:
-    """From the leaf to the root. None where it cannot be walked, or a part of it is hidden."""
-    if leaf not in nodes:
-        return None if nodes else []
-    path: list[_Bone] = []
-    at: int | None = leaf
-    while at is not None:
-        bone = nodes.get(at)
-        if bone is None or bone.deleted or len(path) > len(nodes):
-            return None
-        path.append(bone)
-        at = bone.parent
-    return path
-
-
-def _text(db: sqlite3.Connection, session: str, bone: _Bone, below: _Bone | None) -> str:
-    """What a node adds to the chat, cut where the next one on the path grows from it."""
-    row = db.execute(TEXT, (session, bone.number)).fetchone()
-    if bone.role == "user":
-        if row is not None:
-            return str(row[0])
-        (text,) = db.execute(_MESSAGE, (session, bone.number)).fetchone()
-        return str(text)
-    if row is not None and (below is None or below.at >= row[1]) and not _goes_on(below):
-        return str(row[0])
-    count = None if below is None else below.at
-    return derived.said(db, session, bone.number, count, continued=_goes_on(below)).text
-
-
-def _goes_on(below: _Bone | None) -> bool:
-    """Whether the reply goes on in the next node."""
-    return below is not None and below.role == "assistant"
 
 
 Rows = Callable[[int], Iterable[tuple[int, bytes]]]

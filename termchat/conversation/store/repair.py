@@ -1,79 +1,20 @@
-"""What can still be read from a damaged store: its chats are copied into a new one, row by row.
-
-Without its beginning SQLite reads nothing of a file whose other pages are whole, so this is replaced in a copy if need be. The
-first 100 bytes are the file's header, the rest of its first page says where each table begins. A new store has the same header
-but for a few numbers, and its tables begin at the same pages as those of any other.
-"""
+"""What can still be read from a damaged store: its chats are copied into a new one, row by row."""
 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from termchat.conversation.session import ModelRef
-from termchat.conversation.store import codec, database, schema, store_files
+from termchat.conversation.store import codec, schema
 from termchat.conversation.store.database import StoreError, as_text, connect_to_read, explain
-from termchat.conversation.store.schema import ADD_SESSION, CHATS, COLUMNS
+from termchat.conversation.store.schema import ADD_SESSION, COLUMNS
 from termchat.conversation.store.store_files import UNREAD, mark_of
 from termchat.decoding.records import Start
 from termchat.decoding.samplers import Tuning
-
-_HEADER = 100
-_PAGE_SIZE, _VERSIONS, _PAGES = slice(16, 18), slice(18, 20), slice(28, 32)
-"""Where the header has the size of a page, how the file is written and read, and how many pages there are."""
-_LOGGED = b"\2\2"
-"""Written and read with a write-ahead log."""
-
-
-def knows_tables(db: sqlite3.Connection) -> bool:
-    """Whether SQLite finds the tables of chats in a file; from then on it reads also one that was cut off."""
-    try:
-        db.execute("PRAGMA writable_schema=ON")
-        found = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except sqlite3.DatabaseError:
-        return False
-    return found >= set(CHATS)
-
-
-@contextlib.contextmanager
-def mended(damaged: Path) -> Iterator[sqlite3.Connection]:
-    """A copy of the file and its log, with a new header; with all of a new first page where that is not enough.
-
-    Raises:
-        OSError: it cannot be copied.
-    """
-    copy = damaged.with_name(f".{damaged.name}.part")
-    store_files.remove_all(copy)  # what a process that was killed here has left
-    try:
-        copy.touch(0o600)
-        shutil.copyfile(damaged, copy)
-        log = damaged.with_name(damaged.name + "-wal")
-        if log.exists():
-            shutil.copyfile(log, copy.with_name(copy.name + "-wal"))
-        first = _first_page(copy.stat().st_size)
-        for kept in (_HEADER, len(first)):
-            with copy.open("r+b") as file:
-                file.write(first[:kept])
-            with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as db:
-                if knows_tables(db) or kept == len(first):
-                    yield db
-                    return
-    finally:
-        store_files.remove_all(copy)
-
-
-def _first_page(size: int) -> bytes:
-    """Of a new store, in a file of so many bytes."""
-    page = bytearray(database.empty())
-    length = int.from_bytes(page[_PAGE_SIZE], "big")
-    page[_VERSIONS] = _LOGGED
-    page[_PAGES] = (size // length).to_bytes(4, "big")
-    return bytes(page[:length])
 
 
 class Health(NamedTuple):
@@ -124,7 +65,7 @@ def rescue(damaged: Path, db: sqlite3.Connection) -> int | None:
     mark = mark_of(damaged)
     db.execute("BEGIN IMMEDIATE")
     try:
-        count = _copy(damaged, db) if mark.exists() else None
+        count = _copy_rows(damaged, db) if mark.exists() else None
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
@@ -136,24 +77,20 @@ def rescue(damaged: Path, db: sqlite3.Connection) -> int | None:
     return count
 
 
-def _copy(damaged: Path, db: sqlite3.Connection) -> int:
-    with contextlib.closing(sqlite3.connect(f"{damaged.absolute().as_uri()}?mode=ro", uri=True)) as source:
-        if knows_tables(source):
-            return _take(source, db)
-    with contextlib.suppress(OSError), mended(damaged) as source:
-        return _take(source, db)
-    return 0  # there is no room for a copy; the file stays where it is, for other tools
-
-
-def _take(source: sqlite3.Connection, db: sqlite3.Connection) -> int:
-    source.text_factory = as_text
+def _copy_rows(damaged: Path, db: sqlite3.Connection) -> int:
+    """Copy every row that makes sense; return the number of chats among them, 0 where SQLite finds no tables in the file."""
     chats = set()
-    for table in COLUMNS:
-        for row in schema.read(source, table):
-            if _makes_sense(table, row):
-                schema.insert(db, table, row)
-                if table == "nodes":  # of a chat without a turn there is nothing to read
-                    chats.add(row[0])
+    with contextlib.closing(sqlite3.connect(f"{damaged.absolute().as_uri()}?mode=ro", uri=True)) as source:
+        source.text_factory = as_text
+        with contextlib.suppress(sqlite3.DatabaseError):
+            source.execute("PRAGMA writable_schema=ON")  # so that it reads also a file that was cut off
+            source.execute("SELECT name FROM sqlite_master").fetchall()
+        for table in COLUMNS:
+            for row in schema.read(source, table):
+                if _makes_sense(table, row):
+                    schema.insert(db, table, row)
+                    if table == "nodes":  # of a chat without a turn there is nothing to read
+                        chats.add(row[0])
     for (session,) in db.execute(_UNNAMED).fetchall():
         _name(db, session)
     return len(chats)

@@ -14,16 +14,19 @@ import secrets
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from termchat.conversation.session import Breakpoint, ModelRef, Session, SessionSummary, View
-from termchat.conversation.store import codec, database, deleting, derived, unsent_rows
+from termchat.conversation.store import codec, database, deleting, derived, load, repair, store_files, unsent_rows
+from termchat.conversation.store import search as finding
 from termchat.conversation.store.claims import Claims
 from termchat.conversation.store.database import StoreError, StoreNotice
-from termchat.conversation.store.reading import PATIENCE_S, StoreReader
 from termchat.conversation.store.schema import (
     ADD_MESSAGE,
     ADD_NODE,
@@ -35,6 +38,7 @@ from termchat.conversation.store.schema import (
     HIDE,
     KEEP_UNSENT,
     LONGEST_KEPT,
+    MESSAGES,
     PACK_REPLY,
     RENAME,
     TRIM_HISTORY,
@@ -42,9 +46,10 @@ from termchat.conversation.store.schema import (
     UPDATE_SESSION,
 )
 from termchat.conversation.store.writer import Operation, Writer
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.tree import Conversation, Node, Role
+from termchat.conversation.unsent import Unsent
 from termchat.decoding.escapes import well_formed
-from termchat.decoding.records import Failed, Finished, Ranking, Record, Start
+from termchat.decoding.records import Failed, Finished, Ranking, Record, Start, Token
 from termchat.decoding.samplers import Tuning
 
 __all__ = ["ModelRef", "SessionSummary", "Store", "StoreError", "StoreNotice"]
@@ -53,35 +58,31 @@ __all__ = ["ModelRef", "SessionSummary", "Store", "StoreError", "StoreNotice"]
 HISTORY = 2_000
 """Messages of the history at most."""
 
+REPAIR = "Run termchat again: it repairs the file when it opens it."
+
+READ_WAIT_S = 1.0
+"""How long a reader waits for what is queued to be written first."""
+
+PATIENCE_S = 5.0
+"""How long a reader waits for a damaged file to be repaired, which is done when it is opened."""
+
+_T = TypeVar("_T")
+
 
 class Store:
-    """The saved chats and the message history: a reader answers questions (see `StoreReader`), a writer makes the changes, in
-    the order in which they were asked for. Several processes may use one file. Any thread may read, and change a chat that no
-    other thread is changing.
+    """The saved chats and the message history; a writer makes the changes, in the order in which they were asked for. Several
+    processes may use one file. Any thread may read, and change a chat that no other thread is changing.
+
+    Damage that a question meets is not repaired: the file is marked, and repaired when it is next opened.
     """
 
     def __init__(self, path: Path, patience: float = PATIENCE_S) -> None:
-        self.path = path
+        self.path, self._patience = path, patience
         self._live: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
+        """The chats that are in memory, by id."""
         self._claims = Claims(path)
         self._told_problem: str | None = None
         self._writer = Writer(path, self._claims, branching=ADD_NODE, branch=_branch, tidy=_tidy)
-        reader = StoreReader(path, self._writer, self._claims, patience, self._live)
-        self.sessions, self.preview, self.find, self.latest = (
-            reader.sessions,
-            reader.preview,
-            reader.find,
-            reader.latest,
-        )
-        self.of_lesson = reader.of_lesson
-        self._read_session, self.records, self.token, self.current = (
-            reader.load,
-            reader.records,
-            reader.token,
-            reader.current,
-        )
-        self.messages, self.read_through, self.opening = reader.messages, reader.read_through, reader.opening
-        self._of_others = reader.unsent_of_others
 
     @classmethod
     def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
@@ -96,11 +97,180 @@ class Store:
             database.connect_to_read(path).close()
         return cls(path, patience)
 
+    # --- questions, each on a connection of its own: an answer contains what was queued for writing before ---------------
+
+    def sessions(
+        self, limit: int = 100, search: str = "", offset: int = 0, deleted: bool = False, lessons: bool = False
+    ) -> list[SessionSummary]:
+        """The chats that have a turn, the last used first; or those that contain all words of `search`, the best match first.
+        `deleted` chooses those that were deleted instead of those that were not, `lessons` those of lessons likewise.
+
+        Raises:
+            StoreError: the file cannot be read; so too the other methods that read.
+        """
+        if search.strip():
+            question = partial(
+                finding.matching, search=search, limit=limit, offset=offset, deleted=deleted, lessons=lessons
+            )
+        else:
+            question = partial(finding.newest, limit=limit, offset=offset, deleted=deleted, lessons=lessons)
+        return self._read_settled(lambda db: derived.with_unfinished(db, question(db)), listed=True) or []
+
+    def of_lesson(self, lesson: str) -> str | None:
+        """The id of the chat of a lesson that was last used, None where there is none."""
+        return self._read_settled(lambda db: finding.of_lesson(db, lesson))
+
+    def preview(self, session: str, limit: int = 40) -> list[tuple[Role, str]]:
+        """Read roles and texts of the last turns of a chat, at most `limit`; none where there is no such chat."""
+        session = self.current(session)
+        found = self._read_settled(lambda db: load.load(db, session))
+        return list(found.conversation.turns())[-limit:] if found is not None else []
+
+    def find(self, word: str) -> str:
+        """The id of the chat that a person means: by its id, by a beginning of it that no other has, or by `last`.
+
+        Raises:
+            StoreError: there is none, or more than one.
+        """
+        found = self._read_settled(lambda db: finding.ids(db, well_formed(word))) or []
+        if word == "last":
+            found = [latest] if (latest := self.latest()) is not None else []
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            problem = f"no saved chat {word}" if word.strip() else "no saved chat was named"
+            raise StoreError(problem, "Run termchat sessions list to see them all, or termchat sessions search WORDS.")
+        raise StoreError(f"more than one saved chat id starts with {word}", "Give more of: " + ", ".join(found[:5]))
+
+    def latest(self) -> str | None:
+        """The id of the chat that was last used."""
+        return next((summary.id for summary in self.sessions(1)), None)
+
+    def current(self, session: str) -> str:
+        """The id that a chat of this process goes by: another one, once another process has taken the same chat further."""
+        return self._writer.moved.get(session, session)
+
     def load(self, id: str) -> Session:
-        """Load a chat, with its settings and records; what follows in it is saved here, see `StoreReader.load`."""
-        session = self._read_session(id)
+        """Load a chat, with its settings and records; what follows in it is saved here. One that another process is writing at
+        this moment is not to be written here (`Session.read_to`).
+
+        Raises:
+            StoreError: there is no such chat, or it cannot be read.
+        """
+        id = self.current(id)
+        elsewhere = self._claims.is_elsewhere(id)
+        session, read_to = self._read_settled(lambda db: (load.load(db, id), load.read_to(db, id))) or (None, None)
+        if session is None:
+            raise StoreError(f"no saved chat {id} in {self.path}", "List the saved chats and choose one.")
         session.store = self
+        self._live.setdefault(id, session.conversation)
+        # A reply may end, or begin, while it is read.
+        if session.growing and (elsewhere or self._claims.is_elsewhere(id)):
+            session.read_to = read_to
+            session.conversation.unsent = Unsent()  # the other's draft and queue are its own
         return session
+
+    def records(self, session: str, number: int) -> Iterator[Record]:
+        """Read the records of a reply, in order, those that could not be written yet among them; up to a damaged one."""
+        moved = self.current(session)
+        with self._writer.between_writes() as operations:
+            queued = _operations_on(operations, session, number)
+            # While the node itself is not written, a node of its number is another process's.
+            is_written = not any(op.does is ADD_NODE for op in queued)
+            rows = self._read(lambda db: list(load.records(db, moved, number))) if is_written else None
+        for on_path, blob in (rows or []) + [
+            (bool(op.values[1]), op.values[2]) for op in queued if op.does is ADD_RECORD
+        ]:
+            try:
+                record = codec.to_record(blob)
+            except StoreError:
+                return  # damaged: as if it and what came after it were lost
+            if on_path and isinstance(record, Start):
+                conversation = self._live.get(session) or self.load(session).conversation
+                record = msgspec.structs.replace(record, prompt_ids=conversation.ids_before(number))
+            yield record
+
+    def token(self, session: str, number: int, index: int) -> Token | None:
+        """Token `index` of the reply in node `number`, with its candidates; None where there is none.
+
+        It reads a few records, however many the reply has, and never waits for one that is being written.
+        """
+        # In this order: what leaves the queue is in the file before, and `moved` says in which chat.
+        queue = _operations_on(self._writer.queued(), session, number)
+        moved = self.current(session)
+        waiting = [op.values[2] for op in queue if op.does is ADD_RECORD]
+
+        def queued(place: int) -> Iterator[tuple[int, bytes]]:
+            return islice(enumerate(waiting), place, None)
+
+        def find(sources: Sequence[load.Rows]) -> Token | None:
+            firsts = (found for rows in sources if (found := load.first_token(rows)) is not None)
+            first = next(firsts, None)
+            if first is None or index < 0:
+                return None
+            step = first[1].step + index
+            tokens = (token for rows in sources if (token := load.token_of_step(rows, step)) is not None)
+            return next(tokens, None)
+
+        if any(op.does is ADD_NODE for op in queue) or not self._is_there():
+            return find([queued])
+        return self._read(lambda db: find([load.rows(db, moved, number), queued]))
+
+    def messages(self) -> list[str]:
+        """Those of the history, the oldest first."""
+        return self._read_settled(lambda db: [text for (text,) in db.execute(MESSAGES)]) or []
+
+    def opening(self) -> bool:
+        """Whether the file is still being opened, which takes long where it has to be repaired."""
+        return not self._writer.opened(0)
+
+    def read_through(self, session: str) -> None:
+        """Reads all records of a chat once, so that damage is found before any of them is given out."""
+        session = self.current(session)
+        self._read_settled(lambda db: load.read_through(db, session))
+
+    def _read_settled(self, question: Callable[[sqlite3.Connection], _T], listed: bool = False) -> _T | None:
+        """An answer from what was queued before; `listed`: from what is derived from it, too."""
+        if not self._writer.opened(self._patience):
+            raise StoreError("the file of saved chats is still being repaired", "Try again in a moment.")
+        self._writer.flush(READ_WAIT_S, tidy=listed)
+        answer = self._read(question)
+        if repair.unread(store_files.real(self.path)):
+            raise StoreError(f"the file of saved chats is damaged ({self.path})", REPAIR)
+        return answer
+
+    def _is_there(self) -> bool:
+        """Whether there is a file. Raises StoreError where that cannot be known, or a link leads to nothing."""
+        try:
+            self.path.stat()
+        except FileNotFoundError:
+            if self.path.is_symlink():
+                missing = f"{self.path} is a broken link to {store_files.real(self.path)}"
+                raise StoreError(f"saved chats cannot be read: {missing}", "Restore it, or remove the link.") from None
+            return False
+        except OSError as error:
+            reason = database.explain(error, self.path)
+            raise StoreError(f"saved chats cannot be read: {reason}", "Check the folder they are stored in.") from error
+        return True
+
+    def _read(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        if not self._is_there():
+            return None
+        asked = store_files.identity(self.path)
+        try:
+            with contextlib.closing(database.connect_to_read(self.path)) as db:
+                db.execute("BEGIN")  # all of the answer from one moment: others write meanwhile
+                return question(db) if database.is_made(db) else None
+        except (sqlite3.Error, OSError) as error:
+            problem = f"saved chats cannot be read: {database.explain(error, self.path)}"
+            if not database.is_damage(error):
+                raise StoreError(problem, "Try again in a moment.") from error
+            store_files.mark_broken(store_files.real(self.path), asked)
+            if self._writer.problem is not None:
+                problem += f", and cannot be repaired: {self._writer.problem}"
+            raise StoreError(problem, REPAIR) from error
+
+    # --- changes ---------------------------------------------------------------------------------------------------------
 
     def begin(self, conversation: Conversation, *, tuning: Tuning | None = None, model: ModelRef | None = None) -> str:
         """A new chat; returns its id. Its nodes come with `add_node`; until there is one it is not listed."""
@@ -209,7 +379,7 @@ class Store:
         """Copy a chat as it is now, or up to the node and record in `read_to`; return the id of the copy. With a conversation,
         which goes on in the copy, it has the nodes of that and no other.
         """
-        copy, source = _new_id(time.time()), self._writer.moved.get(session, session)
+        copy, source = _new_id(time.time()), self.current(session)
         newest, seq = deleting.ALL - 1, deleting.ALL
         if conversation is not None:
             self._live[copy] = conversation
@@ -254,7 +424,8 @@ class Store:
         """What was last written in a chat without a message by a process that has ended; it becomes this process's own."""
         left: unsent_rows.UnsentRow | None = None
         with contextlib.suppress(StoreError):  # it is looked for again the next time
-            left = next((row for row in self._of_others() if not self._claims.is_elsewhere(row.session)), None)
+            rows = self._read_settled(unsent_rows.of_others) or []
+            left = next((row for row in rows if not self._claims.is_elsewhere(row.session)), None)
         if left is None:
             return ""
         text = "\n".join([*left.queue, *filter(None, [left.text])])
@@ -294,6 +465,12 @@ class Store:
         written = self._writer.close(timeout)
         self._claims.close()
         return written
+
+
+def _operations_on(operations: Iterable[Operation], session: str, number: int) -> list[Operation]:
+    """The operations that add a node, or records of it."""
+    added = [op for op in operations if op.session == session and op.does in (ADD_NODE, ADD_RECORD)]
+    return [op for op in added if op.values[0] == number]
 
 
 def _new_id(now: float) -> str:
