@@ -70,19 +70,18 @@ class OpenFile:
             db = database.connect(self._given)
         self._file = store_files.identity(self._path)
         try:
-            self._salvage(db)
+            for aside in repair.unread(
+                self._path
+            ):  # set aside perhaps by a process that was ended before it copied them
+                if (count := repair.rescue(aside, db)) is not None:
+                    message = f"The file of saved chats was damaged. It is now {aside}; a new one was started."
+                    chats = "1 chat" if count == 1 else f"{count:,} chats"
+                    hint = f"{chats} could be recovered." if count else "Nothing could be recovered."
+                    self._tell(StoreNotice(message, hint))
         except BaseException:
             db.close()
             raise
         self.db, self.incomplete = db, True
-
-    def _salvage(self, db: sqlite3.Connection) -> None:
-        """Copies the chats of files that were set aside, perhaps by a process that was ended before it did this."""
-        for aside in repair.unread(self._path):
-            count = repair.rescue(aside, db)
-            if count is not None:
-                message = f"The file of saved chats was damaged. It is now {aside}; a new one was started."
-                self._tell(StoreNotice(message, _recovered(count)))
 
     def _restore(self, db: sqlite3.Connection) -> None:
         if not any(self._rescued.values()):
@@ -98,9 +97,3 @@ class OpenFile:
         db.execute("COMMIT")
         self._rescued = {}
         self._tell(StoreNotice(f"The file of saved chats was removed: {self._path}", "This chat was saved again."))
-
-
-def _recovered(chats: int) -> str:
-    if chats == 0:
-        return "Nothing could be recovered."
-    return "1 chat could be recovered." if chats == 1 else f"{chats:,} chats could be recovered."

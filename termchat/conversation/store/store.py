@@ -82,7 +82,7 @@ class Store:
         """The chats that are in memory, by id."""
         self._claims = Claims(path)
         self._told_problem: str | None = None
-        self._writer = Writer(path, self._claims, branching=ADD_NODE, branch=_branch, tidy=_tidy)
+        self._writer = Writer(path, self._claims)
 
     @classmethod
     def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
@@ -333,10 +333,15 @@ class Store:
             self._writer.put(Operation(derived.refresh, session, ()))
 
     def add_record(self, session: str, number: int, record: Record) -> None:
-        """The next record of the reply in node `number`."""
+        """Save the next record of the reply in node `number`; a reply that has ended also as it is in memory, again where a
+        ranking comes behind its end."""
+        conversation = self._live.get(session)
+        node = conversation.nodes.get(number) if conversation is not None else None
         on_path = False
-        if isinstance(record, Start):
-            on_path = self._stands_on_path(session, number, record)
+        if isinstance(record, Start) and conversation is not None and node is not None:
+            # To compare the long prompt of each of several replies takes time: what the tree has found already counts.
+            is_known = record.prompt_ids and node.start is not None and not node.start.prompt_ids
+            on_path = bool(is_known) or conversation.stands_on_path(number, record.prompt_ids)
             if on_path:
                 record = msgspec.structs.replace(record, prompt_ids=[])
         ends = isinstance(record, (Finished, Failed))
@@ -346,26 +351,9 @@ class Store:
             self._writer.put(ending, _touch(session), Operation(derived.add, session, (number,)))
         else:
             self._writer.put(Operation(ADD_RECORD, session, values, urgent=isinstance(record, Ranking)))
-        if ends or isinstance(record, Ranking):
-            self._pack(session, number)
-
-    def _stands_on_path(self, session: str, number: int, start: Start) -> bool:
-        """Whether its prompt is the ids of the path. Of several replies with a long one each would take its time to compare, so
-        what the tree has found already counts."""
-        conversation = self._live.get(session)
-        node = conversation.nodes.get(number) if conversation is not None else None
-        if conversation is None or node is None:
-            return False
-        if start.prompt_ids and node.start is not None and not node.start.prompt_ids:
-            return True
-        return conversation.stands_on_path(number, start.prompt_ids)
-
-    def _pack(self, session: str, number: int) -> None:
-        """Keeps a reply that has ended as it is in memory, too; anew, where a ranking came behind its end."""
-        conversation = self._live.get(session)
-        node = conversation.nodes.get(number) if conversation is not None else None
-        packed = codec.from_reply(node) if node is not None and node.done else None
-        if packed is not None:
+        if not (ends or isinstance(record, Ranking)) or node is None or not node.done:
+            return
+        if (packed := codec.from_reply(node)) is not None:
             self._writer.put(Operation(PACK_REPLY, session, (number, packed)))
 
     def rename(self, session: str, title: str) -> None:
@@ -475,17 +463,6 @@ def _operations_on(operations: Iterable[Operation], session: str, number: int) -
 
 def _new_id(now: float) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{secrets.token_hex(4)}"
-
-
-def _branch(db: sqlite3.Connection, operation: Operation) -> str:
-    copy = f"{operation.session}-{secrets.token_hex(2)}"
-    deleting.copy(db, copy, operation.session, operation.values[0])
-    return copy
-
-
-def _tidy(db: sqlite3.Connection, seconds: float) -> bool:
-    deleting.purge_expired(db)
-    return derived.complete(db, seconds)
 
 
 def _touch(session: str, leaf: int | None = None) -> Operation:

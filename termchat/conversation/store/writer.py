@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import sqlite3
 import threading
 import time
@@ -11,10 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from termchat.conversation.store import database
+from termchat.conversation.store import database, deleting, derived
 from termchat.conversation.store.claims import Claims
 from termchat.conversation.store.connection import OpenFile
 from termchat.conversation.store.database import StoreNotice
+from termchat.conversation.store.schema import ADD_NODE
 
 PERIOD_S = 0.25
 """While tokens stream there is one transaction in this time; with a write of its own this bounds what a kill can lose."""
@@ -45,26 +47,20 @@ class Operation(NamedTuple):
     claimed: int = 0
 
 
-Tidy = Callable[[sqlite3.Connection, float], bool]
-"""Works for about so many seconds on what lists and searches still lack; whether something is left."""
-
 TIDY_S, REST_S = 0.08, 0.05
-"""At a time, and the pause behind it: so what is to be written, here or by another process, waits for about 0.1 s at most."""
-
-Branch = Callable[[sqlite3.Connection, Operation], str]
-"""Copies a session that another process has taken further, up to this operation; returns the copy's id."""
+"""Seconds for what lists and searches lack, and the pause behind them: what is to be written, here or by another process, waits
+for about 0.1 s at most."""
 
 
 class Writer:
     """A queue of operations and the thread that writes them, in order, in batches, each in one transaction.
 
-    A batch that fails stays in memory and is tried again. `branch` is called when an operation of the kind `branching`
-    meets a row that is there already. `tidy` is called after the file was opened, and again while something is left.
+    A batch that fails stays in memory and is tried again. A session goes on as a copy where a node that is to be added is there
+    already: another process has taken it further.
     """
 
-    def __init__(self, path: Path, claims: Claims, *, branching: str, branch: Branch, tidy: Tidy) -> None:
+    def __init__(self, path: Path, claims: Claims) -> None:
         self._path, self._claims = path, claims
-        self._branching, self._branch, self._tidy = branching, branch, tidy
         self.moved: dict[str, str] = {}
         """Sessions that go on as a copy, and the copy's id; replaced, never changed."""
         self._lost: set[str] = set()
@@ -156,23 +152,20 @@ class Writer:
         return not self._pending and not (tidy and self._file.incomplete)
 
     def _wait(self) -> bool:
-        """Until it is time to write. False when there is nothing more to do, ever."""
+        """Wait until it is time to write; return False when there is nothing more to do, ever."""
         with self._wake:
             while not self._hurry and self._attempts:
                 if self._closing:
                     return False
-                due = None
+                times = []
                 if self._pending or self._problem:
-                    pause = RETRY_S if self._problem else 0.0 if self._urgent else PERIOD_S
-                    due = self._last + pause - time.monotonic()
-                    if due <= 0:
-                        break
+                    times.append(self._last + (RETRY_S if self._problem else 0.0 if self._urgent else PERIOD_S))
                 if self._file.incomplete and self._problem is None:
-                    rested = self._tidied + REST_S - time.monotonic()
-                    if rested <= 0:
-                        break
-                    due = rested if due is None else min(due, rested)
-                self._wake.wait(due)
+                    times.append(self._tidied + REST_S)
+                left = min(times) - time.monotonic() if times else None
+                if left is not None and left <= 0:
+                    break
+                self._wake.wait(left)
             self._hurry = False
             return True
 
@@ -208,7 +201,8 @@ class Writer:
         if not self._file.incomplete or db is None or time.monotonic() < self._tidied + REST_S:
             return
         try:
-            left = self._tidy(db, TIDY_S)
+            deleting.purge_expired(db)
+            left = derived.complete(db, TIDY_S)
         except Exception as error:  # noqa: BLE001 (as above; nothing that a person said depends on it)
             self._file.close(error)
             left = False
@@ -246,37 +240,39 @@ class Writer:
     def _apply(
         self, db: sqlite3.Connection, operation: Operation, moved: dict[str, str], notices: list[StoreNotice]
     ) -> None:
-        def run() -> None:
-            session = moved.get(operation.session, operation.session)
-            if not isinstance(operation.does, str):
-                operation.does(db, session, *operation.values)
-            elif db.execute(operation.does, (session, *operation.values)).rowcount == 0:
-                self._refuse(operation, notices)
-            if operation.claims:
-                self._claims.hold(session, operation.claimed)
-
         try:
             try:
-                run()
+                self._run_operation(db, operation, moved, notices)
             except sqlite3.IntegrityError:
-                if operation.does is not self._branching:
+                if operation.does is not ADD_NODE:
                     raise
                 taken = moved.get(operation.session, operation.session)
-                moved[operation.session] = self._branch(db, operation._replace(session=taken))
+                moved[operation.session] = f"{taken}-{secrets.token_hex(2)}"
+                deleting.copy(db, moved[operation.session], taken, operation.values[0])
                 notices.append(
                     StoreNotice(
                         "Another running termchat has continued this chat.",
                         "From here on, this one is saved as a copy.",
                     )
                 )
-                run()
+                self._run_operation(db, operation, moved, notices)
         except REFUSED as error:
             notices.append(StoreNotice(f"Part of the chat could not be saved: {error}"))
 
-    def _refuse(self, operation: Operation, notices: list[StoreNotice]) -> None:
-        """Says, once, that a turn has no chat to belong to any more."""
-        if operation.does is self._branching and operation.session not in self._lost:
+    def _run_operation(
+        self, db: sqlite3.Connection, operation: Operation, moved: dict[str, str], notices: list[StoreNotice]
+    ) -> None:
+        session = moved.get(operation.session, operation.session)
+        if not isinstance(operation.does, str):
+            operation.does(db, session, *operation.values)
+        elif (
+            db.execute(operation.does, (session, *operation.values)).rowcount == 0
+            and operation.does is ADD_NODE
+            and operation.session not in self._lost
+        ):
             self._lost.add(operation.session)
             notices.append(
                 StoreNotice("The saved chat was removed; new messages are not being saved.", "Save it to a file.")
             )
+        if operation.claims:
+            self._claims.hold(session, operation.claimed)
