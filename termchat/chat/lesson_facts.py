@@ -415,10 +415,10 @@ class _GroupFacts:
 _WALKS: dict[str, Callable[[_GroupFacts], FactFound]] = {
     "walks": lambda it: len(it.group.nodes),
     "ended_walks": lambda it: sum(node.done for node in it.group.nodes.values()),
-    "distinct_walks": lambda it: it.figures.different,
+    "distinct_walks": lambda it: it.figures.trie.different,
     "walks_kind": lambda it: it.group.group.kind,
-    "walks_part": lambda it: it.figures.first_parted,
-    "shared": lambda it: it.figures.shared,
+    "walks_part": lambda it: it.figures.trie.first_parted,
+    "shared": lambda it: it.figures.trie.shared,
     "kept_walk": lambda it: it.group.kept + 1 if it.group.kept is not None else None,
     "answer": lambda it: (it.winner.answer or "") if it.winner is not None else None,
     "winner_votes": lambda it: (it.winner.votes or 0) if it.winner is not None else None,

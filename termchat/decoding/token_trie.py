@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -43,22 +43,6 @@ class TrieStretch(NamedTuple):
     over: tuple[int, ...]
 
 
-class Taken(NamedTuple):
-    """A token that was taken at a fork, and the walks that took it."""
-
-    id: int
-    walks: tuple[int, ...]
-
-
-class Fork(NamedTuple):
-    """Where walks with the same beginning took different tokens: `at` tokens stand before these, which are ordered by their
-    first walks. The `over` have no token there."""
-
-    at: int
-    taken: list[Taken]
-    over: tuple[int, ...]
-
-
 class TokenTrie:
     """Adding a token takes time in proportion to the number of walks at most, however many tokens there are."""
 
@@ -68,10 +52,6 @@ class TokenTrie:
         self._places: dict[int, TokenRun] = {}
         self.first_parted: int | None = None
         """How many tokens all have in common before the first two differ; None while no two do."""
-
-    @property
-    def walks(self) -> list[int]:
-        return self._root.walks
 
     def ids(self, walk: int) -> Sequence[int]:
         """All tokens of a walk; () of one that is not there."""
@@ -83,10 +63,6 @@ class TokenTrie:
             self._ids[walk] = array("i")
             self._places[walk] = self._root
             insort(self._root.walks, walk)
-
-    def extend(self, walk: int, ids: Iterable[int]) -> None:
-        for id in ids:
-            self.append(walk, id)
 
     def append(self, walk: int, id: int) -> None:
         """The next token of a walk, which is added where it is not there yet."""
@@ -116,14 +92,10 @@ class TokenTrie:
         while open_:
             run, level, last = open_.pop()
             ids = self._ids[run.first][run.begin : run.end]
-            yield TrieStretch(level, run.begin, ids, tuple(run.walks), last, _over(run))
+            going = {walk for child in run.children for walk in child.walks}
+            over = tuple(walk for walk in run.walks if walk not in going)
+            yield TrieStretch(level, run.begin, ids, tuple(run.walks), last, over)
             open_ += _following(run, level + 1)
-
-    def forks(self) -> list[Fork]:
-        """Where walks part, from the first token on; of those at the same token the one with the lower walk first."""
-        runs = [run for run in self._runs() if len(run.children) > 1]
-        runs.sort(key=attrgetter("end", "first"))
-        return [Fork(run.end, [self._taken(child) for child in run.children], _over(run)) for run in runs]
 
     def parted(self, a: int, b: int) -> int | None:
         """How many tokens two walks begin with together, if they differ after these; None while one begins as the other is."""
@@ -148,18 +120,12 @@ class TokenTrie:
     def shared(self) -> float | None:
         """The share of all tokens that stand in a beginning which another walk has, too; None where there are no tokens."""
         tokens = sum(map(len, self._ids.values()))
-        alone = sum(run.end - run.begin for run in self._runs() if len(run.walks) == 1)
+        alone, waiting = 0, [self._root]
+        while waiting:
+            run = waiting.pop()
+            alone += (run.end - run.begin) * (len(run.walks) == 1)
+            waiting += run.children
         return 1 - alone / tokens if tokens else None
-
-    def _runs(self) -> Iterator[TokenRun]:
-        open_ = [self._root]
-        while open_:
-            run = open_.pop()
-            yield run
-            open_ += reversed(run.children)
-
-    def _taken(self, run: TokenRun) -> Taken:
-        return Taken(self._ids[run.first][run.begin], tuple(run.walks))
 
     def _cut(self, run: TokenRun) -> TokenRun:
         """Leaves a run its later tokens, and has the first one stand before it in a run of its own, which this returns."""
@@ -186,8 +152,3 @@ class TokenTrie:
 def _following(run: TokenRun, level: int) -> list[tuple[TokenRun, int, bool]]:
     """The children of a run, the last one first."""
     return [(child, level, at == 0) for at, child in enumerate(reversed(run.children))]
-
-
-def _over(run: TokenRun) -> tuple[int, ...]:
-    going = {walk for child in run.children for walk in child.walks}
-    return tuple(walk for walk in run.walks if walk not in going)

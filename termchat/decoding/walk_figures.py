@@ -31,16 +31,16 @@ class WalkFigures:
     """
 
     def __init__(self) -> None:
-        self._tokens = 0
-        self._logprobs: float | None = 0.0
+        self.tokens = 0
+        self.sum_logprob: float | None = 0.0
         self._entropies: float | None = 0.0
         self._seen: dict[int, set[tuple[int, ...]]] = {n: set() for n in DISTINCT}
         self._last: tuple[int, ...] = ()
 
     def append(self, id: int, logprob: float | None, entropy: float | None) -> None:
         """The next token; the natural log of its probability, and the entropy of its step in bits, are the model's own."""
-        self._tokens += 1
-        self._logprobs = _plus(self._logprobs, logprob)
+        self.tokens += 1
+        self.sum_logprob = _plus(self.sum_logprob, logprob)
         self._entropies = _plus(self._entropies, entropy)
         self._last = (*self._last[-max(DISTINCT) + 1 :], id)
         for n, seen in self._seen.items():
@@ -48,16 +48,8 @@ class WalkFigures:
                 seen.add(self._last[-n:])
 
     @property
-    def tokens(self) -> int:
-        return self._tokens
-
-    @property
-    def sum_logprob(self) -> float | None:
-        return self._logprobs
-
-    @property
     def mean_logprob(self) -> float | None:
-        return self._mean(self._logprobs)
+        return self._mean(self.sum_logprob)
 
     @property
     def perplexity(self) -> float | None:
@@ -72,10 +64,10 @@ class WalkFigures:
 
     def distinct(self, n: int) -> float | None:
         """None where there is no n-gram yet."""
-        return len(self._seen[n]) / (self._tokens - n + 1) if self._tokens >= n else None
+        return len(self._seen[n]) / (self.tokens - n + 1) if self.tokens >= n else None
 
     def _mean(self, total: float | None) -> float | None:
-        return total / self._tokens if total is not None and self._tokens else None
+        return total / self.tokens if total is not None and self.tokens else None
 
 
 class GroupFigures:
@@ -84,7 +76,11 @@ class GroupFigures:
     def __init__(self, walks: Iterable[int] = ()) -> None:
         self.trie = TokenTrie()
         self.of: dict[int, WalkFigures] = {}
-        self._overlaps = _Overlaps()
+        self._counts: defaultdict[tuple[int, ...], dict[int, int]] = defaultdict(dict)
+        """How often each walk has each n-gram of `OVERLAP` tokens."""
+        self._grams: defaultdict[int, int] = defaultdict(int)
+        self._matched: defaultdict[int, int] = defaultdict(int)
+        """How many n-grams each walk has, and how many of them another one has."""
         for walk in walks:
             self.add(walk)
 
@@ -99,45 +95,7 @@ class GroupFigures:
         self.add(walk)
         self.of[walk].append(id, logprob, entropy)
         self.trie.append(walk, id)
-        self._overlaps.append(walk, tuple(self.trie.ids(walk)[-OVERLAP:]))
-
-    @property
-    def different(self) -> int:
-        """How many different replies there are: walks with the same tokens count once."""
-        return self.trie.different
-
-    @property
-    def first_parted(self) -> int | None:
-        """How many tokens all have in common before the first two differ; None where no two do."""
-        return self.trie.first_parted
-
-    @property
-    def shared(self) -> float | None:
-        """The share of all tokens that stand in a beginning which another walk has, too."""
-        return self.trie.shared
-
-    @property
-    def self_overlap(self) -> float | None:
-        """How much the replies are alike, from 0 to 1, wherever in them: the mean, over the walks, of the share of a walk's
-        3-grams that another walk has, each counted as often as the walk with the most of it has it.
-
-        That is the modified n-gram precision of BLEU (Papineni et al., 2002) of each reply with all others as its references,
-        as in Self-BLEU (Zhu et al., "Texygen: A Benchmarking Platform for Text Generation Models", 2018), for one n and
-        without its brevity penalty. Walks that are shorter are left out; None where fewer than two are left.
-        """
-        return self._overlaps.mean
-
-
-class _Overlaps:
-    """Of each walk how many of its n-grams there are, and how many of them others have. The others' counts are the highest of
-    one of them."""
-
-    def __init__(self) -> None:
-        self._counts: defaultdict[tuple[int, ...], dict[int, int]] = defaultdict(dict)
-        self._all: dict[int, int] = {}
-        self._matched: defaultdict[int, int] = defaultdict(int)
-
-    def append(self, walk: int, gram: tuple[int, ...]) -> None:
+        gram = tuple(self.trie.ids(walk)[-OVERLAP:])
         if len(gram) < OVERLAP:
             return
         counts = self._counts[gram]
@@ -148,11 +106,18 @@ class _Overlaps:
         if after > before:
             for one, count in counts.items():
                 self._matched[one] += min(count, after) - min(count, before)
-        self._all[walk] = self._all.get(walk, 0) + 1
+        self._grams[walk] += 1
 
     @property
-    def mean(self) -> float | None:
-        shares = [self._matched[walk] / count for walk, count in self._all.items()]
+    def self_overlap(self) -> float | None:
+        """How much the replies are alike, from 0 to 1, wherever in them: the mean, over the walks, of the share of a walk's
+        3-grams that another walk has, each counted as often as the walk with the most of it has it.
+
+        That is the modified n-gram precision of BLEU (Papineni et al., 2002) of each reply with all others as its references,
+        as in Self-BLEU (Zhu et al., "Texygen: A Benchmarking Platform for Text Generation Models", 2018), for one n and
+        without its brevity penalty. Walks that are shorter are left out; None where fewer than two are left.
+        """
+        shares = [self._matched[walk] / count for walk, count in self._grams.items()]
         return math.fsum(shares) / len(shares) if len(shares) > 1 else None
 
 

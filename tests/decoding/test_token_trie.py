@@ -65,35 +65,14 @@ def test_the_trie_is_the_same_in_whatever_order_tokens_come(replies: list[list[i
     assert trie.shared is None if not beginnings else abs((trie.shared or 0) - alike / len(beginnings)) < 1e-12
 
 
-@given(REPLIES)
-def test_every_fork_says_who_took_what(replies: list[list[int]]) -> None:
-    trie = TokenTrie()
-    for walk, reply in enumerate(replies):
-        trie.extend(walk, reply)
-    found = {}
-    for fork in trie.forks():
-        one = fork.taken[0].walks[0]
-        found[tuple(trie.ids(one)[: fork.at])] = {taken.id: taken.walks for taken in fork.taken}
-        assert [taken.walks[0] for taken in fork.taken] == sorted(taken.walks[0] for taken in fork.taken)
-        assert all(len(trie.ids(walk)) == fork.at for walk in fork.over)
-    expected: dict[tuple[int, ...], dict[int, tuple[int, ...]]] = {}
-    for beginning in {tuple(reply[:at]) for reply in replies for at in range(len(reply))}:
-        taken: dict[int, tuple[int, ...]] = {}
-        for walk, reply in enumerate(replies):
-            if len(reply) > len(beginning) and tuple(reply[: len(beginning)]) == beginning:
-                id = reply[len(beginning)]
-                taken[id] = (*taken.get(id, ()), walk)
-        if len(taken) > 1:
-            expected[beginning] = taken
-    assert found == expected
-    assert [fork.at for fork in trie.forks()] == sorted(map(len, expected))
-
-
 def test_a_walk_that_joins_later_begins_as_the_one_that_it_forks() -> None:
     trie = TokenTrie()
-    trie.extend(0, [1, 2, 3, 4])
-    trie.extend(3, [1, 2, 9])
-    trie.extend(1, [1, 2, 3])
+    for id in [1, 2, 3, 4]:
+        trie.append(0, id)
+    for id in [1, 2, 9]:
+        trie.append(3, id)
+    for id in [1, 2, 3]:
+        trie.append(1, id)
     assert [(one.begin, list(one.ids), one.walks, one.over, one.last) for one in trie.stretches()] == [
         (0, [1, 2], (0, 1, 3), (), True),
         (2, [3], (0, 1), (1,), False),
@@ -107,6 +86,8 @@ def test_a_walk_that_joins_later_begins_as_the_one_that_it_forks() -> None:
 def test_one_that_lags_behind_many_tokens_costs_no_more_a_token() -> None:
     """Its tokens are cut from the other's one by one: each time only the ends of runs move."""
     trie = TokenTrie()
-    trie.extend(1, range(5000))
-    trie.extend(0, range(4999))
+    for id in range(5000):
+        trie.append(1, id)
+    for id in range(4999):
+        trie.append(0, id)
     assert [(one.begin, len(one.ids), one.walks) for one in trie.stretches()] == [(0, 4999, (0, 1)), (4999, 1, (1,))]

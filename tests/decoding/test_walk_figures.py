@@ -67,7 +67,7 @@ def test_how_much_replies_are_alike(replies: list[list[int]], random: object) ->
             precisions.append(sum((own & most).values()) / sum(own.values()))
     expected = np.mean(precisions) if len(precisions) > 1 else None
     assert figures.self_overlap == (None if expected is None else pytest.approx(expected))
-    assert figures.different == len(set(map(tuple, replies)))
+    assert figures.trie.different == len(set(map(tuple, replies)))
 
 
 def test_two_halves_that_are_alike_by_hand() -> None:
@@ -77,6 +77,6 @@ def test_two_halves_that_are_alike_by_hand() -> None:
             figures.append(walk, id, -0.5, 1.0)
     # 123 234 345, 123 239 399, 128 284 845: one of three in each of the first two
     assert figures.self_overlap == pytest.approx((1 / 3 + 1 / 3 + 0) / 3)
-    assert figures.first_parted == 2
-    assert figures.shared == pytest.approx(8 / 15)  # 1 2 three times, and 3 twice
-    assert (figures.different, figures.of[1].distinct(2)) == (3, 1.0)
+    assert figures.trie.first_parted == 2
+    assert figures.trie.shared == pytest.approx(8 / 15)  # 1 2 three times, and 3 twice
+    assert (figures.trie.different, figures.of[1].distinct(2)) == (3, 1.0)

@@ -100,10 +100,10 @@ def table_lines(reader: WalkReader, labels: dict[int, str], cursor: int, width: 
 def all_line(reader: WalkReader, width: int) -> Line:
     """How many of the walks differ, where the first two part, and how much they are alike."""
     figures, walks = reader.figures, len(reader.group.nodes)
-    parted = figures.first_parted
-    told = [f"{figures.different} of {walks} different" if figures.different > 1 else "all alike"]
+    parted = figures.trie.first_parted
+    told = [f"{figures.trie.different} of {walks} different" if figures.trie.different > 1 else "all alike"]
     told.append("the first two part at token " + str(parted + 1) if parted is not None else "none part")
-    if (shared := figures.shared) is not None:
+    if (shared := figures.trie.shared) is not None:
         told.append(f"{percent(shared, 0)} of tokens shared")
     if (overlap := figures.self_overlap) is not None:
         told.append(f"self-overlap {percent(overlap, 0)}")
