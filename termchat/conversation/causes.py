@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
-from typing import Literal, NamedTuple
+from itertools import groupby, zip_longest
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from termchat.decoding.biases import BANNED
 from termchat.decoding.conditions import describe
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.constraint import shown as constraint_shown
-from termchat.decoding.records import TAIL, Candidate, Finished, SettingsRecord, Shape, Start, Token
+from termchat.decoding.records import TAIL, Finished, SettingsRecord, Token
 from termchat.decoding.redraw import redrawn
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import STAGES
@@ -102,25 +102,26 @@ def why_different(left: RecordedReply, right: RecordedReply, index: int | None =
 
 _ORDER: tuple[Evidence, ...] = ("shown", "recorded", "excluded")
 
-_CONDITIONS = {"stop": "stop", "max_tokens": "length"}
-"""Knob to the reason of an end that it makes."""
+
+def _cause(kind: Kind, name: str, values: Iterable[str] = ("", ""), **more: Any) -> Cause:
+    """A cause with its values in both replies."""
+    left, right = values
+    return Cause(kind=kind, name=name, left=left, right=right, **more)
 
 
 # --- what no draw decided --------------------------------------------------------------------------------------------
 
 
 def _not_drawn(left: RecordedReply, right: RecordedReply, one: RecordedStep, other: RecordedStep) -> Iterator[Cause]:
+    steps = (one, other)
     if one.id is None or other.id is None:
         yield from _ended(left, right, one, other)
     elif one.id != other.id and (one.forced or other.forced):
-        yield Cause(kind="forced", name="forced token", left=_chosen(one), right=_chosen(other), evidence="shown")
+        values = ("drawn" if not step.forced else "prescribed" if step.prescribed else "forced" for step in steps)
+        yield _cause("forced", "forced token", values, evidence="shown")
     elif one.id != other.id and contradicts(one) != contradicts(other):
-        told = ("does not follow from its record" if contradicts(step) else "follows" for step in (one, other))
-        yield Cause(kind="edited", name="the record was edited", left=next(told), right=next(told), evidence="shown")
-
-
-def _chosen(step: RecordedStep) -> str:
-    return "drawn" if not step.forced else "prescribed" if step.prescribed else "forced"
+        values = ("does not follow from its record" if contradicts(step) else "follows" for step in steps)
+        yield _cause("edited", "the record was edited", values, evidence="shown")
 
 
 def contradicts(step: RecordedStep) -> bool:
@@ -136,35 +137,30 @@ def contradicts(step: RecordedStep) -> bool:
 
 
 def _ended(left: RecordedReply, right: RecordedReply, one: RecordedStep, other: RecordedStep) -> Iterator[Cause]:
-    ends = [_end(reply.finished) if step.id is None else "goes on" for reply, step in ((left, one), (right, other))]
-    yield Cause(kind="ended", name="end of the reply", left=ends[0], right=ends[1], evidence="shown")
+    ends = (_end(reply.finished) if step.id is None else "goes on" for reply, step in ((left, one), (right, other)))
+    yield _cause("ended", "end of the reply", ends, evidence="shown")
     end = left.finished if one.id is None else right.finished
     if one.settings is None or other.settings is None or end is None:
         return
     before, after = values(one.settings), values(other.settings)
-    for name, reason in _CONDITIONS.items():
-        if before[name] != after[name]:
-            both = (KNOBS[name].show(knobs[name]) for knobs in (before, after))
-            evidence: Evidence = "shown" if end.reason == reason else "excluded"
-            yield Cause(kind="knob", name=name, left=next(both), right=next(both), evidence=evidence)
-    rules = [_rules(step.settings) for step in (one, other)]
-    if rules[0] != rules[1]:
-        evidence = "shown" if end.reason == "rule" else "excluded"
-        yield Cause(kind="knob", name="rules", left=rules[0], right=rules[1], evidence=evidence)
+    settings = [
+        (name, reason, (KNOBS[name].show(before[name]), KNOBS[name].show(after[name])))
+        for name, reason in (("stop", "stop"), ("max_tokens", "length"))
+        if before[name] != after[name]
+    ]
+    if (rules := (_rules(one.settings), _rules(other.settings)))[0] != rules[1]:
+        settings.append(("rules", "rule", rules))
+    for name, reason, both in settings:
+        yield _cause("knob", name, both, evidence="shown" if end.reason == reason else "excluded")
 
 
 def _end(finished: Finished | None) -> str:
     return "cut off" if finished is None else f"{finished.reason} {finished.detail}".strip()
 
 
-def _rules(settings: SettingsRecord | None) -> str:
-    knobs = ("stop", "length")
-    rules = (
-        rule
-        for rule in (settings.conditions if settings else ())
-        if rule.__struct_config__.tag not in knobs and rule.action == "stop"
-    )
-    return ", ".join(map(describe, rules)) or "none"
+def _rules(settings: SettingsRecord) -> str:
+    rules = (rule for rule in settings.conditions if rule.__struct_config__.tag not in ("stop", "length"))
+    return ", ".join(describe(rule) for rule in rules if rule.action == "stop") or "none"
 
 
 # --- what the draw was made with -------------------------------------------------------------------------------------
@@ -186,11 +182,8 @@ def _with(step: RecordedStep) -> _With | None:
     if step.settings.constraint is not None and step.settings.constraint.after_chain:  # only what came as far is marked
         return None
     refused = frozenset(c.id for c in step.token.candidates if c.removed_by == "grammar")
-    return _With(step.settings.samplers, step.start.seed, step.token.state, refused, _bias(step.settings))
-
-
-def _bias(settings: SettingsRecord) -> dict[int, float]:
-    return {bias.id: BANNED if bias.bias is None else bias.bias for bias in settings.biases}
+    biases = {bias.id: BANNED if bias.bias is None else bias.bias for bias in step.settings.biases}
+    return _With(step.settings.samplers, step.start.seed, step.token.state, refused, biases)
 
 
 def _factors(
@@ -201,28 +194,23 @@ def _factors(
         yield from _knobs(left, right, index, one.settings.samplers, other.settings.samplers)
         if (constraints := [_constraint(step.settings) for step in (one, other)])[0] != constraints[1]:
             since = _since(left, right, index, "constraint")
-            told = [constraint_shown(constraint) or "none" for constraint in constraints]
-            yield Cause(kind="constraint", name="constraint", left=told[0], right=told[1], since=since)
+            shown = (constraint_shown(constraint) or "none" for constraint in constraints)
+            yield _cause("constraint", "constraint", shown, since=since)
     if one.start is not None and other.start is not None:
+        starts = (one.start, other.start)
         if one.start.seed != other.start.seed:
-            yield Cause(kind="dice", name="seed", left=str(one.start.seed), right=str(other.start.seed), since=0)
-        if not (one.start.dice and other.start.dice) and one.start.dice != other.start.dice:
-            both = ["those of the seed" if step.start.dice else "a server's own" for step in (one, other) if step.start]
-            yield Cause(kind="dice", name="random numbers", left=both[0], right=both[1], since=0)
+            yield _cause("dice", "seed", (str(start.seed) for start in starts), since=0)
+        if one.start.dice != other.start.dice and not all(start.dice for start in starts):
+            names = ("those of the seed" if start.dice else "a server's own" for start in starts)
+            yield _cause("dice", "random numbers", names, since=0)
         elif one.start.dice != other.start.dice:
-            yield Cause(kind="dice", name="dice version", left=str(one.start.dice), right=str(other.start.dice))
-    if one.token is not None and other.token is not None and _remember_otherwise(one.token.state, other.token.state):
-        states = (
-            ", ".join(f"{k} {v:.6g}" for k, v in token.state.items() if k != TAIL) for token in (one.token, other.token)
-        )
-        yield Cause(
-            kind="state", name="what stages remember", left=next(states) or "none", right=next(states) or "none"
-        )
-
-
-def _remember_otherwise(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Whether the same stages remember something else; what is on in one reply only is a matter of its knobs."""
-    return any(one[name] != other[name] for name in one.keys() & other.keys() - {TAIL})
+            yield _cause("dice", "dice version", (str(start.dice) for start in starts))
+    if one.token is not None and other.token is not None:
+        states = (one.token.state, other.token.state)
+        # What is on in one reply only is a matter of its knobs.
+        if any(states[0][name] != states[1][name] for name in states[0].keys() & states[1].keys() - {TAIL}):
+            texts = (", ".join(f"{k} {v:.6g}" for k, v in state.items() if k != TAIL) or "none" for state in states)
+            yield _cause("state", "what stages remember", texts)
 
 
 def _knobs(
@@ -231,18 +219,16 @@ def _knobs(
     """The knobs that differ. Of a stage that is off in one of the replies, only what turns it on."""
     told: set[str | None] = set()
     names = [name for name in SamplerSettings.__struct_fields__ if getattr(one, name) != getattr(other, name)]
-    for name in sorted(names, key=lambda name: name not in _SWITCHES):
+    switches = {name for stage in STAGES.values() for name in stage.switches}
+    for name in sorted(names, key=lambda name: name not in switches):
         stage = KNOBS[name].stage
         if stage in told:
             continue
         if stage is not None and STAGES[stage].active(one) != STAGES[stage].active(other):
             told.add(stage)
-        shown = [KNOBS[name].show(getattr(samplers, name)) for samplers in (one, other)]
+        shown = (KNOBS[name].show(getattr(samplers, name)) for samplers in (one, other))
         kind: Kind = "order" if name == "order" else "knob"
-        yield Cause(kind=kind, name=name, left=shown[0], right=shown[1], since=_since(left, right, index, name))
-
-
-_SWITCHES = {name for stage in STAGES.values() for name in stage.switches}
+        yield _cause(kind, name, shown, since=_since(left, right, index, name))
 
 
 def _constraint(settings: SettingsRecord | None) -> Constraint | None:
@@ -279,81 +265,53 @@ _COMPUTED: tuple[tuple[Kind, str, str], ...] = (
 
 def _origins(one: RecordedStep, other: RecordedStep) -> list[Cause]:
     """All that differs in how the logits were computed; what changes them most comes first."""
-    found: list[Cause] = []
+    causes: list[Cause] = []
     if list(one.context) != list(other.context):
-        found.append(_prompt(one, other))
+        pairs = enumerate(zip_longest(one.context, other.context))
+        at, ids = next((at, pair) for at, pair in pairs if pair[0] != pair[1])
+        shown = ("ends" if i is None else f"#{i}" for i in ids)
+        causes.append(_cause("prompt", "prompt", shown, detail=f"first at token {at} of the context"))
     if one.start is None or other.start is None:
-        return found
+        return causes
+    starts = (one.start, other.start)
+    models = [f"{start.model.name} {start.model.quantization}".strip() for start in starts]
     if one.start.is_served != other.start.is_served:
-        both = [_engine(step.start) for step in (one, other) if step.start is not None]
-        found.append(Cause(kind="engine", name="engine", left=both[0], right=both[1]))
-        return found
+        engines = ("a server" if start.is_served else "termchat's worker" for start in starts)
+        return [*causes, _cause("engine", "engine", map("{} on {}".format, models, engines))]
     if one.start.model.fingerprint != other.start.model.fingerprint:
-        found.append(_model(one.start, other.start))
-    if one.said or other.said or not (one.start.dice and other.start.dice):  # a server that draws tells nothing of how
-        return found
+        files = [start.model.sha256[:16] for start in starts]
+        alike = models[0] == models[1]
+        causes.append(_cause("model", *(("model file (fingerprint)", files) if alike else ("model", models))))
+    if one.said or other.said or not all(start.dice for start in starts):  # a server that draws tells nothing of how
+        return causes
     for kind, name, field in _COMPUTED:
-        both = [str(getattr(step.start, field)) for step in (one, other)]
-        if both[0] != both[1]:
-            found.append(Cause(kind=kind, name=name, left=both[0], right=both[1]))
-    if not (one.start.exact and other.start.exact):
-        both = ["exact" if step.start.exact else "not exact" for step in (one, other) if step.start is not None]
+        if getattr(one.start, field) != getattr(other.start, field):
+            causes.append(_cause(kind, name, (str(getattr(start, field)) for start in starts)))
+    if not all(start.exact for start in starts):
+        ways = ("exact" if start.exact else "not exact" for start in starts)
         why = "fast prefill, GPU layers, rebuilt cells or drafts"
-        found.append(Cause(kind="shapes", name="exactness", left=both[0], right=both[1], detail=why))
-    if not found or found[0].kind != "prompt":
-        found += _shapes(one, other, {cause.name for cause in found})
-    return found
-
-
-def _prompt(one: RecordedStep, other: RecordedStep) -> Cause:
-    pairs = enumerate(zip_longest(one.context, other.context))
-    at, ids = next((at, pair) for at, pair in pairs if pair[0] != pair[1])
-    shown = ["ends" if i is None else f"#{i}" for i in ids]
-    return Cause(
-        kind="prompt", name="prompt", left=shown[0], right=shown[1], detail=f"first at token {at} of the context"
-    )
-
-
-def _model(one: Start, other: Start) -> Cause:
-    names = [_model_name(start) for start in (one, other)]
-    if names[0] == names[1]:
-        names = [start.model.sha256[:16] for start in (one, other)]
-        return Cause(kind="model", name="model file (fingerprint)", left=names[0], right=names[1])
-    return Cause(kind="model", name="model", left=names[0], right=names[1])
-
-
-def _model_name(start: Start) -> str:
-    return f"{start.model.name} {start.model.quantization}".strip()
-
-
-def _engine(start: Start) -> str:
-    return f"{_model_name(start)} on " + ("a server" if start.is_served else "termchat's worker")
+        causes.append(_cause("shapes", "exactness", ways, detail=why))
+    if not causes or causes[0].kind != "prompt":
+        causes += _shapes(one, other, {cause.name for cause in causes})
+    return causes
 
 
 def _shapes(one: RecordedStep, other: RecordedStep, told: set[str]) -> Iterator[Cause]:
     if one.shapes is None or other.shapes is None:
         known = ("unknown" if step.shapes is None else "known" for step in (one, other))
-        yield Cause(kind="shapes", name="batch shape", left=next(known), right=next(known))
+        yield _cause("shapes", "batch shape", known)
         return
-    batches, threads = ([_flat(step.shapes or (), field) for step in (one, other)] for field in ("rows", "threads"))
+    batches = [[shape.rows for shape in shapes] for shapes in (one.shapes, other.shapes)]
+    threads = [[shape.threads for shape in shapes] for shapes in (one.shapes, other.shapes)]
     if batches[0] != batches[1]:
-        yield Cause(kind="shapes", name="batch shape", left=_counts(batches[0]), right=_counts(batches[1]))
+        yield _cause("shapes", "batch shape", map(_counts, batches))
     elif "threads" not in told and any(a and b and a != b for a, b in zip(*threads, strict=False)):
-        yield Cause(kind="threads", name="threads", left=_counts(threads[0]), right=_counts(threads[1]))
-
-
-def _flat(shapes: Iterable[Shape], field: str) -> list[int]:
-    return [getattr(shape, field) for shape in shapes]
+        yield _cause("threads", "threads", map(_counts, threads))
 
 
 def _counts(numbers: Sequence[int]) -> str:
     """ "63×2 12 1×40": each number with how often it comes in a row."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][0] == number:
-            runs[-1][1] += 1
-        else:
-            runs.append([number, 1])
+    runs = [(number, len(list(run))) for number, run in groupby(numbers)]
     shown = [f"{number}×{count}" if count > 1 else str(number) for number, count in runs]
     return " ".join(shown if len(shown) <= _MOST_RUNS else [*shown[:_MOST_RUNS], "…"])
 
@@ -367,11 +325,12 @@ def _shift(
     """None where the logits are the same, as far as they are on record."""
     if one.token is None or other.token is None:
         return None
+    # Of one that tells log-probabilities alone these are its logits, but for a constant.
     alike = one.start is None or other.start is None or one.start.is_served == other.start.is_served
-    logits = [
-        {c.id: number for c in token.candidates if (number := _told_logit(c, alike=alike)) is not None}
-        for token in (one.token, other.token)
-    ]
+    logits = []
+    for token in (one.token, other.token):
+        numbers = {c.id: c.logit if alike and not math.isnan(c.logit) else c.logprob for c in token.candidates}
+        logits.append({i: number for i, number in numbers.items() if not math.isnan(number)})
     common = logits[0].keys() & logits[1].keys()
     moved = [logits[0][i] - logits[1][i] for i in common]
     fewest = min(len(token.candidates) for token in (one.token, other.token))
@@ -381,17 +340,10 @@ def _shift(
         return None
     if same and len(common) >= fewest - 1:  # a drawn token beyond the highest may be in one alone
         return None
-    numbers = zip(left.numbers(), right.numbers(), strict=False)
-    since = next((at for at, (a, b) in enumerate(numbers) if at < index and a != b), index)
+    pairs = zip(left.numbers(), right.numbers(), strict=False)
+    since = next((at for at, (a, b) in enumerate(pairs) if at < index and a != b), index)
     apart = max(moved) - min(moved) if moved else None
     return LogitShift(max(map(abs, moved), default=None), distance, since, apart)
-
-
-def _told_logit(candidate: Candidate, *, alike: bool) -> float | None:
-    """Its logit, or its log-probability where that is all that is told of one of the replies, which is one as well but for a
-    constant."""
-    number = candidate.logit if alike and not math.isnan(candidate.logit) else candidate.logprob
-    return None if math.isnan(number) else number
 
 
 def total_variation(one: Token, other: Token) -> float:
@@ -450,32 +402,29 @@ def _weighed(one: RecordedStep, other: RecordedStep, factors: Sequence[Cause], s
     weighed = _certain([*drawn, *logits]) if known else drawn
     found = weighed[: len(drawn)]
     if shift is None:
-        found += (_same_logits(cause) if known else cause for cause in origins)
+        found += (_excluded(cause, cause.detail or "the logits are the same") if known else cause for cause in origins)
     else:
         found += _of_logits(one, other, origins, shift, weighed[-1])
     if one.id == other.id and shift is None and known:
         changed = "the model's logits are unchanged, but not what follows from them"
-        found.append(Cause(kind="edited", name="the record was edited", evidence="shown", detail=changed))
+        found.append(_cause("edited", "the record was edited", evidence="shown", detail=changed))
     if all(cause.evidence == "excluded" for cause in found):
-        found.append(Cause(kind="unknown", name="nothing on record explains it"))
+        found.append(_cause("unknown", "nothing on record explains it"))
     return found
 
 
 def _certain(factors: list[Cause]) -> list[Cause]:
     """What is the only thing that differs is the cause; what seems to change nothing alone may in company."""
     if len(factors) == 1 and factors[0].evidence == "recorded":
-        return [
-            msgspec.structs.replace(
-                factors[0], evidence="shown", detail="nothing else differs that the draw depends on"
-            )
-        ]
+        why = "nothing else differs that the draw depends on"
+        return [msgspec.structs.replace(factors[0], evidence="shown", detail=why)]
     if any(cause.evidence == "shown" for cause in factors):
         return factors
     return [msgspec.structs.replace(cause, evidence="recorded") for cause in factors]
 
 
-def _same_logits(cause: Cause) -> Cause:
-    return msgspec.structs.replace(cause, evidence="excluded", detail=cause.detail or "the logits are the same")
+def _excluded(cause: Cause, detail: str = "") -> Cause:
+    return msgspec.structs.replace(cause, evidence="excluded", detail=detail)
 
 
 def _of_logits(
@@ -493,39 +442,28 @@ def _of_logits(
         sole = cause in strong or len(origins) == 1
         mine: Evidence = evidence if sole or evidence == "excluded" else "recorded"
         told = "; ".join(filter(None, (cause.detail, detail if mine == "shown" else "")))
-        found.append(msgspec.structs.replace(cause, evidence=mine, detail=told, since=_beginning(cause, shift)))
+        since = None if cause in strong else shift.since
+        found.append(msgspec.structs.replace(cause, evidence=mine, detail=told, since=since))
     if strong or evidence == "excluded":
         return found
     exact = all(step.start is not None and step.start.exact for step in (one, other))
-    far = _is_far(one, other, shift)
+    changes = [step.start.largest_change for step in (one, other) if step.start is not None]
+    measured = [change for change in changes if change is not None]
+    far = shift.distance > FAR if not measured or shift.apart is None else shift.apart > max(measured)
     if far and not origins and exact:
         away = f"the model's own distributions are far apart ({shift.distance:.3f} in total variation)"
-        found.append(Cause(kind="weights", name="different weights", evidence=evidence, since=shift.since, detail=away))
+        found.append(_cause("weights", "different weights", evidence=evidence, since=shift.since, detail=away))
     elif one.id != other.id and all(step.start is None or step.start.dice for step in (one, other)):
         ties = [step.token.near_tie for step in (one, other) if step.token is not None]
         if any(ties) or (set(ties) <= {None} and not far):
             found.append(_near_tie(one, other, shift, evidence))
     if not found or (not origins and not far):
-        name = "no recorded setting differs"
         away = (
             "probably another machine or llama.cpp build, or different weights behind the same header (the model's own "
             f"distributions are {shift.distance:.2g} apart in total variation)"
         )
-        found.append(Cause(kind="unknown", name=name, since=shift.since, detail=away))
+        found.append(_cause("unknown", "no recorded setting differs", since=shift.since, detail=away))
     return found
-
-
-def _is_far(one: RecordedStep, other: RecordedStep, shift: LogitShift) -> bool:
-    """Whether logits are further apart than they are when computed in different ways, by what was measured if anything was."""
-    changes = [step.start.largest_change for step in (one, other) if step.start is not None]
-    measured = [change for change in changes if change is not None]
-    if measured and shift.apart is not None:
-        return shift.apart > max(measured)
-    return shift.distance > FAR
-
-
-def _beginning(cause: Cause, shift: LogitShift) -> int | None:
-    return shift.since if cause.kind not in _ALONE else None
 
 
 def _near_tie(one: RecordedStep, other: RecordedStep, shift: LogitShift, evidence: Evidence) -> Cause:
@@ -536,10 +474,7 @@ def _near_tie(one: RecordedStep, other: RecordedStep, shift: LogitShift, evidenc
             ahead = lead(step.token, step.id, rival.id)
         margins.append("the other was cut" if ahead is None else f"{ahead:.3g} ahead")
     moved = f"the logits differ by up to {shift.largest:.3g}" if shift.largest is not None else ""
-    return Cause(
-        kind="near tie", name="near tie", left=margins[0], right=margins[1], evidence=evidence, since=shift.since,
-        detail=moved,
-    )  # fmt: skip
+    return _cause("near tie", "near tie", margins, evidence=evidence, since=shift.since, detail=moved)
 
 
 _EXCHANGES: tuple[Kind, ...] = ("knob", "order", "constraint", "dice", "state")
@@ -550,7 +485,7 @@ def _exchanged(one: RecordedStep, other: RecordedStep, cause: Cause | None) -> C
 
     `excluded` is said of what changes neither step's draw.
     """
-    found = cause or Cause(kind="unknown", name="logits")
+    found = cause or _cause("unknown", "logits")
     sides = [(step, _with(step)) for step in (one, other)]
     steps = [(step, made) for step, made in sides if made is not None]
     if len(steps) < 2 or any(_draw(step, made) != step.id for step, made in steps):
@@ -566,7 +501,7 @@ def _exchanged(one: RecordedStep, other: RecordedStep, cause: Cause | None) -> C
         which = "either reply" if len(told) == 2 else f"the {told[0]} reply"
         detail = f"with it exchanged, {which} draws the other's token"
         return msgspec.structs.replace(found, evidence="shown", detail=detail)
-    return msgspec.structs.replace(found, evidence="excluded", detail="") if unchanged == 2 else found
+    return _excluded(found) if unchanged == 2 else found
 
 
 def _draw(step: RecordedStep, made: _With) -> int | None:

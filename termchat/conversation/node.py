@@ -378,6 +378,11 @@ class Node:
         elif isinstance(record, Ranking):
             self.ranking = record
 
+    def settings_before(self, index: int) -> SettingsRecord | None:
+        """Return the settings that are in force before token `index`."""
+        reached = (settings for settings, at in zip(self.settings, self.settings_at, strict=True) if at <= index)
+        return max(reached, key=lambda settings: settings.number, default=None)
+
     def text(self, count: int | None = None) -> str:
         """What is shown of the node; of a reply, of its first `count` tokens."""
         if self.role == "user":

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import after
 
@@ -46,7 +45,7 @@ def position_of(conversation: Conversation, node: Node, index: int) -> Position:
     spans = conversation.reply(node.number)
     done = sum(span.count for span in spans[:-1]) + index
     seeds = (span.node.start.seed for span in reversed(spans) if span.node.start is not None)
-    record = _record(node, index)
+    record = node.settings_before(index)
     position = Position(ids, done, next(seeds, None), None, _state(spans, index))
     if record is None:
         return position
@@ -62,7 +61,7 @@ def _state(spans: Sequence[Span], index: int) -> dict[str, float]:
         return node.tokens.states[index]
     if index == 0 and len(spans) > 1:
         node, index = spans[-2].node, spans[-2].count
-    record = _record(node, index - 1)
+    record = node.settings_before(index - 1)
     if index == 0 or record is None or index - 1 not in node.tokens.states:
         return {}
     state = node.tokens.states[index - 1]
@@ -71,16 +70,10 @@ def _state(spans: Sequence[Span], index: int) -> dict[str, float]:
     return after(record.samplers, state, node.tokens.probabilities[index - 1])
 
 
-def _record(node: Node, index: int) -> SettingsRecord | None:
-    """The settings in force there."""
-    reached = (settings for settings, at in zip(node.settings, node.settings_at, strict=True) if at <= index)
-    return max(reached, key=lambda settings: settings.number, default=None)
-
-
 def constraint_of(conversation: Conversation) -> Constraint | None:
     """The constraint of the reply that the chat ends in: a chat that is opened again has it."""
     node = conversation.nodes[conversation.leaf] if conversation.leaf is not None else None
-    record = _record(node, len(node.tokens)) if node is not None else None
+    record = node.settings_before(len(node.tokens)) if node is not None else None
     return record.constraint if record is not None else None
 
 

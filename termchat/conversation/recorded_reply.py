@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.batch_shapes import shapes_of_prompt, shapes_of_tokens
-from termchat.conversation.tree import Conversation, Node, Span
+from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import UNKNOWN, Finished, SettingsRecord, Shape, Start, Token
 
 TokenSource = Callable[[Node, int], Token | None]
@@ -61,8 +61,8 @@ class RecordedReply:
     def settings(self) -> Iterator[SettingsRecord | None]:
         """Those of each token, and of the one that would follow."""
         for piece in self._pieces:
-            yield from (_in_force(piece.node, index) for index in range(piece.length))
-        yield _in_force(self._pieces[-1].node, self._pieces[-1].length)
+            yield from (piece.node.settings_before(index) for index in range(piece.length))
+        yield self._pieces[-1].node.settings_before(self._pieces[-1].length)
 
     def numbers(self) -> Iterator[tuple[float, float]]:
         """Of each token what the model's numbers can be known by: its logit, or its log-probability where that is not told, and
@@ -89,7 +89,7 @@ class RecordedReply:
         return RecordedStep(
             node.tokens.signs(at, at + 1)[0] if there else None,
             node.start,
-            _in_force(node, at),
+            node.settings_before(at),
             [*piece.prompt, *node.ids[:at]],
             None if piece.shapes is None else [*piece.shapes, *decoded],
             there and bool(node.tokens.forced[at]),
@@ -101,14 +101,9 @@ class RecordedReply:
 
 def reply_on_record(conversation: Conversation, end: int, token: TokenSource) -> RecordedReply:
     """The reply that ends in a node."""
-    return RecordedReply([_piece(conversation, span) for span in conversation.reply(end)], token)
-
-
-def _piece(conversation: Conversation, span: Span) -> ReplyPiece:
-    number = span.node.number
-    return ReplyPiece(span.node, span.count, conversation.prompt(number), shapes_of_prompt(conversation, number))
-
-
-def _in_force(node: Node, index: int) -> SettingsRecord | None:
-    reached = (settings for settings, at in zip(node.settings, node.settings_at, strict=True) if at <= index)
-    return max(reached, key=lambda settings: settings.number, default=None)
+    spans = [(span.node, span.count, span.node.number) for span in conversation.reply(end)]
+    pieces = [
+        ReplyPiece(node, count, conversation.prompt(number), shapes_of_prompt(conversation, number))
+        for node, count, number in spans
+    ]
+    return RecordedReply(pieces, token)

@@ -27,8 +27,7 @@ class StandingReply(NamedTuple):
 
 def standing_reply(conversation: Conversation, node: Node, index: int) -> StandingReply | None:
     """The reply before token `index` of its piece `node`; None where no constraint is in force there, as in thoughts."""
-    reached = [record for record, at in zip(node.settings, node.settings_at, strict=True) if at <= index]
-    record = max(reached, key=lambda one: one.number, default=None)
+    record = node.settings_before(index)
     if record is None or record.constraint is None or record.constraint_begun == NOT_YET:
         return None
     data, cost, bent, skip = bytearray(), 0.0, list[tuple[float, str]](), record.constraint_begun
