@@ -55,8 +55,6 @@ _ARRAYS = (
 _TIES = {"margins": ABSENT, "near_ties": UNKNOWN}
 """Columns that are packed behind the others, and what stands there for None."""
 
-_NAMELESS = array("i", [UNKNOWN])
-
 
 class TokenStep(NamedTuple):
     """What is read of a token where its round of drafting counts: see `draft_figures`."""
@@ -211,7 +209,7 @@ class TokenColumns:
     @property
     def has_ids(self) -> bool:
         """Whether the engine told ids; one that tells texts alone tells none."""
-        return self.ids[:1] != _NAMELESS
+        return not self.ids or self.ids[0] != UNKNOWN
 
     def signs(self, begin: int = 0, end: int | None = None) -> Sequence[int]:
         """What tells tokens `begin` to `end` apart: their ids, or numbers made of their bytes where an engine has no ids."""
@@ -252,14 +250,6 @@ class TokenColumns:
         if token.phase == "thinking":
             self.thought = len(self.ids)
         self.unsure = len(self.ids) if token.phase is None else 0
-
-
-def pending_of(end: Finished, continued: bool) -> str:
-    """Text that ends a reply but came with no token: held for a stop that never came, or that was passed over, and U+FFFD for
-    part of a character, unless the reply was `continued`, which completes it."""
-    if continued:
-        return end.held.removesuffix("\ufffd")
-    return end.held if end.reason != "stop" else ""
 
 
 class Omission(msgspec.Struct, frozen=True):
@@ -354,8 +344,14 @@ class Node:
 
     @property
     def pending(self) -> str:
-        """See `pending_of`; "" while the reply runs."""
-        return pending_of(self.finished, self.continued) if self.finished is not None else ""
+        """Text that ends a reply but came with no token: held for a stop that never came, or that was passed over, and U+FFFD
+        for part of a character, unless the reply was `continued`, which completes it."""
+        end = self.finished
+        if end is None:
+            return ""
+        if self.continued:
+            return end.held.removesuffix("\ufffd")
+        return end.held if end.reason != "stop" else ""
 
     def add(self, record: Record) -> None:
         """Takes the next record of this reply. `settings_at[i]` is the count of tokens before `settings[i]`."""

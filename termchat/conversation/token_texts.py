@@ -117,15 +117,14 @@ class Texts(Sequence[str]):
             whole = self._data[first : ends[-1]]
             bare = whole.decode("latin-1")  # a character for each byte
             texts = [bare[a - first : b - first] for a, b in pairwise(ends)]
-            found += texts if whole.isascii() else map(_from_bytes, texts)
+            if whole.isascii():
+                found += texts
+            else:
+                found += (t if t.isascii() else t.encode("latin-1").decode("utf-8", "surrogatepass") for t in texts)
         return found
 
     def _read(self, begin: int, end: int) -> str:
         return self._data[begin:end].decode("utf-8", "surrogatepass")
-
-
-def _from_bytes(text: str) -> str:
-    return text if text.isascii() else text.encode("latin-1").decode("utf-8", "surrogatepass")
 
 
 def words(numbers: array[int] | array[float]) -> bytes:

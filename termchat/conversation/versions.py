@@ -41,7 +41,8 @@ class Versions:
 
     def _messages(self, message: Node) -> list[int]:
         system = self._chat.system_of(message.number)
-        beside = [node for node in self._chat.children(message.parent) if _is_beside(node, message)]
+        siblings = self._chat.children(message.parent)
+        beside = [node for node in siblings if node.role == "user" and node.at == message.at]
         if message.parent is None:
             beside = [node for node in beside if self._chat.system_of(node.number) == system]
         if len(beside) > 1:
@@ -86,7 +87,3 @@ def leaf_of(conversation: Conversation, end: int, used: Mapping[int, int]) -> in
         if not grown or all(child.at < node.kept() for child in grown):
             leaves.append(node.number)
     return max(leaves, key=lambda number: (used.get(number, -1), number))
-
-
-def _is_beside(node: Node, message: Node) -> bool:
-    return node.role == "user" and node.at == message.at

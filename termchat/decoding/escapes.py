@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from termchat.text import sanitize
 
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "0": "\0"}
 _SHOWN = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
 _DIGITS = {"x": 2, "u": 4, "U": 8}
+_NUMBER = re.compile("[0-9a-fA-F]+")
 _HIGHEST = 0x10FFFF
 
 
@@ -25,7 +28,7 @@ def unescape(text: str) -> str:
         if mark in _NAMED:
             out.append(_NAMED[mark])
             i += 2
-        elif width and _is_character(digits, width):
+        elif width and _NUMBER.fullmatch(digits) and len(digits) == width and int(digits, 16) <= _HIGHEST:
             out.append(chr(int(digits, 16)))
             i += 2 + width
         else:
@@ -38,15 +41,5 @@ def escape(text: str) -> str:
     r"""The inverse of `unescape` for what a line cannot show, or a reader cannot see."""
     if text.isprintable() and "\\" not in text and sanitize(text, keep="") is text:
         return text
-    return "".join(_SHOWN.get(c) or (c if c.isprintable() and sanitize(c) is c else _numbered(c)) for c in text)
-
-
-def _numbered(character: str) -> str:
-    number = ord(character)
-    return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
-
-
-def _is_character(digits: str, width: int) -> bool:
-    if len(digits) < width or not all(c in "0123456789abcdefABCDEF" for c in digits):
-        return False
-    return int(digits, 16) <= _HIGHEST
+    numbered = {c: f"\\u{ord(c):04x}" if ord(c) < 1 << 16 else f"\\U{ord(c):08x}" for c in set(text)}
+    return "".join(_SHOWN.get(c) or (c if c.isprintable() and sanitize(c) is c else numbered[c]) for c in text)

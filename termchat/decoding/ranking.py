@@ -87,7 +87,14 @@ def rank_votes(
         return -votes.get(found or "", 0), means[found], found or "", _down(one.mean_logprob), one.walk
 
     all_.sort(key=place)
-    return Ranking([_voting(one, answers[one.walk], votes) for one in all_])
+    ranked = []
+    for one in all_:
+        given = answers[one.walk]
+        count = votes[given] if given is not None else None
+        ranked.append(
+            Ranked(one.walk, None if count is None else float(count), one.mean_logprob, one.tokens, given, count)
+        )
+    return Ranking(ranked)
 
 
 def tally(ranking: Ranking, texts: dict[int, str]) -> list[Tally]:
@@ -109,12 +116,6 @@ def agreement(ranked: Sequence[Tally]) -> float | None:
     """The share of the walks that were counted which have the first answer; None where there was none."""
     counted = sum(one.votes for one in ranked)
     return ranked[0].votes / counted if counted else None
-
-
-def _voting(one: Walked, answer: str | None, votes: Counter[str]) -> Ranked:
-    if answer is None:
-        return Ranked(one.walk, None, one.mean_logprob, one.tokens)
-    return Ranked(one.walk, float(votes[answer]), one.mean_logprob, one.tokens, answer, votes[answer])
 
 
 def _down(score: float | None) -> float:

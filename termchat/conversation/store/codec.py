@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from array import array
 from typing import Any, TypeVar
 
 import msgspec
 
-from termchat.conversation.node import Node, Omission, TokenColumns
+from termchat.conversation.node import Node, TokenColumns
 from termchat.conversation.session import Breakpoint
 from termchat.conversation.store.database import StoreError
 from termchat.decoding.conditions import Rule, describe, parse
@@ -85,21 +83,11 @@ def to_breakpoints(text: str) -> tuple[Breakpoint, ...]:
     return tuple(points)
 
 
-def from_omission(omitted: Omission | None) -> str:
-    """What a prompt leaves out as JSON, "" where it is nothing."""
-    return "" if omitted is None else from_settings(omitted)
-
-
 def to_seconds(moment: object) -> float:
     """When something was, in seconds since the epoch, UTC; 0.0, for unknown, where no calendar has that: a damaged number, or
     what a clock said that was far off.
     """
     return float(moment) if isinstance(moment, (int, float)) and 0 <= moment < LATEST else 0.0
-
-
-def to_omission(text: str) -> Omission | None:
-    """None where it is damaged."""
-    return to_settings(text, None, Omission) if text else None
 
 
 class _Reply(msgspec.Struct, array_like=True):
@@ -133,19 +121,3 @@ def to_reply(node: Node, packed: bytes) -> bool:
     tokens.searched = node.tokens.searched
     node.tokens, node.settings_at = tokens, reply.settings_at
     return True
-
-
-def from_ids(ids: array[int]) -> bytes:
-    """As 32-bit words, little endian."""
-    packed = array("i", ids)
-    if sys.byteorder == "big":
-        packed.byteswap()
-    return packed.tobytes()
-
-
-def to_ids(blob: bytes) -> array[int]:
-    ids = array("i")
-    ids.frombytes(blob)
-    if sys.byteorder == "big":
-        ids.byteswap()
-    return ids

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from termchat.conversation.node import Omission
 from termchat.conversation.session import ModelRef, Session, View
 from termchat.conversation.store import codec, unsent_rows
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.schema import BLOB, LONGEST_TITLE, SOUND_NODE, text_of
+from termchat.conversation.token_texts import from_words
 from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.unsent import Queued
 from termchat.decoding.records import Token
@@ -160,9 +162,10 @@ def _grow(
 def _node(row: dict[str, Any]) -> Node:
     """A node without its records."""
     node = Node(row["number"], row["parent"], row["at"], row["role"], text=row["text"])
-    node.prompt_ids, node.whole = codec.to_ids(row["prompt_ids"]), bool(row["whole"])
+    from_words(node.prompt_ids, row["prompt_ids"])
+    node.whole = bool(row["whole"])
     node.name, node.deleted = row["name"], bool(row["deleted"])
-    node.omitted, node.system = codec.to_omission(row["omitted"]), row["system"]
+    node.omitted, node.system = codec.to_settings(row["omitted"], None, Omission), row["system"]
     return node
 
 

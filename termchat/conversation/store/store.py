@@ -46,6 +46,7 @@ from termchat.conversation.store.schema import (
     UPDATE_SESSION,
 )
 from termchat.conversation.store.writer import Operation, Writer
+from termchat.conversation.token_texts import words
 from termchat.conversation.tree import Conversation, Node, Role
 from termchat.conversation.unsent import Unsent
 from termchat.decoding.escapes import well_formed
@@ -307,9 +308,13 @@ class Store:
 
         A chat that was deleted comes back with it; of one that was purged nothing more is kept, which is told by `notices`.
         """
-        text, ids = well_formed(node.written), codec.from_ids(node.prompt_ids)
+        text, ids = well_formed(node.written), words(node.prompt_ids)
         place = (node.number, node.parent, node.at, node.role)
-        named = well_formed(node.name), int(node.deleted), codec.from_omission(node.omitted)
+        named = (
+            well_formed(node.name),
+            int(node.deleted),
+            "" if node.omitted is None else codec.from_settings(node.omitted),
+        )
         values = (*place, text, ids, int(node.whole), *named)
         claims = True if node.role == "assistant" else None
         operations = [

@@ -11,7 +11,7 @@ import json
 import math
 import re
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, Union
 
@@ -21,10 +21,10 @@ from termchat.conversation.node import Omission
 from termchat.conversation.session import Breakpoint, ModelRef, View
 from termchat.conversation.transcripts.transcript import VERSION
 from termchat.decoding.beam_search import penalty_problem, problem
-from termchat.decoding.conditions import Condition, ConditionError, Rule, describe, parse
+from termchat.decoding.conditions import ConditionError, Rule, describe, parse
 from termchat.decoding.group import MOST_BEAMS, MOST_WALKS
 from termchat.decoding.records import FORMAT, RECORD_NAMES, UNTOLD, Record, SettingsRecord, Start
-from termchat.decoding.samplers import KNOBS, KnobError, SamplerSettings, Tuning
+from termchat.decoding.samplers import KNOBS, KnobError, Tuning
 
 _MAY_BE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPES = re.compile(
@@ -118,9 +118,16 @@ def decode(data: bytes) -> Line:
         _check_knob("seed", line.seed)
         _check_walk(line)
     if isinstance(line, (SessionLine, SettingsRecord)):
-        _check_knobs(line.tuning if isinstance(line, SessionLine) else line.samplers)
+        samplers = line.tuning if isinstance(line, SessionLine) else line.samplers
+        for name in samplers.__struct_fields__:  # settings out of range could crash the engine
+            _check_knob(name, getattr(samplers, name))
         met = line.conditions if isinstance(line, SettingsRecord) else [point.condition for point in line.breakpoints]
-        _check_conditions(met)
+        for condition in met:  # so could conditions that cannot be written by hand
+            if isinstance(condition, Rule):
+                try:
+                    parse(describe(condition))
+                except ConditionError as error:
+                    raise LineError(f"a condition is invalid: {error.message}") from None
     return line
 
 
@@ -148,27 +155,11 @@ def _check_versions(kind: type, found: dict[str, Any]) -> None:
             raise LineError(f"its {name} is {found[name]!r:.40}; this termchat reads {known}")
 
 
-def _check_knobs(samplers: SamplerSettings) -> None:
-    """Settings out of range could crash the engine."""
-    for name in samplers.__struct_fields__:
-        _check_knob(name, getattr(samplers, name))
-
-
 def _check_knob(name: str, value: object) -> None:
     try:
         KNOBS[name].check(value)
     except KnobError as error:
         raise LineError(str(error)) from None
-
-
-def _check_conditions(conditions: Iterable[Condition]) -> None:
-    """So could conditions that cannot be written by hand."""
-    for condition in conditions:
-        if isinstance(condition, Rule):
-            try:
-                parse(describe(condition))
-            except ConditionError as error:
-                raise LineError(f"a condition is invalid: {error.message}") from None
 
 
 def _check_walk(start: Start) -> None:

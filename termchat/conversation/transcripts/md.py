@@ -18,7 +18,7 @@ from termchat.conversation.transcripts.groups_on_page import GroupOnPage, Groups
 from termchat.conversation.transcripts.inert import inert, on_a_line, parsers
 from termchat.conversation.transcripts.mark_places import placed
 from termchat.conversation.transcripts.transcript import Records
-from termchat.conversation.tree import Conversation, Node, Place, Span
+from termchat.conversation.tree import Conversation, Place, Span
 from termchat.text import sanitize
 
 _CELL = 80
@@ -72,8 +72,9 @@ def _together(group: GroupOnPage, last: Span) -> Iterator[str]:
     yield f"### {on_a_line(sanitize(group.title))}"
     if goes_on is not None:
         yield f"*The chat continues from walk {goes_on.number}.*"
-    texts = [_with_marks(list(setting_changes.marked([_whole(walk.node)], {}))) for walk in group.walks]
-    if all(_fits_a_cell(text) for text in texts):
+    wholes = ((Span(walk.node, len(walk.node.ids)), walk.node.text()) for walk in group.walks)
+    texts = [_with_marks(list(setting_changes.marked([whole], {}))) for whole in wholes]
+    if all(len(text) <= _CELL and not any(sign in text for sign in "\n|`") for text in texts):
         yield "\n".join(_table(group.walks, texts))
         return
     for walk, text in zip(group.walks, texts, strict=True):
@@ -81,14 +82,6 @@ def _together(group: GroupOnPage, last: Span) -> Iterator[str]:
         shown_above = walk is goes_on and walk.node is last.node and last.count == len(walk.node.ids)
         yield from filter(None, ["*See above.*" if shown_above else _block(text)])
         yield f"*{on_a_line(sanitize(walk.told))}*"
-
-
-def _whole(node: Node) -> tuple[Span, str]:
-    return Span(node, len(node.ids)), node.text()
-
-
-def _fits_a_cell(text: str) -> bool:
-    return len(text) <= _CELL and not any(sign in text for sign in "\n|`")
 
 
 def _table(walks: Sequence[WalkOnPage], texts: Sequence[str]) -> Iterator[str]:
