@@ -51,11 +51,6 @@ def cause_lines(why: WhyDifferent, names: Names) -> Iterator[str]:
         yield "the model's logits are the same here"
 
 
-def summary_line(why: WhyDifferent, names: Names) -> str:
-    """The first cause alone."""
-    return cause_line(why.causes[0], names)
-
-
 # --- the distributions -----------------------------------------------------------------------------------------------
 
 
@@ -119,14 +114,9 @@ def tie_lines(left: RecordedStep, right: RecordedStep, names: Names) -> Iterator
             found = next((c for c in token.candidates if c.id == other.id), None)
             if found is not None and math.isnan(found.probability):
                 continue  # what the chain made of it is not known
-            cut = found.removed_by if found is not None else None
-            yield f"{name}: {token_name(other)} " + _lost(cut)
-
-
-def _lost(stage: str | None) -> str:
-    if stage == TEMPERATURE:
-        return "did not have the highest logit"
-    return f"was cut by {show_piece(stage)}" if stage else "was not a candidate"
+            stage = found.removed_by if found is not None else None
+            lost = f"was cut by {show_piece(stage)}" if stage else "was not a candidate"
+            yield f"{name}: {token_name(other)} {'did not have the highest logit' if stage == TEMPERATURE else lost}"
 
 
 def token_name(token: Token) -> str:

@@ -39,8 +39,9 @@ def thoughts_of(spans: Sequence[Span]) -> Thoughts | None:
     counts = [thought(span.node, span.count) for span in spans]
     if not any(counts):
         return None
-    us = sum(span.node.tokens.spent_us(0, n) for span, n in _pairs(spans, counts))
-    text = "".join(span.node.tokens.texts.joined(n) for span, n in _pairs(spans, counts)).strip()
+    pieces = [(span.node.tokens, count) for span, count in zip(spans, counts, strict=True)]
+    us = sum(tokens.spent_us(0, count) for tokens, count in pieces)
+    text = "".join(tokens.texts.joined(count) for tokens, count in pieces).strip()
     start = spans[0].node.start
     if start is not None and start.thinking:
         opening, closing = start.thinking
@@ -51,10 +52,6 @@ def thoughts_of(spans: Sequence[Span]) -> Thoughts | None:
 
 def answer_of(spans: Sequence[Span]) -> str:
     """The text of a reply behind its thoughts: all of it, if there are none."""
-    texts = ["".join(span.node.text(span.count) for span in spans)]
+    text = "".join(span.node.text(span.count) for span in spans)
     thoughts = sum(span.node.tokens.texts.start(thought(span.node, span.count)) for span in spans)
-    return texts[0][thoughts:].lstrip() if thoughts else texts[0]
-
-
-def _pairs(spans: Sequence[Span], counts: Sequence[int]) -> list[tuple[Span, int]]:
-    return list(zip(spans, counts, strict=True))
+    return text[thoughts:].lstrip() if thoughts else text

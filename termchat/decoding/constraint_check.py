@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -216,11 +216,15 @@ def _check_meaning(text: str, schema: Any) -> None:
     """Raise `TextError` where llguidance compiles a schema that its draft forbids, that has a dead end, or whose numbers it
     rounds."""
     is_old = draft_of(text).META_SCHEMA["$schema"] != _DRAFTS[0]
-    for key, number in _numbers(parse_exactly(text)):
-        if not _is_float(number) or (key in _CONSTANTS and abs(number) >= 1 << 63):
+    for key, number, _ in _walk(parse_exactly(text), but=("default", "examples")):
+        if not isinstance(number, (int, Exact)) or isinstance(number, bool):
+            continue
+        if not _is_float(number) or (key in _CONSTANTS and abs(Decimal(number)) >= 1 << 63):
             shown = f"{key}: {number} has more digits than a grammar can follow"
             raise TextError(shown, *_place_of(text, [key]))
-    for part in _parts(schema):
+    for _, part, _ in _walk(schema):
+        if not isinstance(part, dict):
+            continue
         if isinstance(part.get("prefixItems"), list) and (is_old or "additionalItems" in part):
             shown = f"prefixItems: only draft 2020-12 has it, without additionalItems; set $schema to {_DRAFTS[0]}"
             raise TextError(shown, *_place_of(text, ["prefixItems"]))
@@ -276,30 +280,18 @@ def _drafts_of(schema: Any, text: str) -> Sequence[str]:
     return (named.rstrip("#"),)
 
 
-def _parts(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object of a schema."""
-    waiting = [value]
+def _walk(value: Any, but: Collection[str] = ()) -> Iterator[tuple[str, Any, int]]:
+    """Every value in a JSON document, with the key that it belongs to, one of `_CONSTANTS` for all below that, and its depth;
+    without what stands below the keys in `but`."""
+    waiting = [("", value, 1)]
     while waiting:
-        here = waiting.pop()
+        key, here, depth = waiting.pop()
+        yield key, here, depth
         if isinstance(here, dict):
-            yield here
-            waiting += here.values()
+            named = [(name, child) for name, child in here.items() if name not in but]
+            waiting += [(key if key in _CONSTANTS else name, child, depth + 1) for name, child in named]
         elif isinstance(here, list):
-            waiting += here
-
-
-def _numbers(value: Any) -> Iterator[tuple[str, Any]]:
-    """Every number that means something in a schema, with the key that it belongs to."""
-    waiting = [("", value)]
-    while waiting:
-        key, here = waiting.pop()
-        if isinstance(here, dict):
-            children = [(name, child) for name, child in here.items() if name not in ("default", "examples")]
-            waiting += [(key if key in _CONSTANTS else name, child) for name, child in children]
-        elif isinstance(here, list):
-            waiting += [(key, child) for child in here]
-        elif isinstance(here, (int, Exact)) and not isinstance(here, bool):
-            yield key, here
+            waiting += [(key, child, depth + 1) for child in here]
 
 
 def _is_float(number: int | Exact) -> bool:
@@ -370,9 +362,15 @@ def _endless(schema: Any) -> str | None:
     return min(still, default=None)
 
 
+def _targets(value: Any) -> set[str]:
+    """What is referred to in a schema."""
+    parts = (part.get("$ref") for _, part, _ in _walk(value) if isinstance(part, dict))
+    return {pointer for pointer in parts if isinstance(pointer, str)}
+
+
 def _local(schema: Any) -> set[str]:
     """The pointers that are referred to in a schema."""
-    return {pointer for pointer in _depth_and_targets(schema)[1] if pointer == "#" or pointer.startswith("#/")}
+    return {pointer for pointer in _targets(schema) if pointer == "#" or pointer.startswith("#/")}
 
 
 def _leads_back(pointer: str, onward: dict[str, set[str]]) -> bool:
@@ -447,32 +445,18 @@ def _strings(text: str) -> Iterator[tuple[str, int, bool]]:
 
 def _depth_of_references(schema: Any) -> int:
     """No path through the schema is longer: that of the root, and of everything that is referred to, one after the other."""
-    depth, targets = _depth_and_targets(schema)
-    seen: set[str] = set()
-    while targets:
-        pointer = targets.pop()
-        if pointer in seen:
-            continue
+    depth, targets, seen = _depth(schema), _targets(schema), set[str]()
+    while targets - seen:
+        pointer = (targets - seen).pop()
         seen.add(pointer)
-        more, further = _depth_and_targets(resolved(schema, pointer))
-        depth += more + 1
-        targets |= further
+        part = resolved(schema, pointer)
+        depth += _depth(part) + 1
+        targets |= _targets(part)
     return depth if seen else 0
 
 
-def _depth_and_targets(value: Any) -> tuple[int, set[str]]:
-    deepest, targets = 0, set()
-    waiting = [(value, 1)]
-    while waiting:
-        here, depth = waiting.pop()
-        deepest = max(deepest, depth)
-        if isinstance(here, dict):
-            if isinstance(here.get("$ref"), str):
-                targets.add(here["$ref"])
-            waiting += [(child, depth + 1) for child in here.values()]
-        elif isinstance(here, list):
-            waiting += [(child, depth + 1) for child in here]
-    return deepest, targets
+def _depth(value: Any) -> int:
+    return max(depth for _, _, depth in _walk(value))
 
 
 # --- the others ------------------------------------------------------------------------------------------------------

@@ -76,11 +76,6 @@ class PartialDocument:
         return _next(levels, _take(levels, token, self._top))
 
 
-def standing(text: str) -> Standing:
-    """See `PartialDocument.standing`."""
-    return PartialDocument().standing(text)
-
-
 def _take(levels: list[_Level], token: str, top: str) -> str:
     """Reads a token that is whole; `top` is what comes next outside of all levels, "" for nothing."""
     level = levels[-1] if levels else None

@@ -23,7 +23,7 @@ from termchat.decoding.constraint_check import (
     parse_exactly,
 )
 from termchat.decoding.deadline import deadline
-from termchat.decoding.partial_json import Standing, shown_path, standing
+from termchat.decoding.partial_json import PartialDocument, Standing, shown_path
 from termchat.decoding.text_error import TextError
 
 if TYPE_CHECKING:
@@ -98,9 +98,13 @@ def _on_json(constraint: Constraint, data: bytes) -> Judgement:
     try:
         value = parse_exactly(text, _once_each)
     except json.JSONDecodeError as error:
-        followed = _followed(_any_json())
+        from llguidance import LLMatcher
+
+        # Every JSON text, with any white space and all escapes but that of a slash.
+        any_json = LLMatcher.grammar_from_json_schema("{}", defaults={"json_allow_general_unicode_escapes": True})
+        followed = _followed(any_json)
         if followed.follow(data) == len(data) and not followed.matcher.is_accepting():
-            return Judgement("incomplete", _where_it_ends(standing(text)))
+            return Judgement("incomplete", _where_it_ends(PartialDocument().standing(text)))
         return Judgement("invalid", f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} at character {error.pos + 1}")
     except TextError as error:
         return Judgement("invalid", f"not JSON: {error.message}")
@@ -150,8 +154,8 @@ def _validator(text: str) -> Any:
 
     draft, schema = draft_of(text), parse_exactly(text)
     here = {
-        "pattern": _pattern,
-        "format": _format,
+        "pattern": _string_rule("pattern", "{!r} does not match {!r}"),
+        "format": _string_rule("format", "{!r} is not a {!r}"),
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties(draft.VALIDATORS["additionalProperties"]),
         "multipleOf": _multiple_of,
@@ -174,14 +178,14 @@ def _multiple_of(validator: Any, unit: Any, value: Any, _schema: Any) -> Iterato
             yield _fault(f"{value!r} is not a multiple of {unit!r}")
 
 
-def _pattern(validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
-    if validator.is_type(value, "string") and not _matches("pattern", pattern, value):
-        yield _fault(f"{value!r} does not match {pattern!r}")
+def _string_rule(keyword: str, fault: str) -> Any:
+    """The rule of a keyword for strings, whose fault names the string and the value of the keyword."""
 
+    def check(validator: Any, rule: str, value: Any, _schema: Any) -> Iterator[Any]:
+        if validator.is_type(value, "string") and not _matches(keyword, rule, value):
+            yield _fault(fault.format(value, rule))
 
-def _format(validator: Any, name: str, value: Any, _schema: Any) -> Iterator[Any]:
-    if validator.is_type(value, "string") and not _matches("format", name, value):
-        yield _fault(f"{value!r} is not a {name!r}")
+    return check
 
 
 def _pattern_properties(validator: Any, rules: dict[str, Any], value: Any, _schema: Any) -> Iterator[Any]:
@@ -258,7 +262,8 @@ def described_bytes(after: AllowedBytes) -> str:
         parts = ["white space"] if spaces else []
         for low, high in ranges:
             if low < 128 and not (spaces and low in b"\t\n\r "):
-                parts += _shown_range(low, high)
+                plain = high - low >= 2 and low >= 33 and high <= 126
+                parts += [f"{chr(low)}-{chr(high)}"] if plain else map(_shown, range(low, high + 1))
         if any(high >= 128 for _, high in ranges):
             parts.append("characters beyond ASCII")
     if after.may_end:
@@ -268,12 +273,6 @@ def described_bytes(after: AllowedBytes) -> str:
 
 _MANY = 85
 _NAMED = {9: "tab", 10: "newline", 13: "return", 32: "space", 44: '","'}
-
-
-def _shown_range(low: int, high: int) -> list[str]:
-    if high - low < 2 or low < 33 or high > 126:
-        return [_shown(byte) for byte in range(low, high + 1)]
-    return [f"{chr(low)}-{chr(high)}"]
 
 
 def _shown(byte: int) -> str:
@@ -349,10 +348,3 @@ def _followed(grammar: str) -> _Followed:
     from llguidance import LLMatcher, LLParserLimits
 
     return _Followed(LLMatcher(byte_tokenizer(), grammar, log_level=0, limits=LLParserLimits(verbose_errors=False)))
-
-
-def _any_json() -> str:
-    """The grammar of every JSON text, with any white space and all escapes but that of a slash."""
-    from llguidance import LLMatcher
-
-    return LLMatcher.grammar_from_json_schema("{}", defaults={"json_allow_general_unicode_escapes": True})

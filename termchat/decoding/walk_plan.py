@@ -194,7 +194,8 @@ def parse_grid(texts: Sequence[str]) -> tuple[GridKnob, ...]:
     for text in texts:
         knob: Knob | None = None
         for word in _WORD.findall(text):
-            if knob is not None and _is_value(knob, word):
+            # The name of another knob begins with a letter, and so do few values.
+            if knob is not None and (not word[0].isalpha() or word.lower() in (*_OFF, "on", *knob.words)):
                 found[-1][1].append(_value(knob, word))
             elif knob is None or own_name(word):
                 knob = _grid_knob(word)
@@ -259,11 +260,6 @@ def _knob(name: str) -> Knob:
     if "draft" in (known, KNOBS[known].needs):
         raise PlanError(f"{known} cannot be a knob of a grid: it changes no reply", "set it for all of them, before")
     return KNOBS[known]
-
-
-def _is_value(knob: Knob, word: str) -> bool:
-    """Whether a word behind a knob is a value of it, and not the name of another knob."""
-    return not word[0].isalpha() or word.lower() in (*_OFF, "on", *knob.words)
 
 
 def _value(knob: Knob, word: str) -> float:

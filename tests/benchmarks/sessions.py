@@ -59,7 +59,7 @@ def fill(path: Path, chats: int, text: Callable[[int], str]) -> None:
                 db.execute(ADD_NODE, (session, first, first - 1 or None, 0, "user", asked))
                 db.execute(ADD_NODE, (session, first + 1, first, 0, "assistant", ""))
                 derived.add(db, session, first)
-                derived.add_text(db, derived.text_id(number + 1, first + 1), answer, 0, tokens, tokens)
+                derived.set_text(db, derived.text_id(number + 1, first + 1), answer, 0, tokens, tokens)
         db.execute("COMMIT")
 
 

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from termchat.decoding.constraint import Constraint, Kind, choice
 from termchat.decoding.constraint_check import check
 from termchat.decoding.example_schema import schema_of
-from termchat.decoding.partial_json import PartialDocument, Path, described, schema_at, shown_path, standing
+from termchat.decoding.partial_json import PartialDocument, Path, described, schema_at, shown_path
 from termchat.decoding.text_error import TextError
 from termchat.decoding.verdict import allowed_after, described_bytes, pretty, verdict_on
 
@@ -233,7 +233,7 @@ def test_where_an_unfinished_document_stands(value: Any) -> None:
     text, document = "", PartialDocument()
     for character, path, kind in written(value):
         text += character
-        found = standing(text)
+        found = PartialDocument().standing(text)
         assert document.standing(text) == found  # read on instead of anew
         if kind:
             assert (found.inside, found.path) == (kind, path), text

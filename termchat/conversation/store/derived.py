@@ -129,7 +129,7 @@ def retitle(db: sqlite3.Connection, session: str) -> None:
     tally = _tally(db, session)
     if tally is not None:
         (title,) = db.execute(TITLE_OF, (session,)).fetchone()
-        _replace(db, text_id(tally, TITLE), title, 0, 0, 0)
+        set_text(db, text_id(tally, TITLE), title, 0, 0, 0)
 
 
 def add(db: sqlite3.Connection, session: str, number: int) -> None:
@@ -143,7 +143,7 @@ def add(db: sqlite3.Connection, session: str, number: int) -> None:
 def add_if_missing(db: sqlite3.Connection, session: str, number: int) -> None:
     """The text of a node that something grows from now: of a reply whose end was never written it is not there yet."""
     tally = _tally(db, session)
-    if tally is not None and _known(db, tally, number) is None:
+    if tally is None or db.execute("SELECT 1 FROM texts WHERE id = ?", (text_id(tally, number),)).fetchone() is None:
         add(db, session, number)
 
 
@@ -187,29 +187,20 @@ def _add(
     db: sqlite3.Connection, session: str, tally: int, number: int, role: str, text: str, partly: bool = True
 ) -> None:
     if role == "user":
-        _replace(db, text_id(tally, number), text, 1, 0, 0)
+        set_text(db, text_id(tally, number), text, 1, 0, 0)
         return
     reply = read_reply(db, session, number)
     if reply.ended or partly:
-        _replace(db, text_id(tally, number), reply.text, 0, reply.tokens, reply.whole)
+        set_text(db, text_id(tally, number), reply.text, 0, reply.tokens, reply.whole)
 
 
-def _replace(db: sqlite3.Connection, number: int, text: str, turns: int, tokens: int, whole: int) -> None:
+def set_text(db: sqlite3.Connection, number: int, text: str, turns: int, tokens: int, whole: int) -> None:
+    """Set a text by its id, see `text_id`."""
     db.execute("DELETE FROM texts WHERE id = ?", (number,))
-    add_text(db, number, text, turns, tokens, whole)
-
-
-def add_text(db: sqlite3.Connection, number: int, text: str, turns: int, tokens: int, whole: int) -> None:
-    """Adds a text by its id, see `text_id`."""
     db.execute(ADD, (number, text, turns, tokens, whole))
     db.execute(ADD_FOLDED, (number, folded(text) + _PAD))
 
 
 def _tally(db: sqlite3.Connection, session: str) -> int | None:
     row = db.execute("SELECT number FROM tallies WHERE session = ?", (session,)).fetchone()
-    return int(row[0]) if row is not None else None
-
-
-def _known(db: sqlite3.Connection, tally: int, number: int) -> int | None:
-    row = db.execute("SELECT id FROM texts WHERE id = ?", (text_id(tally, number),)).fetchone()
     return int(row[0]) if row is not None else None

@@ -88,12 +88,6 @@ def records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple
         yield bool(on_path), blob
 
 
-def read_through(db: sqlite3.Connection, session: str) -> None:
-    """Reads all records, so that damage is met, without a look at what is in them."""
-    for _ in db.execute("SELECT record FROM records WHERE session = ? ORDER BY node, seq", (session,)):
-        pass
-
-
 def rows(db: sqlite3.Connection, session: str, number: int) -> Rows:
     """The records of a reply by their place in the file."""
     statement = f"SELECT seq, {BLOB} FROM records WHERE session = ? AND node = ? AND seq >= ? ORDER BY seq"
@@ -142,7 +136,10 @@ def _grow(
     nodes = conversation.nodes
     if parent is not None and (parent not in nodes or at > len(nodes[parent].ids)):
         return  # what it grew from was lost with a damaged file
-    node = _node(row)
+    node = Node(number, parent, at, row["role"], text=row["text"])
+    from_words(node.prompt_ids, row["prompt_ids"])
+    node.whole, node.name, node.deleted = bool(row["whole"]), row["name"], bool(row["deleted"])
+    node.omitted, node.system = codec.to_settings(row["omitted"], None, Omission), row["system"]
     conversation.attach(node)
     if number in packed and codec.to_reply(node, packed[number]):
         return
@@ -157,16 +154,6 @@ def _grow(
                 return  # tokens before it were lost: it did not follow what is left
             next_step = record.step + 1
         node.add(record)
-
-
-def _node(row: dict[str, Any]) -> Node:
-    """A node without its records."""
-    node = Node(row["number"], row["parent"], row["at"], row["role"], text=row["text"])
-    from_words(node.prompt_ids, row["prompt_ids"])
-    node.whole = bool(row["whole"])
-    node.name, node.deleted = row["name"], bool(row["deleted"])
-    node.omitted, node.system = codec.to_settings(row["omitted"], None, Omission), row["system"]
-    return node
 
 
 def _named(db: sqlite3.Connection, statement: str, *values: object) -> Iterator[dict[str, Any]]:

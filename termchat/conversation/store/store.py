@@ -14,6 +14,7 @@ import secrets
 import sqlite3
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -228,7 +229,8 @@ class Store:
     def read_through(self, session: str) -> None:
         """Reads all records of a chat once, so that damage is found before any of them is given out."""
         session = self.current(session)
-        self._read_settled(lambda db: load.read_through(db, session))
+        statement = "SELECT record FROM records WHERE session = ? ORDER BY node, seq"
+        self._read_settled(lambda db: deque(db.execute(statement, (session,)), maxlen=0))
 
     def _read_settled(self, question: Callable[[sqlite3.Connection], _T], listed: bool = False) -> _T | None:
         """An answer from what was queued before; `listed`: from what is derived from it, too."""

@@ -7,6 +7,7 @@ from itertools import groupby
 from math import fsum, isfinite
 from typing import NamedTuple
 
+from termchat.conversation.reply_facts import varying
 from termchat.conversation.setting_changes import values
 from termchat.conversation.transcripts.facts import ending_of, plain_line
 from termchat.conversation.tree import Conversation, Node, Span
@@ -34,13 +35,13 @@ class WalkOnPage(NamedTuple):
     @property
     def told(self) -> str:
         """The figures on one line."""
-        return " · ".join(_on_a_line(name, value) for name, value in self.figures)
-
-
-def _on_a_line(name: str, value: str) -> str:
-    if name in ("tokens", "votes"):
-        return f"{value} {name.removesuffix('s') if value == '1' else name}"
-    return value if name == "ending" else f"{name} {value}"
+        told = []
+        for name, value in self.figures:
+            if name in ("tokens", "votes"):
+                told.append(f"{value} {name.removesuffix('s') if value == '1' else name}")
+            else:
+                told.append(value if name == "ending" else f"{name} {value}")
+        return " · ".join(told)
 
 
 class GroupOnPage(NamedTuple):
@@ -101,19 +102,17 @@ class GroupsOnPage:
 
 def labels_of(walks: Mapping[int, Node]) -> dict[int, str]:
     """What is not the same for all walks, as "temperature 0.5 · seed 43"; of a knob that was turned all values in turn."""
-    told = {walk: _told(node) for walk, node in walks.items()}
-    names = dict.fromkeys(name for each in told.values() for name in each)
-    varying = [name for name in names if len({each.get(name) for each in told.values()}) > 1]
-    return {walk: " · ".join(f"{name} {each[name]}" for name in varying if name in each) for walk, each in told.items()}
-
-
-def _told(node: Node) -> dict[str, str]:
-    turned = [values(settings) for settings in node.settings]
-    told = {
-        name: " → ".join(value for value, _ in groupby(shown_value(KNOBS[name], knobs[name]) for knobs in turned))
-        for name in (turned[0] if turned else ())
-    }
-    return told | ({"seed": str(node.start.seed)} if node.start is not None else {})
+    facts = dict[int, dict[str, str]]()
+    for walk, node in walks.items():
+        turned = [values(settings) for settings in node.settings]
+        facts[walk] = {
+            name: " → ".join(value for value, _ in groupby(shown_value(KNOBS[name], knobs[name]) for knobs in turned))
+            for name in (turned[0] if turned else ())
+        }
+        if node.start is not None:
+            facts[walk]["seed"] = str(node.start.seed)
+    names = varying(list(facts.values()))
+    return {walk: " · ".join(f"{name} {each[name]}" for name in names if name in each) for walk, each in facts.items()}
 
 
 def _title(group: Group, walks: int, at: int) -> str:

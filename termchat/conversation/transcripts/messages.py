@@ -321,43 +321,37 @@ def _transcript(messages: Sequence[ChatMessage], model: str, halves: int) -> Tra
     system, rest = messages[:first], messages[first:]
     chat = Conversation("\n\n".join(message.text for message in system))
     chat.title = " ".join(next((m.text for m in rest if m.speaker == "user"), rest[0].text).split())[:_TITLE]
-    made = _Replies(chat, model[:_TITLE] or _UNKNOWN)
+    model, packed = model[:_TITLE] or _UNKNOWN, dict[int, list[bytes]]()
     for speaker, several in groupby(rest, key=lambda message: message.speaker):
         pieces = list(several)
         if speaker == "assistant":
             text, thoughts = (
                 "\n\n".join(filter(None, texts)) for texts in zip(*(piece[1:] for piece in pieces), strict=True)
             )
-            made.reply(Finished("end", "", text, 0, None, 0.0, 0.0, None), thoughts)
+            _add_reply(chat, packed, model, Finished("end", "", text, 0, None, 0.0, 0.0, None), thoughts)
         else:
             for piece in pieces:
                 parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
                 chat.grow("user", parent=chat.leaf, at=len(parent.ids) if parent is not None else 0, text=piece.text)
     if rest[-1].speaker == "user":
-        made.reply(_UNANSWERED)
-    return Transcript(Session(model=ModelRef(made.model)), chat, made.packed, halves)
+        _add_reply(chat, packed, model, _UNANSWERED)
+    return Transcript(Session(model=ModelRef(model)), chat, packed, halves)
 
 
-class _Replies:
-    """The replies of a chat, with records that say no more than is known."""
-
-    def __init__(self, chat: Conversation, model: str) -> None:
-        self._chat, self.model = chat, model
-        self.packed: dict[int, list[bytes]] = {}
-
-    def reply(self, end: Finished | Failed, thoughts: str = "") -> None:
-        """Add a reply; its thoughts become one token of which nothing but the text is known."""
-        identity = ModelIdentity(self.model, "", "", "", "")
-        start = Start(FORMAT, "", "", identity, [], False, 0, 0, 0, 0, 0, "", False)
-        node = self._chat.grow("assistant", parent=self._chat.leaf, at=0)
-        records: list[Record] = [start, end]
-        if thoughts:
-            text = well_formed(thoughts) + "\n\n"
-            token = Token(
-                0, UNKNOWN, UNKNOWN, text.encode(), text, ABSENT, ABSENT, UNKNOWN, ABSENT, ABSENT, ABSENT, 0, False, [], [], {},
-                0, 0, phase="thinking",
-            )  # fmt: skip
-            records.insert(1, token)
-        for record in records:
-            node.add(record)
-        self.packed[node.number] = [codec.from_record(record) for record in records]
+def _add_reply(
+    chat: Conversation, packed: dict[int, list[bytes]], model: str, end: Finished | Failed, thoughts: str = ""
+) -> None:
+    """Add a reply with records that say no more than is known; of its thoughts, which become one token, that is the text."""
+    identity = ModelIdentity(model, "", "", "", "")
+    node = chat.grow("assistant", parent=chat.leaf, at=0)
+    records: list[Record] = [Start(FORMAT, "", "", identity, [], False, 0, 0, 0, 0, 0, "", False), end]
+    if thoughts:
+        text = well_formed(thoughts) + "\n\n"
+        token = Token(
+            0, UNKNOWN, UNKNOWN, text.encode(), text, ABSENT, ABSENT, UNKNOWN, ABSENT, ABSENT, ABSENT, 0, False, [], [], {},
+            0, 0, phase="thinking",
+        )  # fmt: skip
+        records.insert(1, token)
+    for record in records:
+        node.add(record)
+    packed[node.number] = [codec.from_record(record) for record in records]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from termchat.conversation.causes import WhyDifferent, why_different
-from termchat.conversation.causes_text import cause_lines, distribution_lines, step_name, summary_line, tie_lines
+from termchat.conversation.causes_text import cause_line, cause_lines, distribution_lines, step_name, tie_lines
 from termchat.conversation.recorded_reply import TokenSource, reply_on_record
 from termchat.conversation.reply_facts import DifferingFact, differences, facts_of, is_same_model
 from termchat.conversation.tree import Conversation
@@ -184,7 +184,7 @@ class CompareDialog(ReadListing):
         if self._explained:
             return detail_lines(self._why, width)
         wrapper = Wrapper(width)
-        wrapper.feed(f"why  {summary_line(self._why, _SIDES)}\n", MUTED)
+        wrapper.feed(f"why  {cause_line(self._why.causes[0], _SIDES)}\n", MUTED)
         return [*wrapper.lines, *compare_lines(self._comparison, width, self._names)]
 
     def action_why(self) -> None:

@@ -180,10 +180,6 @@ def _name(node: Node, info: Session) -> str:
     return "You" if node.role == "user" else name_of(node, info)
 
 
-def _called(node: Node) -> str:
-    return one_line(node.name, _LONGEST)
-
-
 def _versions(tree: PageTree, end: int) -> str:
     """Which version of its turn is shown; the arrows are for the script."""
     ways = tree.versions.get(end)
@@ -216,7 +212,8 @@ def _piece(tree: PageTree, node: Node, shown: int) -> str:
 
 
 def _fork(tree: PageTree, ways: list[Way], token: int) -> str:
-    named = [f'"{name}"' for way in ways[1:] if (name := _called(tree.chat.nodes[way.node]))]
+    names = (one_line(tree.chat.nodes[way.node].name, _LONGEST) for way in ways[1:])
+    named = [f'"{name}"' for name in names if name]
     return f"{len(ways)} branches at token {token}" + (f": {', '.join(named)}" if named else "")
 
 
