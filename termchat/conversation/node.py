@@ -396,7 +396,7 @@ class Node:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         ends = list(accumulate(len(decoder.decode(piece)) for piece in self.tokens.pieces()))
         decoded = (ends[-1] if ends else 0) + len(decoder.decode(b"", final=True))
-        shown = self.tokens.texts.characters
+        shown = self.tokens.texts.start(len(self.tokens))
         # A reply that goes on may complete a character of the node before: decoded alone, its bytes count otherwise.
         carried = shown + len(self.finished.held) - decoded
         if shown <= max(carried, 0):

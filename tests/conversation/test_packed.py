@@ -34,7 +34,7 @@ def test_texts_are_a_list_of_texts(said: list[str], data: st.DataObject) -> None
     assert texts[begin:end] == said[begin:end]
     assert [texts[at] for at in range(-len(said), len(said))] == said + said
     assert texts.joined(begin) == "".join(said if begin is None else said[: max(begin, 0)])
-    assert texts.characters == sum(map(len, said))
+    assert texts.start(len(texts)) == sum(map(len, said))
     first, last = sorted((abs(begin or 0), abs(end or 0)))
     assert list(texts.lengths(first, last)) == [len(text) for text in said[first:last]]
     again = Texts.unpacked(*texts.packed())
@@ -43,9 +43,9 @@ def test_texts_are_a_list_of_texts(said: list[str], data: st.DataObject) -> None
     owners = [number for number, text in enumerate(said) for _ in text]
     for each in (texts, again):
         assert [each.start(index) for index in range(len(said) + 1)] == starts
-        assert [each.at(offset) for offset in range(each.characters)] == owners
+        assert [each.at(offset) for offset in range(each.start(len(each)))] == owners
         with pytest.raises(IndexError):
-            each.at(each.characters)
+            each.at(each.start(len(each)))
     with pytest.raises(IndexError):
         texts[len(said)]
 

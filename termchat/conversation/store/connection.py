@@ -70,9 +70,8 @@ class OpenFile:
             db = database.connect(self._given)
         self._file = store_files.identity(self._path)
         try:
-            for aside in repair.unread(
-                self._path
-            ):  # set aside perhaps by a process that was ended before it copied them
+            # Perhaps a process that set them aside was ended before it copied their chats.
+            for aside in repair.unread(self._path):
                 if (count := repair.rescue(aside, db)) is not None:
                     message = f"The file of saved chats was damaged. It is now {aside}; a new one was started."
                     chats = "1 chat" if count == 1 else f"{count:,} chats"
