@@ -187,18 +187,18 @@ def test_a_reply_that_only_forks_grew_from_still_ends_a_branch() -> None:
 
 def test_forks_are_the_tokens_before_which_a_path_could_have_gone_elsewhere() -> None:
     chat = forked()
-    assert chat.forks(4) == [(2, 0), (2, 2)]
-    assert chat.forks(6) == [(2, 0), (5, 0)]
-    assert chat.forks(7) == [(7, 0)]
+    assert list(chat.forks(4)) == [(2, 0), (2, 2)]
+    assert list(chat.forks(6)) == [(2, 0), (5, 0)]
+    assert list(chat.forks(7)) == [(7, 0)]
     chat.grow("assistant", parent=3, at=1)  # nothing in it yet, but the reply beside it has another way now
-    assert chat.forks(4) == [(2, 0), (2, 2), (4, 0)]
-    assert chat.forks() == [(2, 0), (2, 2)]
+    assert list(chat.forks(4)) == [(2, 0), (2, 2), (4, 0)]
+    assert list(chat.forks()) == [(2, 0), (2, 2)]
 
 
 def test_tokens_that_a_stop_swallowed_are_no_way_on() -> None:
     chat = replied([b"a", b"EN", b"D"], stops=("END",))
     add_all(reply(chat, parent=user(chat, "next", [9])), stream([], [b"b"]))
-    assert chat.forks() == []
+    assert list(chat.forks()) == []
     assert numbers(chat.leaves()) == [4]
 
 
@@ -207,7 +207,7 @@ def test_what_is_deleted_is_hidden_with_all_below_it_and_comes_back() -> None:
     chat.leaf = 6
     chat.delete(5)
     assert chat.leaf == 4
-    assert (numbers(chat.leaves()), chat.forks(4)) == ([4, 7], [(2, 0)])
+    assert (numbers(chat.leaves()), list(chat.forks(4))) == ([4, 7], [(2, 0)])
     assert [chat.is_hidden(number) for number in (2, 4, 5, 6)] == [False, False, True, True]
     assert len(chat.nodes) == 7
     chat.undelete(5)

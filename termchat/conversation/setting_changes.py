@@ -149,7 +149,7 @@ class Piece(NamedTuple):
 
 def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Iterator[Piece]:
     """The pieces of one reply with all that is worth a mark: another model, turned knobs, loops, ignored end tokens, other
-    branches (see `forks`)."""
+    branches (see `label_forks`)."""
     drawn, told = 0, list(pieces)
     before: SettingsRecord | None = None
     reader = TokenMarks()
@@ -170,23 +170,10 @@ def marked(pieces: Iterable[tuple[Span, str]], forks: dict[Place, str]) -> Itera
         before = max(reached, key=lambda settings: settings.number, default=before)
 
 
-def forks(conversation: Conversation, but: Container[int] = ()) -> dict[Place, str]:
-    """Where the chat that is shown could have gone on in another way: '2 other branches: "gentle"'. `but` are nodes that do not
-    count."""
-    found: dict[Place, list[Node]] = {}
-    before: int | None = None
-    others: list[Node] = []
-    for node, count in ((span.node, span.count) for span in conversation.path()):
-        others += (other for other in conversation.continuations(before, node.at) if other is not node)
-        others += (child for child in conversation.children(node.number) if child.at == 0 < count)
-        if others and (count or node.text()):
-            found[Place(node.number, 0)], others = others, []
-        for child in conversation.children(node.number):
-            if 0 < child.at < count:
-                found.setdefault(Place(node.number, child.at), []).append(child)
-        before = node.number
-    told = {place: [node for node in nodes if node.number not in but] for place, nodes in sorted(found.items())}
-    return {place: _branches(nodes) for place, nodes in told.items() if nodes}
+def label_forks(conversation: Conversation, but: Container[int] = ()) -> dict[Place, str]:
+    """Label the forks of the chat that is shown: '2 other branches: "gentle"'. `but` are nodes that do not count."""
+    forks = {place: [node for node in nodes if node.number not in but] for place, nodes in conversation.forks().items()}
+    return {place: _branches(nodes) for place, nodes in forks.items() if nodes}
 
 
 def _branches(nodes: list[Node]) -> str:

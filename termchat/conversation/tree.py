@@ -248,20 +248,22 @@ class Conversation:
             waiting += self.children(node.number)
         return newest
 
-    def forks(self, leaf: int | None = None) -> list[Place]:
-        """The tokens of the path before which it could have gone on in another way, in order."""
-        found: list[Place] = []
+    def forks(self, leaf: int | None = None) -> dict[Place, list[Node]]:
+        """Find the tokens of the path before which it could have gone on in other ways, in order, and the nodes of these."""
+        forks: dict[Place, list[Node]] = {}
         before: int | None = None
-        parted = False
+        others: list[Node] = []
         for node, count in ((span.node, span.count) for span in self.path(leaf)):
-            parted = parted or len(self.continuations(before, node.at)) > 1
-            if count and parted:
-                found.append(Place(node.number, 0))
-                parted = False
-            inside = sorted(child.at for child in self.children(node.number) if child.at < count)
-            found += (Place(node.number, at) for at in inside)
+            children = sorted(self.children(node.number), key=lambda child: child.at)
+            others += (other for other in self.continuations(before, node.at) if other is not node)
+            others += (child for child in children if child.at == 0 < count)
+            if others and (count or node.text()):
+                forks[Place(node.number, 0)], others = others, []
+            for child in children:
+                if 0 < child.at < count:
+                    forks.setdefault(Place(node.number, child.at), []).append(child)
             before = node.number
-        return list(dict.fromkeys(found))
+        return forks
 
     def _mark_continued(self, number: int | None) -> None:
         if number is not None and (parent := self.nodes[number]).role == "assistant":

@@ -167,8 +167,19 @@ class _Reader:
     def _take_start(self, line: Start) -> None:
         if self._session is None:
             first = not self._chat.nodes
-            beside = self._beside(line)
-            prompt = beside if beside is not None else self._prompt(line)
+            self._close()
+            one = next(iter(self._walks.values()), None)
+            if one is None or line.group is None or one.group is None or line.group.number != one.group.number:
+                self._walks, one = {}, None
+            elif line.walk in self._walks:
+                raise LineError(f"walk {line.walk} starts twice")
+            prompt = self._chat.nodes[one.parent] if one is not None and one.parent is not None else None
+            if prompt is None or list(prompt.ids) != line.prompt_ids:
+                prompt = self._chat.grow("user", parent=None, at=0)
+                try:
+                    prompt.prompt_ids = array("i", line.prompt_ids)
+                except OverflowError:
+                    raise LineError("a prompt id is not a valid token id") from None
             self._begin(Node(max(self._chat.nodes) + 1, prompt.number, len(prompt.ids), "assistant"), None)
             assert self._node is not None
             if line.walk is not None:
@@ -180,27 +191,6 @@ class _Reader:
         elif self._node is not None and self._node.start is not None:
             raise LineError(f"the reply in node {self._node.number} starts twice")
         self._take_record(line)
-
-    def _beside(self, line: Start) -> Node | None:
-        """The prompt of the group that the reply belongs to, if its first walk was there already."""
-        self._close()
-        one = next(iter(self._walks.values()), None)
-        if one is None or line.group is None or one.group is None or line.group.number != one.group.number:
-            self._walks = {}
-            return None
-        if line.walk in self._walks:
-            raise LineError(f"walk {line.walk} starts twice")
-        assert one.parent is not None
-        prompt = self._chat.nodes[one.parent]
-        return prompt if list(prompt.ids) == line.prompt_ids else None
-
-    def _prompt(self, line: Start) -> Node:
-        prompt = self._chat.grow("user", parent=None, at=0)
-        try:
-            prompt.prompt_ids = array("i", line.prompt_ids)
-        except OverflowError:
-            raise LineError("a prompt id is not a valid token id") from None
-        return prompt
 
     def _take_token(self, line: Token) -> None:
         node = self._node_of(line)

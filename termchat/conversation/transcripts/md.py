@@ -47,7 +47,7 @@ def _parts(conversation: Conversation, info: Session) -> Iterator[str]:
     if conversation.system:
         yield from ("## System", _block(_plain(conversation.system)))
     groups = GroupsOnPage(conversation)
-    forks = setting_changes.forks(conversation, but=groups.nodes)
+    forks = setting_changes.label_forks(conversation, but=groups.nodes)
     for role, group in groupby(conversation.pieces(), key=lambda piece: piece[0].node.role):
         pieces = list(group)
         if role == "user":
