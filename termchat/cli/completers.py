@@ -70,7 +70,8 @@ def _sessions() -> Iterable[tuple[str, str]]:
 
     with closing(database.connect_to_read(paths.store_file())) as db:
         yield "last", "the latest chat"
-        yield from [(one.id, one.title) for one in search.newest(db, _CHATS, 0, False)]
+        which = {"limit": _CHATS, "offset": 0, "deleted": False, "lessons": False}
+        yield from [(one.id, one.title) for one in search.newest(db, which)]
 
 
 def _themes() -> Iterable[tuple[str, str]]:

@@ -154,7 +154,8 @@ def test_chats_are_listed_newest_first_and_empty_ones_not(store: Store) -> None:
         ids.append(store.begin(chat, model=ModelRef(title)))
         say(store, ids[-1], chat, "hi", [1], [b"a"])
     store.begin(Conversation())
-    store.update(ids[0], title="first", model=ModelRef("m"))
+    store.rename(ids[0], "first")
+    store.update(ids[0], model=ModelRef("m"))
     found = store.sessions()
     assert [(chat.id, chat.title, chat.model, chat.turns) for chat in found] == [
         (ids[0], "first", "m", 1),
@@ -193,7 +194,7 @@ def test_names_deletions_breakpoints_and_the_view_come_back(store: Store, path: 
     points = (Breakpoint(Threshold("entropy", ">", 3.5)), Breakpoint(Text("fox", regex=True, action="stop"), False),
               Breakpoint(Every(20)))  # fmt: skip
     store.update(session, breakpoints=points, view=View(Place(2, 1), "entropy"))
-    store.update(session, title="named")
+    store.rename(session, "named")
     store.close()
     again = Store.open(path)
     stored = again.load(session)

@@ -160,9 +160,8 @@ ADD_SESSION = """INSERT INTO sessions (id, title, created, updated, system, raw,
     VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, ?7)"""
 RENAME = """UPDATE sessions SET title = ?2, named = 1 WHERE id = ?1"""
 DATE = "UPDATE sessions SET created = ?2, updated = ?3 WHERE id = ?1"
-UPDATE_SESSION = """UPDATE sessions SET updated = ?2, title = coalesce(?3, title), leaf = coalesce(?4, leaf),
-    tuning = coalesce(?5, tuning), model = coalesce(?6, model), breakpoints = coalesce(?7, breakpoints),
-    view = coalesce(?8, view) WHERE id = ?1"""
+UPDATE_SESSION = """UPDATE sessions SET updated = ?2, leaf = coalesce(?3, leaf), tuning = coalesce(?4, tuning),
+    model = coalesce(?5, model), breakpoints = coalesce(?6, breakpoints), view = coalesce(?7, view) WHERE id = ?1"""
 HIDE = "UPDATE sessions SET deleted = ?2 WHERE id = ?1"
 ADD_NODE = """INSERT INTO nodes (session, number, parent, at, role, text, prompt_ids, whole, name, deleted, omitted)
     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?1)"""

@@ -14,7 +14,7 @@ import json
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -68,19 +68,15 @@ _NOWHERE = "\x01\x01\x01"
 _NEXT_TRIGRAM = "SELECT term FROM temp.trigrams WHERE term > ? LIMIT 1"
 
 
-def newest(
-    db: sqlite3.Connection, limit: int, offset: int, deleted: bool, lessons: bool = False
-) -> list[SessionSummary]:
-    """The chats that have a turn, the last used first; `deleted` ones, or the others; those of `lessons`, or the others."""
-    asked = {"limit": limit, "offset": offset, "deleted": deleted, "lessons": lessons}
-    return [_summary(row) for row in db.execute(_NEWEST, asked)]
+def newest(db: sqlite3.Connection, which: Mapping[str, int]) -> list[SessionSummary]:
+    """List chats that have a turn, the last used first. `which` has `limit` and `offset`, and whether the `deleted` ones are
+    meant, and those of `lessons`, or the others."""
+    return [_summary(row) for row in db.execute(_NEWEST, which)]
 
 
-def matching(
-    db: sqlite3.Connection, search: str, limit: int, offset: int, deleted: bool, lessons: bool = False
-) -> list[SessionSummary]:
-    """The chats that contain all words of a search, with a snippet each; none where there is no word in it."""
-    words = words_of(search)
+def matching(db: sqlite3.Connection, search: str, which: Mapping[str, int]) -> list[SessionSummary]:
+    """List chats that contain all words of a search, with a snippet each; none where there is no word in it."""
+    words, begin, end = words_of(search), which["offset"], which["offset"] + which["limit"]
     if not words:
         return []
     asked = {word: _asked(db, word) for word in words}
@@ -91,14 +87,11 @@ def matching(
     texts = _best_first(db, texts, [word for word, found in of_word.items() if len(found) < RARE])
     best = {text >> 32: text for text in reversed(texts)}  # of each chat its first
     place = {chat: at for at, chat in enumerate(dict.fromkeys(text >> 32 for text in texts))}
-    rows = sorted(_listed(db, best, deleted, lessons), key=lambda row: place[row[-1]])
-    if len(rows) < offset + limit and len(of_word) > 1:
-        rows += islice(_spread(db, of_word, best, deleted, lessons), offset + limit - len(rows))
+    rows = sorted(_listed(db, best, which), key=lambda row: place[row[-1]])
+    if len(rows) < end and len(of_word) > 1:
+        rows += islice(_spread(db, of_word, best, which), end - len(rows))
     mark = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)))
-    return [
-        _summary(row[:-1], _snippet(db, mark, row[1], row[-1], best.get(row[-1])))
-        for row in rows[offset : offset + limit]
-    ]
+    return [_summary(row[:-1], _snippet(db, mark, row[1], row[-1], best.get(row[-1]))) for row in rows[begin:end]]
 
 
 def of_lesson(db: sqlite3.Connection, lesson: str) -> str | None:
@@ -157,11 +150,11 @@ def _best_first(db: sqlite3.Connection, texts: list[int], rare: Sequence[str]) -
 
 
 def _spread(
-    db: sqlite3.Connection, texts: Mapping[str, Sequence[int]], but: Collection[int], deleted: bool, lessons: bool
+    db: sqlite3.Connection, texts: Mapping[str, Sequence[int]], but: Collection[int], which: Mapping[str, int]
 ) -> Iterator[Sequence[Any]]:
     """What is listed of chats that have each word in some text, of those with the rarest in one of its newest `RARE` texts."""
     chats = {text >> 32 for text in min(texts.values(), key=len)}.difference(but)
-    for row in sorted(_listed(db, chats, deleted, lessons), key=lambda row: codec.to_seconds(row[3]), reverse=True):
+    for row in sorted(_listed(db, chats, which), key=lambda row: codec.to_seconds(row[3]), reverse=True):
         said = "\n".join(text for (text,) in db.execute(_FOLDED, (row[-1],)))
         if all(word in said for word in texts):
             yield row
@@ -183,10 +176,9 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _listed(db: sqlite3.Connection, chats: Any, deleted: bool, lessons: bool) -> list[Sequence[Any]]:
+def _listed(db: sqlite3.Connection, chats: Iterable[int], which: Mapping[str, int]) -> list[Sequence[Any]]:
     """What is listed of these chats, and their numbers."""
-    asked = {"chats": json.dumps(list(chats)), "deleted": deleted, "lessons": lessons}
-    return db.execute(_OF_CHATS, asked).fetchall()
+    return db.execute(_OF_CHATS, {**which, "chats": json.dumps(list(chats))}).fetchall()
 
 
 def _summary(row: Sequence[Any], snippet: str = "") -> SessionSummary:

@@ -16,7 +16,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -110,13 +109,13 @@ class Store:
         Raises:
             StoreError: the file cannot be read; so too the other methods that read.
         """
-        if search.strip():
-            question = partial(
-                finding.matching, search=search, limit=limit, offset=offset, deleted=deleted, lessons=lessons
-            )
-        else:
-            question = partial(finding.newest, limit=limit, offset=offset, deleted=deleted, lessons=lessons)
-        return self._read_settled(lambda db: derived.with_unfinished(db, question(db)), listed=True) or []
+
+        def question(db: sqlite3.Connection) -> list[SessionSummary]:
+            which = {"limit": limit, "offset": offset, "deleted": deleted, "lessons": lessons}
+            found = finding.matching(db, search, which) if search.strip() else finding.newest(db, which)
+            return derived.with_unfinished(db, found)
+
+        return self._read_settled(question, listed=True) or []
 
     def of_lesson(self, lesson: str) -> str | None:
         """The id of the chat of a lesson that was last used, None where there is none."""
@@ -290,7 +289,6 @@ class Store:
         self,
         session: str,
         *,
-        title: str | None = None,
         leaf: int | None = None,
         tuning: Tuning | None = None,
         model: ModelRef | None = None,
@@ -298,12 +296,8 @@ class Store:
         view: View | None = None,
     ) -> None:
         """Changes of a chat beside its nodes; None leaves a thing as it is."""
-        text = None if title is None else well_formed(title)
         settings = (None if s is None else codec.from_settings(s) for s in (tuning, model, breakpoints, view))
-        values = (time.time(), text, leaf, *settings)
-        self._writer.put(Operation(UPDATE_SESSION, session, values, urgent=True))
-        if title is not None:
-            self._writer.put(Operation(derived.retitle, session, ()))
+        self._writer.put(Operation(UPDATE_SESSION, session, (time.time(), leaf, *settings), urgent=True))
 
     def add_node(self, session: str, node: Node) -> None:
         """A new node, the leaf from now on; of a user's the prompt ids are known. Records come with `add_record`.
@@ -473,4 +467,4 @@ def _new_id(now: float) -> str:
 
 
 def _touch(session: str, leaf: int | None = None) -> Operation:
-    return Operation(UPDATE_SESSION, session, (time.time(), None, leaf, None, None, None, None))
+    return Operation(UPDATE_SESSION, session, (time.time(), leaf, None, None, None, None))
