@@ -47,8 +47,7 @@ DEEPEST = 32
 
 _CHUNK = 1 << 16
 _NEXT = re.compile(rb"[^\s,]")
-_IN_OBJECT = re.compile(rb'["{}\[\]]')
-_IN_TEXT = re.compile(rb'["\\]')
+_INSIDE = re.compile(rb'"(?:[^"\\]|\\.)*+("?)|[{}\[\]]', re.DOTALL)
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -79,88 +78,49 @@ class ValueProblem(LineError):
 
 
 def values(file: BinaryIO) -> Iterator[Value]:
-    """The objects of a file, not yet decoded.
+    """Find the objects of a file, without decoding them.
 
     Raises:
         ValueProblem: what is there is no object, torn, too large or too deep.
         OSError: the file cannot be read.
     """
-    scanner = _Scanner()
-    taken = 0
-    while chunk := file.read(_CHUNK):
-        begins = not taken
-        taken += len(chunk)
+    data, begin, at, line, taken = b"", 0, 0, 1, 0
+    depth, begun, is_listed = 0, 1, False  # an open object begins at `begin`, on line `begun`
+    while chunk := file.read(max(_CHUNK, len(data) - begin)):
+        data = data[begin:] + (chunk if taken else chunk.removeprefix(_MARK))
+        begin, at, taken = 0, at - begin, taken + len(chunk)
         if taken > MOST_BYTES:
-            raise ValueProblem(scanner.line, f"the file is larger than {size(MOST_BYTES)}")
-        yield from scanner.take(chunk.removeprefix(_MARK) if begins else chunk)
-    scanner.finish()
-
-
-class _Scanner:
-    """Finds where objects start and end, without decoding them."""
-
-    def __init__(self) -> None:
-        self.line = 1
-        self._begun = 1
-        self._value = bytearray()
-        self._depth = 0
-        self._listed = self._quoted = self._escaped = False
-
-    def take(self, chunk: bytes) -> Iterator[Value]:
-        """The objects that end in this piece of the file."""
-        at = 0
-        while at < len(chunk):
-            end = self._inside(chunk, at) if self._depth else self._between(chunk, at)
-            self.line += chunk.count(b"\n", at, end)
-            at = end
-            if self._value and not self._depth:
-                yield Value(self._begun, bytes(self._value))
-                self._value.clear()
-
-    def finish(self) -> None:
-        """Checks that nothing is left open at the end of the file."""
-        if self._depth or self._listed:
-            raise ValueProblem(self.line, "it is cut off: the end is missing")
-
-    def _between(self, chunk: bytes, at: int) -> int:
-        """Moves to the next object, and into it; returns how far."""
-        found = _NEXT.search(chunk, at)
+            raise ValueProblem(line, f"the file is larger than {size(MOST_BYTES)}")
+        while (found := (_INSIDE if depth else _NEXT).search(data, at)) is not None:
+            mark, is_inside = found[0], depth > 0
+            if depth and mark.startswith(b'"') and not found[1]:  # a text that goes on in the next chunk
+                break
+            line += data.count(b"\n", at, found.start())
+            if depth:
+                line += mark.count(b"\n")
+                depth += (mark in (b"{", b"[")) - (mark in (b"}", b"]"))
+                if depth > DEEPEST:
+                    raise ValueProblem(line, f"it is nested more than {DEEPEST} levels deep")
+            elif mark == b"{":
+                begin, begun, depth = found.start(), line, 1
+            elif (mark == b"[") is not is_listed and mark in b"[]":
+                is_listed = not is_listed
+            else:
+                raise ValueProblem(line, "not a JSON object")
+            at = found.end()
+            if (depth or is_inside) and at - begin > LONGEST:
+                raise ValueProblem(begun, f"a chat is larger than {size(LONGEST)}")
+            if is_inside and not depth:
+                yield Value(begun, data[begin:at])
         if found is None:
-            return len(chunk)
-        here = self.line + chunk.count(b"\n", at, found.start())
-        mark = found[0]
-        if mark == b"{":
-            self._begun, self._depth = here, 1
-            self._value += mark
-        elif (mark == b"[") is not self._listed and mark in b"[]":
-            self._listed = not self._listed
-        else:
-            raise ValueProblem(here, "not a JSON object")
-        return found.end()
-
-    def _inside(self, chunk: bytes, at: int) -> int:
-        """Moves to the next quote, escape or bracket; returns how far."""
-        if self._escaped:
-            self._escaped, end = False, at + 1
-        else:
-            found = (_IN_TEXT if self._quoted else _IN_OBJECT).search(chunk, at)
-            end = found.end() if found is not None else len(chunk)
-            if found is not None:
-                self._change(found[0])
-        self._value += chunk[at:end]
-        if len(self._value) > LONGEST:
-            raise ValueProblem(self._begun, f"a chat is larger than {size(LONGEST)}")
-        return end
-
-    def _change(self, mark: bytes) -> None:
-        if mark == b'"':
-            self._quoted = not self._quoted
-        elif mark == b"\\":
-            self._escaped = True
-        else:
-            self._depth += 1 if mark in b"{[" else -1
-            if self._depth > DEEPEST:
-                raise ValueProblem(self.line, f"it is nested more than {DEEPEST} levels deep")
+            line += data.count(b"\n", at)
+            at = len(data)
+        if not depth:
+            begin = at
+        elif len(data) - begin > LONGEST:
+            raise ValueProblem(begun, f"a chat is larger than {size(LONGEST)}")
+    if depth or is_listed:
+        raise ValueProblem(line, "it is cut off: the end is missing")
 
 
 class ChatMessage(NamedTuple):
