@@ -1,6 +1,6 @@
 """Conversations: the tree of turns, the store that keeps it, and transcripts in and out.
 
-    token_texts     the texts of a reply's tokens, packed
+    token_texts     the texts of a reply's tokens
     draft_columns   what was drafted for a reply's tokens, packed
     node            one turn or a piece of one; the tokens of a reply as columns
     tree            all nodes of a conversation; the path from the root to the leaf is the chat

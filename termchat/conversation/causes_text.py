@@ -67,17 +67,14 @@ def distribution_lines(left: RecordedStep, right: RecordedStep, names: Names) ->
     rows = list(dict.fromkeys([*by_probability[:SHOWN], *(i for i in chosen if i is not None)]))
     pieces = {i: f"{show_piece(merged[i].text)} ({i})" if i in merged else f"({i})" for i in rows}
     width = max(5, *map(cells, pieces.values()))
-    heads = (f"{name:<10}" for name in names)
-    yield f"{'':<{width}}  {next(heads):<27}   {next(heads)}".rstrip()
-    yield f"{'token':<{width}}  {_HEAD}   {_HEAD}"
+    yield f"{'':<{width}}  {names[0]:<27}   {names[1]}".rstrip()
+    head = f"{'model':>9}{'after':>9}{'noise':>9}"
+    yield f"{'token':<{width}}  {head}   {head}"
     marks = [f"< {name}" for name in names]
     for i in rows:
         padding = " " * (width - cells(pieces[i]))
         told = " ".join(mark for mark, one in zip(marks, chosen, strict=True) if one == i)
         yield f"{pieces[i]}{padding}  {_cell(columns[0].get(i))}   {_cell(columns[1].get(i))}  {told}".rstrip()
-
-
-_HEAD = f"{'model':>9}{'after':>9}{'noise':>9}"
 
 
 def _cell(candidate: Candidate | None) -> str:

@@ -309,8 +309,7 @@ class Node:
         if self.done:
             return self
         node = copy.copy(self)
-        node.tokens = TokenColumns.unpacked(self.tokens.packed())
-        node.tokens.searched = self.tokens.searched
+        node.tokens = copy.deepcopy(self.tokens)
         node.settings, node.settings_at = list(self.settings), list(self.settings_at)
         node.beams = list(self.beams)
         return node

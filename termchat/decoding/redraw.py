@@ -21,9 +21,6 @@ _MOST_TOKENS = 1 << 18
 _STAND_IN = 1 << 30
 """The first id of what stands in for tokens that are not on record; no token has it."""
 
-_BOUNDED = ("penalties", "top_k", "top_p", "min_p")
-
-
 _MONOTONIC = ("logit_bias", "penalties", "top_k", "top_p", "min_p")
 
 

@@ -17,7 +17,7 @@ import msgspec
 from termchat.decoding import beam_search
 from termchat.decoding.answers import AnswerError, answer_reader
 from termchat.decoding.group import MOST_WALKS, BeamSettings, GridKnob, Group, GroupKind
-from termchat.decoding.samplers import KNOBS, Knob, KnobError, Tuning, Value
+from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value
 from termchat.text import guess_of, one_line
 
 MOST_KNOBS = 2
@@ -72,14 +72,6 @@ class WalkPlan(msgspec.Struct, frozen=True):
                 f"the seed of walk {walk + 1} would be larger than {KNOBS['seed'].high:.0f}", "choose a smaller seed"
             )
         return seed
-
-    def tuning(self, base: Tuning, first_seed: int, walk: int) -> Tuning:
-        """The knobs and the seed of a walk.
-
-        Raises:
-            PlanError: see `seed`.
-        """
-        return base.turned(self.changes[walk] | {"seed": self.seed(first_seed, walk)})
 
     def label(self, walk: int) -> str:
         """What sets it apart, as "temp 0.5 · top_p 0.9 · run 2"; "" if only the seed does."""
@@ -169,7 +161,7 @@ def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -
         raise PlanError(f"a grid needs at least 1 run per cell, not {runs}")
     if cells * runs > MOST_WALKS:
         raise PlanError(
-            f"{cells} cells with {_times(runs, 'run')} each are {cells * runs} walks; the most is {MOST_WALKS}",
+            f"{cells} cells with {runs} run{'' if runs == 1 else 's'} each are {cells * runs} walks; the most is {MOST_WALKS}",
             "leave out values or runs",
         )
     if cells * runs < 2:
@@ -273,7 +265,3 @@ def _refusing(read: Callable[[Any], Value], value: object) -> Value:
         return read(value)
     except KnobError as error:
         raise PlanError(str(error)) from None
-
-
-def _times(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"

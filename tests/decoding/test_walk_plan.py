@@ -33,6 +33,10 @@ def seeds(plan: WalkPlan, first: int = 40) -> list[int]:
     return [plan.seed(first, walk) for walk in range(plan.group.size)]
 
 
+def tuning(plan: WalkPlan, base: Tuning, first_seed: int, walk: int) -> Tuning:
+    return base.turned(plan.changes[walk] | {"seed": plan.seed(first_seed, walk)})
+
+
 def test_each_walk_has_the_next_seed_or_all_the_same() -> None:
     assert seeds(walks(4)) == seeds(best(4)) == seeds(vote(4, r"\d+")) == [40, 41, 42, 43]
     assert seeds(walks(4, same_dice=True)) == [40] * 4
@@ -55,9 +59,9 @@ def test_a_grid_is_in_the_order_given_the_last_knob_fastest_and_runs_innermost()
 def test_a_walk_is_the_chats_settings_with_its_own_knobs_and_seed() -> None:
     base = Tuning(min_p=0.2, top_k=7, seed=3)
     plan = grid(parse_grid(["top_k 1 off"]), runs=2)
-    assert plan.tuning(base, 11, 3) == Tuning(min_p=0.2, top_k=0, seed=12)
-    assert plan.tuning(base, 11, 0) == Tuning(min_p=0.2, top_k=1, seed=11)
-    assert type(plan.tuning(base, 11, 0).top_k) is int
+    assert tuning(plan, base, 11, 3) == Tuning(min_p=0.2, top_k=0, seed=12)
+    assert tuning(plan, base, 11, 0) == Tuning(min_p=0.2, top_k=1, seed=11)
+    assert type(tuning(plan, base, 11, 0).top_k) is int
 
 
 def test_the_group_says_all_that_the_plan_says() -> None:
@@ -101,7 +105,7 @@ def test_what_is_written_is_what_is_walked(temperatures: list[float], tops: list
         return
     plan = grid(parse_grid(texts), runs)
     assert [(one["temperature"], one["top_k"]) for one in plan.changes] == cells
-    assert [plan.tuning(Tuning(), 0, walk).temperature for walk in range(plan.group.size)] == [
+    assert [tuning(plan, Tuning(), 0, walk).temperature for walk in range(plan.group.size)] == [
         cell[0] for cell in cells
     ]
 
@@ -156,7 +160,7 @@ def test_two_settings_differ_and_are_checked() -> None:
         (lambda: beams(BeamSettings(17)), "not 17", ""),
         (lambda: beams(BeamSettings(4, n_best=5)), "4 beams give 1 to 4 replies, not 5", ""),
         (lambda: beams(BeamSettings(4, length_penalty=float("nan"))), "the length penalty is from -", ""),
-        (lambda: walks(2).tuning(Tuning(), 2**53 - 1, 1), "seed of walk 2 would be larger than", "a smaller seed"),
+        (lambda: tuning(walks(2), Tuning(), 2**53 - 1, 1), "seed of walk 2 would be larger than", "a smaller seed"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_walked_is_refused_with_the_reason(asked: object, message: str, hint: str) -> None:

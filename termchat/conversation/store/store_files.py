@@ -108,13 +108,6 @@ def _named(identity: tuple[int, int]) -> bytes:
     return "{}:{}".format(*identity).encode("ascii")
 
 
-def remove_all(path: Path) -> None:
-    """Removes a database with what SQLite keeps beside it, as far as it is there and can be removed."""
-    for suffix in ("", *BESIDE):
-        with contextlib.suppress(OSError):
-            path.with_name(path.name + suffix).unlink()
-
-
 def mark_of(aside: Path) -> Path:
     """The file that says that one that was set aside was not looked through yet."""
     return aside.with_name(aside.name + UNREAD)
