@@ -29,7 +29,7 @@ class OpenFile:
         self._rescued: dict[str, list[tuple[object, ...]]] = {}
 
     def connection(self) -> sqlite3.Connection:
-        """The open connection, to the file that is at the path now."""
+        """Return the open connection to the file that is at the path now."""
         if self.db is not None and store_files.identity(self._given) != self._file:
             # Somebody removed or replaced the file: what this process wrote goes along to the one that is there now.
             self._rescued = {table: list(schema.read(self.db, table, self._written)) for table in schema.OF_CHATS}
@@ -41,12 +41,12 @@ class OpenFile:
         return self.db
 
     def committed(self, sessions: Iterable[str]) -> None:
-        """Changes of these sessions are in the file now."""
+        """Note that changes of these sessions are in the file now."""
         self._log = store_files.identity(self._path.with_name(self._path.name + "-wal"))
         self._written.update(sessions)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Closes the connection, after an error perhaps; the next `connection` opens another one."""
+        """Close the connection, after an error perhaps; the next `connection` opens another one."""
         if error is not None and database.is_damage(error):
             store_files.mark_broken(self._path, self._file)
         db, self.db = self.db, None
@@ -57,7 +57,7 @@ class OpenFile:
                 store_files.drop_log(self._path, self._log)
 
     def _open(self) -> None:
-        """Opens the file. A damaged one is set aside first, and a new one gets the chats that can be read from it."""
+        """Open the file. A damaged one is set aside first, and a new one gets the chats that can be read from it."""
         self._path = store_files.real(self._given)
         if store_files.is_emptied(self._path) or store_files.is_broken(self._path):
             store_files.set_aside(self._path)

@@ -53,12 +53,12 @@ _FOLDING = _Folding()
 
 
 def shown(text: str) -> str:
-    """The text as snippets show it, character by character as long as `folded`."""
+    """Return the text as snippets show it, character by character as long as `folded`."""
     return text if text.isascii() else re.sub(_UNSEEN, "", unicodedata.normalize("NFKC", text))
 
 
 def folded(text: str) -> str:
-    """The text as it is searched: full width, ligatures, case and accents do not matter."""
+    """Return the text as it is searched: full width, ligatures, case and accents do not matter."""
     return shown(text).translate(_FOLDING)
 
 
@@ -96,7 +96,7 @@ class ReplyText(NamedTuple):
 
 
 def text_id(tally: int, node: int) -> int:
-    """The id of a node's text: the number of the chat's tally, then the node's."""
+    """Return the id of a node's text: the number of the chat's tally, then the node's."""
     return tally << 32 | node
 
 
@@ -111,7 +111,7 @@ def read_reply(db: sqlite3.Connection, session: str, number: int) -> ReplyText:
 
 
 def with_unfinished(db: sqlite3.Connection, found: list[SessionSummary]) -> list[SessionSummary]:
-    """The same chats, with the tokens of replies that are still streaming, or were cut off by a kill."""
+    """Add the tokens of replies that are still streaming, or were cut off by a kill, to the counts of chats."""
     more: Counter[str] = Counter()
     for session, number in db.execute(UNFINISHED, (json.dumps([one.id for one in found]),)).fetchall():
         if (number,) not in db.execute(HIDDEN, (session,)).fetchall():
@@ -120,7 +120,7 @@ def with_unfinished(db: sqlite3.Connection, found: list[SessionSummary]) -> list
 
 
 def begin(db: sqlite3.Connection, session: str) -> None:
-    """A tally for a new chat, and its title."""
+    """Add a tally for a new chat, and its title."""
     db.execute("INSERT OR IGNORE INTO tallies (session) SELECT id FROM sessions WHERE id = ?", (session,))
     retitle(db, session)
 
@@ -133,7 +133,7 @@ def retitle(db: sqlite3.Connection, session: str) -> None:
 
 
 def add(db: sqlite3.Connection, session: str, number: int) -> None:
-    """Replaces the text of a node that is complete; does nothing where there is no such node."""
+    """Set the text of a node that is complete; do nothing where there is no such node."""
     tally = _tally(db, session)
     row = db.execute(f"{NODES} AND number = ?", (session, number)).fetchone()
     if tally is not None and row is not None:
@@ -141,14 +141,14 @@ def add(db: sqlite3.Connection, session: str, number: int) -> None:
 
 
 def add_if_missing(db: sqlite3.Connection, session: str, number: int) -> None:
-    """The text of a node that something grows from now: of a reply whose end was never written it is not there yet."""
+    """Add the text of a node that has a child now: that of a reply whose end was never written is missing."""
     tally = _tally(db, session)
     if tally is None or db.execute("SELECT 1 FROM texts WHERE id = ?", (text_id(tally, number),)).fetchone() is None:
         add(db, session, number)
 
 
 def refresh(db: sqlite3.Connection, session: str) -> None:
-    """Brings a chat's texts in line with its nodes: after some were hidden or came back, or where there are none yet."""
+    """Bring a chat's texts in line with its nodes: after some were hidden or came back, or where there are none yet."""
     begin(db, session)
     tally = _tally(db, session)
     if tally is None:
@@ -172,7 +172,7 @@ def remove(db: sqlite3.Connection, session: str) -> None:
 
 
 def complete(db: sqlite3.Connection, seconds: float) -> bool:
-    """Works for about `seconds` on chats that have nothing derived yet, one transaction each; whether more are left."""
+    """Index chats without a tally for about `seconds`, one transaction each; return whether more are left."""
     end = monotonic() + seconds
     while (found := db.execute(MISSING).fetchone()) is not None:
         if monotonic() > end:

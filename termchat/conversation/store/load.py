@@ -35,7 +35,7 @@ Rows = Callable[[int], Iterable[tuple[int, bytes]]]
 
 
 def load(db: sqlite3.Connection, session: str) -> Session | None:
-    """None where there is no such chat.
+    """Load a chat, if there is one with this id.
 
     Raises:
         StoreError: nothing of it can be read.
@@ -75,27 +75,27 @@ def load(db: sqlite3.Connection, session: str) -> Session | None:
 
 
 def read_to(db: sqlite3.Connection, session: str) -> tuple[int, int]:
-    """The newest node of a chat, and the newest record."""
+    """Return the newest node of a chat, and the newest record."""
     (node,) = db.execute(_NEWEST_NODE, (session,)).fetchone()
     (seq,) = db.execute("SELECT coalesce(max(seq), 0) FROM records WHERE session = ?", (session,)).fetchone()
     return node, seq
 
 
 def records(db: sqlite3.Connection, session: str, number: int) -> Iterator[tuple[bool, bytes]]:
-    """The records of a reply in order, each with whether it is a Start whose prompt is the path before its node."""
+    """Read the records of a reply in order, each with whether it is a Start whose prompt is the path before its node."""
     statement = f"SELECT on_path, {BLOB} FROM records WHERE session = ? AND node = ? ORDER BY seq"
     for on_path, blob in db.execute(statement, (session, number)):
         yield bool(on_path), blob
 
 
 def rows(db: sqlite3.Connection, session: str, number: int) -> Rows:
-    """The records of a reply by their place in the file."""
+    """Return a reader of a reply's records by their place in the file."""
     statement = f"SELECT seq, {BLOB} FROM records WHERE session = ? AND node = ? AND seq >= ? ORDER BY seq"
     return lambda place: db.execute(statement, (session, number, place))
 
 
 def first_token(rows: Rows, place: int = 0) -> tuple[int, Token] | None:
-    """The first token from a place on, and its own place."""
+    """Read the first token from a place on; return it with its own place."""
     for found, blob in rows(place):
         with suppress(StoreError):  # damaged: as if it were lost
             if isinstance(record := codec.to_record(blob), Token):
@@ -104,7 +104,7 @@ def first_token(rows: Rows, place: int = 0) -> tuple[int, Token] | None:
 
 
 def token_of_step(rows: Rows, step: int) -> Token | None:
-    """The token of that step, found in a few looks.
+    """Read the token of a step in a few looks.
 
     From one token to a later one there are at least as many places as steps, so a look so many places ahead never passes by
     the one that is wanted, and lands right on it where nothing else was written in between. Where other replies were, there
@@ -122,7 +122,7 @@ def token_of_step(rows: Rows, step: int) -> Token | None:
 
 
 def _packed(db: sqlite3.Connection, session: str) -> dict[int, bytes]:
-    """The replies that are there as they are held in memory, made from just the records that are there now."""
+    """Read the packed replies that were made from just the records that are there now."""
     counts = dict(db.execute("SELECT node, count(*) FROM records WHERE session = ? GROUP BY node", (session,)))
     found = db.execute("SELECT node, records, CAST(packed AS BLOB) FROM replies WHERE session = ?", (session,))
     return {node: packed for node, records, packed in found if counts.get(node) == records}
@@ -131,7 +131,7 @@ def _packed(db: sqlite3.Connection, session: str) -> dict[int, bytes]:
 def _grow(
     db: sqlite3.Connection, session: str, conversation: Conversation, row: dict[str, Any], packed: dict[int, bytes]
 ) -> None:
-    """Puts a node in its place, with what its records say."""
+    """Attach a node to its parent and add its records."""
     number, parent, at = row["number"], row["parent"], row["at"]
     nodes = conversation.nodes
     if parent is not None and (parent not in nodes or at > len(nodes[parent].ids)):

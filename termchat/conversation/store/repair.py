@@ -18,7 +18,7 @@ from termchat.decoding.samplers import Tuning
 
 
 class Health(NamedTuple):
-    """How many chats there are, without deleted ones, how large their file is in bytes, and what is wrong ("" if nothing)."""
+    """The number of chats without deleted ones, the size of their file in bytes, and its fault ("" if it has none)."""
 
     chats: int
     size: int
@@ -26,7 +26,7 @@ class Health(NamedTuple):
 
 
 def check(path: Path) -> Health | None:
-    """Reads the whole file once; None where there is none."""
+    """Read the whole file once, if there is one."""
     try:
         size = path.stat().st_size
         with contextlib.closing(connect_to_read(path)) as db:
@@ -48,14 +48,14 @@ _FIRST_RECORD = "SELECT record FROM records WHERE session = ? ORDER BY seq LIMIT
 
 
 def unread(path: Path) -> list[Path]:
-    """Files that were set aside and not yet looked through, perhaps because the process that began to was ended."""
+    """List files that were set aside and not yet copied from, perhaps because a process was ended before it did."""
     marks = sorted(path.parent.glob(f"{path.name}.damaged-*{UNREAD}"))
     found = (mark.with_name(mark.name.removesuffix(UNREAD)) for mark in marks)
     return [aside for aside in found if aside.is_file()]  # a mark is there a moment before its file
 
 
 def rescue(damaged: Path, db: sqlite3.Connection) -> int | None:
-    """Copies into `db` what a file that was set aside still gives, all of it or nothing; the number of chats among it.
+    """Copy the readable rows of a file that was set aside into `db`, all or nothing; return the number of chats.
 
     None where another process was faster. Where it fails it can be done again.
 
@@ -97,7 +97,7 @@ def _copy_rows(damaged: Path, db: sqlite3.Connection) -> int:
 
 
 def _name(db: sqlite3.Connection, session: str) -> None:
-    """Gives a chat that lost its own row another one, from what its id and its turns tell; its settings are gone."""
+    """Make a row for a chat that lost its own, from its id and its turns; its settings are gone."""
     (words,) = db.execute(_FIRST_WORDS, (session,)).fetchone() or ("",)
     (blob,) = db.execute(_FIRST_RECORD, (session,)).fetchone() or (None,)
     start = codec.to_record(blob) if blob is not None else None
@@ -113,7 +113,7 @@ def _name(db: sqlite3.Connection, session: str) -> None:
 
 
 def _makes_sense(table: str, row: tuple[object, ...]) -> bool:
-    """Whether a row holds what its columns may hold; a page that was written over can give anything."""
+    """Return whether a row has values that its columns may have; a page that was written over can give anything."""
     if len(row) != len(COLUMNS[table]):
         return False
     for column, value in zip(COLUMNS[table], row, strict=True):

@@ -95,7 +95,7 @@ def matching(db: sqlite3.Connection, search: str, which: Mapping[str, int]) -> l
 
 
 def of_lesson(db: sqlite3.Connection, lesson: str) -> str | None:
-    """The chat of a lesson that was last used."""
+    """Find the chat of a lesson that was last used."""
     statement = (
         f"SELECT {text_of('id')} FROM sessions WHERE deleted IS NULL AND instr(view, ?) ORDER BY updated DESC LIMIT 1"
     )
@@ -104,7 +104,7 @@ def of_lesson(db: sqlite3.Connection, lesson: str) -> str | None:
 
 
 def ids(db: sqlite3.Connection, beginning: str) -> list[str]:
-    """The chat of that id, or those whose ids start with it; a few of them."""
+    """Find the chat of that id, or a few whose ids start with it."""
     statement = (
         f"SELECT {text_of('id')} FROM sessions WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id != ?1, id LIMIT 6"
     )
@@ -113,7 +113,7 @@ def ids(db: sqlite3.Connection, beginning: str) -> list[str]:
 
 
 def words_of(search: str) -> list[str]:
-    """The words and quoted phrases of a search, folded."""
+    """Split a search into its words and quoted phrases, folded."""
     found = (quoted or word for quoted, word in re.findall(r'"([^"]+)"|([^\s"]+)', folded(search)))
     trimmed = (word.strip(_PUNCTUATION).rstrip(_VARIES) or word for word in found)
     words = (" ".join(word.split())[:LONGEST_WORD] for word in trimmed)
@@ -121,7 +121,7 @@ def words_of(search: str) -> list[str]:
 
 
 def _asked(db: sqlite3.Connection, word: str) -> str:
-    """What the index is asked for a word; "" where it is quicker to search the texts, of which the newest mostly have it."""
+    """Make the index's query for a word; "" where it is quicker to search the texts, of which the newest mostly have it."""
     if len(word) >= 3:
         return _quoted(word)
     trigrams = _trigrams(db, word)
@@ -129,7 +129,7 @@ def _asked(db: sqlite3.Connection, word: str) -> str:
 
 
 def _texts_with(db: sqlite3.Connection, asked: Mapping[str, str], most: int) -> list[int]:
-    """The ids of the newest texts that have all words; see `_asked`."""
+    """Find the newest texts that have all words; see `_asked`."""
     looked_up = sorted((word for word in asked if asked[word]), key=len, reverse=True)[:LOOKED_UP]
     query = " AND ".join(f"({asked[word]})" for word in looked_up)
     searched = [word for word in asked if word not in looked_up]
@@ -140,7 +140,7 @@ def _texts_with(db: sqlite3.Connection, asked: Mapping[str, str], most: int) -> 
 
 
 def _best_first(db: sqlite3.Connection, texts: list[int], rare: Sequence[str]) -> list[int]:
-    """The texts by how well they match these words; common ones say nothing, and to weigh them takes long."""
+    """Sort texts by how well they match rare words; to weigh common ones takes long and says nothing."""
     query = " AND ".join(_quoted(word) for word in rare if len(word) >= 3)
     if not query or len(texts) < 2:
         return texts
@@ -152,7 +152,7 @@ def _best_first(db: sqlite3.Connection, texts: list[int], rare: Sequence[str]) -
 def _spread(
     db: sqlite3.Connection, texts: Mapping[str, Sequence[int]], but: Collection[int], which: Mapping[str, int]
 ) -> Iterator[Sequence[Any]]:
-    """What is listed of chats that have each word in some text, of those with the rarest in one of its newest `RARE` texts."""
+    """List chats that have each word in some text, of those with the rarest in one of its newest `RARE` texts."""
     chats = {text >> 32 for text in min(texts.values(), key=len)}.difference(but)
     for row in sorted(_listed(db, chats, which), key=lambda row: codec.to_seconds(row[3]), reverse=True):
         said = "\n".join(text for (text,) in db.execute(_FOLDED, (row[-1],)))
@@ -161,7 +161,7 @@ def _spread(
 
 
 def _trigrams(db: sqlite3.Connection, beginning: str) -> list[str]:
-    """The trigrams of the index that begin so, at most `FEW_TRIGRAMS`."""
+    """List the trigrams of the index with this beginning, at most `FEW_TRIGRAMS`."""
     db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.trigrams USING fts5vocab (main, found, instance)")
     found = [beginning]
     while len(found) <= FEW_TRIGRAMS:
@@ -177,7 +177,7 @@ def _quoted(text: str) -> str:
 
 
 def _listed(db: sqlite3.Connection, chats: Iterable[int], which: Mapping[str, int]) -> list[Sequence[Any]]:
-    """What is listed of these chats, and their numbers."""
+    """Read the listed columns of these chats, and their numbers."""
     return db.execute(_OF_CHATS, {**which, "chats": json.dumps(list(chats))}).fetchall()
 
 
@@ -189,7 +189,7 @@ def _summary(row: Sequence[Any], snippet: str = "") -> SessionSummary:
 
 
 def _snippet(db: sqlite3.Connection, mark: re.Pattern[str], title: str, chat: int, text: int | None) -> str:
-    """Around the match in the best text; rather not the title, which everybody sees anyway."""
+    """Cut a snippet out of the best text; the title is seen anyway and comes last."""
     if text is not None and text & 0xFFFFFFFF:
         found = db.execute(f"{_OF_TEXT} = ?", (text,))
     else:
@@ -199,7 +199,7 @@ def _snippet(db: sqlite3.Connection, mark: re.Pattern[str], title: str, chat: in
 
 
 def snippet(mark: re.Pattern[str], text: str, folded: str) -> str:
-    """One line of the text around the first match in `folded`, each match between BEGIN and END; "" where there is none."""
+    """Cut one line out of the text around the first match in `folded`, each match between BEGIN and END; "" without a match."""
     first = mark.search(folded)
     if first is None:
         return ""
@@ -218,12 +218,12 @@ def snippet(mark: re.Pattern[str], text: str, folded: str) -> str:
 
 
 def _whole(text: str, at: int) -> int:
-    """The first place from there on that no mark of a character before it has, nor what varies an emoji."""
+    """Find the next place that is not within a character with its combining marks and variations."""
     while at < len(text) and (text[at] in _VARIES or unicodedata.category(text[at])[0] == "M"):
         at += 1
     return min(at, len(text))
 
 
 def _line(text: str) -> str:
-    """The text with nothing in it that breaks a line, or could be taken for BEGIN or END."""
+    """Replace line breaks, and characters that could be taken for BEGIN or END, by spaces."""
     return re.sub(r"[\s\x02\x03]", " ", text)

@@ -87,8 +87,8 @@ class Store:
 
     @classmethod
     def open(cls, path: Path, patience: float = PATIENCE_S) -> Store:
-        """The store at `path`; file and folder are made if need be. `problem` tells of trouble with the disk. A damaged file is
-        repaired now, in the background: whoever reads waits up to `patience` seconds for that.
+        """Open the store at `path`; file and folder are made if need be. `problem` tells of trouble with the disk. A damaged
+        file is repaired now, in the background: whoever reads waits up to `patience` seconds for that.
 
         Raises:
             StoreError: the file is of another version of termchat or of another program, or not a regular file; it stays
@@ -103,7 +103,7 @@ class Store:
     def sessions(
         self, limit: int = 100, search: str = "", offset: int = 0, deleted: bool = False, lessons: bool = False
     ) -> list[SessionSummary]:
-        """The chats that have a turn, the last used first; or those that contain all words of `search`, the best match first.
+        """List chats that have a turn, the last used first; or those that contain all words of `search`, the best match first.
         `deleted` chooses those that were deleted instead of those that were not, `lessons` those of lessons likewise.
 
         Raises:
@@ -118,7 +118,7 @@ class Store:
         return self._read_settled(question, listed=True) or []
 
     def of_lesson(self, lesson: str) -> str | None:
-        """The id of the chat of a lesson that was last used, None where there is none."""
+        """Find the chat of a lesson that was last used."""
         return self._read_settled(lambda db: finding.of_lesson(db, lesson))
 
     def preview(self, session: str, limit: int = 40) -> list[tuple[Role, str]]:
@@ -128,7 +128,7 @@ class Store:
         return list(found.conversation.turns())[-limit:] if found is not None else []
 
     def find(self, word: str) -> str:
-        """The id of the chat that a person means: by its id, by a beginning of it that no other has, or by `last`.
+        """Find the chat that a person means: by its id, by a beginning of it that no other has, or by `last`.
 
         Raises:
             StoreError: there is none, or more than one.
@@ -144,11 +144,11 @@ class Store:
         raise StoreError(f"more than one saved chat id starts with {word}", "Give more of: " + ", ".join(found[:5]))
 
     def latest(self) -> str | None:
-        """The id of the chat that was last used."""
+        """Find the chat that was last used."""
         return next((summary.id for summary in self.sessions(1)), None)
 
     def current(self, session: str) -> str:
-        """The id that a chat of this process goes by: another one, once another process has taken the same chat further."""
+        """Return the id of a chat of this process: another one, once another process has taken the same chat further."""
         return self._writer.moved.get(session, session)
 
     def load(self, id: str) -> Session:
@@ -192,7 +192,7 @@ class Store:
             yield record
 
     def token(self, session: str, number: int, index: int) -> Token | None:
-        """Token `index` of the reply in node `number`, with its candidates; None where there is none.
+        """Read token `index` of the reply in node `number`, with its candidates.
 
         It reads a few records, however many the reply has, and never waits for one that is being written.
         """
@@ -218,21 +218,21 @@ class Store:
         return self._read(lambda db: find([load.rows(db, moved, number), queued]))
 
     def messages(self) -> list[str]:
-        """Those of the history, the oldest first."""
+        """Read the message history, the oldest message first."""
         return self._read_settled(lambda db: [text for (text,) in db.execute(MESSAGES)]) or []
 
     def opening(self) -> bool:
-        """Whether the file is still being opened, which takes long where it has to be repaired."""
+        """Return whether the file is still being opened, which takes long where it has to be repaired."""
         return not self._writer.opened(0)
 
     def read_through(self, session: str) -> None:
-        """Reads all records of a chat once, so that damage is found before any of them is given out."""
+        """Read all records of a chat once, so that damage is found before any of them is given out."""
         session = self.current(session)
         statement = "SELECT record FROM records WHERE session = ? ORDER BY node, seq"
         self._read_settled(lambda db: deque(db.execute(statement, (session,)), maxlen=0))
 
     def _read_settled(self, question: Callable[[sqlite3.Connection], _T], listed: bool = False) -> _T | None:
-        """An answer from what was queued before; `listed`: from what is derived from it, too."""
+        """Answer a question after all queued writes are done; `listed`: and the index of texts, too."""
         if not self._writer.opened(self._patience):
             raise StoreError("the file of saved chats is still being repaired", "Try again in a moment.")
         self._writer.flush(READ_WAIT_S, tidy=listed)
@@ -242,7 +242,7 @@ class Store:
         return answer
 
     def _is_there(self) -> bool:
-        """Whether there is a file. Raises StoreError where that cannot be known, or a link leads to nothing."""
+        """Return whether there is a file. Raises StoreError where that cannot be known, or a link leads to nothing."""
         try:
             self.path.stat()
         except FileNotFoundError:
@@ -275,7 +275,7 @@ class Store:
     # --- changes ---------------------------------------------------------------------------------------------------------
 
     def begin(self, conversation: Conversation, *, tuning: Tuning | None = None, model: ModelRef | None = None) -> str:
-        """A new chat; returns its id. Its nodes come with `add_node`; until there is one it is not listed."""
+        """Begin a chat; return its id. Its nodes come with `add_node`; until there is one it is not listed."""
         now = time.time()
         session = _new_id(now)
         self._live[session] = conversation
@@ -295,12 +295,12 @@ class Store:
         breakpoints: tuple[Breakpoint, ...] | None = None,
         view: View | None = None,
     ) -> None:
-        """Changes of a chat beside its nodes; None leaves a thing as it is."""
+        """Change settings of a chat; None leaves one as it is."""
         settings = (None if s is None else codec.from_settings(s) for s in (tuning, model, breakpoints, view))
         self._writer.put(Operation(UPDATE_SESSION, session, (time.time(), leaf, *settings), urgent=True))
 
     def add_node(self, session: str, node: Node) -> None:
-        """A new node, the leaf from now on; of a user's the prompt ids are known. Records come with `add_record`.
+        """Add a node, the leaf from now on; of a user's the prompt ids are known. Records come with `add_record`.
 
         A chat that was deleted comes back with it; of one that was purged nothing more is kept, which is told by `notices`.
         """
@@ -326,7 +326,7 @@ class Store:
         self._writer.put(*operations, Operation(HIDE, session, (None,)))
 
     def update_node(self, session: str, number: int, *, name: str | None = None, deleted: bool | None = None) -> None:
-        """Another name of a branch, or whether it is deleted; None leaves a thing as it is."""
+        """Change the name of a branch, or whether it is deleted; None leaves it as it is."""
         text = None if name is None else well_formed(name)
         values = (number, text, None if deleted is None else int(deleted))
         self._writer.put(Operation(UPDATE_NODE, session, values, urgent=True), _touch(session))
@@ -358,7 +358,7 @@ class Store:
             self._writer.put(Operation(PACK_REPLY, session, (number, packed)))
 
     def rename(self, session: str, title: str) -> None:
-        """It does not count as use of the chat."""
+        """Give a chat another title, which does not count as use of it."""
         title = well_formed(" ".join(title.split()))
         self._writer.put(Operation(RENAME, session, (title,), urgent=True), Operation(derived.retitle, session, ()))
 
@@ -379,28 +379,28 @@ class Store:
         return copy
 
     def date(self, session: str, created: float, updated: float) -> None:
-        """When a chat was begun and last changed, for one that comes from elsewhere; seconds since the epoch, UTC."""
+        """Set when an imported chat was begun and last changed, in seconds since the epoch, UTC."""
         self._writer.put(Operation(DATE, session, (created, updated), urgent=True))
 
     def delete(self, session: str) -> None:
-        """Hides a chat; `restore` brings it back, and so does the next turn in it. A week later it is gone for good."""
+        """Hide a chat; `restore` brings it back, and so does the next turn in it. A week later it is purged."""
         self._writer.put(Operation(HIDE, session, (time.time(),), urgent=True))
 
     def restore(self, session: str) -> None:
         self._writer.put(Operation(HIDE, session, (None,), urgent=True))
 
     def purge(self, session: str) -> None:
-        """For good, unlike `delete`."""
+        """Remove a chat for good, unlike `delete`."""
         self._writer.put(Operation(deleting.purge, session, (), urgent=True))
 
     def add_message(self, text: str) -> None:
-        """The newest message of the history, where each text is once; one of more than 64,000 characters is not kept."""
+        """Add the newest message of the history, where each text is once; one of more than 64,000 characters is not kept."""
         if len(text) <= LONGEST_KEPT:
             added = Operation(ADD_MESSAGE, "", (well_formed(text),))
             self._writer.put(added, Operation(TRIM_HISTORY, "", (HISTORY,)))
 
     def keep_unsent(self, session: str, draft: str, queue: Sequence[str]) -> None:
-        """What was written in a chat and not sent; of "", in this process's chat without a message."""
+        """Save the draft and the queue of a chat; "" stands for this process's chat without a message."""
         key = session or unsent_rows.OWN
         if draft or queue:
             values = well_formed(draft), codec.from_settings([well_formed(text) for text in queue])
@@ -410,7 +410,7 @@ class Store:
         self._writer.put(kept if session else kept._replace(claims=kept.does is KEEP_UNSENT))
 
     def abandoned(self) -> str:
-        """What was last written in a chat without a message by a process that has ended; it becomes this process's own."""
+        """Take over the newest draft of a chat without a message whose process has ended."""
         left: unsent_rows.UnsentRow | None = None
         with contextlib.suppress(StoreError):  # it is looked for again the next time
             rows = self._read_settled(unsent_rows.of_others) or []
@@ -423,11 +423,11 @@ class Store:
         return text
 
     def problem(self) -> str | None:
-        """Why chats are not being saved at the moment, or None. What is not saved is kept and tried again."""
+        """Return why chats are not being saved at the moment, or None. Unsaved changes are kept and tried again."""
         return self._writer.problem
 
     def notices(self) -> list[StoreNotice]:
-        """What a person should be told, each once."""
+        """Take the notices for a person, each once."""
         return self._writer.notices()
 
     def take_notices(self) -> list[StoreNotice]:
@@ -442,22 +442,22 @@ class Store:
         return notices
 
     def listen(self, listener: Callable[[], None] | None) -> None:
-        """Has `listener` called, on the thread that writes, when `problem` or `notices` have something new."""
+        """Call `listener`, on the thread that writes, when `problem` or `notices` have something new."""
         self._writer.listener = listener
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Waits up to `timeout` seconds until all is written, or a try failed; whether all is written."""
+        """Wait up to `timeout` seconds until all is written, or a try failed; return whether all is written."""
         return self._writer.flush(timeout)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Writes what is queued and ends the thread; whether all is written."""
+        """Write all queued changes and end the thread; return whether all is written."""
         written = self._writer.close(timeout)
         self._claims.close()
         return written
 
 
 def _operations_on(operations: Iterable[Operation], session: str, number: int) -> list[Operation]:
-    """The operations that add a node, or records of it."""
+    """Select the operations that add a node, or records of it."""
     added = [op for op in operations if op.session == session and op.does in (ADD_NODE, ADD_RECORD)]
     return [op for op in added if op.values[0] == number]
 

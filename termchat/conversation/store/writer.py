@@ -79,11 +79,11 @@ class Writer:
 
     @property
     def problem(self) -> str | None:
-        """None where all is well."""
+        """Why nothing can be written at the moment, or None."""
         return self._problem
 
     def put(self, *operations: Operation) -> None:
-        """Returns at once; any thread."""
+        """Queue operations and return at once; any thread."""
         with self._wake:
             idle = not self._pending
             self._pending.extend(operations)
@@ -93,11 +93,11 @@ class Writer:
             self._urgent |= urgent
 
     def notices(self) -> list[StoreNotice]:
-        """What there is to tell, each once."""
+        """Take the notices, each once."""
         return [self._notices.popleft() for _ in range(len(self._notices))]
 
     def flush(self, timeout: float, *, tidy: bool = False) -> bool:
-        """Waits up to `timeout` seconds, or until a try failed; whether all that was queued is written.
+        """Wait up to `timeout` seconds, or until a try failed; return whether all queued operations are written.
 
         With `tidy` it also waits until lists and searches lack nothing.
         """
@@ -110,13 +110,13 @@ class Writer:
             return not self._pending
 
     def opened(self, timeout: float) -> bool:
-        """Waits up to `timeout` seconds until the file was opened, and repaired if need be, or that failed; whether it was."""
+        """Wait up to `timeout` seconds until the file was opened, and repaired if need be, or that failed; return whether."""
         with self._wake:
             self._wake.wait_for(lambda: self._attempts, timeout)
             return bool(self._attempts)
 
     def close(self, timeout: float) -> bool:
-        """A last try for what is queued, then the end of the thread; whether all is written."""
+        """Try once more to write the queue, then end the thread; return whether all is written."""
         end = time.monotonic() + timeout
         self.flush(timeout)
         with self._wake:
@@ -126,13 +126,13 @@ class Writer:
         return not self._pending
 
     def queued(self) -> tuple[Operation, ...]:
-        """What waits to be written, or is being written, at this moment; what is no longer in it is in the file."""
+        """Return the operations that are not in the file yet."""
         with self._wake:
             return tuple(self._pending)
 
     @contextlib.contextmanager
     def between_writes(self) -> Iterator[tuple[Operation, ...]]:
-        """Holds the writer still: what is queued, and the file, do not change in between."""
+        """Pause writing: the queue and the file do not change in between."""
         with self._commit:
             yield tuple(self._pending)
 
@@ -196,7 +196,7 @@ class Writer:
             listener()
 
     def _go_on_tidying(self) -> None:
-        """Works a moment on what lists and searches lack; where that fails, it is done when the file is next opened."""
+        """Complete the index for a moment; where that fails, it is done when the file is next opened."""
         db = self._file.db
         if not self._file.incomplete or db is None or time.monotonic() < self._tidied + REST_S:
             return

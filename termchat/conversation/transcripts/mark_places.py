@@ -30,21 +30,14 @@ _DEEP = re.compile(r"[ \t>]*(?: {4}|\t)[ \t>]*")
 _INDENTED, _QUOTED = re.compile(r"[ \t>]*"), re.compile(r"(?: {0,3}>)*")
 
 
-class _Place(NamedTuple):
-    """Where marks stand: before a character; `before` it on a line of their own with so many `blank` lines behind them, unless
-    that is None."""
-
-    at: int
-    before: str | None = None
-    blank: int = 0
-
-
 class _Unbroken(NamedTuple):
-    """A part of a text in which no mark may stand, and where its marks stand."""
+    """A part of a text in which no mark may stand: its marks stand before it, on a line of their own that begins with `before`
+    and has so many `blank` lines behind it, unless `before` is None."""
 
     begin: int
     end: int
-    place: _Place
+    before: str | None = None
+    blank: int = 0
 
 
 def placed(text: str, marks: list[tuple[int, str]]) -> str:
@@ -52,31 +45,33 @@ def placed(text: str, marks: list[tuple[int, str]]) -> str:
     if not marks:
         return text
     unbroken = _unbroken(text)
-    found: defaultdict[_Place, list[str]] = defaultdict(list)
+    found: defaultdict[tuple[int, str | None, int], list[str]] = defaultdict(list)
     for at, mark in marks:
-        found[_place(text, at, unbroken)].append(mark)
+        part = _part_at(text, at, unbroken)
+        found[part.begin, part.before, part.blank].append(mark)
     parts, done = [], 0
-    for place, told in sorted(found.items(), key=lambda each: each[0].at):
-        parts += [text[done : place.at], "".join(told)]
-        if place.before is not None:
-            parts[-1] = f"{place.before}{parts[-1]}\n" + f"{place.before.rstrip()}\n" * place.blank
-        done = place.at
+    for (at, before, blank), told in sorted(found.items(), key=lambda each: each[0][0]):
+        parts += [text[done:at], "".join(told)]
+        if before is not None:
+            parts[-1] = f"{before}{parts[-1]}\n" + f"{before.rstrip()}\n" * blank
+        done = at
     return "".join([*parts, text[done:]])
 
 
-def _place(text: str, at: int, unbroken: list[_Unbroken]) -> _Place:
+def _part_at(text: str, at: int, unbroken: list[_Unbroken]) -> _Unbroken:
+    """Find the part before which a mark stands: the one that it is in, or nothing at its own place."""
     if _EMPTY.match(text, text.rfind("\n", 0, at) + 1):  # on an empty line it would join what that parts
         after = _SEEN.search(text, at)
         at = after.start() if after is not None else len(text)
     index = bisect_right(unbroken, at, key=itemgetter(0)) - 1
     if index >= 0:
-        _, end, place = unbroken[index]
-        goes_on = place.before is not None and text[end - 1 : end] != "\n"  # behind it, but on its last line
-        if at < end + goes_on:
-            return place
+        part = unbroken[index]
+        goes_on = part.before is not None and text[part.end - 1 : part.end] != "\n"  # behind it, but on its last line
+        if at < part.end + goes_on:
+            return part
     line = text.rfind("\n", 0, at) + 1
     is_deep = _DEEP.fullmatch(text, line, at) is not None  # so far in, the mark could become a block of code itself
-    return _Place(line, "") if is_deep else _Place(at)
+    return _Unbroken(line, line, "") if is_deep else _Unbroken(at, at)
 
 
 def _unbroken(text: str) -> list[_Unbroken]:
@@ -91,19 +86,12 @@ def _unbroken(text: str) -> list[_Unbroken]:
         if found and part.begin < found[-1].end:
             found[-1] = found[-1]._replace(end=max(found[-1].end, part.end))
         else:
-            found.append(part if part.place.before is not None else _at_line_start(text, part))
+            begin = text.rfind("\n", 0, part.begin) + 1
+            before = text[begin : part.begin]
+            # Where only spaces and signs of a quote stand before it, the part begins with its line.
+            is_inline = part.before is not None or before.strip(" \t>")
+            found.append(part if is_inline else _Unbroken(begin, part.end, before))
     return found
-
-
-def _inline(begin: int, end: int) -> _Unbroken:
-    return _Unbroken(begin, end, _Place(begin))
-
-
-def _at_line_start(text: str, part: _Unbroken) -> _Unbroken:
-    """The part from the start of its line, if only spaces and signs of a quote stand before it."""
-    begin = text.rfind("\n", 0, part.begin) + 1
-    before = text[begin : part.begin]
-    return part if before.strip(" \t>") else _Unbroken(begin, part.end, _Place(begin, before))
 
 
 def _blocks(text: str) -> Iterator[_Unbroken]:
@@ -117,10 +105,9 @@ def _blocks(text: str) -> Iterator[_Unbroken]:
             begin, end = (lines[min(line, len(lines) - 1)] for line in token.map)
             is_fence = token.type == "fence"
             before = (_INDENTED if is_fence else _QUOTED).match(text, begin)  # what is indented may be code
-            place = _Place(begin, before[0] if before else "", int(not is_fence))
             if is_fence and _SEEN.search(text, end) is None and not _is_closed(text[begin:end], token.markup):
                 end = len(text) + 1  # what stands behind it is in it, too
-            found.add(_Unbroken(begin, end, place))
+            found.add(_Unbroken(begin, end, before[0] if before else "", int(not is_fence)))
     yield from found
 
 
@@ -140,7 +127,7 @@ def _spans(text: str) -> Iterator[_Unbroken]:
         if found[0].startswith("\n"):
             paragraph += 1
             continue
-        yield _inline(found.start(), found.end())
+        yield _Unbroken(found.start(), found.end())
         signs, escaped = found[0].count("`"), found[0].startswith("\\")
         closes[paragraph, signs].append(found.end())  # where code ends, a backslash is one
         opens.append((found.start() + 2 * escaped, (paragraph, signs - escaped)))
@@ -149,7 +136,7 @@ def _spans(text: str) -> Iterator[_Unbroken]:
         after = bisect_right(closes[run], begin + run[1])
         if run[1] > 0 and begin >= done and after < len(closes[run]):
             done = closes[run][after]
-            yield _inline(begin, done)
+            yield _Unbroken(begin, done)
 
 
 def _in_brackets(text: str) -> Iterator[_Unbroken]:
@@ -162,5 +149,5 @@ def _in_brackets(text: str) -> Iterator[_Unbroken]:
             opened.append((sign, at))
         elif opened and _CLOSES.get(sign) == opened[-1][0]:
             target = _TARGET.match(text, end)
-            yield _inline(opened.pop()[1], target.end() if target is not None else end)
-    yield from (_inline(at, len(text)) for _, at in opened if _JSON.match(text, at))
+            yield _Unbroken(opened.pop()[1], target.end() if target is not None else end)
+    yield from (_Unbroken(at, len(text)) for _, at in opened if _JSON.match(text, at))

@@ -143,7 +143,7 @@ class FoundMessages(NamedTuple):
 
 
 def said(conversation: Conversation) -> Iterator[ChatMessage]:
-    """The messages on the path that is shown, the system message first; empty replies are left out."""
+    """List the messages of the shown path, the system message first; empty replies are left out."""
     if conversation.system:
         yield ChatMessage("system", well_formed(conversation.system))
     for user, group in groupby(conversation.path(), key=lambda span: span.node.role == "user"):
@@ -168,7 +168,7 @@ def read_messages(found: Iterable[_T], read_one: Callable[[_T], ChatMessage]) ->
 
 
 def decoded(decode: Callable[[bytes], _T], data: bytes) -> tuple[_T, int]:
-    """What an object holds, and how many half characters in it became U+FFFD.
+    """Decode an object; return it with the number of its half characters that became U+FFFD.
 
     Raises:
         LineError: it is no JSON, or not what `decode` takes.
@@ -186,7 +186,7 @@ def decoded(decode: Callable[[bytes], _T], data: bytes) -> tuple[_T, int]:
 
 
 def read(path: Path, find: Callable[[bytes], FoundMessages], hint: str) -> Iterator[Transcript]:
-    """The chats of a file whose objects `find` understands. It is looked through once before the first one is given.
+    """Read the chats of a file whose objects `find` understands. It is read through once before the first one is given.
 
     A chat or a message that cannot be read is left out, and told with the first chat.
 
@@ -260,7 +260,7 @@ def _chats(path: Path, find: Callable[[bytes], FoundMessages], hint: str, left_o
 def _build_transcript(
     found: FoundMessages, lines: Sequence[int], chat: str, left_out: _LeftOut
 ) -> Iterator[Transcript]:
-    """The chat of messages that stand in these lines, without those that cannot be read; nothing if none is left."""
+    """Build the chat of messages that stand in these lines, without unreadable ones; nothing if none is left."""
     messages: list[ChatMessage] = []
     for at, message in enumerate(found.messages):
         late = isinstance(message, ChatMessage) and message.speaker == "system" and messages
