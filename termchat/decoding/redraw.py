@@ -58,8 +58,11 @@ def redrawn(
             return None
         rows = [APPLY[stage.name](row, samplers, at) for row in rows]
         warmed = warmed or (stage.name == "temperature" and samplers.temperature != 1)
-    winners = {_winner(row, _noise(seed, token.step, row.ids, known)) for row in rows}
-    return winners.pop() if len(winners) == 1 else None
+    noise = (_noise(seed, token.step, row.ids, known) for row in rows)
+    winners = {
+        int(row.ids[(row.logits.astype(np.float64) + one).argmax()]) for row, one in zip(rows, noise, strict=True)
+    }
+    return winners.pop() if len(winners) == 1 and max(winners) < _STAND_IN else None
 
 
 def _is_monotonic(stage: str, samplers: SamplerSettings, warmed: bool) -> bool:
@@ -99,11 +102,6 @@ def _row(listed: Sequence[Candidate], floor: float, count: int) -> Surviving:
     ids = [*(candidate.id for candidate in listed), *range(_STAND_IN, _STAND_IN + count)]
     logits = [*(candidate.logit for candidate in listed), *[floor] * count]
     return Surviving(np.array(ids, np.int32), np.array(logits, np.float32))
-
-
-def _winner(row: Surviving, noise: NDArray[np.float64]) -> int | None:
-    winner = int(row.ids[(row.logits.astype(np.float64) + noise).argmax()])
-    return winner if winner < _STAND_IN else None
 
 
 def _noise(seed: int, step: int, ids: NDArray[np.int32], known: Collection[int]) -> NDArray[np.float64]:
