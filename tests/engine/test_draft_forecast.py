@@ -38,7 +38,7 @@ def test_a_forecast_is_what_drafts_did(
 ) -> None:
     monkeypatch.setattr(BatchTimes, "add", lambda *_: None)
     ids = session.model.tokenize(PROMPTS[name], special=False)
-    times, drafted = BatchTimes(COSTS).of, 0
+    times, drafted = BatchTimes(COSTS), 0
     for temperature, seed, most in ((0.0, 1, 15), (0.8, 1, 15), (0.8, 2, 7), (0.3, 3, 4)):
         monkeypatch.setattr(session._learned, "judge", type(session._learned.judge)())
         tuning = Tuning(temperature=temperature, max_tokens=length)
@@ -57,7 +57,7 @@ def test_a_forecast_is_what_drafts_did(
 
 
 def test_a_reply_without_anything_to_draft_gains_nothing() -> None:
-    times = BatchTimes(COSTS).of
+    times = BatchTimes(COSTS)
     for reply in ([], [7], list(range(100, 140))):
         found = forecast([1, 2, 3], reply, times)
         assert (found.gain, found.drafted, found.acceptance) == (1.0, 0, None)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from termchat.decoding.records import Shape
 from termchat.engine.llama import source
 from termchat.engine.llama.cache import _UNUSED, MAIN, SPLIT, Cache, ContextFull
 from termchat.engine.llama.model_session import ModelSession
@@ -29,8 +30,8 @@ def story(cache: Cache, count: int) -> list[int]:
 
 def read(cache: Cache, ids: list[int]) -> None:
     cache.rewind(0)
-    for _ in cache.prefill(ids, cache.prepare(ids)):
-        pass
+    for shape in cache.prepare(ids):
+        cache.read(ids, shape)
 
 
 def alone(cache: Cache, ids: list[int], more: list[int]) -> list[Row]:
@@ -38,7 +39,7 @@ def alone(cache: Cache, ids: list[int], more: list[int]) -> list[Row]:
     read(cache, ids)
     found = []
     for token in more:
-        cache.decode(token)
+        cache.read([*cache.ids, token], Shape(1))
         found.append(cache.logits().copy())
     return found
 
@@ -146,7 +147,7 @@ def test_the_one_that_is_kept_goes_on_as_if_it_had_been_alone(cache: Cache, prom
     assert not cache.sequences
     assert not cache.current
     for step in range(5, 8):
-        cache.decode(more[2][step])
+        cache.read([*cache.ids, more[2][step]], Shape(1))
         assert np.array_equal(cache.logits(), expected[step])
 
 
@@ -170,14 +171,6 @@ def test_no_sequence_left(cache: Cache) -> None:
         cache.begin()
     cache.drop(numbers[5])
     assert cache.begin() == numbers[5]
-
-
-def test_what_can_not_be_rewound_can_not_be_shared(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    read(cache, story(cache, 20))
-    monkeypatch.setattr(cache.model, "can_rewind", False)
-    with pytest.raises(EngineError, match="several replies") as raised:
-        cache.begin()
-    assert raised.value.kind == "capability"
 
 
 @pytest.mark.parametrize("most", [1, 3])

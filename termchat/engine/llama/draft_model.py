@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from statistics import median
 from time import perf_counter, process_time
@@ -37,10 +37,10 @@ from termchat.decoding.stages import STAGES, needs_all
 from termchat.engine.llama.cache import FAST_BATCH, Cache
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.grammars import Follower
+from termchat.engine.llama.loading import open_model
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn
-from termchat.engine.llama.opening_model import open_model
 from termchat.engine.port import DraftInfo, EngineError, ModelSpec
 
 PADDING = 128
@@ -74,12 +74,8 @@ _SHARE, _STAKE, _USUALLY, _MOST_CREDIT = 0.01, 64, 0.8, 30.0
 so many tokens if so many of them are right; and at most so many rows, once they gained more."""
 _READING = 0.5
 """What an id that is read in a batch costs until that is known, of one that is drafted."""
-
-
-class _RareTrials(Judge):
-    """Trials cost more than those of n-grams, which read nothing."""
-
-    REST, LONGEST = 128, 4096
+_REST, _LONGEST_REST = 128, 4096
+"""Trials cost more than those of n-grams, which read nothing."""
 
 
 class DraftModel:
@@ -109,12 +105,13 @@ class DraftModel:
             raise EngineError("draft", error.message, hint) from None
         self._follows_threads = not spec.threads or spec.proposed_threads
         self.n_vocab = min(self.model.n_vocab, self.target.n_vocab)
-        self.leads, self.judge = Counts(LEADS, LEAD_PRIORS, LEAD_DECAY), _RareTrials()
+        self.leads, self.judge = Counts(LEADS, LEAD_PRIORS, LEAD_DECAY), Judge(_REST, _LONGEST_REST)
         self.credit: float | None = None
         """What drafts and trials may lose, in rows of the target; None before the first."""
-        self._idle = 0
+        self.idle = 0
+        """Tokens that came while its drafts seemed to cost too much."""
         self._costs: deque[float] = deque(maxlen=_RECENT)
-        self._rows: deque[float] = deque(maxlen=_RECENT)
+        self.rows_us: deque[float] = deque(maxlen=_RECENT)
         self._readings: deque[float] = deque(maxlen=_RECENT)
         self.cost = 0.0
         self.measured = False
@@ -165,7 +162,7 @@ class DraftModel:
     @property
     def each(self) -> float:
         """What a drafted token costs of late, in rows of the target."""
-        return median(self._costs) / median(self._rows) if self._costs and self._rows else self.cost
+        return median(self._costs) / median(self.rows_us) if self._costs and self.rows_us else self.cost
 
     def measure(self, target: Cache) -> None:
         """Set `cost` to the cost of a row in rows of the target: the best of a few of each, in turns.
@@ -184,37 +181,19 @@ class DraftModel:
         self.measured = had > _BUSY * wanted or bool(target.model.gpu_layers or self.model.gpu_layers)
         self.cost = best[0] / best[1]
         self._costs.clear()
-        self._idle = 0
-
-    def idle(self, tokens: int, target: Cache) -> None:
-        """Count tokens that came while its drafts seemed to cost too much. After some of these measure again: other programs
-        may have disturbed the last measurement."""
-        self._idle += tokens
-        if self._idle >= _PATIENCE:
-            self.measure(target)
+        self.idle = 0
 
     def add_cost(self, us: float) -> None:
         """Count the microseconds of a drafted token, with the draw."""
         self._costs.append(us)
 
-    def add_row(self, us: float) -> None:
-        """Count the microseconds of a row of the target."""
-        self._rows.append(us)
-
-    def in_rows(self, us: float) -> float:
-        """Convert microseconds to rows of the target."""
-        return us / median(self._rows) if self._rows else 0.0
-
     def reading(self, ids: list[int]) -> float:
         """Return the cost of reading the missing `ids`, beyond those that each draft reads."""
         missing = len(ids) - self.cache.common(ids) - _USUAL
-        each = self.in_rows(median(self._readings)) if self._readings and self._rows else _READING * self.each
+        each = (
+            median(self._readings) / median(self.rows_us) if self._readings and self.rows_us else _READING * self.each
+        )
         return max(missing, 0) * each
-
-    def spend(self, rows: float, tokens: int) -> None:
-        """Charge the rows that drafts cost more than they gave, in so many tokens of a reply."""
-        if self.credit is not None:
-            self.credit = min(self.credit - rows + _SHARE * tokens, max(_MOST_CREDIT, self.credit))
 
     # --- its cells ---------------------------------------------------------------------------------------------------
 
@@ -294,7 +273,7 @@ class ByModel:
         self._rested, self._first, self._tried = model.judge.rests, 0, 0
 
     def close(self) -> None:
-        """Frees the chain."""
+        """Free the chain."""
         if self._chain is not None:
             self._chain.close()
             self._chain = None
@@ -304,86 +283,76 @@ class ByModel:
         return self._never or self.model.judge.why
 
     def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
-        model, judge = self.model, self.model.judge
+        """Count the outcome of the last decode: what it cost, and which tokens of the draft were right."""
+        model, judge, since, cost = self.model, self.model.judge, len(ids) - self._seen, times.of(last.rows)
         if last.rows == 1 or times.measured:
-            model.add_row(last.us / times.of(last.rows))
+            model.rows_us.append(last.us / cost)
         if self._never:
-            model.idle(len(ids) - self._seen, self._target)
+            model.idle += since
+            if model.idle >= _PATIENCE:  # other programs may have disturbed the last measurement
+                model.measure(self._target)
 
         def even() -> float | None:
             return times.breaks_even(most, model.each) if model.measured else None
 
-        since, cost = len(ids) - self._seen, times.of(last.rows)
         (spent, self._spent), (read, self._read) = (self._spent, 0.0), (self._read, 0.0)
-        model.spend(spent + read - (1 + last.accepted - cost if last.drafted else 0.0), since)
-        right, self._seen = list(self._compare_draft(ids)), len(ids)
+        if model.credit is not None:
+            lost = spent + read - (1 + last.accepted - cost if last.drafted else 0.0)
+            model.credit = min(model.credit - lost + _SHARE * since, max(_MOST_CREDIT, model.credit))
+        drafted, self._drafted, self._seen = self._drafted, [], len(ids)
+        right: list[bool] = []
+        for (token, lead), taken in zip(drafted, ids[self._at :], strict=False):
+            right.append(token == taken)
+            model.leads.add(lead, right=right[-1])
+            if not right[-1]:
+                break
         if last.drafted:
             judge.round(last.drafted, last.accepted, cost + spent, even)
         elif right:
-            self._judge_look(right[0], spent, even)
+            self._looks.append((right[0], spent))
+            if (
+                len(self._looks) == _LOOKS
+            ):  # it drafted only to see how sure it is: a round that cost its tokens and the looks
+                rights, costs = map(sum, zip(*self._looks, strict=True))
+                judge.round(_LOOKS, int(rights), 1 + rights + costs, even)
+                self._looks.clear()
         else:
             for _ in range(since):
                 judge.plain(even)
 
-    def _judge_look(self, right: bool, spent: float, even: Callable[[], float | None]) -> None:
-        """Judge some looks together, in which it only drafted to see how sure it is and gained nothing: as a round that cost
-        its tokens and the looks."""
-        self._looks.append((right, spent))
-        if len(self._looks) == _LOOKS:
-            rights, costs = map(sum, zip(*self._looks, strict=True))
-            self.model.judge.round(_LOOKS, int(rights), 1 + rights + costs, even)
-            self._looks.clear()
-
-    def _compare_draft(self, ids: list[int]) -> Iterator[bool]:
-        """Yield whether each token of the last draft was right, up to the first that was not or is not known yet."""
-        drafted, self._drafted = self._drafted, []
-        for (token, lead_of), taken in zip(drafted, ids[self._at :], strict=False):
-            self.model.leads.add(lead_of, right=token == taken)
-            yield token == taken
-            if token != taken:
-                return
-
     def expects(self, most: int, times: BatchTimes) -> float:
+        """Return the speedup that a draft of up to `most` tokens has at best; 0.0 if none pays."""
         model, each = self.model, self.model.each
         why_not = "" if self.always else model.why_not(times)
         self._never = why_not and (self._never or why_not)
         rests = model.judge.rests and not self.always
         self._rested = self._rested or rests
-        if self._never or most <= 0 or rests:
+        if self._never or rests:
             return 0.0
-        rates = [model.leads.mean] * most
         if model.credit is None:
             model.credit = max(_STAKE * (1 - 1 / max(gain([_USUALLY] * most, times.of, each))), 0.0)
-        if not self._can_afford(each):
-            return 0.0
         reading = model.reading(self._ids[self._first :])
-        return max(gain(rates, lambda rows: times.of(rows) + reading, each))
+        self._rested = self._rested or reading + each > self._risk
+        if self._rested and model.reading(self._ids[-_WINDOW:]) + each > self._risk:
+            return 0.0
+        return max(gain([model.leads.mean] * most, lambda rows: times.of(rows) + reading, each))
 
     @property
     def _risk(self) -> float:
         """The rows that it may lose."""
         return self.model.credit or 0.0 if self.limited and not self.always else inf
 
-    def _can_afford(self, each: float) -> bool:
-        """Return whether it has the credit to read the missing ids, all or the last ones, and to draft a token."""
-        if self.model.reading(self._ids[self._first :]) + each > self._risk:
-            self._rested = True
-        return not self._rested or self.model.reading(self._ids[-_WINDOW:]) + each <= self._risk
-
-    def _choose_ids(self, ids: list[int]) -> list[int]:
-        """Return the ids to read: all, or for a trial the last ones."""
-        model = self.model
+    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
+        """Return the ids to decode ahead of the last one: up to `most`, as many as pay."""
+        model, cache = self.model, self.model.cache
         if self._rested:
             self._tried = 0
-            self._first = len(ids) - _WINDOW if len(ids) - model.cache.common(ids) > _WINDOW else 0
+            self._first = len(ids) - _WINDOW if len(ids) - cache.common(ids) > _WINDOW else 0
         elif self._tried > Judge.TOKENS and model.reading(ids) <= self._risk:
             self._first = 0
         self._rested = False
         self._tried += 1
-        return ids[self._first :]
-
-    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
-        model, cache, path = self.model, self.model.cache, self._choose_ids(ids)
+        path = ids[self._first :]
         begun, self._read = perf_counter(), model.reading(path)
         missing = model.read(path, self._target.threads)
         if missing > cache.batch_size:

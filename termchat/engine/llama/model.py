@@ -6,7 +6,7 @@ import ctypes
 import os
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from termchat.decoding.thinking import tags_from, tags_of
@@ -14,7 +14,7 @@ from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.native import LIB, last_errors, placements, version
 from termchat.engine.llama.observe import Labels
-from termchat.engine.llama.offload import EVERYTHING, offloaded, offloading
+from termchat.engine.llama.offload import offloaded, offloading
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import EngineError, ModelSpec
 
@@ -32,8 +32,8 @@ _LOAD_MODES = {
     ("off", True): "LLAMA_LOAD_MODE_MLOCK",
 }
 """llama.cpp's name for how to load, by `mmap` and `mlock`."""
-
-
+_EVERYTHING = 10_000
+"""More layers than any model has: llama.cpp takes it for all of them."""
 _TENSORS = re.compile(r" - type +(\w+): +\d+ tensors")
 
 
@@ -51,7 +51,7 @@ class Model(Vocabulary):
         params = LIB.llama_model_default_params()
         # A build with RPC could offload, and has nothing to offload to while no server is given.
         self.offloads = bool(LIB.llama_supports_gpu_offload()) and bool(offloading())
-        wanted = EVERYTHING if spec.gpu_layers < 0 else spec.gpu_layers
+        wanted = _EVERYTHING if spec.gpu_layers < 0 else spec.gpu_layers
         params.n_gpu_layers = wanted if self.offloads else 0
         params.load_mode = getattr(LIB, _LOAD_MODES[spec.mmap, spec.mlock])
         if spec.main_gpu >= 0 and self.offloads:
@@ -99,26 +99,22 @@ class Model(Vocabulary):
             )
         self._buffer = ctypes.create_string_buffer(256)
         self._pieces: dict[int, bytes] = {}
-        self._grammars: Grammars | None = None
         self.thinking = tags_from(spec.thinking) or tags_of(self.template or "")
         self.names = Labels(self.n_vocab, self._label)
         self.breakers = Breakers(self.n_vocab, self.spelled, partial(self.tokenize, special=False))
 
     def close(self) -> None:
         """Frees the model; its contexts must be gone."""
-        if self._grammars is not None:
-            self._grammars.close()
-            self._grammars = None
+        if (grammars := self.__dict__.pop("grammars", None)) is not None:
+            grammars.close()
         if self.pointer:
             LIB.llama_model_free(self.pointer)
             self.pointer = None
 
-    @property
+    @cached_property
     def grammars(self) -> Grammars:
-        if self._grammars is None:
-            piece = partial(self._to_piece, special=True)
-            self._grammars = Grammars(self.vocab, self.n_vocab, self.end_ids, piece, self.is_control)
-        return self._grammars
+        piece = partial(self._to_piece, special=True)
+        return Grammars(self.vocab, self.n_vocab, self.end_ids, piece, self.is_control)
 
     def metadata(self, key: str) -> str | None:
         size = 1024

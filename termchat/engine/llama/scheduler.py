@@ -160,23 +160,30 @@ class Scheduler:
     def _rounds(self, poll: Poll, wait: Callable[[], None]) -> Iterator[list[Event]]:
         """Take all replies to their ends."""
         first: float | None = None
-        source = self.source
         while self.running:
-            yield [*self._obey(poll), *self._advance()]
+            yield from self._step(poll)
             now = perf_counter()
             first = first or now
             self._seconds = now - first - self._waited
-            waiting = [run for run in self.running if isinstance(run.waits, Wait)]
-            accepted = [run for run in waiting if source.accept(run)]
-            if accepted:
-                for run in accepted:
-                    run.waits = None
-            elif waiting:
-                for one in source.decode(waiting, self.running):
+            if waiting := [run for run in self.running if isinstance(run.waits, Wait)]:
+                for one in self.source.decode(waiting, self.running):
                     yield [*self._fail(one)] if isinstance(one, Failure) else [one]
             elif self.running:
                 wait()
                 self._waited += perf_counter() - now
+
+    def _step(self, poll: Poll) -> Iterator[list[Event]]:
+        """Take all replies as far as they can go with the rows at hand, those of a draft that they accept too."""
+        events = [*self._obey(poll)]
+        for run in self.running:
+            if not run.goes_on:
+                continue
+            events += run.advance()
+            while not run.over and self.source.accept(run):
+                yield events  # a reply reads its commands between any two tokens
+                run.waits = None
+                events = [*self._obey(poll), *run.advance()]
+        yield events
 
     def _advance(self, waiting: Wait | None = None) -> Iterator[Event]:
         """Take all replies as far as they can go, also those that wait for this."""

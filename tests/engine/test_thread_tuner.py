@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 import pytest
 
-from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.thread_tuner import ThreadTuner
 
 BATCH = 63
 SEEDS = range(20)
@@ -48,11 +48,11 @@ class Machine:
         return us
 
 
-def pace_on(machine: Machine, threads: int = 2) -> Pace:
-    return Pace(threads, threads, clock=lambda: machine.now)
+def pace_on(machine: Machine, threads: int = 2) -> ThreadTuner:
+    return ThreadTuner(threads, threads, clock=lambda: machine.now)
 
 
-def warm_up(machine: Machine, pace: Pace, most: int = 2) -> None:
+def warm_up(machine: Machine, pace: ThreadTuner, most: int = 2) -> None:
     """As `loop.warm_up`."""
     for _ in range(8):
         threads = min(pace.limit, most)
@@ -61,7 +61,7 @@ def warm_up(machine: Machine, pace: Pace, most: int = 2) -> None:
             break
 
 
-def reply(machine: Machine, pace: Pace, tokens: int, batches: int = 1, threads: int = 2) -> list[int]:
+def reply(machine: Machine, pace: ThreadTuner, tokens: int, batches: int = 1, threads: int = 2) -> list[int]:
     """A prompt of so many batches and its last token, and a reply; returns the threads of each token, tries too."""
     used = []
     plan = [BATCH] * batches + [1] * tokens
@@ -177,7 +177,7 @@ def test_a_machine_that_gets_quiet_has_all_its_threads_back(seed: int) -> None:
     while machine.now < 20:
         used += reply(machine, pace, 10, 1)
     assert used.count(1) > 0.8 * len(used)
-    while machine.now < 20 + Pace.LONGEST:
+    while machine.now < 20 + ThreadTuner.LONGEST:
         used = reply(machine, pace, 50, 0)
     assert used[-1] == 2
 
@@ -185,7 +185,7 @@ def test_a_machine_that_gets_quiet_has_all_its_threads_back(seed: int) -> None:
 def test_who_waited_between_two_replies_tries_with_tokens_and_not_with_the_prompt() -> None:
     times = {1: 17_000, 2: 100_000}
     now = 0.0
-    pace = Pace(2, 2, clock=lambda: now)
+    pace = ThreadTuner(2, 2, clock=lambda: now)
     for _ in range(5):
         pace.observe(pace.limit, times[pace.limit])
     now += 100
@@ -209,7 +209,7 @@ def test_the_threads_change_between_the_batches_of_a_prompt() -> None:
 
 
 def test_a_slow_batch_in_the_middle_of_a_prompt_is_enough() -> None:
-    pace = Pace(2, 2, clock=lambda: 0.0)
+    pace = ThreadTuner(2, 2, clock=lambda: 0.0)
     for us in (430_000, 300_000, 300_000, 310_000):
         pace.observe(pace.limit, us, BATCH, BATCH)
     assert pace.limit == 2
@@ -218,7 +218,7 @@ def test_a_slow_batch_in_the_middle_of_a_prompt_is_enough() -> None:
 
 
 def test_a_small_batch_says_nothing() -> None:
-    pace = Pace(2, 2, clock=lambda: 0.0)
+    pace = ThreadTuner(2, 2, clock=lambda: 0.0)
     for rows in (20, 5, 31):
         assert pace.observe(1, 9_000_000, rows, 40) == 1
     assert not pace.tries
@@ -244,7 +244,7 @@ def test_a_single_long_step_costs_a_second_with_fewer_threads() -> None:
 
 
 def test_a_trial_ends_with_its_reply() -> None:
-    pace = Pace(2, clock=lambda: 0.0)
+    pace = ThreadTuner(2, clock=lambda: 0.0)
     assert pace.limit == 1
     assert pace.observe(1, 17_000) == 2
     pace.rest()
@@ -254,18 +254,18 @@ def test_a_trial_ends_with_its_reply() -> None:
 def test_of_many_threads_as_many_are_used_as_there_are_free_cores() -> None:
     taken = 12
     machine = Machine(lambda _now: taken, cores=16)
-    pace = Pace(16, 16, clock=lambda: machine.now)
+    pace = ThreadTuner(16, 16, clock=lambda: machine.now)
     used = reply(machine, pace, 60, 1, threads=16)
     assert set(used[12:]) == {4}
     taken = 0
-    while machine.now < 2 * Pace.LONGEST:
+    while machine.now < 2 * ThreadTuner.LONGEST:
         used = reply(machine, pace, 60, 1, threads=16)
     assert set(used) == {16}
 
 
 def test_more_threads_for_batches_than_for_single_rows() -> None:
     machine = Machine(two_busy, cores=4)
-    pace = Pace(2, 4, clock=lambda: machine.now)
+    pace = ThreadTuner(2, 4, clock=lambda: machine.now)
     pace.observe(4, machine.step(4, BATCH), BATCH, BATCH)
     assert pace.limit == 2
     pace.observe(2, machine.step(2, BATCH), BATCH, BATCH)
@@ -276,7 +276,7 @@ def test_more_threads_for_batches_than_for_single_rows() -> None:
 
 
 def test_one_thread_and_those_that_a_person_set_stay() -> None:
-    pace = Pace(1, 1)
+    pace = ThreadTuner(1, 1)
     for rows in (1, BATCH):
         for us in (6_000, 600_000, 6_000_000):
             assert pace.observe(1, us, rows, rows) == 1
