@@ -195,8 +195,6 @@ class Speculation(NoDrafts):
 
     def cut(self) -> None:
         """Forget the tokens ahead: their rows are lost."""
-        if self._last is not None and self._round:
-            self._last = self._last._replace(accepted=self._at)
         del self._round[self._at :]
 
     def end(self) -> None:
