@@ -327,10 +327,6 @@ class Ngrams:
             self._push(token)
 
     @property
-    def why(self) -> str:
-        return "" if self.always else self._judge.why
-
-    @property
     def match(self) -> int:
         """The number of ids that are the same before the place and at the end, up to a limit; 0 without a place."""
         ids, place, end = self.ids, self._place, len(self.ids)

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from termchat.decoding.records import Shape
-from termchat.engine.llama import source
 from termchat.engine.llama.cache import _UNUSED, MAIN, SPLIT, Cache, ContextFull
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.softmax import Row
-from termchat.engine.port import EngineError, ModelSpec
+from termchat.engine.llama.source import CacheSource
+from termchat.engine.llama.speculation import Learned
+from termchat.engine.llama.thread_tuner import ThreadTuner
+from termchat.engine.port import EngineError, Generate, ModelSpec
 
 
 @pytest.fixture(scope="module")
@@ -179,8 +181,8 @@ def test_a_step_in_several_batches_has_the_rows_of_each(cache: Cache, most: int)
     expected = [alone(cache, ids, tail) for tail in more]
     read(cache, ids)
     numbers = [cache.begin() for _ in more]
-    batches = source.Batches(cache)
+    batches = CacheSource(cache, ThreadTuner(1), Generate([]), Learned())
     for step in range(3):
-        rows, us = batches.decode([(number, tail[step]) for number, tail in zip(numbers, more, strict=True)], most)
+        rows, us = batches.decode_rows([(number, tail[step]) for number, tail in zip(numbers, more, strict=True)], most)
         assert us > 0
         assert all(np.array_equal(row, tail[step]) for row, tail in zip(rows, expected, strict=True))

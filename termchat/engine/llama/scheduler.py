@@ -143,12 +143,13 @@ class Scheduler:
         """Have the prompts decoded; the replies read their commands in between."""
         if not self.runs:
             return
-        yield [*self._obey(poll), *self._advance()]
+        yield from self._step(poll)
         try:
-            for event in self.source.prefill(self.runs.values()):
-                events = [*self._fail(event)] if isinstance(event, Failure) else [event]
-                yield [*self._advance(Wait.PROMPT), *events]
-                yield [*self._obey(poll), *self._advance()]
+            for one in self.source.prefill(self.runs.values()):
+                failed = [*self._fail(one)] if isinstance(one, Failure) else [one]
+                waiting = [run for run in self.running if run.goes_on or run.waits is Wait.PROMPT]
+                yield [*(event for run in waiting for event in run.advance()), *failed]
+                yield from self._step(poll)
                 if not self.running:
                     return
         except (Aborted, ContextFull) as error:
@@ -184,12 +185,6 @@ class Scheduler:
                 run.waits = None
                 events = [*self._obey(poll), *run.advance()]
         yield events
-
-    def _advance(self, waiting: Wait | None = None) -> Iterator[Event]:
-        """Take all replies as far as they can go, also those that wait for this."""
-        for run in self.running:
-            if run.goes_on or (waiting is not None and run.waits is waiting):
-                yield from run.advance()
 
     def _obey(self, poll: Poll) -> Iterator[Event]:
         """Give the commands to the replies that they are for; yield the first events of a new one."""

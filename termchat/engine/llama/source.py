@@ -70,7 +70,7 @@ class CacheSource:
         self._learned, self._judged = learned, learned if self._alone else Learned()
         self._main = (row or cache.logits) if self._alone else None
         self._times: dict[int, BatchTimes] = {}
-        self._batches = Batches(cache)
+        self._batch_tuner = ThreadTuner(cache.adaptable[1])
         self._ids: list[int] = []
         self._plan: list[Shape] = []
         self._total = 0
@@ -95,7 +95,11 @@ class CacheSource:
         cache, first, alone = self._cache, runs[0], self._alone
         request = first.request
         self._adapts = not any(entry.threads for entry in request.script) or not alone
-        plan = cache.prepare(request.ids, request.shapes if request.rebuild_exactly else None, self._most_threads())
+        # The threads that may decode lost cells as they were decoded: where a person set the number, no others.
+        most_threads = all_threads() if cache.may_choose_threads else 0 if alone else cache.loaded[0]
+        if not self._adapts:
+            most_threads = MOST_THREADS
+        plan = cache.prepare(request.ids, request.shapes if request.rebuild_exactly else None, most_threads)
         if not alone:  # rows that are decoded together have the bits of one thread, as has the last one of the prompt
             plan = [Shape(1, shape.threads or 1) if shape.rows == 1 else shape for shape in plan]
             alike = cache.rows_alike
@@ -105,7 +109,13 @@ class CacheSource:
                 self.rows_alone = first.has_room() and first.width <= alike
                 self._most = EXACT_BATCH
         self._plan, self._ids = plan, list(request.ids)
-        self._exact = exact = is_exact(cache, request, plan) and self.rows_alone
+        reused = len(request.ids) - sum(shape.rows for shape in plan)
+        # A reply that goes on stands on cells as it had them; a new one on any, as long as it is known how they were made.
+        count = min(len(request.ids) if request.done else reused, sum(shape.rows for shape in request.shapes))
+        as_recorded = cache.made_as(request.shapes, count, plan, surely=True) == count
+        lost = bool(request.done) and not request.shapes and reused < len(request.ids) - 1
+        known = cache.exact and not cache.model.gpu_layers and as_recorded and not lost
+        self._exact = exact = known and self.rows_alone
         others: list[list[int]] = [self._ids]
         self._total = sum(shape.rows for shape in plan)
         for run in runs:
@@ -117,15 +127,6 @@ class CacheSource:
         if alone:
             drafts = _lane_of(first).drafts
             first.lane.exact = exact and (drafts.settings is None or drafts.most < cache.rows_drafted_alike)
-
-    def _most_threads(self) -> int:
-        """Return how many threads may decode lost cells as they were decoded: where a person set the number, no others."""
-        cache = self._cache
-        if not self._alone:
-            return all_threads() if cache.may_choose_threads else cache.loaded[0]
-        if not self._adapts:
-            return MOST_THREADS
-        return all_threads() if cache.may_choose_threads else 0
 
     # --- prompts -----------------------------------------------------------------------------------------------------
 
@@ -181,7 +182,7 @@ class CacheSource:
             while at < len(ids):
                 count = min(cache.batch_size, len(ids) - 1 - at) or 1
                 tokens = [(lane.sequence, token) for token in ids[at : at + count]]
-                rows, us = self._batches.decode(tokens, cache.batch_size, every=False)
+                rows, us = self.decode_rows(tokens, cache.batch_size, every=False)
                 shapes.append(Shape(count, cache.threads if count == 1 else cache.threads_batch))
                 at += count
                 yield count
@@ -255,7 +256,7 @@ class CacheSource:
         for run, lane, rows in zip(runs, lanes, wanted, strict=True):
             ahead = lane.drafts.propose(run.ids, min(most, run.left - 1), times)
             rows += [(lane.sequence, token) for token in ahead]
-        logits, us = self._batches.decode([row for rows in wanted for row in rows], self._most)
+        logits, us = self.decode_rows([row for rows in wanted for row in rows], self._most)
         if len(logits) % count == 0:
             times.add(len(logits) // count, us)
         at = 0
@@ -267,6 +268,34 @@ class CacheSource:
                 lane.prefill = Prefill(len(run.ids), len(run.ids) - 1, [1], lane.prefill_ms, [1])
             run.waits = None
             at += len(rows)
+
+    def decode_rows(
+        self, rows: Sequence[tuple[int, int]], most: int = EXACT_BATCH, *, every: bool = True
+    ) -> tuple[NDArray[np.float32], int]:
+        """Decode rows of several sequences, at most so many at once, with as many threads as are best; return the logits after
+        `every` one or after the last, and the microseconds.
+
+        A decode that takes too long is broken off, and repeated with fewer threads.
+        """
+        cache, tuner = self._cache, self._batch_tuner
+        if len(rows) > most:
+            whole, us = np.empty((len(rows), cache.model.n_vocab), np.float32), 0
+            for at in range(0, len(rows), most):
+                whole[at : at + most], spent = self.decode_rows(rows[at : at + most], most)
+                us += spent
+            return whole, us
+        # With drafts it takes longer, and tells nothing of the threads.
+        several = 1 < len(rows) == len({sequence for sequence, _ in rows})
+        logits: NDArray[np.float32] | None = None
+        begun = now = perf_counter()
+        while logits is None:
+            threads = min(cache.loaded[1], tuner.limit) if cache.adaptable[1] > 1 else cache.loaded[1]
+            with suppress(OutOfTime):
+                logits = cache.decode_rows(rows, threads, tuner.allowed() if several else inf, every)
+            before, now = now, perf_counter()
+            if several:
+                tuner.observe(threads, (now - before) * 1e6)
+        return logits, int((now - begun) * 1e6)
 
     def _times_of(self, count: int) -> BatchTimes:
         """Return what batches cost in which so many replies have some rows each, in units of one with a row each."""
@@ -302,16 +331,6 @@ def _lane_of(run: Running) -> CacheLane:
     return run.lane
 
 
-def is_exact(cache: Cache, request: ReplyRequest, plan: list[Shape]) -> bool:
-    """Return what `Start.exact` says, when `plan` is what is decoded of the request's ids."""
-    reused = len(request.ids) - sum(shape.rows for shape in plan)
-    # A reply that goes on stands on cells as it had them; a new one on any, as long as it is known how they were made.
-    count = min(len(request.ids) if request.done else reused, sum(shape.rows for shape in request.shapes))
-    as_recorded = cache.made_as(request.shapes, count, plan, surely=True) == count
-    lost = bool(request.done) and not request.shapes and reused < len(request.ids) - 1
-    return cache.exact and not cache.model.gpu_layers and as_recorded and not lost
-
-
 def _record_prompt(count: int, reused: int, shapes: list[Shape], ms: float) -> Prefill:
     rows, threads = ([shape[i] for shape in shapes] for i in (0, 1))
     return Prefill(count, reused, rows, ms, threads)
@@ -326,40 +345,6 @@ def _first_shapes(record: Prefill, count: int) -> list[Shape]:
         shapes.append(Shape(min(rows, left), threads))
         left -= rows
     return shapes
-
-
-class Batches:
-    """Batches of rows of several sequences, with as many threads as are best."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache, self._tuner = cache, ThreadTuner(cache.adaptable[1])
-
-    def decode(
-        self, rows: Sequence[tuple[int, int]], most: int = EXACT_BATCH, *, every: bool = True
-    ) -> tuple[NDArray[np.float32], int]:
-        """Decode rows, at most so many at once; return the logits after `every` one or after the last, and the microseconds.
-
-        A decode that takes too long is broken off, and repeated with fewer threads.
-        """
-        cache, tuner = self._cache, self._tuner
-        if len(rows) > most:
-            whole, us = np.empty((len(rows), cache.model.n_vocab), np.float32), 0
-            for at in range(0, len(rows), most):
-                whole[at : at + most], spent = self.decode(rows[at : at + most], most)
-                us += spent
-            return whole, us
-        # With drafts it takes longer, and tells nothing of the threads.
-        several = 1 < len(rows) == len({sequence for sequence, _ in rows})
-        logits: NDArray[np.float32] | None = None
-        begun = now = perf_counter()
-        while logits is None:
-            threads = min(cache.loaded[1], tuner.limit) if cache.adaptable[1] > 1 else cache.loaded[1]
-            with suppress(OutOfTime):
-                logits = cache.decode_rows(rows, threads, tuner.allowed() if several else inf, every)
-            before, now = now, perf_counter()
-            if several:
-                tuner.observe(threads, (now - before) * 1e6)
-        return logits, int((now - begun) * 1e6)
 
 
 def read_prompt(
@@ -385,7 +370,6 @@ def read_rows(
         try:
             allowed = tuner.allowed(shape.rows) if tuner is not None else inf
             made = cache.read(ids, shape, allowed, ahead)
-            cache.logits()  # waits for a device that computes on its own
         except OutOfTime:
             too_long = True
         before, now = now, perf_counter()
