@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from math import inf
 from statistics import median
 from typing import Literal, NamedTuple
@@ -395,16 +396,13 @@ class Ngrams:
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """The speedup (`gain`) that n-grams would have given a reply, with the `accepted` and `drafted` tokens and the `rounds` of
-    drafting. `tokens_per_pass` are tokens of the reply for each pass of the model. `break_even` is the least acceptance from
-    which drafts pay with these times, 1.0 if none does."""
+    """The speedup (`gain`) that n-grams would have given a reply, with the `accepted` and `drafted` tokens. `break_even` is the
+    least acceptance from which drafts pay with these times, 1.0 if none does."""
 
     gain: float
     accepted: int
     drafted: int
-    tokens_per_pass: float
     break_even: float
-    rounds: int
 
     @property
     def acceptance(self) -> float | None:
@@ -420,40 +418,28 @@ def forecast(
     most: int = MOST_DRAFTED,
     room: int | None = None,
     end_ids: Collection[int] = (),
-    judge: Judge | None = None,
 ) -> Forecast:
     """Replay drafts of up to `most` tokens over the ids of a reply, and charge each batch its time.
 
     That is exactly what the engine does with the same counts, times and limits, but for the time of sampling and drafting.
-    `room` is how many tokens the reply could have had (None: no limit), `end_ids` are those that end a reply. The `judge` has
-    learned from earlier replies, and learns from this one.
+    `room` is how many tokens the reply could have had (None: no limit), `end_ids` are those that end a reply.
     """
-    judge = judge or Judge()
     known, begin = [*prompt_ids, *reply_ids], len(prompt_ids)
     limit = begin + room if room is not None else len(known) + MOST_DRAFTED
-    path = known[: begin + 1]
-    ngrams, cost, passes = Ngrams(path, judge), 0.0, list[Verified]()
+    path, judge = known[: begin + 1], Judge()
+    ngrams, cost, accepted, drafted = Ngrams(path, judge), 0.0, 0, 0
     # The first token is drawn from the prompt's last row. Each pass decodes the newest token, and what is drafted behind it.
     while len(path) < len(known):
         draft: list[int] = []
         if not judge.rests:
             draft = ngrams.propose(path, min(most, MOST_DRAFTED, limit - 1 - len(path)), times)
             draft = draft[: next((n for n, token in enumerate(draft, 1) if token in end_ids), None)]
-        following = known[len(path) : len(path) + len(draft)]
-        taken = next(
-            (n for n, pair in enumerate(zip(draft, following, strict=False)) if pair[0] != pair[1]), len(following)
+        pairs = zip(draft, known[len(path) : len(path) + len(draft)], strict=False)
+        last = Verified(
+            1 + len(draft), 0, len(draft), sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         )
-        passes.append(Verified(1 + len(draft), 0, len(draft), taken))
-        cost += times.of(1 + len(draft))
-        path += known[len(path) : len(path) + 1 + taken]
-        ngrams.learn(path, passes[-1], most, times)
-    drafted, accepted = sum(one.drafted for one in passes), sum(one.accepted for one in passes)
-    tokens, rounds = len(reply_ids), sum(one.drafted > 0 for one in passes)
-    return Forecast(
-        (tokens - 1) / cost if cost else 1.0,
-        accepted,
-        drafted,
-        tokens / (len(passes) + 1) if tokens else 1.0,
-        breaks_even(times.of, most),
-        rounds,
-    )
+        cost, drafted, accepted = cost + times.of(last.rows), drafted + last.drafted, accepted + last.accepted
+        path += known[len(path) : len(path) + 1 + last.accepted]
+        ngrams.learn(path, last, most, times)
+    gain = (len(reply_ids) - 1) / cost if cost else 1.0
+    return Forecast(gain, accepted, drafted, breaks_even(times.of, most))

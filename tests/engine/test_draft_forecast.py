@@ -48,10 +48,7 @@ def test_a_forecast_is_what_drafts_did(
         reply = [token.id for token in tokens(stream)]
         ends = session.model.end_ids
         found = forecast(ids, reply, times, most=most, room=length, end_ids=ends)
-        really = (finished.drafted or 0, finished.accepted or 0, finished.rounds or 0)
-        assert (found.drafted, found.accepted, found.rounds) == really
-        passes = sum(token.decode_us > 0 for token in tokens(stream))
-        assert found.tokens_per_pass == pytest.approx(len(reply) / passes)
+        assert (found.drafted, found.accepted) == (finished.drafted or 0, finished.accepted or 0)
         drafted += found.drafted
     assert drafted or length < 20
 
@@ -61,5 +58,4 @@ def test_a_reply_without_anything_to_draft_gains_nothing() -> None:
     for reply in ([], [7], list(range(100, 140))):
         found = forecast([1, 2, 3], reply, times)
         assert (found.gain, found.drafted, found.acceptance) == (1.0, 0, None)
-        assert found.tokens_per_pass == 1.0
         assert 0 < found.break_even < 0.3

@@ -218,7 +218,12 @@ class Cache:
     def rewind(self, count: int) -> int:
         """Keep the first `count` cells, and drop all other sequences. Return how many are left: none when the model cannot
         rewind."""
-        self.drop_all()
+        for sequence in list(self.sequences):
+            self.drop(sequence)
+        self._heirs.clear()
+        if self._used:
+            LIB.llama_memory_seq_rm(self.memory, _UNUSED, -1, -1)
+            self._used = 0
         self.cut()
         if count < len(self.ids) or count == 0:
             self.current = False
@@ -449,15 +454,6 @@ class Cache:
         elif own:
             LIB.llama_memory_seq_cp(self.memory, sequence, _UNUSED, len(ids) - own, len(ids))
         LIB.llama_memory_seq_rm(self.memory, sequence, -1, -1)
-
-    def drop_all(self) -> None:
-        """End all sequences but the main one."""
-        for sequence in list(self.sequences):
-            self.drop(sequence)
-        self._heirs.clear()
-        if self._used:
-            LIB.llama_memory_seq_rm(self.memory, _UNUSED, -1, -1)
-            self._used = 0
 
     def decode_rows(
         self, rows: Sequence[tuple[int, int]], threads: int = 1, seconds: float = inf, every: bool = True

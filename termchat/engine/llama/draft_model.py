@@ -78,16 +78,38 @@ _REST, _LONGEST_REST = 128, 4096
 """Trials cost more than those of n-grams, which read nothing."""
 
 
+class Drawing(Protocol):
+    """The reply whose tokens are drafted: what it draws its next token with."""
+
+    samplers: SamplerSettings
+
+    @property
+    def forced(self) -> int | None:
+        """The id that is taken next, whatever the dice say."""
+
+    @property
+    def state(self) -> Mapping[str, float]:
+        """The memory of mirostat and adaptive_p."""
+
+    def fork_constraint(self) -> Follower | None:
+        """Return a constraint that goes another way from here on."""
+
+
 class DraftModel:
-    """Owns a model and a context for as many tokens as that of the `target`. What its drafts were worth, and what they cost, is
-    kept as long as it is loaded.
+    """Owns a model and a context for as many tokens as that of the `target`. It drafts what it takes itself with the dice of
+    the reply, until it is too unsure. What its drafts were worth, and what they cost, is kept as long as it is loaded.
+
+    At every step in which it does not rest it drafts one token at least, to look how sure it is. Where the context is long and
+    new to it, it reads a batch of it at each step, and drafts once it has all of it. After a rest it begins with the last few
+    ids, and reads all of them only if its drafts pay then. If it is not the only one that may draft, so that nobody asked for
+    it, it is `limited`: it does neither where that could cost more than its drafts have gained, and a small share of the reply.
 
     Raises:
         EngineError: of kind "draft": it cannot be loaded, or cannot draft for this model.
     """
 
     def __init__(self, spec: ModelSpec, target: Cache, progress: Callable[[float], None]) -> None:
-        self.target = target.model
+        self.target, self._target, self.by = target.model, target, spec.name
         if not target.model.can_rewind:
             raise EngineError("draft", f"this model {_CANNOT_CUT}", "load another model")
         threads, threads_batch = target.loaded
@@ -113,6 +135,13 @@ class DraftModel:
         self._costs: deque[float] = deque(maxlen=_RECENT)
         self.rows_us: deque[float] = deque(maxlen=_RECENT)
         self._readings: deque[float] = deque(maxlen=_RECENT)
+        self.always = self.limited = False
+        ends = [i for i in self.target.end_ids if i < self.n_vocab]
+        self._ends = frozenset(ends)
+        self._observer = Observer(self.n_vocab, ends, self.target.names, _CANDIDATES)
+        self._chain: Chain | None = None
+        self._drafted: list[tuple[int, float]] = []
+        self._looks: list[tuple[bool, float]] = []
         self.cost = 0.0
         self.measured = False
         """Whether the cost is known: a busy machine does not tell."""
@@ -123,13 +152,14 @@ class DraftModel:
             raise EngineError("draft", error.message, "choose another draft model") from None
 
     def close(self) -> None:
+        self.end()
         self.cache.close()
         self.model.close()
 
     def info(self, times: BatchTimes) -> DraftInfo:
         model, spec = self.model, self.model.spec
         return DraftInfo(
-            name=self.name,
+            name=self.by,
             path=spec.path,
             sha256=spec.sha256,
             size=int(LIB.llama_model_size(model.pointer)),
@@ -139,10 +169,6 @@ class DraftModel:
             cost=self.cost,
             why_not=self.why_not(times),
         )
-
-    @property
-    def name(self) -> str:
-        return self.model.spec.name
 
     def _refuse(self, model: Model) -> None:
         if not model.can_rewind:
@@ -155,9 +181,7 @@ class DraftModel:
     def why_not(self, times: BatchTimes) -> str:
         """Say why it cannot pay, whatever is accepted; "" if it can, or if that is unknown."""
         known = times.measured and self.measured
-        return (
-            explain_cost(self.name, self.each, times.of) if known and gain_at_best(times.of, self.each) < WORTH else ""
-        )
+        return explain_cost(self.by, self.each, times.of) if known and gain_at_best(times.of, self.each) < WORTH else ""
 
     @property
     def each(self) -> float:
@@ -195,6 +219,149 @@ class DraftModel:
         )
         return max(missing, 0) * each
 
+    # --- its drafts for one reply ----------------------------------------------------------------------------------------
+
+    def begin(self, reply: Drawing, seed: int, begin: int, ids: list[int]) -> None:
+        """Draft for another reply from now on; it begins at `begin` among its `ids`."""
+        self.end()
+        self._reply, self._seed, self._begin, self._ids = reply, seed, begin, ids
+        self._at = self._seen = len(ids)
+        self._drafted.clear()
+        self._looks.clear()
+        self._spent = self._read = 0.0
+        self._never = ""
+        self._rested, self._first, self._tried = self.judge.rests, 0, 0
+
+    def end(self) -> None:
+        """Free the chain of the reply."""
+        if self._chain is not None:
+            self._chain.close()
+            self._chain = None
+
+    @property
+    def why(self) -> str:
+        return self._never or self.judge.why
+
+    def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
+        """Count the outcome of the last decode: what it cost, and which tokens of the draft were right."""
+        judge, since, cost = self.judge, len(ids) - self._seen, times.of(last.rows)
+        if last.rows == 1 or times.measured:
+            self.rows_us.append(last.us / cost)
+        if self._never:
+            self.idle += since
+            if self.idle >= _PATIENCE:  # other programs may have disturbed the last measurement
+                self.measure(self._target)
+
+        def even() -> float | None:
+            return times.breaks_even(most, self.each) if self.measured else None
+
+        (spent, self._spent), (read, self._read) = (self._spent, 0.0), (self._read, 0.0)
+        if self.credit is not None:
+            lost = spent + read - (1 + last.accepted - cost if last.drafted else 0.0)
+            self.credit = min(self.credit - lost + _SHARE * since, max(_MOST_CREDIT, self.credit))
+        drafted, self._drafted, self._seen = self._drafted, [], len(ids)
+        right: list[bool] = []
+        for (token, lead), taken in zip(drafted, ids[self._at :], strict=False):
+            right.append(token == taken)
+            self.leads.add(lead, right=right[-1])
+            if not right[-1]:
+                break
+        if last.drafted:
+            judge.round(last.drafted, last.accepted, cost + spent, even)
+        elif right:
+            self._looks.append((right[0], spent))
+            if len(self._looks) == _LOOKS:  # it only looked how sure it is: a round that cost its tokens and the looks
+                rights, costs = map(sum, zip(*self._looks, strict=True))
+                judge.round(_LOOKS, int(rights), 1 + rights + costs, even)
+                self._looks.clear()
+        else:
+            for _ in range(since):
+                judge.plain(even)
+
+    def expects(self, most: int, times: BatchTimes) -> float:
+        """Return the speedup that a draft of up to `most` tokens has at best; 0.0 if none pays."""
+        each = self.each
+        why_not = "" if self.always else self.why_not(times)
+        self._never = why_not and (self._never or why_not)
+        rests = self.judge.rests and not self.always
+        self._rested = self._rested or rests
+        if self._never or rests:
+            return 0.0
+        if self.credit is None:
+            self.credit = max(_STAKE * (1 - 1 / max(gain([_USUALLY] * most, times.of, each))), 0.0)
+        reading = self.reading(self._ids[self._first :])
+        self._rested = self._rested or reading + each > self._risk
+        if self._rested and self.reading(self._ids[-_WINDOW:]) + each > self._risk:
+            return 0.0
+        return max(gain([self.leads.mean] * most, lambda rows: times.of(rows) + reading, each))
+
+    @property
+    def _risk(self) -> float:
+        """The rows that it may lose."""
+        return self.credit or 0.0 if self.limited and not self.always else inf
+
+    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
+        """Return the ids to decode ahead of the last one: up to `most`, as many as pay."""
+        cache = self.cache
+        if self._rested:
+            self._tried = 0
+            self._first = len(ids) - _WINDOW if len(ids) - cache.common(ids) > _WINDOW else 0
+        elif self._tried > Judge.TOKENS and self.reading(ids) <= self._risk:
+            self._first = 0
+        self._rested = False
+        self._tried += 1
+        path = ids[self._first :]
+        begun, self._read = perf_counter(), self.reading(path)
+        missing = self.read(path, self._target.threads)
+        if missing > cache.batch_size:
+            self._read *= cache.batch_size / missing
+            return []
+        chain, constraint = self._chain_after(ids), self._reply.fork_constraint()
+        drafted: list[tuple[int, float]] = []
+        rates: list[float] = []
+        while (drawn := self._draw(chain, constraint, len(ids) + len(drafted))) is not None:
+            now = perf_counter()
+            if drafted or missing <= _USUAL:
+                self.add_cost((now - begun) * 1e6)
+            begun = now
+            drafted.append((drawn.id, compute_lead(drawn.id, drawn.candidates)))
+            rates.append(self.leads.rate(drafted[-1][1]))
+            if drawn.id in self._ends or len(drafted) == most:
+                break
+            if not self.always and not should_go_on(rates, self.leads.mean, most, times.of, self.each):
+                break
+            if len(drafted) * self.each >= self._risk:
+                break
+            chain.take(drawn, forced=False)
+            if constraint is not None:
+                constraint.take(drawn.id)
+            path.append(drawn.id)
+            cache.read(path, Shape(1))
+        self._drafted, self._at = drafted, len(ids)
+        self._spent = self.each * (min(missing, _USUAL) + len(drafted) - 1)
+        return [token for token, _ in drafted[: most if self.always else how_many(rates, times.of, risk=self._risk)]]
+
+    def _draw(self, chain: Chain, constraint: Follower | None, length: int) -> Drawn | None:
+        """Draw the token behind so many ids; None if the constraint allows none."""
+        row = self.cache.logits()
+        row = row if len(row) == self.n_vocab else row[: self.n_vocab]
+        mask = constraint.mask() if constraint is not None else None
+        try:
+            return self._observer.draw(row, chain, self._seed, length - self._begin, mask=mask)
+        except NothingFits:
+            return None
+
+    def _chain_after(self, ids: list[int]) -> Chain:
+        """Return a chain like the reply's, drawing from few ids."""
+        samplers, target, chain = draw_from_few(self._reply.samplers), self.target, self._chain
+        if chain is not None and chain.settings == samplers:
+            chain.restart(ids, self._reply.state)
+            return chain
+        self.end()
+        bias = {i: value for i, value in target.bias(samplers.logit_bias).items() if i < self.n_vocab}
+        self._chain = Chain(samplers, self.n_vocab, ids, state=self._reply.state, breakers=target.breakers, bias=bias)
+        return self._chain
+
     # --- its cells ---------------------------------------------------------------------------------------------------
 
     def read(self, ids: list[int], threads: int) -> int:
@@ -227,183 +394,6 @@ def describe_difference(target: Model, other: Model) -> str:
         if text(target.vocab, token) != text(other.vocab, token):
             return f"token {token} is {target.name(token)!r} here and {other.name(token)!r} there"
     return ""
-
-
-class Drawing(Protocol):
-    """The reply whose tokens are drafted: what it draws its next token with."""
-
-    samplers: SamplerSettings
-
-    @property
-    def forced(self) -> int | None:
-        """The id that is taken next, whatever the dice say."""
-
-    @property
-    def state(self) -> Mapping[str, float]:
-        """The memory of mirostat and adaptive_p."""
-
-    def fork_constraint(self) -> Follower | None:
-        """Return a constraint that goes another way from here on."""
-
-
-class ByModel:
-    """Drafts what the model takes with the dice of the reply, until it is too unsure. `begin` is where the reply begins among
-    its `ids`.
-
-    At every step in which it does not rest it drafts one token at least, to look how sure it is. Where the context is long and
-    new to it, it reads a batch of it at each step, and drafts once it has all of it. After a rest it begins with the last few
-    ids, and reads all of them only if its drafts pay then. If it is not the only one that may draft, so that nobody asked for
-    it, it is `limited`: it does neither where that could cost more than its drafts have gained, and a small share of the reply.
-    """
-
-    def __init__(self, model: DraftModel, reply: Drawing, seed: int, begin: int, target: Cache, ids: list[int]) -> None:
-        self.model, self.by = model, model.name
-        self.always = self.limited = False
-        self._reply, self._seed, self._begin, self._target = reply, seed, begin, target
-        self._chain: Chain | None = None
-        ends = [i for i in model.target.end_ids if i < model.n_vocab]
-        self._ends = frozenset(ends)
-        self._observer = Observer(model.n_vocab, ends, model.target.names, _CANDIDATES)
-        self._drafted: list[tuple[int, float]] = []
-        self._looks: list[tuple[bool, float]] = []
-        self._ids, self._at, self._seen = ids, len(ids), len(ids)
-        self._spent = self._read = 0.0
-        self._never = ""
-        self._rested, self._first, self._tried = model.judge.rests, 0, 0
-
-    def close(self) -> None:
-        """Free the chain."""
-        if self._chain is not None:
-            self._chain.close()
-            self._chain = None
-
-    @property
-    def why(self) -> str:
-        return self._never or self.model.judge.why
-
-    def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
-        """Count the outcome of the last decode: what it cost, and which tokens of the draft were right."""
-        model, judge, since, cost = self.model, self.model.judge, len(ids) - self._seen, times.of(last.rows)
-        if last.rows == 1 or times.measured:
-            model.rows_us.append(last.us / cost)
-        if self._never:
-            model.idle += since
-            if model.idle >= _PATIENCE:  # other programs may have disturbed the last measurement
-                model.measure(self._target)
-
-        def even() -> float | None:
-            return times.breaks_even(most, model.each) if model.measured else None
-
-        (spent, self._spent), (read, self._read) = (self._spent, 0.0), (self._read, 0.0)
-        if model.credit is not None:
-            lost = spent + read - (1 + last.accepted - cost if last.drafted else 0.0)
-            model.credit = min(model.credit - lost + _SHARE * since, max(_MOST_CREDIT, model.credit))
-        drafted, self._drafted, self._seen = self._drafted, [], len(ids)
-        right: list[bool] = []
-        for (token, lead), taken in zip(drafted, ids[self._at :], strict=False):
-            right.append(token == taken)
-            model.leads.add(lead, right=right[-1])
-            if not right[-1]:
-                break
-        if last.drafted:
-            judge.round(last.drafted, last.accepted, cost + spent, even)
-        elif right:
-            self._looks.append((right[0], spent))
-            if (
-                len(self._looks) == _LOOKS
-            ):  # it drafted only to see how sure it is: a round that cost its tokens and the looks
-                rights, costs = map(sum, zip(*self._looks, strict=True))
-                judge.round(_LOOKS, int(rights), 1 + rights + costs, even)
-                self._looks.clear()
-        else:
-            for _ in range(since):
-                judge.plain(even)
-
-    def expects(self, most: int, times: BatchTimes) -> float:
-        """Return the speedup that a draft of up to `most` tokens has at best; 0.0 if none pays."""
-        model, each = self.model, self.model.each
-        why_not = "" if self.always else model.why_not(times)
-        self._never = why_not and (self._never or why_not)
-        rests = model.judge.rests and not self.always
-        self._rested = self._rested or rests
-        if self._never or rests:
-            return 0.0
-        if model.credit is None:
-            model.credit = max(_STAKE * (1 - 1 / max(gain([_USUALLY] * most, times.of, each))), 0.0)
-        reading = model.reading(self._ids[self._first :])
-        self._rested = self._rested or reading + each > self._risk
-        if self._rested and model.reading(self._ids[-_WINDOW:]) + each > self._risk:
-            return 0.0
-        return max(gain([model.leads.mean] * most, lambda rows: times.of(rows) + reading, each))
-
-    @property
-    def _risk(self) -> float:
-        """The rows that it may lose."""
-        return self.model.credit or 0.0 if self.limited and not self.always else inf
-
-    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
-        """Return the ids to decode ahead of the last one: up to `most`, as many as pay."""
-        model, cache = self.model, self.model.cache
-        if self._rested:
-            self._tried = 0
-            self._first = len(ids) - _WINDOW if len(ids) - cache.common(ids) > _WINDOW else 0
-        elif self._tried > Judge.TOKENS and model.reading(ids) <= self._risk:
-            self._first = 0
-        self._rested = False
-        self._tried += 1
-        path = ids[self._first :]
-        begun, self._read = perf_counter(), model.reading(path)
-        missing = model.read(path, self._target.threads)
-        if missing > cache.batch_size:
-            self._read *= cache.batch_size / missing
-            return []
-        chain, constraint = self._chain_after(ids), self._reply.fork_constraint()
-        drafted: list[tuple[int, float]] = []
-        rates: list[float] = []
-        while (drawn := self._draw(chain, constraint, len(ids) + len(drafted))) is not None:
-            now = perf_counter()
-            if drafted or missing <= _USUAL:
-                model.add_cost((now - begun) * 1e6)
-            begun = now
-            drafted.append((drawn.id, compute_lead(drawn.id, drawn.candidates)))
-            rates.append(model.leads.rate(drafted[-1][1]))
-            if drawn.id in self._ends or len(drafted) == most:
-                break
-            if not self.always and not should_go_on(rates, model.leads.mean, most, times.of, model.each):
-                break
-            if len(drafted) * model.each >= self._risk:
-                break
-            chain.take(drawn, forced=False)
-            if constraint is not None:
-                constraint.take(drawn.id)
-            path.append(drawn.id)
-            cache.read(path, Shape(1))
-        self._drafted, self._at = drafted, len(ids)
-        self._spent = model.each * (min(missing, _USUAL) + len(drafted) - 1)
-        return [token for token, _ in drafted[: most if self.always else how_many(rates, times.of, risk=self._risk)]]
-
-    def _draw(self, chain: Chain, constraint: Follower | None, length: int) -> Drawn | None:
-        """Draw the token behind so many ids; None if the constraint allows none."""
-        row = self.model.cache.logits()
-        row = row if len(row) == self.model.n_vocab else row[: self.model.n_vocab]
-        mask = constraint.mask() if constraint is not None else None
-        try:
-            return self._observer.draw(row, chain, self._seed, length - self._begin, mask=mask)
-        except NothingFits:
-            return None
-
-    def _chain_after(self, ids: list[int]) -> Chain:
-        """Return a chain like the reply's, drawing from few ids."""
-        samplers, target, chain = draw_from_few(self._reply.samplers), self.model.target, self._chain
-        if chain is not None and chain.settings == samplers:
-            chain.restart(ids, self._reply.state)
-            return chain
-        self.close()
-        bias = {i: value for i, value in target.bias(samplers.logit_bias).items() if i < self.model.n_vocab}
-        self._chain = Chain(
-            samplers, self.model.n_vocab, ids, state=self._reply.state, breakers=target.breakers, bias=bias
-        )
-        return self._chain
 
 
 def draw_from_few(samplers: SamplerSettings) -> SamplerSettings:

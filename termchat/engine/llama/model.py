@@ -77,11 +77,11 @@ class Model(Vocabulary):
         self.vocab: Any = LIB.llama_model_get_vocab(self.pointer)
         self.n_vocab = int(LIB.llama_vocab_n_tokens(self.vocab))
         self.layers = int(LIB.llama_model_n_layer(self.pointer))
-        said = placements()
-        told = offloaded(said)
-        self.gpu_layers = min(params.n_gpu_layers, self.layers + 1) if told is None else told
-        self.weights = frozenset(found[1] for line in said if (found := _TENSORS.search(line)) is not None)
-        self.locked = spec.mlock and not any("failed to" in line for line in said)
+        log = placements()
+        on_devices = offloaded(log)
+        self.gpu_layers = min(params.n_gpu_layers, self.layers + 1) if on_devices is None else on_devices
+        self.weights = frozenset(match[1] for line in log if (match := _TENSORS.search(line)) is not None)
+        self.locked = spec.mlock and not any("failed to" in line for line in log)
         self.context_trained = max(int(LIB.llama_model_n_ctx_train(self.pointer)), 0)  # what the file has as unsigned
         self.can_rewind = not (LIB.llama_model_is_recurrent(self.pointer) or LIB.llama_model_is_hybrid(self.pointer))
         self.end_ids = [i for i in range(self.n_vocab) if LIB.llama_vocab_is_eog(self.vocab, i)]
@@ -104,7 +104,7 @@ class Model(Vocabulary):
         self.breakers = Breakers(self.n_vocab, self.spelled, partial(self.tokenize, special=False))
 
     def close(self) -> None:
-        """Frees the model; its contexts must be gone."""
+        """Free the model; its contexts must be gone."""
         if (grammars := self.__dict__.pop("grammars", None)) is not None:
             grammars.close()
         if self.pointer:
@@ -129,8 +129,8 @@ class Model(Vocabulary):
 
     @property
     def template(self) -> str | None:
-        found = LIB.llama_model_chat_template(self.pointer, None)
-        return found.decode("utf-8", "replace") if found else None
+        text = LIB.llama_model_chat_template(self.pointer, None)
+        return text.decode("utf-8", "replace") if text else None
 
     @property
     def description(self) -> str:
@@ -145,16 +145,16 @@ class Model(Vocabulary):
         return bool(self.attributes(token) & (CONTROL | UNKNOWN))
 
     def piece(self, token: int) -> bytes:
-        found = self._pieces.get(token)
-        if found is None:
-            found = self._pieces[token] = self._to_piece(token, special=False)
-        return found
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self._to_piece(token, special=False)
+        return piece
 
     def _suppressed(self) -> list[int]:
-        """The tokens that the file has in `tokenizer.ggml.suppress_tokens`: never to be drawn."""
+        """Return the tokens that the file has in `tokenizer.ggml.suppress_tokens`: never to be drawn."""
         count = ctypes.c_int32()
-        found = LIB.llama_vocab_get_suppress_tokens(self.vocab, ctypes.byref(count))
-        return sorted({i for i in found[: count.value] if 0 <= i < self.n_vocab}) if count.value else []
+        ids = LIB.llama_vocab_get_suppress_tokens(self.vocab, ctypes.byref(count))
+        return sorted({i for i in ids[: count.value] if 0 <= i < self.n_vocab}) if count.value else []
 
     def _to_piece(self, token: int, *, special: bool) -> bytes:
         while True:

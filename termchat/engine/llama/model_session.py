@@ -117,24 +117,24 @@ class ModelSession(AskedModel):
         )
 
     def load_draft(self, spec: ModelSpec, progress: Callable[[float], None]) -> DraftInfo:
-        """Another model drafts from the next draft on, in place of the one that did.
+        """Load a model that drafts from the next draft on, in place of the one that did.
 
         Raises:
             EngineError: it cannot draft for this one; all is as it was.
         """
-        made = DraftModel(spec, self.cache, progress)
+        drafter = DraftModel(spec, self.cache, progress)
         self.drop_draft()
-        self._learned.model = made
-        return made.info(self._learned.times(self.cache.loaded[0]))
+        self._learned.model = drafter
+        return drafter.info(self._learned.times(self.cache.loaded[0]))
 
     def drop_draft(self) -> None:
-        """No model drafts any more; its memory is free."""
+        """Free the model that drafts."""
         if self._learned.model is not None:
             self._learned.model.close()
             self._learned.model = None
 
     def abort(self) -> None:
-        """Stops what is being decoded; may be called from any thread."""
+        """Stop what is being decoded; may be called from any thread."""
         model = self._learned.model
         if model is not None:
             model.cache.abort.set()

@@ -104,22 +104,21 @@ class Scheduler:
             EngineError: a single reply cannot be made, or the engine failed.
         """
         try:
-            yield self._begin()
+            opened = [self._open(request, self._asked_at) for request in self.command.replies]
+            if self.runs:
+                self.source.plan(list(self.runs.values()))
+            yield [event for one in opened for event in (one.advance() if isinstance(one, Running) else [one])]
             yield from self._prefill(poll)
             yield from self._rounds(poll, wait)
             if self.command.group is not None and self.command.group.beams is None:
-                yield [self._finished()]
+                counts = [run.tokens for run in self.runs.values() if run.tokens]
+                later, seconds = sum(counts) - len(counts), self._seconds
+                rate = later / seconds if later and seconds else None
+                yield [WalksFinished(sum(counts), self.source.steps, seconds * 1e3, rate)]
         finally:
             for run in self.running:
                 run.end()
             self.source.close(self.runs.values())
-
-    def _begin(self) -> list[Event]:
-        """Open a run for each reply; return the events of their beginning."""
-        opened = [self._open(request, self._asked_at) for request in self.command.replies]
-        if self.runs:
-            self.source.plan(list(self.runs.values()))
-        return [event for one in opened for event in (one.advance() if isinstance(one, Running) else [one])]
 
     def _open(self, request: ReplyRequest, asked_at: float) -> Running | Failed:
         group = self.command.group
@@ -217,10 +216,3 @@ class Scheduler:
         for run in failure.runs:
             if not run.over:
                 yield from run.advance(type(error)(*error.args))
-
-    def _finished(self) -> WalksFinished:
-        counts = [run.tokens for run in self.runs.values() if run.tokens]
-        later, seconds = sum(counts) - len(counts), self._seconds
-        return WalksFinished(
-            sum(counts), self.source.steps, seconds * 1e3, later / seconds if later and seconds else None
-        )

@@ -11,6 +11,7 @@ ended stay until something else is decoded: without them the others would be com
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from math import inf
@@ -71,23 +72,15 @@ class CacheSource:
         self._main = (row or cache.logits) if self._alone else None
         self._times: dict[int, BatchTimes] = {}
         self._batch_tuner = ThreadTuner(cache.adaptable[1])
-        self._ids: list[int] = []
-        self._plan: list[Shape] = []
-        self._total = 0
-        self._adapts = True
         self._prompts: dict[tuple[int, ...], _Prompt] = {}
-        self._exact, self.rows_alone = False, True
         self.steps = 0
         self._ended: dict[int, tuple[int, list[int]]] = {}
-        self._most = cache.batch_size
 
     def open(self, request: ReplyRequest) -> CacheLane:
         """Return a lane for a reply."""
         command, cache = self._command, self._cache
-        beams = command.group is not None and command.group.beams is not None
-        drafts = Speculation(
-            cache.model, self._judged, request, None if beams else command.draft, cache if self._alone else None
-        )
+        draft = None if command.group is not None and command.group.beams is not None else command.draft
+        drafts = Speculation(cache.model, self._judged, request, draft, alone=self._alone)
         return CacheLane(cache, drafts, self._main)
 
     def plan(self, runs: Sequence[Running]) -> None:
@@ -100,11 +93,12 @@ class CacheSource:
         if not self._adapts:
             most_threads = MOST_THREADS
         plan = cache.prepare(request.ids, request.shapes if request.rebuild_exactly else None, most_threads)
+        self.rows_alone, self._most = True, cache.batch_size
         if not alone:  # rows that are decoded together have the bits of one thread, as has the last one of the prompt
             plan = [Shape(1, shape.threads or 1) if shape.rows == 1 else shape for shape in plan]
             alike = cache.rows_alike
             self.rows_alone = self._command.exact or len(self._command.replies) <= alike
-            self._most = alike if self.rows_alone else cache.batch_size
+            self._most = alike if self.rows_alone else self._most
             if isinstance(first, BeamSearch):
                 self.rows_alone = first.has_room() and first.width <= alike
                 self._most = EXACT_BATCH
@@ -197,14 +191,10 @@ class CacheSource:
     def join(self, run: Running) -> None:
         """Give a reply that joins the cells of another one, or of a prompt."""
         run.lane.exact = self._exact
-        if not self._prompts:
-            return  # it gets its prompt with the others
-        ids = run.ids
-        if tuple(ids) in self._prompts:
-            for _ in self._place(run):
-                pass
-            return
-        _lane_of(run).begin(*self._cache.nearest(ids))
+        if tuple(run.ids) in self._prompts:
+            deque(self._place(run), maxlen=0)
+        elif self._prompts:  # else it gets its prompt with the others
+            _lane_of(run).begin(*self._cache.nearest(run.ids))
 
     # --- tokens ------------------------------------------------------------------------------------------------------
 
@@ -369,7 +359,7 @@ def read_rows(
         threads, too_long = cache.threads if shape.rows == 1 else cache.threads_batch, False
         try:
             allowed = tuner.allowed(shape.rows) if tuner is not None else inf
-            made = cache.read(ids, shape, allowed, ahead)
+            decoded = cache.read(ids, shape, allowed, ahead)
         except OutOfTime:
             too_long = True
         before, now = now, perf_counter()
@@ -377,4 +367,4 @@ def read_rows(
             us = (now - before) * 1e6
             cache.limit_threads(tuner.observe(threads, us, shape.rows, shape.rows if too_long else following))
         if not too_long:
-            return made, int((now - begun) * 1e6)
+            return decoded, int((now - begun) * 1e6)

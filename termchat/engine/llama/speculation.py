@@ -26,9 +26,8 @@ from termchat.decoding.drafting import (
     Verified,
 )
 from termchat.decoding.records import Draft, DraftToken
-from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.cells import Aborted
-from termchat.engine.llama.draft_model import ByModel, DraftModel, Drawing
+from termchat.engine.llama.draft_model import DraftModel, Drawing
 from termchat.engine.llama.model import Model
 from termchat.engine.port import EngineError, Measurement, ReplyRequest
 
@@ -36,7 +35,7 @@ MOST_ROWS = 16
 """Rows of a batch with drafts of several replies: what more of them cost is not known."""
 
 
-Drafter = Ngrams | ByModel
+Drafter = Ngrams | DraftModel
 
 
 class Learned:
@@ -90,20 +89,20 @@ class Speculation(NoDrafts):
     """The drafts of one reply: so many `rounds` of decoding some, which had so many tokens `drafted`. `begun`: they are on, or
     were.
 
-    `target` is the cache of the model, which a draft model needs; None for one of several replies, for which no model drafts.
+    A model drafts only for a reply `alone`.
 
     Raises:
         EngineError: the model cannot do without what was drafted in vain.
     """
 
     def __init__(
-        self, model: Model, learned: Learned, request: ReplyRequest, draft: DraftSettings | None, target: Cache | None
+        self, model: Model, learned: Learned, request: ReplyRequest, draft: DraftSettings | None, alone: bool
     ) -> None:
-        self._model, self._learned, self._target = model, learned, target
+        self._model, self._learned, self._alone = model, learned, alone
         self._reply: Drawing | None = None
         self._seed, self._begin = request.seed, len(request.ids) - request.done
         self._ngrams: Ngrams | None = None
-        self._by_model: ByModel | None = None
+        self._by_model: DraftModel | None = None
         self._failed: dict[str, str] = {}
         self.begun = False
         self._round: list[int] = []
@@ -200,7 +199,7 @@ class Speculation(NoDrafts):
     def end(self) -> None:
         """Free what drafted: the reply is over."""
         if self._by_model is not None:
-            self._by_model.close()
+            self._by_model.end()
 
     # --- who drafts --------------------------------------------------------------------------------------------------
 
@@ -211,16 +210,16 @@ class Speculation(NoDrafts):
         if by in ("ngram", "auto") and "ngram" not in self._failed:
             self._ngrams = self._ngrams or Ngrams(ids, self._learned.judge)
             drafters.append(self._ngrams)
-        target = self._target
-        model = self._learned.model if target is not None else None
-        if self._by_model is not None and self._by_model.model is not model:
-            self._by_model.close()
+        model = self._learned.model if self._alone else None
+        if self._by_model is not None and self._by_model is not model:
+            self._by_model.end()
             self._by_model = None
             self._failed.pop("model", None)
         wanted = by in ("model", "auto") and "model" not in self._failed
-        if wanted and model is not None and target is not None and self._reply is not None:
+        if wanted and model is not None and self._reply is not None:
             if self._by_model is None:
-                self._by_model = ByModel(model, self._reply, self._seed, self._begin, target, ids)
+                self._by_model = model
+                model.begin(self._reply, self._seed, self._begin, ids)
             self._by_model.limited = by == "auto"
             drafters.append(self._by_model)
         for drafter in drafters:
@@ -229,7 +228,7 @@ class Speculation(NoDrafts):
 
     def _why_not(self) -> str:
         """Why nothing is drafted at present; "" where something is."""
-        settings, model = self.settings, self._learned.model if self._target is not None else None
+        settings, model = self.settings, self._learned.model if self._alone else None
         if settings is None:
             return ""
         if not self._model.can_rewind:
@@ -239,9 +238,9 @@ class Speculation(NoDrafts):
             whys["ngram"] = self._failed.get("ngram") or ("" if settings.always else self._learned.judge.why)
         if model is not None and settings.by != "ngram":
             judged = self._by_model.why if self._by_model is not None else model.judge.why
-            whys[model.name] = self._failed.get("model") or ("" if settings.always else judged)
+            whys[model.by] = self._failed.get("model") or ("" if settings.always else judged)
         if not whys:
-            return "no draft model is loaded" if self._target is not None else _BY_MODEL
+            return "no draft model is loaded" if self._alone else _BY_MODEL
         if not all(whys.values()):
             return ""
         return next(iter(whys.values())) if len(whys) == 1 else "; ".join(f"{by}: {why}" for by, why in whys.items())
