@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
@@ -34,12 +33,10 @@ _LOAD_MODES = {
 """llama.cpp's name for how to load, by `mmap` and `mlock`."""
 _EVERYTHING = 10_000
 """More layers than any model has: llama.cpp takes it for all of them."""
-_TENSORS = re.compile(r" - type +(\w+): +\d+ tensors")
 
 
 class Model(Vocabulary):
-    """Owns a `llama_model`. Ids are ints, pieces are bytes. `gpu_layers` are as many as llama.cpp says it offloaded, and
-    `weights` the types of its tensors, as "q4_1".
+    """Owns a `llama_model`. Ids are ints, pieces are bytes. `gpu_layers` are as many as llama.cpp says it offloaded.
 
     Raises:
         EngineError: the file cannot be loaded, or holds a vocabulary only.
@@ -80,7 +77,6 @@ class Model(Vocabulary):
         log = placements()
         on_devices = offloaded(log)
         self.gpu_layers = min(params.n_gpu_layers, self.layers + 1) if on_devices is None else on_devices
-        self.weights = frozenset(match[1] for line in log if (match := _TENSORS.search(line)) is not None)
         self.locked = spec.mlock and not any("failed to" in line for line in log)
         self.context_trained = max(int(LIB.llama_model_n_ctx_train(self.pointer)), 0)  # what the file has as unsigned
         self.can_rewind = not (LIB.llama_model_is_recurrent(self.pointer) or LIB.llama_model_is_hybrid(self.pointer))
