@@ -19,6 +19,6 @@ second model (`draft_model`). `batch_costs` measures the times of batches.
 tokens may come next; `chain` or `observe.c` masks the others, before the stages or after them.
 
 `native` imports llama.cpp and keeps its log and its abort flag; `thread_tuner` counts the cores, and chooses from the times of
-the steps how many of them compute the next one. `loading` opens a model with as many layers on the GPU as fit; `offload` knows
-the devices, and `rpc` adds those of other machines. `sandbox` limits what foreign templates and expressions may take.
+the steps how many of them compute the next one. `model_loading` opens a model with as many layers on the GPU as fit; `offload`
+knows the devices, and `rpc` adds those of other machines. `sandbox` limits what foreign templates and expressions may take.
 """

@@ -37,8 +37,8 @@ from termchat.decoding.stages import STAGES, needs_all
 from termchat.engine.llama.cache import FAST_BATCH, Cache
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.grammars import Follower
-from termchat.engine.llama.loading import open_model
 from termchat.engine.llama.model import Model
+from termchat.engine.llama.model_loading import open_model
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.observe import Drawn
 from termchat.engine.port import DraftInfo, EngineError, ModelSpec

@@ -16,8 +16,8 @@ from termchat.engine.llama.asked_model import AskedModel
 from termchat.engine.llama.batch_costs import measure_batches
 from termchat.engine.llama.cache import Aborted, Cache, OutOfTime
 from termchat.engine.llama.draft_model import DraftModel
-from termchat.engine.llama.loading import open_model
 from termchat.engine.llama.model import Model
+from termchat.engine.llama.model_loading import open_model
 from termchat.engine.llama.scheduler import Poll, Scheduler
 from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.speculation import Learned
