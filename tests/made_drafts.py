@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from termchat.decoding.draft_figures import DraftedSteps, Round, round_at
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Draft, DraftToken, Finished, Record, SettingsRecord, Token
 from tests.made_records import stream
@@ -32,3 +33,9 @@ def drafted_stream(prompt: list[int], by: str = "small", rejected: str = " ·x")
         elif isinstance(record, Finished):
             made[at] = msgspec.structs.replace(record, drafted=5, accepted=4, rounds=2)
     return made
+
+
+def rounds_of(tokens: DraftedSteps) -> list[Round]:
+    """All rounds of a reply, each found from each of its tokens."""
+    rounds = [round_at(tokens, index) for index in range(len(tokens))]
+    return list({each.begin: each for each in rounds if each is not None}.values())

@@ -29,7 +29,7 @@ from termchat.decoding.conditions import Length, Stop, parse
 from termchat.decoding.records import RECORD_NAMES, Finished, Record, Start, Token, to_json
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.llama.cache import SPLIT
-from termchat.engine.llama.threads import all_threads
+from termchat.engine.llama.thread_tuner import all_threads
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import (
     Command,

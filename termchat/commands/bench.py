@@ -17,7 +17,7 @@ from termchat.config import per_model
 from termchat.decoding.drafting import MOST_DRAFTED, BatchTimes, breaks_even
 from termchat.decoding.records import Failed, Finished, Prefill
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.threads import all_threads, default_threads
+from termchat.engine.llama.thread_tuner import all_threads, default_threads
 from termchat.engine.port import (
     BatchesMeasured,
     Engine,

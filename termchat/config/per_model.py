@@ -13,7 +13,7 @@ import msgspec
 
 from termchat import atomic, paths, regular_files
 from termchat.config.origins import PICKER
-from termchat.engine.llama.threads import all_threads, default_threads
+from termchat.engine.llama.thread_tuner import all_threads, default_threads
 from termchat.engine.port import Measurement
 from termchat.text import UNREADABLE
 

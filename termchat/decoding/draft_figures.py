@@ -9,7 +9,7 @@ round.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -81,17 +81,6 @@ class Round(msgspec.Struct, frozen=True):
     def end(self) -> int:
         """Index of the first token behind it."""
         return self.begin + self.tokens
-
-
-def rounds_of(tokens: Iterable[DraftedStep]) -> Iterator[Round]:
-    """Yield all rounds of one run of the loop, in order; `tokens` are those of the run, from its first."""
-    current: Round | None = None
-    for index, token in enumerate(tokens):
-        before, current = current, _continue_round(current, index, token)
-        if before is not None and not _is_same(before, current):
-            yield before
-    if current is not None:
-        yield current
 
 
 def round_at(tokens: DraftedSteps, index: int) -> Round | None:
@@ -178,19 +167,13 @@ class DraftFigures:
         self._is_first = True
 
     @classmethod
-    def of(cls, tokens: Iterable[DraftedStep], *, done: bool = True) -> DraftFigures:
-        """Return the figures of one run of the loop; `done`: it is over."""
+    def of(cls, tokens: Iterable[DraftedStep]) -> DraftFigures:
+        """Return the figures of one run of the loop."""
         figures = cls()
         for token in tokens:
             figures.add(token)
-        if done:
-            figures.end()
+        figures.end()
         return figures
-
-    def follow(self, tokens: DraftedSteps) -> None:
-        """Count the new ones of all tokens of the reply so far."""
-        for index in range(self.tokens, len(tokens)):
-            self.add(tokens[index])
 
     def add(self, token: DraftedStep) -> None:
         """Count the next token of the reply."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from math import inf
 from statistics import median
@@ -79,50 +80,6 @@ class Verified(NamedTuple):
     accepted: int = 0
 
 
-class Lookup:
-    """Finds the newest earlier place of the last `NGRAM` ids, in a few microseconds an id."""
-
-    def __init__(self, ids: Iterable[int] = ()) -> None:
-        self.ids: list[int] = []
-        self._after: dict[tuple[int, ...], int] = {}
-        self._place = 0
-        for token in ids:
-            self.push(token)
-
-    def push(self, token: int) -> None:
-        ids = self.ids
-        ids.append(token)
-        if len(ids) >= NGRAM:
-            key = tuple(ids[-NGRAM:])
-            self._place = self._after.get(key, 0)
-            self._after[key] = len(ids)
-
-    @property
-    def match(self) -> int:
-        """The number of ids that are the same before the place and at the end, up to a limit; 0 without a place."""
-        ids, place, end = self.ids, self._place, len(self.ids)
-        if not place:
-            return 0
-        length = NGRAM
-        while length < min(_LONGEST, place) and ids[place - 1 - length] == ids[end - 1 - length]:
-            length += 1
-        return length
-
-    @property
-    def following(self) -> int | None:
-        """The id behind the place."""
-        return self.ids[self._place] if self._place else None
-
-    def draft(self, count: int) -> list[int]:
-        """Return the ids behind the place; at the end they repeat themselves."""
-        if not self._place:
-            return []
-        following = self.ids[self._place : self._place + count]
-        while len(following) < count:
-            following += following[: count - len(following)]
-        return following
-
-
 class Counts:
     """How often a guess was right, by a number that tells its quality; old guesses count less and less.
 
@@ -130,12 +87,7 @@ class Counts:
     `priors` are the right and wrong ones of each such group before any are counted.
     """
 
-    def __init__(
-        self,
-        bounds: Sequence[float] = _MATCHES,
-        priors: Sequence[tuple[float, float]] = _PRIORS,
-        decay: float = _DECAY,
-    ) -> None:
+    def __init__(self, bounds: Sequence[float], priors: Sequence[tuple[float, float]], decay: float) -> None:
         self._bounds, self._decay = bounds, decay
         self._counts = [list(prior) for prior in priors]
         self._all = [2.0, 1.0]
@@ -158,49 +110,6 @@ class Counts:
 
     def _group(self, quality: float) -> list[float]:
         return self._counts[sum(quality >= bound for bound in self._bounds)]
-
-
-class Ngrams:
-    """Drafts the ids that followed the same ids before, as many as pay, in one reply after these `ids`.
-
-    It makes no draft that could lose more than the drafts so far have gained and a reply may lose besides.
-    """
-
-    def __init__(self, ids: Iterable[int]) -> None:
-        self.lookup, self.counts = Lookup(ids), Counts()
-        self.credit = _RISK
-        """What the next draft may lose, in rows."""
-
-    def push(self, token: int) -> bool | None:
-        """Add the next id; return whether it would have been drafted, None if there was nothing to draft from."""
-        lookup, right = self.lookup, None
-        if match := lookup.match:
-            right = lookup.following == token
-            self.counts.add(match, right=right)
-            if right and match >= _LONGEST:
-                self._earn(_RISK_RIGHT)
-        lookup.push(token)
-        return right
-
-    def paid(self, tokens: int, rows: float) -> None:
-        """Count the tokens that came out of a batch, and its cost in rows alone."""
-        self._earn(tokens * (1 + _RISK_EACH) - rows)
-
-    def _earn(self, rows: float) -> None:
-        self.credit = min(self.credit + rows, _MOST_RISK)
-
-    def count(self, most: int, times: Times) -> int:
-        """Return how many ids to draft, up to `most`; 0 if none pay with these `times`."""
-        return how_many(self.rates(most), times, risk=self.credit)
-
-    def rates(self, most: int) -> Iterator[float]:
-        """Yield the probability of each of the next ids to be right if those before it are; none without a place."""
-        match, rate = self.lookup.match, self.counts.rate
-        return (rate(match + ahead) for ahead in range(most if match else 0))
-
-    def draft(self, most: int, times: Times) -> list[int]:
-        """Return as many ids as `count` says."""
-        return self.lookup.draft(self.count(most, times))
 
 
 class BatchTimes:
@@ -335,22 +244,22 @@ def explain_cost(model: str, each: float, times: Times) -> str:
 class Judge:
     """Decides whether drafts pay. `why` says why they do not: none are made then, and after a while they are tried again.
 
-    It counts the tokens and the costs of rounds (batches with a draft). If none are made, since guesses were mostly wrong, it
+    It rests for `rest` tokens, each time in a row for twice as many, up to `longest`. It counts the tokens and the costs of
+    rounds (batches with a draft). If none are made, since guesses were mostly wrong, it
     says that too.
     """
 
     ROUNDS, TOKENS = 16, 24
     """Newest rounds that are looked at, and how many drafted tokens they have at least."""
-    REST, LONGEST = 32, 512
-    """Tokens without a draft; each time in a row twice as many."""
     SHADOWS, IDLE = 12, 64
     """How many guesses are enough to say what they are worth, and how many tokens without a draft."""
 
-    def __init__(self) -> None:
+    def __init__(self, rest: int = 32, longest: int = 512) -> None:
         self.why = ""
+        self._rest, self._longest = rest, longest
         self._rounds: deque[tuple[int, int, float]] = deque(maxlen=self.ROUNDS)
         self._guesses: deque[bool] = deque(maxlen=self.IDLE)
-        self._wait, self._left, self._idle = self.REST, 0, 0
+        self._wait, self._left, self._idle = rest, 0, 0
 
     @property
     def rests(self) -> bool:
@@ -386,10 +295,10 @@ class Judge:
             return
         if all_accepted + len(self._rounds) < all_cost:
             self.why = explain_acceptance(all_accepted / all_drafted, break_even())
-            self._left, self._wait = self._wait, min(2 * self._wait, self.LONGEST)
+            self._left, self._wait = self._wait, min(2 * self._wait, self._longest)
             self._rounds.clear()
         elif len(self._rounds) == self.ROUNDS:
-            self._wait = self.REST
+            self._wait = self._rest
 
 
 def explain_acceptance(accepted: float, even: float | None) -> str:
@@ -398,17 +307,102 @@ def explain_acceptance(accepted: float, even: float | None) -> str:
     return f"accepted {accepted:.0%}{pays}"
 
 
+class Ngrams:
+    """Drafts the ids that followed the same ids before, as many as pay, in one reply after these `ids`.
+
+    The newest earlier place of the last `NGRAM` ids is found in a few microseconds an id. It makes no draft that could lose
+    more than the drafts so far have gained and a reply may lose besides.
+    """
+
+    by = "ngram"
+    always = False
+
+    def __init__(self, ids: Iterable[int], judge: Judge) -> None:
+        self._judge, self._counts = judge, Counts(_MATCHES, _PRIORS, _DECAY)
+        self._credit = _RISK
+        """What the next draft may lose, in rows."""
+        self.ids: list[int] = []
+        self._after: dict[tuple[int, ...], int] = {}
+        self._place = 0
+        for token in ids:
+            self._push(token)
+
+    @property
+    def match(self) -> int:
+        """The number of ids that are the same before the place and at the end, up to a limit; 0 without a place."""
+        ids, place, end = self.ids, self._place, len(self.ids)
+        if not place:
+            return 0
+        length = NGRAM
+        while length < min(_LONGEST, place) and ids[place - 1 - length] == ids[end - 1 - length]:
+            length += 1
+        return length
+
+    def following(self, count: int) -> list[int]:
+        """Return the ids behind the place; at the end they repeat themselves."""
+        if not self._place:
+            return []
+        following = self.ids[self._place : self._place + count]
+        while len(following) < count:
+            following += following[: count - len(following)]
+        return following
+
+    def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
+        """Count the outcome of the last decode, and the new ones of all `ids`, also those that were not drafted."""
+        even = partial(times.breaks_even, most)
+        if last.drafted:
+            cost = times.of(last.rows)
+            self.earn(1 + last.accepted, cost)
+            self._judge.round(last.drafted, last.accepted, cost, even)
+        for token in ids[len(self.ids) :]:
+            if not last.drafted:
+                self.earn(1, 1.0)
+                self._judge.plain(even)
+            if match := self.match:
+                right = self.ids[self._place] == token
+                self._counts.add(match, right=right)
+                if right and match >= _LONGEST:
+                    self._credit = min(self._credit + _RISK_RIGHT, _MOST_RISK)
+                self._judge.guess(right=right)
+            self._push(token)
+
+    def _push(self, token: int) -> None:
+        ids = self.ids
+        ids.append(token)
+        if len(ids) >= NGRAM:
+            key = tuple(ids[-NGRAM:])
+            self._place = self._after.get(key, 0)
+            self._after[key] = len(ids)
+
+    def earn(self, tokens: int, rows: float) -> None:
+        """Count the tokens that came out of a batch, and its cost in rows alone."""
+        self._credit = min(self._credit + tokens * (1 + _RISK_EACH) - rows, _MOST_RISK)
+
+    def expects(self, most: int, times: BatchTimes) -> float:
+        """Return the speedup that a draft of up to `most` tokens has at best; 0.0 if none pays."""
+        rates = self._rates(most)
+        if not self.always and (self._judge.rests or not how_many(rates, times.of, risk=self._credit)):
+            return 0.0
+        return max(gain(rates, times.of), default=0.0)
+
+    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
+        """Return the ids to decode ahead of the last one: up to `most`, as many as pay."""
+        return self.following(most if self.always else how_many(self._rates(most), times.of, risk=self._credit))
+
+    def _rates(self, most: int) -> list[float]:
+        """Return the probability of each of the next ids to be right if those before it are; none without a place."""
+        match = self.match
+        return [self._counts.rate(match + ahead) for ahead in range(most if match else 0)]
+
+
 class Forecast(msgspec.Struct, frozen=True):
-    """The speedup (`gain`) that n-grams would have given a reply, with the `accepted` and `drafted` tokens and the `rounds` of
-    drafting. `tokens_per_pass` are tokens of the reply for each pass of the model. `break_even` is the least acceptance from
-    which drafts pay with these times, 1.0 if none does."""
+    """The speedup (`gain`) that n-grams would have given a reply, with the `accepted` and `drafted` tokens. `break_even` is the
+    least acceptance from which drafts pay with these times, 1.0 if none does."""
 
     gain: float
     accepted: int
     drafted: int
-    tokens_per_pass: float
     break_even: float
-    rounds: int
 
     @property
     def acceptance(self) -> float | None:
@@ -419,45 +413,33 @@ class Forecast(msgspec.Struct, frozen=True):
 def forecast(
     prompt_ids: Sequence[int],
     reply_ids: Sequence[int],
-    times: Times,
+    times: BatchTimes,
     *,
     most: int = MOST_DRAFTED,
     room: int | None = None,
     end_ids: Collection[int] = (),
-    judge: Judge | None = None,
 ) -> Forecast:
-    """Replay drafts of up to `most` tokens over the ids of a reply, and charge each batch its time; `times` is T(n).
+    """Replay drafts of up to `most` tokens over the ids of a reply, and charge each batch its time.
 
     That is exactly what the engine does with the same counts, times and limits, but for the time of sampling and drafting.
-    `room` is how many tokens the reply could have had (None: no limit), `end_ids` are those that end a reply. The `judge` has
-    learned from earlier replies, and learns from this one.
+    `room` is how many tokens the reply could have had (None: no limit), `end_ids` are those that end a reply.
     """
-    judge = judge or Judge()
-    known = [*prompt_ids, *reply_ids]
-    at, end = len(prompt_ids), len(known)
-    limit = at + room if room is not None else end + MOST_DRAFTED
-    ngrams, even = Ngrams(known[: at + 1]), breaks_even(times, most)
-    cost, passes, drafted, accepted, rounds = 0.0, 0, 0, 0, 0
+    known, begin = [*prompt_ids, *reply_ids], len(prompt_ids)
+    limit = begin + room if room is not None else len(known) + MOST_DRAFTED
+    path, judge = known[: begin + 1], Judge()
+    ngrams, cost, accepted, drafted = Ngrams(path, judge), 0.0, 0, 0
     # The first token is drawn from the prompt's last row. Each pass decodes the newest token, and what is drafted behind it.
-    while at + 1 < end:
-        for token in known[len(ngrams.lookup.ids) : at + 1]:
-            if (right := ngrams.push(token)) is not None:
-                judge.guess(right=right)
-        at += 1
+    while len(path) < len(known):
         draft: list[int] = []
         if not judge.rests:
-            draft = ngrams.draft(min(most, MOST_DRAFTED, limit - 1 - at), times)
-            ends = (place for place, token in enumerate(draft, 1) if token in end_ids)
-            draft = draft[: next(ends, None)]
-        taken = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(draft, known[at:], strict=False)))
-        cost, passes = cost + times(1 + len(draft)), passes + 1
-        drafted, accepted, rounds = drafted + len(draft), accepted + taken, rounds + bool(draft)
-        ngrams.paid(1 + taken, times(1 + len(draft)))
-        if draft:
-            judge.round(len(draft), taken, times(1 + len(draft)), lambda: even)
-        else:
-            judge.plain(lambda: even)
-        at += taken
-    tokens = len(reply_ids)
-    gain = (tokens - 1) / cost if cost else 1.0
-    return Forecast(gain, accepted, drafted, tokens / (passes + 1) if tokens else 1.0, even, rounds)
+            draft = ngrams.propose(path, min(most, MOST_DRAFTED, limit - 1 - len(path)), times)
+            draft = draft[: next((n for n, token in enumerate(draft, 1) if token in end_ids), None)]
+        pairs = zip(draft, known[len(path) : len(path) + len(draft)], strict=False)
+        last = Verified(
+            1 + len(draft), 0, len(draft), sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        )
+        cost, drafted, accepted = cost + times.of(last.rows), drafted + last.drafted, accepted + last.accepted
+        path += known[len(path) : len(path) + 1 + last.accepted]
+        ngrams.learn(path, last, most, times)
+    gain = (len(reply_ids) - 1) / cost if cost else 1.0
+    return Forecast(gain, accepted, drafted, breaks_even(times.of, most))

@@ -34,7 +34,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from termchat.decoding.draft_figures import rounds_of
 from termchat.decoding.drafting import MOST_DRAFTED, BatchTimes, By, DraftSettings, breaks_even
 from termchat.decoding.records import Finished, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
@@ -43,6 +42,7 @@ from termchat.engine.port import Generate, MeasureBatches, Message, ModelSpec, R
 from termchat.models import catalogue
 from tests.asking import ask_for, change, events_of
 from tests.fewer_blocks import with_idle_blocks, without_blocks
+from tests.made_drafts import rounds_of
 
 PLAN = """1. Monday: swim 20 minutes, then stretch for 10 minutes.
 2. Tuesday: run 5 kilometers in the park with Anna.

@@ -147,7 +147,7 @@ def check_model(path: Path, prompt: int, count: int) -> list[str]:
             alike = bare.count_equal_rows(ids[: min(prompt, 100)], 16)
         walks = count_walks(session, ids[: min(prompt, 100)])
         sizes = f"{session.model.n_vocab:,}", f"{prompt} + {count}"
-        weights = " ".join(sorted(session.model.weights - {"f32"}))
+        weights = session.model.description
         kv_type = session.cache.kv_type
     equal = f"{checked.equal[0]} of {count}", f"{checked.equal[1]} of {min(LAST, count - 1)}"
     worst = (f"{value:.0e}" for value in (checked.logprob, checked.entropy, checked.probability))

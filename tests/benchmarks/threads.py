@@ -25,7 +25,7 @@ from statistics import median
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
-from termchat.engine.llama.threads import all_threads
+from termchat.engine.llama.thread_tuner import all_threads
 from tests.benchmarks.screen import PROMPT, screen
 from tests.whole.terminal import environment
 

@@ -13,9 +13,9 @@ from termchat.conversation.node import Node
 from termchat.conversation.session import Breakpoint
 from termchat.conversation.store.store import Store
 from termchat.decoding import conditions
-from termchat.decoding.draft_figures import rounds_of
 from termchat.decoding.samplers import Tuning
 from tests.chat.driven_chat import Driven, Make
+from tests.made_drafts import rounds_of
 
 QUOTING = (
     "Repeat this text: The lighthouse keeper wrote in his journal every night, describing the waves, the wind and the ships"

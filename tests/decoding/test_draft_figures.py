@@ -14,9 +14,10 @@ from termchat.chat.live import Live
 from termchat.conversation.heat import Heats
 from termchat.conversation.node import TokenColumns
 from termchat.conversation.tree import Conversation
-from termchat.decoding.draft_figures import DraftFigures, Round, round_at, rounds_of
+from termchat.decoding.draft_figures import DraftFigures, Round, round_at
 from termchat.decoding.records import Draft, DraftToken
 from termchat.decoding.records import Token as TokenRecord
+from tests.made_drafts import rounds_of
 from tests.made_records import step
 
 
@@ -78,7 +79,7 @@ def test_rounds_are_those_that_were_made(made: list[Pass]) -> None:
                 )
             )  # fmt: skip
         begin += each.tokens
-    found = list(rounds_of(tokens))
+    found = rounds_of(tokens)
     assert found == expected
     of_token = {index: each for each in found for index in range(each.begin, each.end)}
     assert [round_at(tokens, index) for index in range(len(tokens))] == [of_token.get(i) for i in range(len(tokens))]
@@ -117,11 +118,12 @@ def test_columns_of_a_reply_give_the_same(made: list[Pass]) -> None:
     tokens, columns, figures = tokens_of(made), TokenColumns(), DraftFigures()
     for token in tokens:
         columns.append(token)
-        figures.follow(columns)
-        figures.follow(columns)
-    assert list(rounds_of(columns)) == list(rounds_of(tokens))
+        figures.add(columns[len(columns) - 1])
+    assert rounds_of(columns) == rounds_of(tokens)
     assert [round_at(columns, at) for at in range(len(columns))] == [round_at(tokens, at) for at in range(len(tokens))]
-    plain = DraftFigures.of(tokens, done=False)
+    plain = DraftFigures()
+    for token in tokens:
+        plain.add(token)
     assert (figures.tokens, figures.drafted, figures.round) == (plain.tokens, plain.drafted, plain.round)
 
 

@@ -12,7 +12,6 @@ from termchat.decoding.drafting import (
     NGRAM,
     BatchTimes,
     Judge,
-    Lookup,
     Ngrams,
     breaks_even,
     forecast,
@@ -39,20 +38,19 @@ def slow_match(ids: list[int]) -> tuple[int, int]:
 
 @given(st.lists(st.integers(0, 3), max_size=60), st.integers(0, 20))
 def test_the_lookup_finds_what_comparing_one_by_one_finds(ids: list[int], count: int) -> None:
-    lookup = Lookup(ids)
+    ngrams = Ngrams(ids, Judge())
     place, length = slow_match(ids)
-    assert lookup.match == length
+    assert ngrams.match == length
     endless = [*ids]
     while place and len(endless) < len(ids) + count:
         endless.append(endless[len(endless) - len(ids) + place])
-    assert lookup.draft(count) == (endless[len(ids) :] if place else [])
-    assert lookup.following == (ids[place] if place else None)
+    assert ngrams.following(count) == (endless[len(ids) :] if place else [])
 
 
 def drafted(ids: list[int], begin: int) -> tuple[float, int, int]:
     """A recorded reply `ids[begin:]` drafted by the rules: how many times as fast it is by the table, and how many tokens were
     drafted and taken."""
-    found = forecast(ids[:begin], ids[begin:], TWO)
+    found = forecast(ids[:begin], ids[begin:], BatchTimes(COSTS))
     return found.gain, found.drafted, found.accepted
 
 
@@ -107,14 +105,15 @@ def test_no_draft_risks_more_than_was_gained_and_may_be_lost() -> None:
     assert how_many([0.99] * 15, TWO, risk=TWO(8) - 1) == 7
     assert how_many([0.99] * 15, TWO, risk=TWO(2) - 1.01) == 0
     text = [(i * i * 7 + i // 3) % 997 for i in range(60)]
-    ngrams = Ngrams([*text, 5000, *text[:40]])
+    path, times = [*text, 5000, *text[:40]], BatchTimes(COSTS)
+    ngrams = Ngrams(path, Judge())
     lengths = []
     for _ in range(4):
-        lengths.append(len(ngrams.draft(15, TWO)))
-        ngrams.paid(1, TWO(1 + lengths[-1]))
+        lengths.append(len(ngrams.propose(path, 15, times)))
+        ngrams.earn(1, TWO(1 + lengths[-1]))
     assert lengths == [3, 3, 0, 0], "what was lost in vain is not risked again"
-    ngrams.paid(12, 1.0)
-    assert len(ngrams.draft(15, TWO)) == 7
+    ngrams.earn(12, 1.0)
+    assert len(ngrams.propose(path, 15, times)) == 7
 
 
 def test_batch_times_are_those_that_were_seen() -> None:

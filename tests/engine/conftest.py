@@ -11,11 +11,11 @@ from termchat.decoding.records import Failed, Finished, Record, Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.model_session import ModelSession
-from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.scheduler import Scheduler
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.source import CacheSource
 from termchat.engine.llama.speculation import Learned
+from termchat.engine.llama.thread_tuner import ThreadTuner
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import (
     Command,
@@ -78,9 +78,11 @@ def tokens(stream: list[Record] | list[Event]) -> list[Token]:
     return [record for record in stream if isinstance(record, Token)]
 
 
-def reply_from(cache: Cache, pace: Pace, command: Generate, row: Callable[[], Row] | None = None) -> Iterator[Event]:
-    """The events of a reply that a cache makes at this pace."""
-    source = CacheSource(cache, pace, command, Learned(), row)
+def reply_from(
+    cache: Cache, tuner: ThreadTuner, command: Generate, row: Callable[[], Row] | None = None
+) -> Iterator[Event]:
+    """The events of a reply that a cache makes at this tuner."""
+    source = CacheSource(cache, tuner, command, Learned(), row)
     for events in Scheduler(source, command, perf_counter()).records(lambda: None, lambda: None):
         yield from events
 

@@ -56,7 +56,7 @@ class Knowing:
     faults = 0.3
     instead: Callable[[list[int], int], list[int]] | None = None
 
-    def __init__(self, _learned: object, ids: list[int]) -> None:
+    def __init__(self, ids: list[int], _judge: object) -> None:
         self._random = Random(len(ids))
 
     def learn(self, *_: object) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 from termchat.decoding.records import Shape, TokenBias
 from termchat.engine.llama.cache import ContextFull
 from termchat.engine.llama.observe import Labels
-from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.scheduler import Poll, Scheduler
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.source import CacheSource
 from termchat.engine.llama.speculation import Learned
+from termchat.engine.llama.thread_tuner import ThreadTuner
 from termchat.engine.port import Event, Generate, ModelSpec, Render, Rendered
 
 
@@ -89,8 +89,8 @@ class FakeCache:
         row[self.model.eos] = -30
         return row
 
-    def is_made_as(self, _shapes: list[Shape], _count: int, _plan: list[Shape]) -> bool:
-        return True
+    def made_as(self, _shapes: list[Shape], count: int, _plan: list[Shape], *, surely: bool) -> int:
+        return count if surely else 0
 
     def set_threads(self, threads: int) -> None:
         self.threads = threads
@@ -112,5 +112,5 @@ class FakeSession:
     def generate(
         self, command: Generate, poll: Poll, wait: Callable[[], None], arrived: float
     ) -> Iterator[list[Event]]:
-        source = CacheSource(self.cache, Pace(1), command, Learned())  # type: ignore[arg-type]
+        source = CacheSource(self.cache, ThreadTuner(1), command, Learned())  # type: ignore[arg-type]
         return Scheduler(source, command, arrived).records(poll, wait)

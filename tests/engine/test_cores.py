@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from termchat.engine.llama.threads import all_threads, default_threads
+from termchat.engine.llama.thread_tuner import all_threads, default_threads
 
 
 @pytest.fixture(autouse=True)

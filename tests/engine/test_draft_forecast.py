@@ -38,7 +38,7 @@ def test_a_forecast_is_what_drafts_did(
 ) -> None:
     monkeypatch.setattr(BatchTimes, "add", lambda *_: None)
     ids = session.model.tokenize(PROMPTS[name], special=False)
-    times, drafted = BatchTimes(COSTS).of, 0
+    times, drafted = BatchTimes(COSTS), 0
     for temperature, seed, most in ((0.0, 1, 15), (0.8, 1, 15), (0.8, 2, 7), (0.3, 3, 4)):
         monkeypatch.setattr(session._learned, "judge", type(session._learned.judge)())
         tuning = Tuning(temperature=temperature, max_tokens=length)
@@ -48,18 +48,14 @@ def test_a_forecast_is_what_drafts_did(
         reply = [token.id for token in tokens(stream)]
         ends = session.model.end_ids
         found = forecast(ids, reply, times, most=most, room=length, end_ids=ends)
-        really = (finished.drafted or 0, finished.accepted or 0, finished.rounds or 0)
-        assert (found.drafted, found.accepted, found.rounds) == really
-        passes = sum(token.decode_us > 0 for token in tokens(stream))
-        assert found.tokens_per_pass == pytest.approx(len(reply) / passes)
+        assert (found.drafted, found.accepted) == (finished.drafted or 0, finished.accepted or 0)
         drafted += found.drafted
     assert drafted or length < 20
 
 
 def test_a_reply_without_anything_to_draft_gains_nothing() -> None:
-    times = BatchTimes(COSTS).of
+    times = BatchTimes(COSTS)
     for reply in ([], [7], list(range(100, 140))):
         found = forecast([1, 2, 3], reply, times)
         assert (found.gain, found.drafted, found.acceptance) == (1.0, 0, None)
-        assert found.tokens_per_pass == 1.0
         assert 0 < found.break_even < 0.3

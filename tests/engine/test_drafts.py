@@ -42,7 +42,7 @@ ON = DraftSettings("ngram")
 def knowing(monkeypatch: pytest.MonkeyPatch) -> type[Knowing]:
     """What drafts instead of the context. It never rests."""
     made = type("MyKnowing", (Knowing,), {})
-    monkeypatch.setattr(speculation, "ByNgrams", made)
+    monkeypatch.setattr(speculation, "Ngrams", made)
     monkeypatch.setattr(speculation.Judge, "rests", False)
     return made
 

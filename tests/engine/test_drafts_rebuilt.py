@@ -13,7 +13,6 @@ import pytest
 
 from termchat.conversation.batch_shapes import shapes_of
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding.draft_figures import rounds_of
 from termchat.decoding.drafting import BatchTimes, DraftSettings
 from termchat.decoding.records import Candidate, Record, Start, Token
 from termchat.decoding.samplers import Tuning
@@ -22,6 +21,7 @@ from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import ModelSpec, Scripted
 from tests.engine.conftest import know_rows, records, request, tokens
+from tests.made_drafts import rounds_of
 
 TEXT = "The ship sailed on over the wide, quiet water; nobody said a word. " * 40
 LENGTH = 22
@@ -113,7 +113,7 @@ def test_a_fork_finds_the_cells_as_they_were(
     with closing(session_of(small_model_path, threads, kv_type)) as session:
         chat, stream = drafted(session, length)
         assert exact(stream) is is_exact
-        rounds = list(rounds_of(tokens(stream)))
+        rounds = rounds_of(tokens(stream))
         assert {made.corrected is None for made in rounds} == {True, False}
         assert max(made.begin + made.accepted for made in rounds) + length > SPLIT or length == 60
         for token, kept, rebuilt in ways_on(session, chat, stream):
@@ -128,7 +128,7 @@ def test_where_rows_of_a_batch_have_other_bits_it_says_so(made_model: Callable[[
     with closing(session_of(made_model("half"), 1, "f16", 1)) as session:
         chat, stream = drafted(session, 60)
         assert not exact(stream)
-        first = next(rounds_of(tokens(stream))).begin
+        first = rounds_of(tokens(stream))[0].begin
         for token, kept, rebuilt in ways_on(session, chat, stream):
             stands_on_a_round = token.step >= first
             assert exact(kept) is exact(rebuilt) is not stands_on_a_round

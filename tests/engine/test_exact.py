@@ -16,8 +16,8 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import observe, source
 from termchat.engine.llama.cache import SPLIT, OutOfTime
 from termchat.engine.llama.model_session import ModelSession
-from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.softmax import Row
+from termchat.engine.llama.thread_tuner import ThreadTuner
 from termchat.engine.port import Cancel, Explain, Generate, Inspect, ModelSpec, Prefilling, Score, Scripted
 from tests.asking import change, events_of
 from tests.engine.conftest import records, reply_from, request, tokens
@@ -105,11 +105,20 @@ def changed(two: ModelSession) -> list[Record]:
 # --- where the border is ---------------------------------------------------------------------------------------------
 
 
+def read_plan(session: ModelSession, ids: list[int], plan: list[Shape]) -> list[Row]:
+    """Decode ids in these shapes; return the row after each."""
+    rows = []
+    for shape in plan:
+        session.cache.read(ids, shape)
+        rows.append(session.cache.logits().copy())
+    return rows
+
+
 def rows_one_by_one(session: ModelSession, ids: list[int]) -> list[Row]:
     """The rows around the border: those after each id from `NEAR` on, which is decoded alone."""
     session.cache.rewind(0)
     plan = [Shape(NEAR // 4)] * 4 + [Shape(1)] * (len(ids) - NEAR)
-    return [session.cache.logits().copy() for _ in session.cache.prefill(ids, plan)][4:]
+    return read_plan(session, ids, plan)[4:]
 
 
 def first_difference(one: list[Row], other: list[Row]) -> int | None:
@@ -126,7 +135,7 @@ def test_from_the_border_on_a_single_row_depends_on_the_threads_and_a_batch_does
         for count in (SPLIT - 3, SPLIT + 3):
             two.cache.rewind(0)
             plan = [Shape(50)] * ((count - size) // 50) + [Shape((count - size) % 50), Shape(size)]
-            assert len([*two.cache.prefill(ids, plan)]) == len(plan)
+            read_plan(two, ids, plan)
             assert np.array_equal(two.cache.logits(), alone[count - NEAR - 1])
 
 
@@ -138,7 +147,7 @@ def test_other_kv_types_depend_on_neither(small_model_path: Path, kv_type: str) 
             ids = prompt_of(session, SPLIT + 10)
             found.append(rows_one_by_one(session, ids))
             session.cache.rewind(0)
-            assert len([*session.cache.prefill(ids, [Shape(63)] * 4 + [Shape(8)])]) == 5
+            read_plan(session, ids, [Shape(63)] * 4 + [Shape(8)])
             assert np.array_equal(session.cache.logits(), found[-1][SPLIT + 3 - NEAR])
     assert first_difference(*found) is None
 
@@ -213,7 +222,7 @@ def test_with_keys_as_bf16_any_threads_are_exact(small_model_path: Path, kv_type
 # --- threads that change by themselves -------------------------------------------------------------------------------
 
 
-class Restless(Pace):
+class Restless(ThreadTuner):
     """Another number of threads after each step."""
 
     def __init__(self) -> None:
@@ -261,9 +270,9 @@ def test_the_next_reply_begins_with_the_threads_that_are_best(small_model_path: 
     with closing(session_with(small_model_path, 2, proposed_threads=True, kv_type="auto")) as free:
         restless(free, request(prompt_of(free, 20), Tuning(max_tokens=3)))
         assert free.cache.threads in (1, 2)
-        free.pace.rest()
+        free.tuner.rest()
         records(free, request(prompt_of(free, 20), Tuning(max_tokens=3), script=script))
-        assert free.cache.threads == free.pace.limit
+        assert free.cache.threads == free.tuner.limit
 
 
 def test_a_model_says_how_many_threads_it_was_loaded_with_however_busy_it_is(free: ModelSession) -> None:
@@ -332,8 +341,7 @@ def test_a_decode_that_is_broken_off_leaves_no_trace(two: ModelSession, at: int)
 
     def rows(*, hurried: bool) -> list[Row]:
         two.cache.rewind(0)
-        for _ in two.cache.prefill(ids[:at], plan):
-            pass
+        read_plan(two, ids[:at], plan)
         found = []
         for shape in (Shape(1), Shape(63), Shape(1)):
             if hurried:

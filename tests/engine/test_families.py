@@ -162,7 +162,7 @@ def test_exact_walks_are_their_seeds_alone(session: ModelSession, equal_rows: in
 def test_an_exact_reply_with_drafts_is_the_one_without(
     session: ModelSession, alone: list[list[Record]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speculation, "ByNgrams", Knowing)
+    monkeypatch.setattr(speculation, "Ngrams", Knowing)
     for seed in (0, 1):
         monkeypatch.setattr(Knowing, "said", [token.id for token in tokens(alone[seed])])
         monkeypatch.setattr(Knowing, "begin", BEFORE)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from termchat.engine import gpu_wheel
-from termchat.engine.llama import model_session, offload, opening_model
-from termchat.engine.llama.opening_model import OpenModel
+from termchat.engine.llama import model_loading, model_session, offload
+from termchat.engine.llama.cache import Cache
+from termchat.engine.llama.model import Model
 from termchat.engine.port import Device, EngineError, Load, Loaded, ModelSpec, Probe, Probed
 from tests.engine.conftest import Driver
 
@@ -21,13 +22,13 @@ def gpu(free: int = 0, description: str = "NVIDIA H200") -> Device:
 
 
 def test_fewer_layers_are_tried_by_what_fits_and_then_none() -> None:
-    tries = offload.fewer(33, need=16 * GB, free=8 * GB)
+    tries = model_loading.fewer(33, need=16 * GB, free=8 * GB)
     assert tries[0] == 14  # 85 % of half of them
     assert tries == sorted(tries, reverse=True)
     assert tries[-1] == 0
-    assert offload.fewer(33, need=4 * GB, free=24 * GB)[0] == 32  # all of them were tried already
-    assert offload.fewer(33, need=0, free=0)[0] == 16
-    assert offload.fewer(1, need=GB, free=GB) == [0]
+    assert model_loading.fewer(33, need=4 * GB, free=24 * GB)[0] == 32  # all of them were tried already
+    assert model_loading.fewer(33, need=0, free=0)[0] == 16
+    assert model_loading.fewer(1, need=GB, free=GB) == [0]
 
 
 def test_the_layers_are_those_that_llama_cpp_says() -> None:
@@ -47,14 +48,14 @@ def small_gpu(monkeypatch: pytest.MonkeyPatch, model_path: Path) -> list[int]:
     tried: list[int] = []
     need = model_path.stat().st_size
 
-    def load(spec: ModelSpec, *more: object) -> OpenModel:
+    def load(spec: ModelSpec, *more: object) -> tuple[Model, Cache]:
         tried.append(spec.gpu_layers)
         if not 0 <= spec.gpu_layers <= 10:
             raise EngineError("model", "x.gguf could not be loaded: unable to allocate CUDA0 buffer")
         return opened(spec, *more)  # type: ignore[arg-type]
 
-    opened = opening_model._opened
-    monkeypatch.setattr(opening_model, "_opened", load)
+    opened = model_loading._open
+    monkeypatch.setattr(model_loading, "_open", load)
     monkeypatch.setattr(offload, "offloading", lambda _main=-1: [gpu(need // 2)])
     return tried
 

@@ -116,7 +116,7 @@ def test_only_so_much_of_a_reply_is_kept(session: ModelSession, reply: Reply) ->
     scorer = Scorer(session.cache, streamed_bytes=40 * 4 * session.model.n_vocab)
     scorer.follow(reply.prompt, 0)
     asked = request(reply.prompt, THEN, SEED)
-    for record in reply_from(session.cache, session.pace, asked, scorer.row):
+    for record in reply_from(session.cache, session.tuner, asked, scorer.row):
         if isinstance(record, Token):
             scorer.keep(record.id)
     assert passes(scorer, reply.score()) == [100]  # 60 rows of one pass

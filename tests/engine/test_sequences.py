@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from termchat.engine.llama import source
+from termchat.decoding.records import Shape
 from termchat.engine.llama.cache import _UNUSED, MAIN, SPLIT, Cache, ContextFull
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.softmax import Row
-from termchat.engine.port import EngineError, ModelSpec
+from termchat.engine.llama.source import CacheSource
+from termchat.engine.llama.speculation import Learned
+from termchat.engine.llama.thread_tuner import ThreadTuner
+from termchat.engine.port import EngineError, Generate, ModelSpec
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +32,8 @@ def story(cache: Cache, count: int) -> list[int]:
 
 def read(cache: Cache, ids: list[int]) -> None:
     cache.rewind(0)
-    for _ in cache.prefill(ids, cache.prepare(ids)):
-        pass
+    for shape in cache.prepare(ids):
+        cache.read(ids, shape)
 
 
 def alone(cache: Cache, ids: list[int], more: list[int]) -> list[Row]:
@@ -38,7 +41,7 @@ def alone(cache: Cache, ids: list[int], more: list[int]) -> list[Row]:
     read(cache, ids)
     found = []
     for token in more:
-        cache.decode(token)
+        cache.read([*cache.ids, token], Shape(1))
         found.append(cache.logits().copy())
     return found
 
@@ -99,7 +102,7 @@ def test_cells_that_stay_leave_the_bits_of_others_as_they_are(cache: Cache, free
     assert cache.free == cache.capacity - 60 - (3 if free else 7)
     found = [cache.decode_rows([(second, token)])[0].copy() for token in other[3:]]
     assert all(np.array_equal(*pair) for pair in zip(found, expected[3:], strict=True)) is not free
-    cache.drop_all()
+    cache.rewind(60)
     assert cache.free == cache.capacity - 60
     # No cell is lost to later sequences.
     numbers = [cache.begin() for _ in range(58)]
@@ -146,7 +149,7 @@ def test_the_one_that_is_kept_goes_on_as_if_it_had_been_alone(cache: Cache, prom
     assert not cache.sequences
     assert not cache.current
     for step in range(5, 8):
-        cache.decode(more[2][step])
+        cache.read([*cache.ids, more[2][step]], Shape(1))
         assert np.array_equal(cache.logits(), expected[step])
 
 
@@ -172,22 +175,14 @@ def test_no_sequence_left(cache: Cache) -> None:
     assert cache.begin() == numbers[5]
 
 
-def test_what_can_not_be_rewound_can_not_be_shared(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    read(cache, story(cache, 20))
-    monkeypatch.setattr(cache.model, "can_rewind", False)
-    with pytest.raises(EngineError, match="several replies") as raised:
-        cache.begin()
-    assert raised.value.kind == "capability"
-
-
 @pytest.mark.parametrize("most", [1, 3])
 def test_a_step_in_several_batches_has_the_rows_of_each(cache: Cache, most: int) -> None:
     ids, more = story(cache, 40), tails(cache, 5, 3)
     expected = [alone(cache, ids, tail) for tail in more]
     read(cache, ids)
     numbers = [cache.begin() for _ in more]
-    batches = source.Batches(cache)
+    batches = CacheSource(cache, ThreadTuner(1), Generate([]), Learned())
     for step in range(3):
-        rows, us = batches.decode([(number, tail[step]) for number, tail in zip(numbers, more, strict=True)], most)
+        rows, us = batches.decode_rows([(number, tail[step]) for number, tail in zip(numbers, more, strict=True)], most)
         assert us > 0
         assert all(np.array_equal(row, tail[step]) for row, tail in zip(rows, expected, strict=True))

@@ -32,7 +32,7 @@ class Knowing:
     said: list[list[int]]
     faults = 0.3
 
-    def __init__(self, _learned: object, ids: list[int]) -> None:
+    def __init__(self, ids: list[int], _judge: object) -> None:
         self._random = Random(len(ids))
 
     def learn(self, *_: object) -> None:
@@ -56,7 +56,7 @@ def small(small_model_path: Path) -> Iterator[ModelSession]:
 @pytest.fixture
 def knowing(monkeypatch: pytest.MonkeyPatch) -> type[Knowing]:
     made = type("MyKnowing", (Knowing,), {"said": []})
-    monkeypatch.setattr(speculation, "ByNgrams", made)
+    monkeypatch.setattr(speculation, "Ngrams", made)
     return made
 
 

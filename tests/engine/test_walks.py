@@ -18,7 +18,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import reply, source
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.model_session import ModelSession
-from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.thread_tuner import ThreadTuner
 from termchat.engine.port import (
     Adjust,
     Cancel,
@@ -89,7 +89,7 @@ def test_the_whole_model_says_the_same_in_a_batch(model_path: Path) -> None:
 def test_any_number_of_threads_gives_the_same(small_model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken_off = 0
 
-    class Restless(Pace):
+    class Restless(ThreadTuner):
         """Another number of threads for every batch; every third one is broken off."""
 
         def allowed(self, rows: int = 1) -> float:
@@ -101,7 +101,7 @@ def test_any_number_of_threads_gives_the_same(small_model_path: Path, monkeypatc
             self._limit = 3 - self._limit
             return self._limit
 
-    monkeypatch.setattr(source, "Pace", Restless)
+    monkeypatch.setattr(source, "ThreadTuner", Restless)
     spec = ModelSpec(str(small_model_path), "small", context=512, threads=2, proposed_threads=True)
     with closing(know_rows(ModelSession(spec, lambda _: None))) as two:
         command = ask(story(two, SPLIT - 4), [walk(i, FREE, i) for i in range(3)])

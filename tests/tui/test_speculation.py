@@ -271,7 +271,7 @@ async def test_what_drafts_would_have_gained_on_the_last_reply_is_said_before_th
         node = desk.chat.conversation.reply()[0].node
         assert INFO.measured is not None
         times = BatchTimes(INFO.measured.batch_times)
-        expected = forecast(desk.chat.conversation.ids_before(node.number), node.ids, times.of)
+        expected = forecast(desk.chat.conversation.ids_before(node.number), node.ids, times)
         assert expected.gain > 1.2
         assert expected.acceptance is not None
         said = (

@@ -13,12 +13,12 @@ reply has of the cache is its `lane`. A beam search (`beams`) is a policy of how
 word is made of. `chain` does a step in one call of `observe.c`, which `build_hook` compiles and `observe` calls,
 over the samplers of `native_samplers`; or with `decoding.arithmetic` and `softmax`. `dry` finds the penalties of DRY.
 `speculation` decides which guessed tokens the source decodes ahead, in one batch with the newest one: from the context, or by a
-second model (`draft_model`). `batch_costs` measures the times of batches. `opening_model` loads models.
+second model (`draft_model`). `batch_costs` measures the times of batches.
 
 `grammars` compiles constraints, each on trial in a process of its own (`grammar_trial`), and computes beside the decode which
 tokens may come next; `chain` or `observe.c` masks the others, before the stages or after them.
 
-`native` imports llama.cpp and keeps its log and its abort flag; `threads` counts the cores, and `pace` chooses from the times
-of the steps how many of them compute the next one; `offload` decides how many layers go to the GPU, and `rpc` adds devices of
-other machines; `sandbox` limits what foreign templates and expressions may take.
+`native` imports llama.cpp and keeps its log and its abort flag; `thread_tuner` counts the cores, and chooses from the times of
+the steps how many of them compute the next one. `model_loading` opens a model with as many layers on the GPU as fit; `offload`
+knows the devices, and `rpc` adds those of other machines. `sandbox` limits what foreign templates and expressions may take.
 """

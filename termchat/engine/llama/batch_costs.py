@@ -13,7 +13,7 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from termchat.engine.llama.cache import EXACT_BATCH, SPLIT, Aborted, Cache
+from termchat.engine.llama.cache import EXACT_BATCH, SPARE_CELLS, SPLIT, Aborted, Cache
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import EngineError, MeasureBatches, Measurement
 
@@ -48,7 +48,7 @@ class _Trial:
         self._cache, self._ids, self._cells = cache, ids, cells
         self.loaded = cache.loaded[0]
         self.threads = min(cache.threads, self.loaded)
-        self._seconds: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
+        self.seconds: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
         self._wall = self._cpu = 0.0
         self.spent = 0.0
         """Seconds that the last batch took, without those that other programs had."""
@@ -69,7 +69,7 @@ class _Trial:
         seconds, cpu = perf_counter() - begun, process_time() - cpu
         self.spent = seconds if self._cache.model.gpu_layers else cpu / threads
         if at >= self._cells:
-            self._seconds[count, threads].append(seconds)
+            self.seconds[count, threads].append(seconds)
         if at:
             self._wall, self._cpu = self._wall + seconds * threads, self._cpu + cpu
             self.threads = 1 if self._cpu < _CROWDED * self._wall else self.threads
@@ -83,10 +83,6 @@ class _Trial:
             decoded.extend(batch[: count - len(decoded)].copy())
         return decoded
 
-    def second(self, rows: int) -> float:
-        """Return how many seconds a batch of so many rows takes with all threads."""
-        return median(self._seconds[rows, self.loaded])
-
 
 def measure_batches(cache: Cache, command: MeasureBatches) -> Measurement:
     """Measure as `command` says, with all threads that were loaded; with one where other programs need the others.
@@ -99,7 +95,7 @@ def measure_batches(cache: Cache, command: MeasureBatches) -> Measurement:
     wide = min(cache.batch_size, EXACT_BATCH)
     splits = cache.splits and cache.loaded[0] > 1
     cells = max(2 * _FIRST, command.cells, SPLIT + 1 if splits else 0)
-    cells = min(cells, cache.room_aside() - 2 * _MOST)
+    cells = min(cells, cache.free + SPARE_CELLS - 2 * _MOST)
     if cells < 2 * _FIRST:
         raise EngineError("measure", "the context has no room to measure batches", "measure when it is empty")
     text = cache.model.tokenize(_TEXT, special=False)
@@ -126,17 +122,14 @@ def measure_batches(cache: Cache, command: MeasureBatches) -> Measurement:
         cache.clear_aside()
     sizes = sorted({*_SIZES, wide})
     alike = next((size for size, larger in zip([1, *sizes], sizes, strict=False) if larger in unlike), sizes[-1])
-    times = {} if trial.is_busy else {size: trial.second(size) / trial.second(1) for size in _SIZES}
+    medians = {size: median(trial.seconds[size, trial.loaded]) for size in (1, *_SIZES)} if not trial.is_busy else {}
+    times = {size: medians[size] / medians[1] for size in _SIZES if medians}
     return Measurement(cache.how, cache.loaded[0], times, alike, changes, count)
 
 
 def _largest_change(ones: list[Row], others: list[Row]) -> tuple[float, bool]:
     """Return by how much the logits of the likeliest candidates of a place moved apart at most, and whether no bit differs."""
     unequal = [(one, other) for one, other in zip(ones, others, strict=False) if not np.array_equal(one, other)]
-    return max((_change(one, other) for one, other in unequal), default=0.0), not unequal
-
-
-def _change(one: Row, other: Row) -> float:
-    """Return how far the logits of the likeliest candidates moved apart, at most."""
-    top = np.argpartition(one, -_TOP)[-_TOP:] if len(one) > _TOP else slice(None)
-    return float(np.ptp(other[top] - one[top]))
+    tops = (np.argpartition(one, -_TOP)[-_TOP:] if len(one) > _TOP else slice(None) for one, _ in unequal)
+    changes = (float(np.ptp(other[top] - one[top])) for (one, other), top in zip(unequal, tops, strict=True))
+    return max(changes, default=0.0), not unequal

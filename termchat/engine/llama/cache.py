@@ -19,7 +19,10 @@ else sees them: `advance` makes the next of them an id, and whatever else is dec
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from itertools import count
 from math import inf
 from typing import Any
 
@@ -32,13 +35,14 @@ from termchat.engine.llama.cells import Aborted as Aborted
 from termchat.engine.llama.cells import ContextFull as ContextFull
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.native import LIB, AbortFlag, last_errors
-from termchat.engine.port import MOST_CONTEXT, EngineError, ModelSpec, threads_of_batches
+from termchat.engine.llama.thread_tuner import default_threads
+from termchat.engine.port import MOST_CONTEXT, EngineError, threads_of_batches
 
 EXACT_BATCH = 63
 FAST_BATCH = 512
 SPLIT = 256
 MAIN, SPARE = 0, 1
-_SPARE_CELLS = 64
+SPARE_CELLS = 64
 _SEQUENCES = 64
 """Main, spare and all others: at most `n_batch`, else llama.cpp aborts. Each costs the memory of a row of logits."""
 _UNUSED = _SEQUENCES - 1
@@ -54,28 +58,6 @@ _FLASH = {"auto": -1, "off": 0, "on": 1}
 
 class OutOfTime(Exception):
     """A decode took longer than it was allowed to; the cache is as it was before."""
-
-
-def kv_type_of(model: Model) -> str:
-    """Return the types of keys and values, "K/V" where they differ, that are asked for, or are best here: `STEADY` on the CPU.
-
-    Where a GPU computes, or prompts are to be read fast, it is f16, for which llama.cpp has the fastest attention.
-    """
-    spec = model.spec
-    if spec.kv_type != "auto":
-        return spec.kv_type
-    elsewhere = bool(model.gpu_layers or spec.rpc or spec.fast_prefill) or spec.flash_attention == "off"
-    return "f16" if elsewhere else STEADY
-
-
-class _Cell:
-    """A cell beyond those of the main sequence, and the one before it. So many sequences and cells have it as their last, or
-    as the one before them."""
-
-    __slots__ = ("before", "heirs")
-
-    def __init__(self, before: _Cell | None) -> None:
-        self.before, self.heirs = before, 1
 
 
 class Cache:
@@ -94,79 +76,85 @@ class Cache:
         EngineError: the context cannot be made (memory, or an unknown KV type).
     """
 
-    def __init__(self, model: Model, spec: ModelSpec, threads: int, threads_batch: int) -> None:
-        self.model, self.kv_type = model, kv_type_of(model)
+    def __init__(self, model: Model) -> None:
+        self.model, spec = model, model.spec
+        self.kv_type = spec.kv_type
+        if (
+            self.kv_type == "auto"
+        ):  # for f16 llama.cpp has the fastest attention where a GPU computes or prompts are read fast
+            fast = model.gpu_layers or spec.rpc or spec.fast_prefill or spec.flash_attention == "off"
+            self.kv_type = "f16" if fast else STEADY
         if not self.kv_type or not _KV_TYPES.keys() >= set(self.kv_type.split("/", 1)):
             raise EngineError(
                 "settings", f"unknown kv_type {spec.kv_type!r}", f"auto, {STEADY}, {', '.join(_KV_TYPES)}"
             )
+        threads = spec.threads or default_threads()
+        self.threads, self.threads_batch = self.loaded = threads, spec.threads_batch or threads
         self.capacity = spec.context or min(model.context_trained or MOST_CONTEXT, MOST_CONTEXT)
         self.batch_size = spec.prefill_batch or (FAST_BATCH if spec.fast_prefill else EXACT_BATCH)
         self.exact = self.batch_size <= EXACT_BATCH and not spec.rpc
-        self.threads, self.threads_batch = self.loaded = threads, threads_batch
-        self.splits = self.kv_type in _SPLIT_TYPES
-        self.may_choose_threads = not spec.threads or spec.proposed_threads
-        free = self.may_choose_threads and not (self.splits and not model.gpu_layers)
-        free_batch = spec.proposed_threads if spec.threads_batch else self.may_choose_threads
-        self.adaptable = (threads if free else 1, threads_batch if free_batch else 1)
         params = LIB.llama_context_default_params()
-        params.n_ctx = self.capacity + _SPARE_CELLS
-        params.n_batch = params.n_ubatch = max(self.batch_size, 64)
+        params.n_ctx = self.capacity + SPARE_CELLS
+        params.n_batch = params.n_ubatch = size = max(self.batch_size, 64)
         params.n_seq_max = _SEQUENCES
         params.kv_unified = True  # else the other sequences cannot share the main one's cells
-        params.n_threads, params.n_threads_batch = threads, threads_batch
+        params.n_threads, params.n_threads_batch = self.loaded
         params.flash_attn_type = _FLASH[spec.flash_attention]
         params.no_perf = True
         last_errors()
-        self.pointer = self._new_context(params)
+        self.pointer = self._create_context(params)
         if not self.pointer and spec.kv_type == "auto" and self.kv_type == STEADY:
-            self.kv_type, self.splits = "f16", True  # an architecture whose keys and values must have one type
-            self.pointer = self._new_context(params)
+            self.kv_type = "f16"  # an architecture whose keys and values must have one type
+            self.pointer = self._create_context(params)
         if not self.pointer:
             why = last_errors() or "not enough memory?"
             raise EngineError(
                 "memory", f"could not create a context of {self.capacity} tokens: {why}", "try a smaller --context"
             )
+        self.splits = self.kv_type in _SPLIT_TYPES
+        self.may_choose_threads = not spec.threads or spec.proposed_threads
+        free = self.may_choose_threads and not (self.splits and not model.gpu_layers)
+        free_batch = spec.proposed_threads if spec.threads_batch else self.may_choose_threads
+        self.adaptable = (self.loaded[0] if free else 1, self.loaded[1] if free_batch else 1)
         self.memory: Any = LIB.llama_get_memory(self.pointer)
         self.ids: list[int] = []
-        self.sequences: dict[int, list[int]] = {}
-        self._ends: dict[int, _Cell | None] = {}
-        self._used = 0
         self._made: list[tuple[int, Shape]] = []
         self._ahead: list[int] = []
         self._ahead_rows = 1
+        self.sequences: dict[int, list[int]] = {}
+        self._cells: dict[int, list[int]] = {}
+        """The cells of each sequence that the main one lacks, by number; so many sequences have each of them (`_heirs`)."""
+        self._heirs: Counter[int] = Counter()
+        self._newest_cell = self._used = 0
         self.measured = next((measured for measured in spec.measured if measured.how == self.how), None)
         self.abort = AbortFlag()
-        size = max(self.batch_size, 64)
-        self._batch: Any = LIB.llama_batch_init(size, 0, 1)
-        self._one: Any = LIB.llama_batch_init(1, 0, 1)
-        self._tokens = np.ctypeslib.as_array(self._batch.token, (size,))
-        self._positions = np.ctypeslib.as_array(self._batch.pos, (size,))
-        self._wanted = np.ctypeslib.as_array(self._batch.logits, (size,))
-        for batch, count in ((self._batch, size), (self._one, 1)):
-            for i in range(count):
-                batch.n_seq_id[i] = 1
-                batch.seq_id[i][0] = MAIN
-        self._one.n_tokens = 1
-        self._one.logits[0] = 1
+        # The batch points into these arrays.
+        self._tokens, self._positions, self._owners, self._counts = (np.ones(size, np.int32) for _ in range(4))
+        self._pointers = self._owners.ctypes.data + 4 * np.arange(size, dtype=np.uintp)
+        self._wanted = np.zeros(size, np.int8)
+        ints = ctypes.POINTER(ctypes.c_int32)
+        self._batch = LIB.llama_batch(
+            0,
+            self._tokens.ctypes.data_as(ints),
+            None,
+            self._positions.ctypes.data_as(ints),
+            self._counts.ctypes.data_as(ints),
+            self._pointers.ctypes.data_as(ctypes.POINTER(ints)),
+            self._wanted.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
+        )
         self.current = False
         self.decodes = 0
-        self._fetched = False
-        self._index = -1
-        self._address = self._rows_address = 0
         self._rows: NDArray[np.float32] = np.empty((0, 0), np.float32)
-        self._logits: NDArray[np.float32] = np.empty(0, np.float32)
+        self._index = -1
         self._kept: NDArray[np.float32] | None = None
 
-    def _new_context(self, params: Any) -> Any:
+    def _create_context(self, params: Any) -> Any:
         keys, _, values = self.kv_type.partition("/")
         params.type_k, params.type_v = _KV_TYPES[keys], _KV_TYPES[values or keys]
         return LIB.llama_init_from_model(self.model.pointer, params)
 
     def close(self) -> None:
         if self.pointer:
-            LIB.llama_batch_free(self._batch)
-            LIB.llama_batch_free(self._one)
             LIB.llama_free(self.pointer)
             self.pointer = None
 
@@ -200,11 +188,11 @@ class Cache:
         return self.measured.largest_change if self.measured is not None else None
 
     def set_threads(self, threads: int) -> None:
-        """Takes effect with the next decode; batches are decoded with no more threads if these are fewer than loaded."""
+        """Compute with so many threads from the next decode on, and batches with no more if these are fewer than loaded."""
         self._use(threads, threads_of_batches(threads, *self.loaded))
 
     def limit_threads(self, most: int) -> None:
-        """From the next decode on uses as many as were loaded, but no more than `most` of those that may be changed."""
+        """Use from the next decode on as many as were loaded, but no more than `most` of those that may be changed."""
         (threads, threads_batch), (free, free_batch) = self.loaded, self.adaptable
         self._use(
             min(threads, most) if free > 1 else threads, min(threads_batch, most) if free_batch > 1 else threads_batch
@@ -216,21 +204,26 @@ class Cache:
             LIB.llama_set_n_threads(self.pointer, threads, threads_batch)
 
     def common(self, ids: list[int]) -> int:
-        """How many cells `ids` can reuse: the longest common prefix, at most all but the last id."""
-        return _common(self.ids, ids)
+        """Return how many cells `ids` can reuse: the longest common prefix, at most all but the last id."""
+        return count_common(self.ids, ids)
 
     def nearest(self, ids: list[int]) -> tuple[int, int]:
-        """The sequence that has the most cells for `ids`, and how many of them, counted as in `common`."""
+        """Return the sequence that has the most cells for `ids`, and how many of them, counted as in `common`."""
         best = MAIN, self.common(ids)
         for sequence, own in self.sequences.items():
-            if (count := _common(own, ids)) > best[1]:
+            if (count := count_common(own, ids)) > best[1]:
                 best = sequence, count
         return best
 
     def rewind(self, count: int) -> int:
-        """Keeps the first `count` cells, and drops all other sequences. Returns how many are left: none when the model cannot
+        """Keep the first `count` cells, and drop all other sequences. Return how many are left: none when the model cannot
         rewind."""
-        self.drop_all()
+        for sequence in list(self.sequences):
+            self.drop(sequence)
+        self._heirs.clear()
+        if self._used:
+            LIB.llama_memory_seq_rm(self.memory, _UNUSED, -1, -1)
+            self._used = 0
         self.cut()
         if count < len(self.ids) or count == 0:
             self.current = False
@@ -240,17 +233,22 @@ class Cache:
             del self.ids[count:], self._made[count:]
         return len(self.ids)
 
-    def made_as(self, shapes: list[Shape], count: int, plan: Sequence[Shape] = ()) -> int:
-        """How many of the first `count` cells were decoded in these shapes, starting at the first cell; those that are not
-        there yet count as decoded by `plan`. Threads that count match any if they are unknown.
+    def made_as(self, shapes: list[Shape], count: int, plan: Sequence[Shape] = (), *, surely: bool = False) -> int:
+        """Return how many of the first `count` cells were decoded in these shapes, starting at the first cell; missing ones
+        count as decoded by `plan`. Threads that count match any if they are unknown, unless the bits are to be `surely` alike.
 
         Where a batch was cut, its first cells still belong to it; what follows them then counts as a batch of its own.
         """
-        made = [*self._made, *self._cells(len(self.ids), plan)]
+        made = list(self._made)
+        for shape in plan:
+            really = shape if shape.threads else Shape(shape.rows, self.threads)
+            made += [(len(made), really)] * shape.rows
         at = 0
         for shape in shapes:
             bits, same = self._bits(at, shape), 0
             unknown = shape.threads == IN_ROUND and not self._rounds_alike
+            if surely and at < count and not bits:
+                return at
             for start, really in made[at : min(at + shape.rows, count)]:
                 fits = not really.rows if unknown else really.rows >= shape.rows
                 if start != at or not fits or bits not in (0, self._bits(at, really)):
@@ -261,34 +259,18 @@ class Cache:
             at += shape.rows
         return min(at, count)
 
-    def is_made_as(self, shapes: list[Shape], count: int, plan: Sequence[Shape]) -> bool:
-        """Whether the first `count` cells are those that `shapes` made, bit for bit, once `plan` is decoded."""
-        count = min(count, sum(shape.rows for shape in shapes))
-        at = 0
-        for shape in shapes:
-            if at < count and not self._bits(at, shape):
-                return False
-            at += shape.rows
-        return self.made_as(shapes, count, plan) == count
-
-    def _cells(self, at: int, plan: Sequence[Shape]) -> Iterator[tuple[int, Shape]]:
-        for shape in plan:
-            really = shape if shape.threads else Shape(shape.rows, self.threads)
-            yield from [(at, really)] * shape.rows
-            at += shape.rows
-
     def _threads_count(self, at: int, shape: Shape) -> bool:
-        """Whether the bits of a decode that begins at cell `at` depend on the number of threads."""
+        """Return whether the bits of a decode that begins at cell `at` depend on the number of threads."""
         return shape.rows == 1 and at >= SPLIT and self.splits
 
     def _bits(self, at: int, shape: Shape) -> int:
-        """The number of threads that gives the same bits; 0 if that is unknown. Batches give those of one thread."""
+        """Return the number of threads that gives the same bits; 0 if that is unknown. Batches give those of one thread."""
         if shape.threads == IN_ROUND:
             return int(self._rounds_alike)
         return shape.threads if self._threads_count(at, shape) else 1
 
     def prepare(self, ids: list[int], shapes: list[Shape] | None = None, most_threads: int = 0) -> list[Shape]:
-        """Rewinds to what `ids` can reuse, and returns the shapes in which the rest is to be decoded, with 0 threads where any
+        """Rewind to what `ids` can reuse, and return the shapes in which the rest is to be decoded, with 0 threads where any
         number will do.
 
         `shapes`, from the first id on, are those in which cells were made, to rebuild them. They are ignored where one has more
@@ -305,21 +287,13 @@ class Cache:
         return plan if self.rewind(kept) == kept else self._planned(ids, 0)
 
     def _usable(self, shape: Shape, most_threads: int) -> Shape:
-        """The shape in which to decode cells again; one thread is never too many."""
+        """Return the shape in which to decode cells again; one thread is never too many."""
         if shape.threads == IN_ROUND:
             return Shape(shape.rows, 1) if self._rounds_alike else shape
         return shape if 0 < shape.threads <= most_threads else Shape(shape.rows)
 
-    def prefill(self, ids: list[int], plan: list[Shape]) -> Iterator[Shape]:
-        """Decodes what `prepare` planned, yielding the shape of each decode; the logits are then the last id's.
-
-        Raises:
-            Aborted, ContextFull, EngineError: see `read`.
-        """
-        return (self.read(ids, shape) for shape in plan)
-
     def read(self, ids: list[int], shape: Shape, seconds: float = inf, ahead: Sequence[int] = ()) -> Shape:
-        """Decodes the next ids after those that have cells; returns the shape with the threads that it had.
+        """Decode the next ids after those that have cells; return the shape with the threads that it had.
 
         With a single id go those `ahead`, which count in the shape and are drafted: `advance` makes them ids.
 
@@ -329,24 +303,26 @@ class Cache:
             ContextFull: there are more ids than cells.
             EngineError: llama.cpp failed.
         """
-        at = len(self.ids)
+        at, rows = len(self.ids), shape.rows
+        if at + rows > self.capacity:
+            raise ContextFull
         before = self.threads, self.threads_batch
-        if shape.rows == 1 and shape.threads:
+        if rows == 1 and shape.threads:
             self._use(shape.threads, self.threads_batch)
-        made = Shape(shape.rows, self.threads if shape.rows == 1 else self.threads_batch)
-        # Only here: whoever takes the next batch may use the context in between.
-        self.abort.watch(self.pointer, seconds)
+        shape = Shape(rows, self.threads if rows == 1 else self.threads_batch)
         try:
-            if shape.rows == 1:
-                self.decode(ids[at])
-            elif ahead:
-                self._decode_ahead([ids[at], *ahead], at)
-            else:
-                self._decode_rows(ids[at : at + shape.rows], at)
+            tokens = [*ids[at : at + rows - len(ahead)], *ahead]
+            self._decode([MAIN] * rows, tokens, range(at, at + rows), seconds, every=bool(ahead))
         finally:
-            self.abort.leave(self.pointer)
             self._use(*before)
-        return made
+        self.current = True
+        if ahead:
+            self._ahead_rows, self._ahead = rows, tokens
+            self.advance(tokens[0])
+        else:
+            self.ids += tokens
+            self._made += [(at, shape)] * rows
+        return shape
 
     def _planned(self, ids: list[int], kept: int) -> list[Shape]:
         body = len(ids) - 1 - kept
@@ -356,7 +332,7 @@ class Cache:
         return [*map(Shape, sizes), Shape(1)]
 
     def _recorded(self, ids: list[int], kept: int, shapes: list[Shape]) -> list[Shape]:
-        """The recorded shapes that are not whole in the cache, then the rest as usual."""
+        """Return the recorded shapes that are not whole in the cache, then the rest as usual."""
         at = 0
         plan: list[Shape] = []
         for shape in shapes:
@@ -368,98 +344,65 @@ class Cache:
             at = after
         return plan if at == len(ids) else [*plan, *self._planned(ids, at)]
 
-    def decode(self, token: int) -> None:
-        """Adds a token to the main sequence; its logits are then at hand.
-
-        Raises:
-            ContextFull, EngineError: see `read`.
-        """
-        if self._ahead:
-            self.cut()
-        at = len(self.ids)
-        if at >= self.capacity:
-            raise ContextFull
-        one = self._one
-        one.token[0] = token
-        one.pos[0] = at
-        self._run(one, {MAIN: at})
-        self.ids.append(token)
-        self._made.append((at, Shape(1, self.threads)))
-        self.current = True
-
-    def _decode_rows(self, ids: list[int], at: int) -> None:
-        self.cut()
-        if at + len(ids) > self.capacity:
-            raise ContextFull
-        self._fill(ids, at, MAIN)
-        self._run(self._batch, {MAIN: at})
-        self.ids.extend(ids)
-        self._made += [(at, Shape(len(ids), self.threads_batch))] * len(ids)
-        self.current = True
-
-    def _decode_ahead(self, ids: list[int], at: int) -> None:
-        self.cut()
-        if at + len(ids) > self.capacity:
-            raise ContextFull
-        self._fill(ids, at, MAIN)
-        self._wanted[: len(ids)] = 1
-        self._run(self._batch, {MAIN: at})
-        self._ahead_rows = len(ids)
-        self._add_row(ids[0], 0)
-        self._ahead = ids[1:]
-        self.current = True
-
-    def _add_row(self, token: int, index: int) -> None:
-        """The row `index` of the last batch is the next one of the main sequence."""
+    def advance(self, token: int) -> bool:
+        """Make the first id that is ahead one of `ids`, if it is this one; the logits are then those after it."""
+        if not self._ahead or self._ahead[0] != token:
+            return False
+        self._index = self._ahead_rows - len(self._ahead)
+        del self._ahead[0]
         # A row of a batch has the bits of one thread; else it was made in no shape that can be rebuilt.
         self._made.append((len(self.ids), Shape(1, 1) if self._ahead_rows <= self.rows_alike else Shape(0)))
         self.ids.append(token)
-        self._index, self._fetched = index, False
-
-    def advance(self, token: int) -> bool:
-        """Makes the first id that is ahead one of `ids`, if it is this one; the logits are then those after it."""
-        if not self._ahead or self._ahead[0] != token:
-            return False
-        del self._ahead[0]
-        self._add_row(token, self._index + 1)
         return True
 
     def cut(self) -> None:
-        """Frees the cells of the ids ahead."""
+        """Free the cells of the ids ahead."""
         if self._ahead:
             self._ahead = []
             LIB.llama_memory_seq_rm(self.memory, MAIN, len(self.ids), -1)
 
-    def _fill(self, ids: list[int], at: int, sequence: int) -> None:
-        count = len(ids)
-        self._tokens[:count] = ids
-        self._positions[:count] = np.arange(at, at + count)
-        self._wanted[:count] = 0
-        self._wanted[count - 1] = 1
-        self._batch.n_tokens = count
-        for i in range(count):
-            self._batch.seq_id[i][0] = sequence
+    def _decode(
+        self,
+        owners: Sequence[int],
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        seconds: float | None,
+        *,
+        every: bool,
+    ) -> NDArray[np.float32]:
+        """Decode one batch of tokens of these sequences; return the logits after `every` one or after the last, shape
+        (n, n_vocab): a view, which the next decode writes over. `seconds` None: the abort flag is not looked at.
 
-    def _run(self, batch: Any, begins: Mapping[int, int]) -> None:
-        """Decodes a `llama_batch` of sequences that begin at these positions in it."""
-        if MAIN in begins:
+        Raises:
+            OutOfTime, Aborted, ContextFull, EngineError: see `read`. Nothing was added then.
+        """
+        if owners[0] == MAIN:
             self._kept = None
         elif self.current and self._kept is None:
-            self._kept = self._row().copy()
-            self.cut()  # the rows of those ahead are written over
-        self._fetched, self._index = False, -1
+            self._kept = self._rows[self._index].copy()
+        self.cut()  # the rows of those ahead are written over
+        count = self._batch.n_tokens = len(tokens)
+        self._owners[:count], self._tokens[:count], self._positions[:count] = owners, tokens, positions
+        self._wanted[:count] = every
+        self._wanted[count - 1] = 1
+        self._index = -1
         self.decodes += 1
-        code = LIB.llama_decode(self.pointer, batch)
-        if code == 0:
-            return
-        for sequence, at in begins.items():
+        if seconds is not None:  # only here: whoever takes the next batch may use the context in between
+            self.abort.watch(self.pointer, seconds)
+        try:
+            if (code := LIB.llama_decode(self.pointer, self._batch)) == 0:
+                rows = LIB.llama_get_logits(self.pointer)  # waits for a device that computes on its own
+                self._rows = np.ctypeslib.as_array(rows, (count if every else 1, self.model.n_vocab))
+                return self._rows
+        finally:
+            if seconds is not None:
+                self.abort.leave(self.pointer)
+        for sequence, at in dict(zip(reversed(owners), reversed(positions), strict=True)).items():
             removed = LIB.llama_memory_seq_rm(self.memory, sequence, at, -1)
             if sequence == MAIN:
                 self.current = False
-                if not removed:
-                    LIB.llama_memory_seq_rm(
-                        self.memory, MAIN, -1, -1
-                    )  # a state that cannot be cut is of no use any more
+                if not removed:  # a state that cannot be cut is of no use any more
+                    LIB.llama_memory_seq_rm(self.memory, MAIN, -1, -1)
                     self.ids.clear()
                 del self._made[len(self.ids) :]
         if code == 2:
@@ -470,85 +413,52 @@ class Cache:
 
     def logits(self) -> NDArray[np.float32]:
         """The logits after `ids`, shape (n_vocab,): a view, which the next decode of the main sequence writes over."""
-        return self._row() if self._kept is None else self._kept
-
-    def _row(self) -> NDArray[np.float32]:
-        """A view of the last decode's logits, whichever sequence it was for."""
-        if self._fetched:
-            return self._logits
-        pointer = LIB.llama_get_logits_ith(self.pointer, self._index)
-        address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
-        if address != self._address:
-            self._address = address
-            self._logits = np.ctypeslib.as_array(pointer, (self.model.n_vocab,))
-        self._fetched = True
-        return self._logits
+        return self._rows[self._index] if self._kept is None else self._kept
 
     # --- several sequences -------------------------------------------------------------------------------------------
 
     @property
     def free(self) -> int:
-        """How many cells are left for rows of other sequences."""
+        """The number of cells left for rows of other sequences."""
         return self.capacity - len(self.ids) - self._used
 
     def begin(self, source: int = MAIN, count: int | None = None) -> int:
-        """A new sequence, which shares the first `count` cells of another one, or all; returns its number.
+        """Begin a new sequence, which shares the first `count` cells of another one, or all; return its number.
 
         While there are such sequences, nothing may be decoded for the main one: to rewind drops them first.
 
         Raises:
-            EngineError: there are too many sequences, or the model's cells cannot be shared.
+            EngineError: there are too many sequences.
         """
-        if not self.model.can_rewind:
-            raise EngineError(
-                "capability",
-                "this model cannot make several replies at once",
-                "its state cannot be copied: ask for one",
-            )
         number = next((i for i in range(SPARE + 1, _UNUSED) if i not in self.sequences), None)
         if number is None:
             raise EngineError("walks", f"there are {_UNUSED - SPARE - 1} sequences already, which is the most", "")
         self.cut()
-        own = self.ids if source == MAIN else self.sequences[source]
-        count = len(own) if count is None else count
-        end = None if source == MAIN else self._ends[source]
-        for _ in range(len(own) - count):
-            end = end and end.before
-        if end is not None:
-            end.heirs += 1
-        self.sequences[number], self._ends[number] = own[:count], end
+        ids, cells = (self.ids, []) if source == MAIN else (self.sequences[source], self._cells[source])
+        count = len(ids) if count is None else count
+        self.sequences[number] = ids[:count]
+        self._cells[number] = shared = cells[: max(len(cells) + count - len(ids), 0)]
+        self._heirs.update(shared)
         LIB.llama_memory_seq_cp(self.memory, source, number, 0, count)
         return number
 
     def drop(self, sequence: int, *, free: bool = True) -> None:
-        """Ends a sequence and frees the cells that it shares with no other. What is decoded next fills them: the bits of all
+        """End a sequence and free the cells that it shares with no other. What is decoded next fills them: the bits of all
         other sequences are then no longer those that they would have alone. If not to be `free`, they stay until all are
         dropped, and so do the bits."""
-        own, end = 0, self._ends.pop(sequence)
-        while end is not None:
-            end.heirs -= 1
-            if end.heirs:
-                break
-            end, own = end.before, own + 1
-        ids = self.sequences.pop(sequence)
+        ids, cells = self.sequences.pop(sequence), self._cells.pop(sequence)
+        self._heirs.subtract(cells)
+        own = sum(not self._heirs[cell] for cell in cells)
         if free:
             self._used -= own
         elif own:
             LIB.llama_memory_seq_cp(self.memory, sequence, _UNUSED, len(ids) - own, len(ids))
         LIB.llama_memory_seq_rm(self.memory, sequence, -1, -1)
 
-    def drop_all(self) -> None:
-        """Ends all sequences but the main one."""
-        for sequence in list(self.sequences):
-            self.drop(sequence)
-        if self._used:
-            LIB.llama_memory_seq_rm(self.memory, _UNUSED, -1, -1)
-            self._used = 0
-
     def decode_rows(
         self, rows: Sequence[tuple[int, int]], threads: int = 1, seconds: float = inf, every: bool = True
     ) -> NDArray[np.float32]:
-        """Adds tokens to several sequences, in one batch; `rows` are their numbers and the tokens, those of one in order.
+        """Add tokens to several sequences, in one batch; `rows` are their numbers and the tokens, those of one in order.
 
         Returns the logits after each, or after the last only, shape (rows, n_vocab): a view, which the next decode writes over.
         A row alone is computed with one thread, several with `threads`, from now on; the bits are those of one, see above.
@@ -558,59 +468,36 @@ class Cache:
         """
         if len(rows) > self.free:
             raise ContextFull
-        begins = {sequence: len(self.sequences[sequence]) for sequence, _ in rows}
-        ends = dict(begins)
-        count = self._batch.n_tokens = len(rows)
-        self._tokens[:count] = [token for _, token in rows]
-        self._wanted[:count] = every
-        self._wanted[count - 1] = 1
-        for i, (sequence, _) in enumerate(rows):
-            self._batch.seq_id[i][0] = sequence
-            self._positions[i] = ends[sequence]
-            ends[sequence] += 1
+        owners, tokens = zip(*rows, strict=True)
+        positions = {sequence: count(len(self.sequences[sequence])) for sequence in owners}
         self._use(1, threads)
-        self.abort.watch(self.pointer, seconds)
-        try:
-            self._run(self._batch, begins)
-            found = LIB.llama_get_logits(self.pointer)  # waits for a device that computes on its own
-        finally:
-            self.abort.leave(self.pointer)
-        for sequence, token in rows:
+        logits = self._decode(owners, tokens, [next(positions[sequence]) for sequence in owners], seconds, every=every)
+        for number, (sequence, token) in enumerate(rows, self._newest_cell + 1):
             self.sequences[sequence].append(token)
-            self._ends[sequence] = _Cell(self._ends[sequence])
-        self._used += count
-        address = ctypes.cast(found, ctypes.c_void_p).value or 0
-        if address != self._rows_address:
-            self._rows_address = address
-            self._rows = np.ctypeslib.as_array(found, (_SEQUENCES, self.model.n_vocab))
-        return self._rows[: count if every else 1]
+            self._cells[sequence].append(number)
+            self._heirs[number] = 1
+        self._newest_cell, self._used = number, self._used + len(rows)
+        return logits
 
     def retract(self, sequence: int, count: int) -> None:
-        """Takes the last tokens of a sequence, which it shares with no other, back until it has `count`. Their cells stay until
+        """Take the last tokens of a sequence, which it shares with no other, back until it has `count`. Their cells stay until
         all sequences are dropped, so that the bits of the others do, too."""
         ids = self.sequences[sequence]
-        if len(ids) > count:
+        if surplus := max(len(ids) - count, 0):
             LIB.llama_memory_seq_cp(self.memory, sequence, _UNUSED, count, len(ids))
             LIB.llama_memory_seq_rm(self.memory, sequence, count, -1)
-        while len(ids) > count:
-            ids.pop()
-            end = self._ends[sequence]
-            assert end is not None
-            assert end.heirs == 1
-            self._ends[sequence] = end.before
+            del ids[count:], self._cells[sequence][-surplus:]
 
     def keep(self, sequence: int, *, alone: bool = True) -> None:
-        """Makes a sequence the main one and drops all others. Its cells are saved and restored, so that they stand in a row
+        """Make a sequence the main one and drop all others. Its cells are saved and restored, so that they stand in a row
         from the first one on, as if it had been alone; nothing is decoded. If not as they are `alone`, since cells of others
         were freed meanwhile or too many rows were one batch, its rows count as made in an unknown way.
 
         Raises:
             EngineError: llama.cpp could not restore it; nothing is left then.
         """
-        ids, end, own = self.sequences[sequence], self._ends[sequence], 0
-        while end is not None:
-            end, own = end.before, own + 1
-        shared = len(ids) - own
+        ids = self.sequences[sequence]
+        shared = len(ids) - len(self._cells[sequence])
         row = Shape(1, 1) if alone else Shape(0)
         made = [*self._made[:shared], *((at, row) for at in range(shared, len(ids)))]
         state = np.empty(LIB.llama_state_seq_get_size(self.pointer, sequence), np.uint8)
@@ -624,42 +511,45 @@ class Cache:
 
     # --- the spare sequence ------------------------------------------------------------------------------------------
 
-    def probe(self, seconds: float = inf) -> None:
-        """Decodes a row for nobody, as long as a token takes.
-
-        Raises:
-            OutOfTime, EngineError: see `read`.
-        """
-        self.abort.watch(self.pointer, seconds)
-        try:
-            self.peek([0])
-        finally:
-            self.abort.leave(self.pointer)
-
-    def peek(self, ids: list[int]) -> NDArray[np.float32]:
-        """A copy of the logits after `ids`, shape (n_vocab,), computed on the spare sequence; the main one is untouched.
+    def peek(self, ids: list[int], seconds: float | None = None) -> NDArray[np.float32]:
+        """Return a copy of the logits after `ids`, shape (n_vocab,), computed on the spare sequence; the main one is untouched.
 
         Raises:
             ContextFull: the spare sequence does not fit.
+            OutOfTime, Aborted: with `seconds`, see `read`.
             EngineError: llama.cpp failed.
+        """
+        with closing(self.rows_after([*ids, 0], len(ids) - 1, seconds)) as batches:
+            row: NDArray[np.float32] = next(batches)[0].copy()
+        return row
+
+    def rows_after(
+        self, ids: list[int], row: int, seconds: float | None = inf
+    ) -> Generator[NDArray[np.float32], None, None]:
+        """Yield the logits after `ids[row]` and each later id but the last, a batch at a time, on the spare sequence: views of
+        shape (n, n_vocab). The main one's logits stay at hand.
+
+        Raises:
+            Aborted, ContextFull, EngineError: as `peek`, or the abort flag was set.
         """
         if not self.model.can_rewind:
             raise EngineError("capability", "past positions cannot be inspected with this model", "")
-        source, kept = self.nearest(ids)
-        LIB.llama_memory_seq_cp(self.memory, source, SPARE, 0, kept)
+        end, (source, shared) = len(ids) - 1, self.nearest(ids)
+        at = min(shared, row)
+        LIB.llama_memory_seq_cp(self.memory, source, SPARE, 0, at)
         try:
-            at = kept
-            for rows, _ in self._planned(ids, kept):
-                self._fill(ids[at : at + rows], at, SPARE)
-                self._run(self._batch, {SPARE: at})
-                at += rows
-            return self._row().copy()
+            while at < end:
+                wanted = at >= row
+                until = min(at + min(self.batch_size, EXACT_BATCH), end) if wanted else min(at + self.batch_size, row)
+                rows = self._decode([SPARE] * (until - at), ids[at:until], range(at, until), seconds, every=wanted)
+                if wanted:
+                    yield rows
+                if until <= shared:  # that sequence's own cells take the place of these
+                    LIB.llama_memory_seq_rm(self.memory, SPARE, at, -1)
+                    LIB.llama_memory_seq_cp(self.memory, source, SPARE, at, until)
+                at = until
         finally:
-            LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)
-
-    def room_aside(self) -> int:
-        """How many cells `read_aside` may use."""
-        return self.free + _SPARE_CELLS
+            self.clear_aside()
 
     def read_aside(self, ids: list[int], at: int, threads: int) -> NDArray[np.float32]:
         """Decode `ids` in one batch on the spare sequence, in place of what that has from position `at` on; return the logits
@@ -669,85 +559,21 @@ class Cache:
             Aborted, ContextFull, EngineError: as `peek`, or the abort flag was set.
         """
         LIB.llama_memory_seq_rm(self.memory, SPARE, at, -1)
-        self._fill(ids, at, SPARE)
-        self._wanted[: len(ids)] = 1
         before = self.threads, self.threads_batch
         self._use(threads, threads)
-        self.abort.watch(self.pointer)
         try:
-            self._run(self._batch, {SPARE: at})
-            rows = LIB.llama_get_logits(self.pointer)  # waits for a device that computes on its own
+            return self._decode([SPARE] * len(ids), ids, range(at, at + len(ids)), inf, every=True)
         finally:
-            self.abort.leave(self.pointer)
             self._use(*before)
-        return np.ctypeslib.as_array(rows, (len(ids), self.model.n_vocab))
 
     def clear_aside(self) -> None:
         """Free the cells of the spare sequence."""
         LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)
 
-    def rows_after(self, ids: list[int], row: int) -> Generator[NDArray[np.float32], None, None]:
-        """The logits after `ids[row]` and each later id but the last, a batch at a time, on the spare sequence: views of shape
-        (n, n_vocab). The main one's logits stay at hand.
 
-        Raises:
-            Aborted, ContextFull, EngineError: as `peek`, or the abort flag was set.
-        """
-        if not self.model.can_rewind:
-            raise EngineError("capability", "past positions cannot be inspected with this model", "")
-        end, (source, shared) = len(ids) - 1, self.nearest(ids)
-        at = min(shared, row)
-        batch = _Batch(min(self.batch_size, EXACT_BATCH))
-        LIB.llama_memory_seq_cp(self.memory, source, SPARE, 0, at)
-        try:
-            while at < end:
-                until = min(at + batch.size, end if at >= row else row)
-                batch.fill(ids[at:until], at, every=at >= row)
-                self.abort.watch(self.pointer)
-                try:
-                    self._run(batch.pointer, {SPARE: at})
-                    if at >= row:
-                        rows = LIB.llama_get_logits(self.pointer)
-                finally:
-                    self.abort.leave(self.pointer)
-                if at >= row:
-                    yield np.ctypeslib.as_array(rows, (until - at, self.model.n_vocab))
-                if until <= shared:  # that sequence's own cells take the place of these
-                    LIB.llama_memory_seq_rm(self.memory, SPARE, at, -1)
-                    LIB.llama_memory_seq_cp(self.memory, source, SPARE, at, until)
-                at = until
-        finally:
-            LIB.llama_memory_seq_rm(self.memory, SPARE, -1, -1)
-            batch.close()
-
-
-class _Batch:
-    """A `llama_batch` of up to `size` tokens of the spare sequence."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.pointer: Any = LIB.llama_batch_init(size, 0, 1)
-        self._tokens = np.ctypeslib.as_array(self.pointer.token, (size,))
-        self._positions = np.ctypeslib.as_array(self.pointer.pos, (size,))
-        self._wanted = np.ctypeslib.as_array(self.pointer.logits, (size,))
-        for i in range(size):
-            self.pointer.n_seq_id[i] = 1
-            self.pointer.seq_id[i][0] = SPARE
-
-    def fill(self, ids: list[int], at: int, *, every: bool) -> None:
-        """These ids from position `at` on, with the logits of every one or of the last."""
-        count = self.pointer.n_tokens = len(ids)
-        self._tokens[:count] = ids
-        self._positions[:count] = np.arange(at, at + count)
-        self._wanted[:count] = every
-        self._wanted[count - 1] = 1
-
-    def close(self) -> None:
-        LIB.llama_batch_free(self.pointer)
-
-
-def _common(own: list[int], ids: list[int]) -> int:
+def count_common(own: Sequence[int], ids: Sequence[int]) -> int:
+    """Return how many of the first ids are the same, at most all but the last of `ids`."""
     limit = min(len(own), len(ids) - 1)
     if own[:limit] == ids[:limit]:
         return limit
-    return next(i for i in range(limit) if own[i] != ids[i])
+    return next((i for i in range(limit) if own[i] != ids[i]), limit)

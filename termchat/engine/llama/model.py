@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from termchat.decoding.thinking import tags_from, tags_of
@@ -14,7 +13,7 @@ from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.native import LIB, last_errors, placements, version
 from termchat.engine.llama.observe import Labels
-from termchat.engine.llama.offload import EVERYTHING, offloaded, offloading
+from termchat.engine.llama.offload import offloaded, offloading
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import EngineError, ModelSpec
 
@@ -32,14 +31,12 @@ _LOAD_MODES = {
     ("off", True): "LLAMA_LOAD_MODE_MLOCK",
 }
 """llama.cpp's name for how to load, by `mmap` and `mlock`."""
-
-
-_TENSORS = re.compile(r" - type +(\w+): +\d+ tensors")
+_EVERYTHING = 10_000
+"""More layers than any model has: llama.cpp takes it for all of them."""
 
 
 class Model(Vocabulary):
-    """Owns a `llama_model`. Ids are ints, pieces are bytes. `gpu_layers` are as many as llama.cpp says it offloaded, and
-    `weights` the types of its tensors, as "q4_1".
+    """Owns a `llama_model`. Ids are ints, pieces are bytes. `gpu_layers` are as many as llama.cpp says it offloaded.
 
     Raises:
         EngineError: the file cannot be loaded, or holds a vocabulary only.
@@ -51,7 +48,7 @@ class Model(Vocabulary):
         params = LIB.llama_model_default_params()
         # A build with RPC could offload, and has nothing to offload to while no server is given.
         self.offloads = bool(LIB.llama_supports_gpu_offload()) and bool(offloading())
-        wanted = EVERYTHING if spec.gpu_layers < 0 else spec.gpu_layers
+        wanted = _EVERYTHING if spec.gpu_layers < 0 else spec.gpu_layers
         params.n_gpu_layers = wanted if self.offloads else 0
         params.load_mode = getattr(LIB, _LOAD_MODES[spec.mmap, spec.mlock])
         if spec.main_gpu >= 0 and self.offloads:
@@ -77,11 +74,10 @@ class Model(Vocabulary):
         self.vocab: Any = LIB.llama_model_get_vocab(self.pointer)
         self.n_vocab = int(LIB.llama_vocab_n_tokens(self.vocab))
         self.layers = int(LIB.llama_model_n_layer(self.pointer))
-        said = placements()
-        told = offloaded(said)
-        self.gpu_layers = min(params.n_gpu_layers, self.layers + 1) if told is None else told
-        self.weights = frozenset(found[1] for line in said if (found := _TENSORS.search(line)) is not None)
-        self.locked = spec.mlock and not any("failed to" in line for line in said)
+        log = placements()
+        on_devices = offloaded(log)
+        self.gpu_layers = min(params.n_gpu_layers, self.layers + 1) if on_devices is None else on_devices
+        self.locked = spec.mlock and not any("failed to" in line for line in log)
         self.context_trained = max(int(LIB.llama_model_n_ctx_train(self.pointer)), 0)  # what the file has as unsigned
         self.can_rewind = not (LIB.llama_model_is_recurrent(self.pointer) or LIB.llama_model_is_hybrid(self.pointer))
         self.end_ids = [i for i in range(self.n_vocab) if LIB.llama_vocab_is_eog(self.vocab, i)]
@@ -99,26 +95,22 @@ class Model(Vocabulary):
             )
         self._buffer = ctypes.create_string_buffer(256)
         self._pieces: dict[int, bytes] = {}
-        self._grammars: Grammars | None = None
         self.thinking = tags_from(spec.thinking) or tags_of(self.template or "")
         self.names = Labels(self.n_vocab, self._label)
         self.breakers = Breakers(self.n_vocab, self.spelled, partial(self.tokenize, special=False))
 
     def close(self) -> None:
-        """Frees the model; its contexts must be gone."""
-        if self._grammars is not None:
-            self._grammars.close()
-            self._grammars = None
+        """Free the model; its contexts must be gone."""
+        if (grammars := self.__dict__.pop("grammars", None)) is not None:
+            grammars.close()
         if self.pointer:
             LIB.llama_model_free(self.pointer)
             self.pointer = None
 
-    @property
+    @cached_property
     def grammars(self) -> Grammars:
-        if self._grammars is None:
-            piece = partial(self._to_piece, special=True)
-            self._grammars = Grammars(self.vocab, self.n_vocab, self.end_ids, piece, self.is_control)
-        return self._grammars
+        piece = partial(self._to_piece, special=True)
+        return Grammars(self.vocab, self.n_vocab, self.end_ids, piece, self.is_control)
 
     def metadata(self, key: str) -> str | None:
         size = 1024
@@ -133,8 +125,8 @@ class Model(Vocabulary):
 
     @property
     def template(self) -> str | None:
-        found = LIB.llama_model_chat_template(self.pointer, None)
-        return found.decode("utf-8", "replace") if found else None
+        text = LIB.llama_model_chat_template(self.pointer, None)
+        return text.decode("utf-8", "replace") if text else None
 
     @property
     def description(self) -> str:
@@ -149,16 +141,16 @@ class Model(Vocabulary):
         return bool(self.attributes(token) & (CONTROL | UNKNOWN))
 
     def piece(self, token: int) -> bytes:
-        found = self._pieces.get(token)
-        if found is None:
-            found = self._pieces[token] = self._to_piece(token, special=False)
-        return found
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self._to_piece(token, special=False)
+        return piece
 
     def _suppressed(self) -> list[int]:
-        """The tokens that the file has in `tokenizer.ggml.suppress_tokens`: never to be drawn."""
+        """Return the tokens that the file has in `tokenizer.ggml.suppress_tokens`: never to be drawn."""
         count = ctypes.c_int32()
-        found = LIB.llama_vocab_get_suppress_tokens(self.vocab, ctypes.byref(count))
-        return sorted({i for i in found[: count.value] if 0 <= i < self.n_vocab}) if count.value else []
+        ids = LIB.llama_vocab_get_suppress_tokens(self.vocab, ctypes.byref(count))
+        return sorted({i for i in ids[: count.value] if 0 <= i < self.n_vocab}) if count.value else []
 
     def _to_piece(self, token: int, *, special: bool) -> bytes:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from time import perf_counter
 
 import numpy as np
@@ -13,15 +14,15 @@ from termchat.engine import gpu_wheel
 from termchat.engine.llama import native, offload, rpc, source
 from termchat.engine.llama.asked_model import AskedModel
 from termchat.engine.llama.batch_costs import measure_batches
-from termchat.engine.llama.cache import Aborted, Cache
+from termchat.engine.llama.cache import Aborted, Cache, OutOfTime
 from termchat.engine.llama.draft_model import DraftModel
 from termchat.engine.llama.model import Model
-from termchat.engine.llama.opening_model import open_model
-from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.model_loading import open_model
 from termchat.engine.llama.scheduler import Poll, Scheduler
 from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.speculation import Learned
 from termchat.engine.llama.spellings import Speller
+from termchat.engine.llama.thread_tuner import ThreadTuner
 from termchat.engine.port import (
     DraftInfo,
     EngineError,
@@ -51,11 +52,19 @@ class ModelSession(AskedModel):
         self.remarks = rpc.register(spec.rpc)
         self.model, self.cache, remark = open_model(spec, progress)
         self.remarks += [remark] if remark is not None else []
-        self.pace = Pace(*self.cache.adaptable)
-        if max(self.cache.adaptable) > 1 and self.model.can_rewind:
-            self.cache.limit_threads(self.pace.limit)
-            self.cache.probe()  # the first decode takes longer: it reads the weights
-            source.warm_up(self.cache, self.pace)
+        cache = self.cache
+        self.tuner = tuner = ThreadTuner(*cache.adaptable)
+        if max(cache.adaptable) > 1 and self.model.can_rewind:
+            # Find out how many threads are best now, with rows for nobody.
+            cache.limit_threads(tuner.limit)
+            cache.peek([0])  # the first decode takes longer: it reads the weights
+            for _ in range(8):
+                begun = perf_counter()
+                with suppress(OutOfTime):
+                    cache.peek([0], tuner.allowed())
+                cache.limit_threads(tuner.observe(cache.threads, (perf_counter() - begun) * 1e6))
+                if not tuner.tries:
+                    break
         super().__init__(Scorer(self.cache), Speller(self.model))
         self._learned = Learned(self.cache.measured)
         self._group: source.CacheSource | None = None
@@ -108,24 +117,24 @@ class ModelSession(AskedModel):
         )
 
     def load_draft(self, spec: ModelSpec, progress: Callable[[float], None]) -> DraftInfo:
-        """Another model drafts from the next draft on, in place of the one that did.
+        """Load a model that drafts from the next draft on, in place of the one that did.
 
         Raises:
             EngineError: it cannot draft for this one; all is as it was.
         """
-        made = DraftModel(spec, self.cache, progress)
+        drafter = DraftModel(spec, self.cache, progress)
         self.drop_draft()
-        self._learned.model = made
-        return made.info(self._learned.times(self.cache.loaded[0]))
+        self._learned.model = drafter
+        return drafter.info(self._learned.times(self.cache.loaded[0]))
 
     def drop_draft(self) -> None:
-        """No model drafts any more; its memory is free."""
+        """Free the model that drafts."""
         if self._learned.model is not None:
             self._learned.model.close()
             self._learned.model = None
 
     def abort(self) -> None:
-        """Stops what is being decoded; may be called from any thread."""
+        """Stop what is being decoded; may be called from any thread."""
         model = self._learned.model
         if model is not None:
             model.cache.abort.set()
@@ -151,7 +160,7 @@ class ModelSession(AskedModel):
         if self._learned.model is not None:
             self._learned.model.cache.abort.clear()
         alone = command.group is None
-        cells = source.CacheSource(cache, self.pace, command, self._learned, scorer.row)
+        cells = source.CacheSource(cache, self.tuner, command, self._learned, scorer.row)
         scheduler = Scheduler(cells, command, arrived)
         if alone:
             reply = command.replies[0]
@@ -189,7 +198,7 @@ class ModelSession(AskedModel):
         stays = cache.sequences and missing <= cache.free  # walks, one of which may be kept yet
         if alone and missing > cache.batch_size and not stays:
             cache.abort.clear()
-            for _ in source.read_prompt(cache, self.pace, ids, cache.prepare(ids)):
+            for _ in source.read_prompt(cache, self.tuner, ids, cache.prepare(ids)):
                 if wanted():
                     raise Aborted
             return cache.logits().copy(), True

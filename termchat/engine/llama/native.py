@@ -71,7 +71,7 @@ LIB: Any = _load()
 _WARN, _ERROR = 3, 4
 _errors: deque[str] = deque(maxlen=8)
 _placements: deque[str] = deque(maxlen=64)
-_PLACEMENT = ("using device ", "offloaded ", "failed to mlock", "failed to VirtualLock", " - type ")
+_PLACEMENT = ("using device ", "offloaded ", "failed to mlock", "failed to VirtualLock")
 
 
 @LIB.llama_log_callback  # type: ignore[untyped-decorator]
@@ -99,8 +99,7 @@ def last_errors() -> str:
 
 
 def placements() -> list[str]:
-    """What the log said since the last call of what a model consists of, and where it was put: types of tensors, devices,
-    offloaded layers, locking."""
+    """What the log said since the last call of where a model was put: devices, offloaded layers, locking."""
     found = list(_placements)
     _placements.clear()
     return found

@@ -35,7 +35,7 @@ _registered: set[str] = set()
 
 
 def register(servers: Sequence[str], ggml: Any = None) -> list[Remark]:
-    """Makes the devices of these servers, each HOST:PORT, devices of llama.cpp; after its backends are ready and before a model
+    """Make the devices of these servers, each HOST:PORT, devices of llama.cpp; after its backends are ready and before a model
     is loaded. `ggml` is its library.
 
     Returns:
@@ -46,7 +46,10 @@ def register(servers: Sequence[str], ggml: Any = None) -> list[Remark]:
     """
     if not servers:
         return []
-    parsed = [_parsed(server) for server in servers]
+    places = [_SERVER.fullmatch(server) for server in servers]
+    for server, place in zip(servers, places, strict=True):
+        if place is None or not 0 < int(place["port"]) < 65536:
+            raise EngineError("rpc", f"rpc: not HOST:PORT: {one_line(server, 80)}", "for example lab:50052")
     if len(servers) > MOST:
         raise EngineError("rpc", f"{len(servers)} rpc servers are given; llama.cpp takes {MOST}", "give fewer")
     ggml = offload.library() if ggml is None else ggml
@@ -54,40 +57,21 @@ def register(servers: Sequence[str], ggml: Any = None) -> list[Remark]:
     address = ggml.ggml_backend_reg_get_proc_address(backend, b"ggml_backend_rpc_add_server") if backend else None
     if not address:
         raise EngineError("rpc", "this llama-cpp-python was built without RPC", _BUILD)
-    for server, (host, port) in zip(servers, parsed, strict=True):
-        _reach(server, host, port)
+    for server, place in zip(servers, places, strict=True):
+        assert place is not None
+        try:
+            socket.create_connection((place["host"].strip("[]"), int(place["port"])), timeout=_CONNECT).close()
+        except OSError as error:
+            why = error.strerror or str(error) or type(error).__name__
+            raise EngineError(
+                "rpc", f"the rpc server {server} cannot be reached: {why}", "run ggml-rpc-server there, with -H and -p"
+            ) from None
     add = ctypes.CFUNCTYPE(_POINTER, ctypes.c_char_p)(address)
     for server in servers:
         if server not in _registered:
-            made = add(server.encode())
-            if not made:
+            if not (backend := add(server.encode())):
                 raise EngineError("rpc", f"{server} is no rpc server of this llama.cpp", "run the same build on both")
-            ggml.ggml_backend_register(made)
+            ggml.ggml_backend_register(backend)
             _registered.add(server)
     names = ", ".join(servers)
     return [Remark(f"layers may be computed on {names}: replies are not exact", _WARNING)]
-
-
-def _parsed(server: str) -> tuple[str, int]:
-    """Host and port.
-
-    Raises:
-        EngineError: it is no HOST:PORT.
-    """
-    found = _SERVER.fullmatch(server)
-    if found is None or not 0 < int(found["port"]) < 65536:
-        raise EngineError("rpc", f"rpc: not HOST:PORT: {one_line(server, 80)}", "for example lab:50052")
-    return found["host"].strip("[]"), int(found["port"])
-
-
-def _reach(server: str, host: str, port: int) -> None:
-    """Raises:
-    EngineError: nobody listens there.
-    """
-    try:
-        socket.create_connection((host, port), timeout=_CONNECT).close()
-    except OSError as error:
-        why = error.strerror or str(error) or type(error).__name__
-        raise EngineError(
-            "rpc", f"the rpc server {server} cannot be reached: {why}", "run ggml-rpc-server there, with -H and -p"
-        ) from None

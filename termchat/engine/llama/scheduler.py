@@ -104,22 +104,21 @@ class Scheduler:
             EngineError: a single reply cannot be made, or the engine failed.
         """
         try:
-            yield self._begin()
+            opened = [self._open(request, self._asked_at) for request in self.command.replies]
+            if self.runs:
+                self.source.plan(list(self.runs.values()))
+            yield [event for one in opened for event in (one.advance() if isinstance(one, Running) else [one])]
             yield from self._prefill(poll)
             yield from self._rounds(poll, wait)
             if self.command.group is not None and self.command.group.beams is None:
-                yield [self._finished()]
+                counts = [run.tokens for run in self.runs.values() if run.tokens]
+                later, seconds = sum(counts) - len(counts), self._seconds
+                rate = later / seconds if later and seconds else None
+                yield [WalksFinished(sum(counts), self.source.steps, seconds * 1e3, rate)]
         finally:
             for run in self.running:
                 run.end()
             self.source.close(self.runs.values())
-
-    def _begin(self) -> list[Event]:
-        """Open a run for each reply; return the events of their beginning."""
-        opened = [self._open(request, self._asked_at) for request in self.command.replies]
-        if self.runs:
-            self.source.plan(list(self.runs.values()))
-        return [event for one in opened for event in (one.advance() if isinstance(one, Running) else [one])]
 
     def _open(self, request: ReplyRequest, asked_at: float) -> Running | Failed:
         group = self.command.group
@@ -143,12 +142,13 @@ class Scheduler:
         """Have the prompts decoded; the replies read their commands in between."""
         if not self.runs:
             return
-        yield [*self._obey(poll), *self._advance()]
+        yield from self._step(poll)
         try:
-            for event in self.source.prefill(self.runs.values()):
-                events = [*self._fail(event)] if isinstance(event, Failure) else [event]
-                yield [*self._advance(Wait.PROMPT), *events]
-                yield [*self._obey(poll), *self._advance()]
+            for one in self.source.prefill(self.runs.values()):
+                failed = [*self._fail(one)] if isinstance(one, Failure) else [one]
+                waiting = [run for run in self.running if run.goes_on or run.waits is Wait.PROMPT]
+                yield [*(event for run in waiting for event in run.advance()), *failed]
+                yield from self._step(poll)
                 if not self.running:
                     return
         except (Aborted, ContextFull) as error:
@@ -160,29 +160,30 @@ class Scheduler:
     def _rounds(self, poll: Poll, wait: Callable[[], None]) -> Iterator[list[Event]]:
         """Take all replies to their ends."""
         first: float | None = None
-        source = self.source
         while self.running:
-            yield [*self._obey(poll), *self._advance()]
+            yield from self._step(poll)
             now = perf_counter()
             first = first or now
             self._seconds = now - first - self._waited
-            waiting = [run for run in self.running if isinstance(run.waits, Wait)]
-            accepted = [run for run in waiting if source.accept(run)]
-            if accepted:
-                for run in accepted:
-                    run.waits = None
-            elif waiting:
-                for one in source.decode(waiting, self.running):
+            if waiting := [run for run in self.running if isinstance(run.waits, Wait)]:
+                for one in self.source.decode(waiting, self.running):
                     yield [*self._fail(one)] if isinstance(one, Failure) else [one]
             elif self.running:
                 wait()
                 self._waited += perf_counter() - now
 
-    def _advance(self, waiting: Wait | None = None) -> Iterator[Event]:
-        """Take all replies as far as they can go, also those that wait for this."""
+    def _step(self, poll: Poll) -> Iterator[list[Event]]:
+        """Take all replies as far as they can go with the rows at hand, those of a draft that they accept too."""
+        events = [*self._obey(poll)]
         for run in self.running:
-            if run.goes_on or (waiting is not None and run.waits is waiting):
-                yield from run.advance()
+            if not run.goes_on:
+                continue
+            events += run.advance()
+            while not run.over and self.source.accept(run):
+                yield events  # a reply reads its commands between any two tokens
+                run.waits = None
+                events = [*self._obey(poll), *run.advance()]
+        yield events
 
     def _obey(self, poll: Poll) -> Iterator[Event]:
         """Give the commands to the replies that they are for; yield the first events of a new one."""
@@ -215,10 +216,3 @@ class Scheduler:
         for run in failure.runs:
             if not run.over:
                 yield from run.advance(type(error)(*error.args))
-
-    def _finished(self) -> WalksFinished:
-        counts = [run.tokens for run in self.runs.values() if run.tokens]
-        later, seconds = sum(counts) - len(counts), self._seconds
-        return WalksFinished(
-            sum(counts), self.source.steps, seconds * 1e3, later / seconds if later and seconds else None
-        )

@@ -1,6 +1,6 @@
 """Rows of logits from the cache: for one reply on the main sequence, or for many in one batch a step.
 
-A single reply has as many threads as the pace finds best, or as its script names, and tokens that are drafted ahead. Of many
+A single reply has as many threads as the tuner finds best, or as its script names, and tokens that are drafted ahead. Of many
 each is a sequence of its own, which begins as a copy of the longest beginning that is there: the prompt of the first is decoded
 on the main sequence, and what another prompt has of its own behind the beginning that it shares, on its sequence.
 
@@ -11,6 +11,7 @@ ended stay until something else is decoded: without them the others would be com
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from math import inf
@@ -23,15 +24,14 @@ from numpy.typing import NDArray
 from termchat.decoding.drafting import MOST_DRAFTED, BatchTimes
 from termchat.decoding.records import Prefill, Shape
 from termchat.engine.llama.beams import BeamSearch
-from termchat.engine.llama.cache import EXACT_BATCH, MAIN, Aborted, Cache, ContextFull, OutOfTime
+from termchat.engine.llama.cache import EXACT_BATCH, MAIN, Aborted, Cache, ContextFull, OutOfTime, count_common
 from termchat.engine.llama.lane import CacheLane
-from termchat.engine.llama.pace import Pace
-from termchat.engine.llama.reply import Reply, Running, Wait
+from termchat.engine.llama.reply import Running, Wait
 from termchat.engine.llama.scheduler import Failure
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.speculation import MOST_ROWS, Learned, Speculation
 from termchat.engine.llama.steering import MOST_THREADS
-from termchat.engine.llama.threads import all_threads
+from termchat.engine.llama.thread_tuner import ThreadTuner, all_threads
 from termchat.engine.port import EngineError, Generate, Prefilling, ReplyRequest
 
 
@@ -53,7 +53,12 @@ class CacheSource:
     """
 
     def __init__(
-        self, cache: Cache, pace: Pace, command: Generate, learned: Learned, row: Callable[[], Row] | None = None
+        self,
+        cache: Cache,
+        tuner: ThreadTuner,
+        command: Generate,
+        learned: Learned,
+        row: Callable[[], Row] | None = None,
     ) -> None:
         group = command.group
         if group is not None and not cache.model.can_rewind:
@@ -62,28 +67,20 @@ class CacheSource:
                 why = "this model cannot search with beams: its state cannot be copied", ""
             raise EngineError("capability", *why)
         self.room = self._cache = cache
-        self._pace, self._command, self._alone = pace, command, group is None
+        self._tuner, self._command, self._alone = tuner, command, group is None
         self._learned, self._judged = learned, learned if self._alone else Learned()
         self._main = (row or cache.logits) if self._alone else None
         self._times: dict[int, BatchTimes] = {}
-        self._batches = Batches(cache)
-        self._ids: list[int] = []
-        self._plan: list[Shape] = []
-        self._total = 0
-        self._adapts = True
+        self._batch_tuner = ThreadTuner(cache.adaptable[1])
         self._prompts: dict[tuple[int, ...], _Prompt] = {}
-        self._exact, self.rows_alone = False, True
         self.steps = 0
         self._ended: dict[int, tuple[int, list[int]]] = {}
-        self._most = cache.batch_size
 
     def open(self, request: ReplyRequest) -> CacheLane:
         """Return a lane for a reply."""
         command, cache = self._command, self._cache
-        beams = command.group is not None and command.group.beams is not None
-        drafts = Speculation(
-            cache.model, self._judged, request, None if beams else command.draft, cache if self._alone else None
-        )
+        draft = None if command.group is not None and command.group.beams is not None else command.draft
+        drafts = Speculation(cache.model, self._judged, request, draft, alone=self._alone)
         return CacheLane(cache, drafts, self._main)
 
     def plan(self, runs: Sequence[Running]) -> None:
@@ -91,37 +88,39 @@ class CacheSource:
         cache, first, alone = self._cache, runs[0], self._alone
         request = first.request
         self._adapts = not any(entry.threads for entry in request.script) or not alone
-        plan = cache.prepare(request.ids, request.shapes if request.rebuild_exactly else None, self._most_threads())
+        # The threads that may decode lost cells as they were decoded: where a person set the number, no others.
+        most_threads = all_threads() if cache.may_choose_threads else 0 if alone else cache.loaded[0]
+        if not self._adapts:
+            most_threads = MOST_THREADS
+        plan = cache.prepare(request.ids, request.shapes if request.rebuild_exactly else None, most_threads)
+        self.rows_alone, self._most = True, cache.batch_size
         if not alone:  # rows that are decoded together have the bits of one thread, as has the last one of the prompt
             plan = [Shape(1, shape.threads or 1) if shape.rows == 1 else shape for shape in plan]
             alike = cache.rows_alike
             self.rows_alone = self._command.exact or len(self._command.replies) <= alike
-            self._most = alike if self.rows_alone else cache.batch_size
+            self._most = alike if self.rows_alone else self._most
             if isinstance(first, BeamSearch):
                 self.rows_alone = first.has_room() and first.width <= alike
                 self._most = EXACT_BATCH
         self._plan, self._ids = plan, list(request.ids)
-        self._exact = exact = is_exact(cache, request, plan) and self.rows_alone
+        reused = len(request.ids) - sum(shape.rows for shape in plan)
+        # A reply that goes on stands on cells as it had them; a new one on any, as long as it is known how they were made.
+        count = min(len(request.ids) if request.done else reused, sum(shape.rows for shape in request.shapes))
+        as_recorded = cache.made_as(request.shapes, count, plan, surely=True) == count
+        lost = bool(request.done) and not request.shapes and reused < len(request.ids) - 1
+        known = cache.exact and not cache.model.gpu_layers and as_recorded and not lost
+        self._exact = exact = known and self.rows_alone
         others: list[list[int]] = [self._ids]
         self._total = sum(shape.rows for shape in plan)
         for run in runs:
             _lane_of(run).rows_alone = self.rows_alone
             run.lane.exact = exact if run.ids == self._ids else self.rows_alone and cache.exact and not run.request.done
             if run.ids not in others:
-                self._total += len(run.ids) - max(_count_common(run.ids, ids) for ids in others)
+                self._total += len(run.ids) - max(count_common(ids, run.ids) for ids in others)
                 others.append(run.ids)
         if alone:
             drafts = _lane_of(first).drafts
             first.lane.exact = exact and (drafts.settings is None or drafts.most < cache.rows_drafted_alike)
-
-    def _most_threads(self) -> int:
-        """Return how many threads may decode lost cells as they were decoded: where a person set the number, no others."""
-        cache = self._cache
-        if not self._alone:
-            return all_threads() if cache.may_choose_threads else cache.loaded[0]
-        if not self._adapts:
-            return MOST_THREADS
-        return all_threads() if cache.may_choose_threads else 0
 
     # --- prompts -----------------------------------------------------------------------------------------------------
 
@@ -136,7 +135,7 @@ class CacheSource:
         shapes: list[Shape] = []
         done = us = 0
         ms = 0.0
-        for shape, us in read_prompt(cache, self._pace if self._adapts else None, ids, self._plan):
+        for shape, us in read_prompt(cache, self._tuner if self._adapts else None, ids, self._plan):
             ms = (perf_counter() - started) * 1e3
             shapes.append(shape)
             done += shape.rows
@@ -165,8 +164,8 @@ class CacheSource:
         cache, lane, ids = self._cache, _lane_of(run), list(run.request.ids)
         if tuple(ids) not in self._prompts:
             begun = perf_counter()
-            base = max(self._prompts, key=lambda known: _count_common(ids, known))
-            at = _count_common(ids, base)
+            base = max(self._prompts, key=lambda known: count_common(known, ids))
+            at = count_common(base, ids)
             before = self._prompts[base]
             if len(ids) - at > cache.free:
                 raise ContextFull
@@ -177,7 +176,7 @@ class CacheSource:
             while at < len(ids):
                 count = min(cache.batch_size, len(ids) - 1 - at) or 1
                 tokens = [(lane.sequence, token) for token in ids[at : at + count]]
-                rows, us = self._batches.decode(tokens, cache.batch_size, every=False)
+                rows, us = self.decode_rows(tokens, cache.batch_size, every=False)
                 shapes.append(Shape(count, cache.threads if count == 1 else cache.threads_batch))
                 at += count
                 yield count
@@ -192,14 +191,10 @@ class CacheSource:
     def join(self, run: Running) -> None:
         """Give a reply that joins the cells of another one, or of a prompt."""
         run.lane.exact = self._exact
-        if not self._prompts:
-            return  # it gets its prompt with the others
-        ids = run.ids
-        if tuple(ids) in self._prompts:
-            for _ in self._place(run):
-                pass
-            return
-        _lane_of(run).begin(*self._cache.nearest(ids))
+        if tuple(run.ids) in self._prompts:
+            deque(self._place(run), maxlen=0)
+        elif self._prompts:  # else it gets its prompt with the others
+            _lane_of(run).begin(*self._cache.nearest(run.ids))
 
     # --- tokens ------------------------------------------------------------------------------------------------------
 
@@ -225,12 +220,12 @@ class CacheSource:
 
     def _decode_alone(self, run: Running) -> None:
         cache, lane = self._cache, _lane_of(run)
-        drafts, pace = lane.drafts, self._pace if self._adapts else None
+        drafts, tuner = lane.drafts, self._tuner if self._adapts else None
         ahead: list[int] = []
-        if drafts.begun and isinstance(run, Reply):
+        if drafts.begun:
             drafts.limit = cache.rows_drafted_alike - 1 if lane.exact else MOST_DRAFTED
             ahead = drafts.propose(run.ids, run.left - 1, self._learned.times(cache.threads))
-        lane.decode_us = read_rows(cache, pace, run.ids, Shape(1 + len(ahead)), ahead=ahead)[1]
+        lane.decode_us = read_rows(cache, tuner, run.ids, Shape(1 + len(ahead)), ahead=ahead)[1]
         if drafts.begun:
             self._learned.times(cache.threads).add(1 + len(ahead), lane.decode_us)
             drafts.decoded(lane.decode_us)
@@ -245,13 +240,13 @@ class CacheSource:
         if cache.free < sum(map(len, wanted)):
             used = f"{cache.capacity - cache.free} of {cache.capacity}"
             raise ContextFull(f"{used}: no cell left for each walk")
-        room = count_room_ahead(cache.free, cache.capacity, [run.left for run in running])
+        room = cache.free - min(sum(run.left for run in running), cache.capacity // 2)
         most = max(min(MOST_ROWS // count - 1, room // count), 0)
         times = self._times_of(count)
         for run, lane, rows in zip(runs, lanes, wanted, strict=True):
             ahead = lane.drafts.propose(run.ids, min(most, run.left - 1), times)
             rows += [(lane.sequence, token) for token in ahead]
-        logits, us = self._batches.decode([row for rows in wanted for row in rows], self._most)
+        logits, us = self.decode_rows([row for rows in wanted for row in rows], self._most)
         if len(logits) % count == 0:
             times.add(len(logits) // count, us)
         at = 0
@@ -263,6 +258,34 @@ class CacheSource:
                 lane.prefill = Prefill(len(run.ids), len(run.ids) - 1, [1], lane.prefill_ms, [1])
             run.waits = None
             at += len(rows)
+
+    def decode_rows(
+        self, rows: Sequence[tuple[int, int]], most: int = EXACT_BATCH, *, every: bool = True
+    ) -> tuple[NDArray[np.float32], int]:
+        """Decode rows of several sequences, at most so many at once, with as many threads as are best; return the logits after
+        `every` one or after the last, and the microseconds.
+
+        A decode that takes too long is broken off, and repeated with fewer threads.
+        """
+        cache, tuner = self._cache, self._batch_tuner
+        if len(rows) > most:
+            whole, us = np.empty((len(rows), cache.model.n_vocab), np.float32), 0
+            for at in range(0, len(rows), most):
+                whole[at : at + most], spent = self.decode_rows(rows[at : at + most], most)
+                us += spent
+            return whole, us
+        # With drafts it takes longer, and tells nothing of the threads.
+        several = 1 < len(rows) == len({sequence for sequence, _ in rows})
+        logits: NDArray[np.float32] | None = None
+        begun = now = perf_counter()
+        while logits is None:
+            threads = min(cache.loaded[1], tuner.limit) if cache.adaptable[1] > 1 else cache.loaded[1]
+            with suppress(OutOfTime):
+                logits = cache.decode_rows(rows, threads, tuner.allowed() if several else inf, every)
+            before, now = now, perf_counter()
+            if several:
+                tuner.observe(threads, (now - before) * 1e6)
+        return logits, int((now - begun) * 1e6)
 
     def _times_of(self, count: int) -> BatchTimes:
         """Return what batches cost in which so many replies have some rows each, in units of one with a row each."""
@@ -283,8 +306,8 @@ class CacheSource:
 
     def close(self, runs: Collection[Running]) -> None:
         """End it: the next request begins with as many threads as are best, whatever a script or a trial had set."""
-        self._pace.rest()
-        self._cache.limit_threads(self._pace.limit)
+        self._tuner.rest()
+        self._cache.limit_threads(self._tuner.limit)
         for run in runs:
             lane = _lane_of(run)
             if isinstance(run, BeamSearch):
@@ -296,27 +319,6 @@ class CacheSource:
 def _lane_of(run: Running) -> CacheLane:
     assert isinstance(run.lane, CacheLane)
     return run.lane
-
-
-def is_exact(cache: Cache, request: ReplyRequest, plan: list[Shape]) -> bool:
-    """Return what `Start.exact` says, when `plan` is what is decoded of the request's ids."""
-    reused = len(request.ids) - sum(shape.rows for shape in plan)
-    # A reply that goes on stands on cells as it had them; a new one on any, as long as it is known how they were made.
-    count = len(request.ids) if request.done else reused
-    as_recorded = cache.is_made_as(request.shapes, count, plan)
-    lost = bool(request.done) and not request.shapes and reused < len(request.ids) - 1
-    return cache.exact and not cache.model.gpu_layers and as_recorded and not lost
-
-
-def count_room_ahead(free: int, capacity: int, left: Sequence[int]) -> int:
-    """Return how many of the `free` cells drafts may take, where each reply has at most so many tokens `left`."""
-    return free - min(sum(left), capacity // 2)
-
-
-def _count_common(ids: Sequence[int], known: Sequence[int]) -> int:
-    """Return how many of the first ids are the same, at most all but the last of `ids`."""
-    limit = min(len(ids) - 1, len(known))
-    return next((at for at in range(limit) if ids[at] != known[at]), limit)
 
 
 def _record_prompt(count: int, reused: int, shapes: list[Shape], ms: float) -> Prefill:
@@ -335,78 +337,34 @@ def _first_shapes(record: Prefill, count: int) -> list[Shape]:
     return shapes
 
 
-class Batches:
-    """Batches of rows of several sequences, with as many threads as are best."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache, self._pace = cache, Pace(cache.adaptable[1])
-
-    def decode(
-        self, rows: Sequence[tuple[int, int]], most: int = EXACT_BATCH, *, every: bool = True
-    ) -> tuple[NDArray[np.float32], int]:
-        """Decode rows, at most so many at once; return the logits after `every` one or after the last, and the microseconds.
-
-        A decode that takes too long is broken off, and repeated with fewer threads.
-        """
-        cache, pace = self._cache, self._pace
-        if len(rows) > most:
-            whole, us = np.empty((len(rows), cache.model.n_vocab), np.float32), 0
-            for at in range(0, len(rows), most):
-                whole[at : at + most], spent = self.decode(rows[at : at + most], most)
-                us += spent
-            return whole, us
-        # With drafts it takes longer, and tells nothing of the threads.
-        several = 1 < len(rows) == len({sequence for sequence, _ in rows})
-        logits: NDArray[np.float32] | None = None
-        begun = now = perf_counter()
-        while logits is None:
-            threads = min(cache.loaded[1], pace.limit) if cache.adaptable[1] > 1 else cache.loaded[1]
-            with suppress(OutOfTime):
-                logits = cache.decode_rows(rows, threads, pace.allowed() if several else inf, every)
-            before, now = now, perf_counter()
-            if several:
-                pace.observe(threads, (now - before) * 1e6)
-        return logits, int((now - begun) * 1e6)
-
-
-def read_prompt(cache: Cache, pace: Pace | None, ids: list[int], plan: list[Shape]) -> Iterator[tuple[Shape, int]]:
-    """Decode a prompt as planned; yield the shape and the microseconds of each decode. Without a `pace` the threads stay."""
+def read_prompt(
+    cache: Cache, tuner: ThreadTuner | None, ids: list[int], plan: list[Shape]
+) -> Iterator[tuple[Shape, int]]:
+    """Decode a prompt as planned; yield the shape and the microseconds of each decode. Without a `tuner` the threads stay."""
     for number, shape in enumerate(plan, 1):
-        yield read_rows(cache, pace, ids, shape, plan[number].rows if number < len(plan) else 1)
+        yield read_rows(cache, tuner, ids, shape, plan[number].rows if number < len(plan) else 1)
 
 
 def read_rows(
-    cache: Cache, pace: Pace | None, ids: list[int], shape: Shape, following: int = 1, ahead: Sequence[int] = ()
+    cache: Cache, tuner: ThreadTuner | None, ids: list[int], shape: Shape, following: int = 1, ahead: Sequence[int] = ()
 ) -> tuple[Shape, int]:
     """Decode the next ids; return the shape and the microseconds. Choose the threads for the decode of the `following` rows.
 
     If it takes too long it is broken off, and done with fewer threads. Threads that the shape names are neither judged nor
     changed.
     """
-    pace = None if shape.threads else pace
+    tuner = None if shape.threads else tuner
     begun = now = perf_counter()
     while True:
         threads, too_long = cache.threads if shape.rows == 1 else cache.threads_batch, False
         try:
-            allowed = pace.allowed(shape.rows) if pace is not None else inf
-            made = cache.read(ids, shape, allowed, ahead)
-            cache.logits()  # waits for a device that computes on its own
+            allowed = tuner.allowed(shape.rows) if tuner is not None else inf
+            decoded = cache.read(ids, shape, allowed, ahead)
         except OutOfTime:
             too_long = True
         before, now = now, perf_counter()
-        if pace is not None:
+        if tuner is not None:
             us = (now - before) * 1e6
-            cache.limit_threads(pace.observe(threads, us, shape.rows, shape.rows if too_long else following))
+            cache.limit_threads(tuner.observe(threads, us, shape.rows, shape.rows if too_long else following))
         if not too_long:
-            return made, int((now - begun) * 1e6)
-
-
-def warm_up(cache: Cache, pace: Pace) -> None:
-    """Find out how many threads are best now with a few rows for nobody; not with a model that cannot rewind."""
-    for _ in range(8 if cache.model.can_rewind else 0):
-        begun = perf_counter()
-        with suppress(OutOfTime):
-            cache.probe(pace.allowed())
-        cache.limit_threads(pace.observe(cache.threads, (perf_counter() - begun) * 1e6))
-        if not pace.tries:
-            return
+            return decoded, int((now - begun) * 1e6)

@@ -11,11 +11,11 @@ with two to four replies it may pay, with eight hardly ever. A draft model draft
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import takewhile
 from operator import itemgetter
 from time import perf_counter
-from typing import TypeVar
 
 from termchat.decoding.drafting import (
     MOST_DRAFTED,
@@ -24,19 +24,18 @@ from termchat.decoding.drafting import (
     Judge,
     Ngrams,
     Verified,
-    gain,
 )
 from termchat.decoding.records import Draft, DraftToken
-from termchat.engine.llama.cache import Cache
 from termchat.engine.llama.cells import Aborted
-from termchat.engine.llama.draft_model import ByModel, DraftModel, Drawing
+from termchat.engine.llama.draft_model import DraftModel, Drawing
 from termchat.engine.llama.model import Model
 from termchat.engine.port import EngineError, Measurement, ReplyRequest
 
-T = TypeVar("T")
-
 MOST_ROWS = 16
 """Rows of a batch with drafts of several replies: what more of them cost is not known."""
+
+
+Drafter = Ngrams | DraftModel
 
 
 class Learned:
@@ -59,47 +58,6 @@ class Learned:
     def times(self, threads: int) -> BatchTimes:
         """What batches cost with so many threads."""
         return self._times.setdefault(threads, BatchTimes())
-
-
-class ByNgrams:
-    """Drafts what followed the same ids before, as many as pay."""
-
-    by = "ngram"
-    always = False
-
-    def __init__(self, learned: Learned, ids: list[int]) -> None:
-        self._judge = learned.judge
-        self._ngrams = Ngrams(ids)
-
-    @property
-    def why(self) -> str:
-        return "" if self.always else self._judge.why
-
-    def learn(self, ids: list[int], last: Verified, most: int, times: BatchTimes) -> None:
-        ngrams, judge = self._ngrams, self._judge
-
-        def even() -> float | None:
-            return times.breaks_even(most)
-
-        if last.drafted:
-            cost = times.of(last.rows)
-            ngrams.paid(1 + last.accepted, cost)
-            judge.round(last.drafted, last.accepted, cost, even)
-        for token in ids[len(ngrams.lookup.ids) :]:
-            if not last.drafted:
-                ngrams.paid(1, 1.0)
-                judge.plain(even)
-            if (right := ngrams.push(token)) is not None:
-                judge.guess(right=right)
-
-    def expects(self, most: int, times: BatchTimes) -> float:
-        ngrams = self._ngrams
-        if not self.always and (self._judge.rests or not ngrams.count(most, times.of)):
-            return 0.0
-        return max(gain(ngrams.rates(most), times.of), default=0.0)
-
-    def propose(self, ids: list[int], most: int, times: BatchTimes) -> list[int]:
-        return self._ngrams.lookup.draft(most) if self.always else self._ngrams.draft(most, times.of)
 
 
 class NoDrafts:
@@ -131,20 +89,20 @@ class Speculation(NoDrafts):
     """The drafts of one reply: so many `rounds` of decoding some, which had so many tokens `drafted`. `begun`: they are on, or
     were.
 
-    `target` is the cache of the model, which a draft model needs; None for one of several replies, for which no model drafts.
+    A model drafts only for a reply `alone`.
 
     Raises:
         EngineError: the model cannot do without what was drafted in vain.
     """
 
     def __init__(
-        self, model: Model, learned: Learned, request: ReplyRequest, draft: DraftSettings | None, target: Cache | None
+        self, model: Model, learned: Learned, request: ReplyRequest, draft: DraftSettings | None, alone: bool
     ) -> None:
-        self._model, self._learned, self._target = model, learned, target
+        self._model, self._learned, self._alone = model, learned, alone
         self._reply: Drawing | None = None
         self._seed, self._begin = request.seed, len(request.ids) - request.done
-        self._ngrams: ByNgrams | None = None
-        self._by_model: ByModel | None = None
+        self._ngrams: Ngrams | None = None
+        self._by_model: DraftModel | None = None
         self._failed: dict[str, str] = {}
         self.begun = False
         self._round: list[int] = []
@@ -198,18 +156,21 @@ class Speculation(NoDrafts):
         forced = self._reply is not None and self._reply.forced is not None
         most = 0 if forced else max(min(most, self.most, self.limit), 0)
         begun = perf_counter()
-        drafters = self._drafters(ids)
-        last = last._replace(accepted=accepted) if last is not None else None
-        expected = [
-            self._ask(drafter, lambda drafter: self._expects(drafter, ids, last, most, times), 0.0)
-            for drafter in drafters
-        ]
-        for worth, drafter in sorted(zip(expected, drafters, strict=True), key=itemgetter(0), reverse=True):
+        expected: list[tuple[float, Drafter]] = []
+        for drafter in self._drafters(ids):
+            with self._no_more_on_failure(drafter):
+                if last is not None:
+                    mine = drafter.by == self._by
+                    drafter.learn(
+                        ids, last._replace(drafted=mine * last.drafted, accepted=mine * accepted), self.most, times
+                    )
+                if most:
+                    expected.append((drafter.expects(most, times), drafter))
+        for worth, drafter in sorted(expected, key=itemgetter(0), reverse=True):
             if worth > 0 and not self._round:
-                self._round = self._ask(
-                    drafter, lambda drafter: usable(self._model, drafter.propose(ids, most, times))[:most], []
-                )
-                self._by = drafter.by
+                with self._no_more_on_failure(drafter):
+                    self._round = self._cut_draft(drafter.propose(ids, most, times)[:most])
+                    self._by = drafter.by
         self.why = self._why_not()
         self._spent += int((perf_counter() - begun) * 1e6)
         if self._round:
@@ -233,43 +194,41 @@ class Speculation(NoDrafts):
 
     def cut(self) -> None:
         """Forget the tokens ahead: their rows are lost."""
-        if self._last is not None and self._round:
-            self._last = self._last._replace(accepted=self._at)
         del self._round[self._at :]
 
     def end(self) -> None:
         """Free what drafted: the reply is over."""
         if self._by_model is not None:
-            self._by_model.close()
+            self._by_model.end()
 
     # --- who drafts --------------------------------------------------------------------------------------------------
 
-    def _drafters(self, ids: list[int]) -> list[ByNgrams | ByModel]:
+    def _drafters(self, ids: list[int]) -> list[Drafter]:
         """Those that the settings name, that there are, and that have not failed."""
         by = self.settings.by if self.settings is not None else "off"
-        found: list[ByNgrams | ByModel] = []
+        drafters: list[Drafter] = []
         if by in ("ngram", "auto") and "ngram" not in self._failed:
-            self._ngrams = self._ngrams or ByNgrams(self._learned, ids)
-            found.append(self._ngrams)
-        target = self._target
-        model = self._learned.model if target is not None else None
-        if self._by_model is not None and self._by_model.model is not model:
-            self._by_model.close()
+            self._ngrams = self._ngrams or Ngrams(ids, self._learned.judge)
+            drafters.append(self._ngrams)
+        model = self._learned.model if self._alone else None
+        if self._by_model is not None and self._by_model is not model:
+            self._by_model.end()
             self._by_model = None
             self._failed.pop("model", None)
         wanted = by in ("model", "auto") and "model" not in self._failed
-        if wanted and model is not None and target is not None and self._reply is not None:
+        if wanted and model is not None and self._reply is not None:
             if self._by_model is None:
-                self._by_model = ByModel(model, self._reply, self._seed, self._begin, target, ids)
+                self._by_model = model
+                model.begin(self._reply, self._seed, self._begin, ids)
             self._by_model.limited = by == "auto"
-            found.append(self._by_model)
-        for drafter in found:
+            drafters.append(self._by_model)
+        for drafter in drafters:
             drafter.always = self.settings is not None and self.settings.always
-        return found
+        return drafters
 
     def _why_not(self) -> str:
         """Why nothing is drafted at present; "" where something is."""
-        settings, model = self.settings, self._learned.model if self._target is not None else None
+        settings, model = self.settings, self._learned.model if self._alone else None
         if settings is None:
             return ""
         if not self._model.can_rewind:
@@ -279,40 +238,29 @@ class Speculation(NoDrafts):
             whys["ngram"] = self._failed.get("ngram") or ("" if settings.always else self._learned.judge.why)
         if model is not None and settings.by != "ngram":
             judged = self._by_model.why if self._by_model is not None else model.judge.why
-            whys[model.name] = self._failed.get("model") or ("" if settings.always else judged)
+            whys[model.by] = self._failed.get("model") or ("" if settings.always else judged)
         if not whys:
-            return "no draft model is loaded" if self._target is not None else _BY_MODEL
+            return "no draft model is loaded" if self._alone else _BY_MODEL
         if not all(whys.values()):
             return ""
         return next(iter(whys.values())) if len(whys) == 1 else "; ".join(f"{by}: {why}" for by, why in whys.items())
 
-    def _expects(
-        self, drafter: ByNgrams | ByModel, ids: list[int], last: Verified | None, most: int, times: BatchTimes
-    ) -> float:
-        """What the drafter expects of a draft, once it knows what became of the last one."""
-        if last is not None:
-            own = last if drafter.by == self._by else last._replace(drafted=0, accepted=0)
-            drafter.learn(ids, own, self.most, times)
-        return drafter.expects(most, times) if most else 0.0
+    def _cut_draft(self, proposed: Sequence[int]) -> list[int]:
+        """Return the ids of the vocabulary, up to one that ends the reply."""
+        ids = list(takewhile(lambda token: isinstance(token, int) and 0 <= token < self._model.n_vocab, proposed))
+        return ids[: next((at for at, token in enumerate(ids, 1) if token in self._model.end_ids), None)]
 
-    def _ask(self, drafter: ByNgrams | ByModel, ask: Callable[[ByNgrams | ByModel], T], instead: T) -> T:
-        """What a drafter answers; where it fails it is asked no more."""
+    @contextmanager
+    def _no_more_on_failure(self, drafter: Drafter) -> Iterator[None]:
+        """Let a drafter that fails draft no more."""
         try:
-            return ask(drafter)
-        except Aborted:  # so is the reply
-            return instead
+            yield
+        except Aborted:
+            pass  # so is the reply
         except Exception as error:  # noqa: BLE001 - no drafter may end a reply
             traceback.print_exc()
             why = error.message if isinstance(error, EngineError) else type(error).__name__
             self._failed["model" if drafter is self._by_model else "ngram"] = f"drafting failed: {why}"
-            return instead
-
-
-def usable(model: Model, proposed: Sequence[int]) -> list[int]:
-    """Ids of the vocabulary, up to one that ends the reply."""
-    made = list(takewhile(lambda token: isinstance(token, int) and 0 <= token < model.n_vocab, proposed))
-    end = next((at for at, token in enumerate(made, 1) if token in model.end_ids), len(made))
-    return made[:end]
 
 
 _BY_MODEL = "a draft model drafts for one reply at a time"

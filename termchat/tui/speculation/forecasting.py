@@ -38,7 +38,7 @@ class DraftForecasting:
             prompt = chat.conversation.ids_before(reply[0].node.number)
             ids = [token for span in reply for token in span.node.ids[: span.count]]
             times, most, ends = (
-                drafts.times.of,
+                drafts.times,
                 chat.tuning.draft_max,
                 chat.model.end_ids if chat.model is not None else (),
             )

@@ -1,4 +1,4 @@
-"""How many threads compute the next step on a machine that other programs use, too.
+"""How many threads compute: the cores of this machine that this process may use, and how many of them compute the next step.
 
 The threads of a step wait for each other by spinning. One that has to share its core holds up all of them, so that on a busy
 machine half the threads are often several times as fast. Which number is faster is measured, not guessed: now and then a few
@@ -7,38 +7,121 @@ steps are computed with another number.
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from math import inf
+from pathlib import Path
 from statistics import fmean
 from time import monotonic
 from typing import NamedTuple
 
+_V1_MOUNTS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")
 
-class _Times:
+
+def default_threads(root: Path = Path("/")) -> int:
+    """Return how many physical cores this process may use: hyperthreads only make the barrier slower, and so do small cores.
+
+    Where there are cores of two kinds only the large ones count: all threads have the same share of the work, and wait for
+    the slowest. A container's CPU quota counts too: threads beyond it spin at the barrier until the kernel stops them all.
+    `root` is where /proc and /sys are.
+    """
+    return max(1, min(_cores(root, _large(root)), int(_quota(root))))
+
+
+def all_threads(root: Path = Path("/")) -> int:
+    """Return how many threads the cores this process may use run at once, with hyperthreads and small cores."""
+    return max(1, min(len(_allowed()), int(_quota(root))))
+
+
+def _allowed() -> set[int]:
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def _large(root: Path) -> set[int]:
+    """Return the allowed CPUs that are not of the small kind."""
+    allowed = _allowed()
+    if sys.platform == "darwin":
+        return set(range(_apple_large() or len(allowed)))
+    of_intel = _listed(_read(root / "sys/devices/cpu_core/cpus"))  # there only where there are small ones too
+    capacity = {cpu: _read(root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity") for cpu in allowed}
+    if all(text.isdigit() for text in capacity.values()):
+        half = max(int(text) for text in capacity.values()) / 2
+        allowed = {cpu for cpu in allowed if int(capacity[cpu]) > half}
+    return allowed & of_intel or allowed
+
+
+def _listed(text: str) -> set[int]:
+    """Return the numbers of a list such as "0-3,8"."""
+    ranges = [part.partition("-") for part in filter(None, text.split(","))]
+    return {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}
+
+
+def _apple_large() -> int:
+    count, size = ctypes.c_int(), ctypes.c_size_t(4)
+    libc = ctypes.CDLL(None)
+    failed = libc.sysctlbyname(b"hw.perflevel0.physicalcpu", ctypes.byref(count), ctypes.byref(size), None, 0)
+    return 0 if failed else count.value
+
+
+def _cores(root: Path, cpus: set[int]) -> int:
+    folder = root / "sys/devices/system/cpu"
+    return len({_read(folder / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu) for cpu in cpus})
+
+
+def _quota(root: Path) -> float:
+    """Return the cores that the tightest control group around this process may keep busy; a large number without a quota."""
+    quotas = [1e9]
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if not controllers:
+            for folder in _upwards(root / "sys/fs/cgroup", group):
+                quotas += _ratio(*_read(folder / "cpu.max").split())
+        elif "cpu" in controllers.split(","):
+            for mount in _V1_MOUNTS:
+                for folder in _upwards(root / "sys/fs/cgroup" / mount, group):
+                    quotas += _ratio(_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
+    return min(quotas)
+
+
+def _upwards(mount: Path, group: str) -> Iterator[Path]:
+    """Yield the group's folder and all above it. Inside a container the mount itself may be all there is: the group's own."""
+    parts = [part for part in group.split("/") if part not in ("", "..")]
+    for length in range(len(parts), -1, -1):
+        yield mount.joinpath(*parts[:length])
+
+
+def _ratio(quota: str = "", period: str = "") -> list[float]:
+    """Return the cores of a quota, in a list; none where there is no limit ("max", -1) or nothing to read."""
+    try:
+        cores = int(quota) / int(period)
+    except (ValueError, ZeroDivisionError):
+        return []
+    return [cores] if cores > 0 else []
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+class _Times(deque[float]):
     """Microseconds per row of the newest steps with one number of threads."""
 
     RECENT, MEMORY = 8, 64
 
     def __init__(self) -> None:
-        self._all: deque[float] = deque(maxlen=self.MEMORY)
-
-    def __bool__(self) -> bool:
-        return bool(self._all)
-
-    def add(self, us: float) -> None:
-        self._all.append(us)
+        super().__init__(maxlen=self.MEMORY)
 
     def mean(self, *, forgiving: bool = False) -> float:
-        """The mean of the recent ones, inf without any; if `forgiving`, without the longest, since that may be an accident."""
-        if not self._all:
-            return inf
-        recent = sorted(islice(reversed(self._all), self.RECENT))
-        return fmean(recent[:-1] if forgiving and len(recent) > 1 else recent)
-
-    def best(self) -> float:
-        return min(self._all)
+        """Return the mean of the recent times, inf without any; if `forgiving`, without the longest: it may be an accident."""
+        recent = sorted(islice(reversed(self), self.RECENT))
+        return fmean(recent[:-1] if forgiving and len(recent) > 1 else recent) if recent else inf
 
 
 class _Trial(NamedTuple):
@@ -52,14 +135,8 @@ class _Trial(NamedTuple):
     sure_us: float
     taken: list[float]
 
-    def outcome(self) -> bool | None:
-        """Whether it succeeded; None while that is open."""
-        if sum(self.taken) >= self.most_us:
-            return False
-        return True if len(self.taken) == self.steps or self.taken[-1] < self.sure_us else None
 
-
-class Pace:
+class ThreadTuner:
     """Chooses the number of threads of each step; lives as long as the model is loaded. `clock` gives seconds.
 
     Single rows are computed with `threads`, batches with `threads_batch`, and both with `limit` at most. Each is compared with
@@ -93,7 +170,7 @@ class Pace:
 
     @property
     def limit(self) -> int:
-        """How many threads the next step may use at most."""
+        """The most threads that the next step may use."""
         return self._limit if self._trial is None else self._trial.threads
 
     @property
@@ -102,11 +179,11 @@ class Pace:
         return self._trial is not None
 
     def rest(self) -> None:
-        """A reply ended: its trial is given up."""
+        """Give up the trial of a reply that ended."""
         self._trial = None
 
     def allowed(self, rows: int = 1) -> float:
-        """Seconds after which it is certain that the next step, of so many rows, has too many threads; inf if it never is."""
+        """Return the seconds after which the next step, of so many rows, surely has too many threads; inf if it never has."""
         batch, trial = rows > 1, self._trial
         present = min(self._loaded[batch], self._limit)
         if trial is not None:
@@ -121,14 +198,14 @@ class Pace:
         return min(known[: 1 + batch]) * rows / 1e6
 
     def observe(self, threads: int, us: float, rows: int = 1, following: int = 1) -> int:
-        """Takes in that a step of `rows` rows took `us` microseconds with so many threads; returns the new `limit`.
+        """Count a step of `rows` rows that took `us` microseconds with so many threads; return the new `limit`.
 
         `following` is the number of rows of the next step; they are the same if it was broken off, since it took longer than
         `allowed`.
         """
         batch, stalled, trial = rows > 1, us / 1e6 > self.allowed(rows), self._trial
         if self._loaded[batch] > 1 and (not batch or rows >= self.FULL or stalled):
-            self._times[batch, threads].add(us / rows)
+            self._times[batch, threads].append(us / rows)
             if trial is not None and (trial.batch, trial.threads) == (batch, threads):
                 trial.taken.append(us / rows)
                 self._judge(trial, us / 1e6)
@@ -141,38 +218,33 @@ class Pace:
         return self.limit
 
     def _next_trial(self, batch: bool) -> _Trial | None:
-        loaded = self._loaded[batch]
+        times, loaded = self._times, self._loaded[batch]
         now = min(loaded, self._limit)
-        if not self._times[batch, now]:
+        if not times[batch, now]:
             return None
-        if now > 1 and self._is_slow(batch, now):
-            return self._new_trial(batch, now // 2, self.HALF, sure=0.5)
-        if now < loaded and self._clock() >= self._twice_at:
-            return self._new_trial(batch, min(now * 2, loaded), self.TWICE, sure=0.0)
-        return None
+        us = times[batch, now].mean(forgiving=not batch)  # a batch is too long for an accident
+        if now > 1 and self._is_slow(us, times[batch, now // 2]):
+            threads, (steps, share), sure = now // 2, self.HALF, 0.5
+        elif now < loaded and self._clock() >= self._twice_at:
+            threads, (steps, share), sure = min(now * 2, loaded), self.TWICE, 0.0
+        else:
+            return None
+        times[batch, threads] = _Times()
+        steps = 1 if batch else steps
+        return _Trial(batch, threads, steps, steps * share * us, sure * us, [])
 
-    def _new_trial(self, batch: bool, threads: int, how: tuple[int, float], sure: float) -> _Trial:
-        steps, share = (1 if batch else how[0]), how[1]
-        now_us = self._mean(batch, min(self._loaded[batch], self._limit))
-        self._times[batch, threads] = _Times()
-        return _Trial(batch, threads, steps, steps * share * now_us, sure * now_us, [])
-
-    def _mean(self, batch: bool, threads: int) -> float:
-        return self._times[batch, threads].mean(forgiving=not batch)  # a batch is too long for an accident
-
-    def _is_slow(self, batch: bool, threads: int) -> bool:
-        half = self._times[batch, threads // 2]
+    def _is_slow(self, us: float, half: _Times) -> bool:
+        """Return whether a row takes long, compared with the times with half the threads."""
         if not half:
             return True
-        now_us, half_us = self._mean(batch, threads), half.mean()
         if self._clock() < self._half_at:
-            return now_us > self.MUCH_SLOWER * half_us
-        return now_us > self.SLOWER * half_us or now_us > self.MUCH_SLOWER * self._times[batch, threads].best()
+            return us > self.MUCH_SLOWER * half.mean()
+        return us > self.SLOWER * half.mean() or us > self.MUCH_SLOWER * min(half)
 
     def _judge(self, trial: _Trial, seconds: float) -> None:
-        """Ends the trial if its outcome is certain. `seconds` is how long its last step took."""
-        succeeded = trial.outcome()
-        if succeeded is None:
+        """End the trial if its outcome is certain. `seconds` is how long its last step took."""
+        succeeded = sum(trial.taken) < trial.most_us
+        if succeeded and len(trial.taken) < trial.steps and trial.taken[-1] >= trial.sure_us:
             return
         self._trial = None
         clock, loaded = self._clock(), self._loaded[trial.batch]
@@ -196,6 +268,6 @@ class Pace:
         self._wait(2 * self._twice_wait if soon else self.PATIENCE, seconds)
 
     def _wait(self, seconds: float, cost: float) -> None:
-        """More threads are not tried for a while, after a step that took `cost` seconds because of them."""
+        """Try no more threads for a while, after a step that took `cost` seconds because of them."""
         self._twice_wait = min(max(seconds, self.WORTH * cost), self.LONGEST)
         self._twice_at = self._clock() + self._twice_wait

@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 import pytest
 
-from termchat.engine.llama.pace import Pace
+from termchat.engine.llama.thread_tuner import ThreadTuner
 
 BATCH = 63
 SEEDS = range(20)
@@ -48,32 +48,32 @@ class Machine:
         return us
 
 
-def pace_on(machine: Machine, threads: int = 2) -> Pace:
-    return Pace(threads, threads, clock=lambda: machine.now)
+def tuner_on(machine: Machine, threads: int = 2) -> ThreadTuner:
+    return ThreadTuner(threads, threads, clock=lambda: machine.now)
 
 
-def warm_up(machine: Machine, pace: Pace, most: int = 2) -> None:
-    """As `loop.warm_up`."""
+def warm_up(machine: Machine, tuner: ThreadTuner, most: int = 2) -> None:
+    """As when a model is opened."""
     for _ in range(8):
-        threads = min(pace.limit, most)
-        pace.observe(threads, machine.step(threads, 1, pace.allowed()))
-        if not pace.tries:
+        threads = min(tuner.limit, most)
+        tuner.observe(threads, machine.step(threads, 1, tuner.allowed()))
+        if not tuner.tries:
             break
 
 
-def reply(machine: Machine, pace: Pace, tokens: int, batches: int = 1, threads: int = 2) -> list[int]:
+def reply(machine: Machine, tuner: ThreadTuner, tokens: int, batches: int = 1, threads: int = 2) -> list[int]:
     """A prompt of so many batches and its last token, and a reply; returns the threads of each token, tries too."""
     used = []
     plan = [BATCH] * batches + [1] * tokens
     while plan:
         rows, *rest = plan
-        count, allowed = min(pace.limit, threads), pace.allowed(rows)
+        count, allowed = min(tuner.limit, threads), tuner.allowed(rows)
         us = machine.step(count, rows, allowed)
         done = us <= allowed * 1e6
-        pace.observe(count, us, rows, rows if not done else rest[0] if rest else 1)
+        tuner.observe(count, us, rows, rows if not done else rest[0] if rest else 1)
         used += [count] * (rows == 1)
         plan = rest if done else plan
-    pace.rest()
+    tuner.rest()
     return used
 
 
@@ -129,10 +129,10 @@ def test_it_is_nearly_as_fast_as_the_better_of_one_and_all_threads(
     ratios = []
     for seed in SEEDS:
         machine = Machine(others, seed=seed)
-        pace = pace_on(machine)
-        warm_up(machine, pace)
+        tuner = tuner_on(machine)
+        warm_up(machine, tuner)
         machine.now = 0.0
-        reply(machine, pace, tokens, batches)
+        reply(machine, tuner, tokens, batches)
         ratios.append(min(fixed) / machine.now)
     ratios.sort()
     assert ratios[len(ratios) // 10] > (0.95 if others is quiet else 0.7)
@@ -143,141 +143,141 @@ def test_it_is_nearly_as_fast_as_the_better_of_one_and_all_threads(
 def test_a_long_reply_loses_hardly_anything(others: Callable[[float], int]) -> None:
     fixed = [seconds(others, threads, 1500, 0, 1) for threads in (1, 2)]
     machine = Machine(others)
-    reply(machine, pace_on(machine), 1500, 0)
+    reply(machine, tuner_on(machine), 1500, 0)
     assert min(fixed) / machine.now > 0.94
 
 
 @pytest.mark.parametrize("others", [one_busy, two_busy, crowded])
 def test_on_a_machine_that_is_busy_from_the_first_token_four_are_enough(others: Callable[[float], int]) -> None:
     machines = [Machine(others, seed=seed) for seed in SEEDS]
-    used = [reply(machine, pace_on(machine), 12, 0) for machine in machines]
+    used = [reply(machine, tuner_on(machine), 12, 0) for machine in machines]
     assert sum(2 not in threads[4:] for threads in used) >= 0.9 * len(used)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_on_a_quiet_machine_four_are_enough(seed: int) -> None:
     machine = Machine(quiet, seed=seed)
-    assert reply(machine, pace_on(machine), 20, 0) == [1] + [2] * 19
+    assert reply(machine, tuner_on(machine), 20, 0) == [1] + [2] * 19
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_machine_that_gets_busy_is_noticed_within_four_tokens(seed: int) -> None:
     machine = Machine(lambda now: 8 * (now > 2), seed=seed)
-    pace = pace_on(machine)
+    tuner = tuner_on(machine)
     while machine.now < 2:
-        pace.observe(pace.limit, machine.step(pace.limit))
-    assert reply(machine, pace, 10, 0).count(2) <= 4
+        tuner.observe(tuner.limit, machine.step(tuner.limit))
+    assert reply(machine, tuner, 10, 0).count(2) <= 4
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_machine_that_gets_quiet_has_all_its_threads_back(seed: int) -> None:
     machine = Machine(lambda now: 8 * (now < 20), seed=seed)
-    pace = pace_on(machine)
+    tuner = tuner_on(machine)
     used: list[int] = []
     while machine.now < 20:
-        used += reply(machine, pace, 10, 1)
+        used += reply(machine, tuner, 10, 1)
     assert used.count(1) > 0.8 * len(used)
-    while machine.now < 20 + Pace.LONGEST:
-        used = reply(machine, pace, 50, 0)
+    while machine.now < 20 + ThreadTuner.LONGEST:
+        used = reply(machine, tuner, 50, 0)
     assert used[-1] == 2
 
 
 def test_who_waited_between_two_replies_tries_with_tokens_and_not_with_the_prompt() -> None:
     times = {1: 17_000, 2: 100_000}
     now = 0.0
-    pace = Pace(2, 2, clock=lambda: now)
+    tuner = ThreadTuner(2, 2, clock=lambda: now)
     for _ in range(5):
-        pace.observe(pace.limit, times[pace.limit])
+        tuner.observe(tuner.limit, times[tuner.limit])
     now += 100
     times[2] = 12_000
-    assert pace.limit == 1
-    assert pace.observe(1, 17_000 * 20, 40, 1) == 1
-    assert pace.observe(1, 17_000) == 2
-    assert [pace.observe(2, 12_000) for _ in range(3)] == [2, 2, 2]
-    assert not pace.tries
+    assert tuner.limit == 1
+    assert tuner.observe(1, 17_000 * 20, 40, 1) == 1
+    assert tuner.observe(1, 17_000) == 2
+    assert [tuner.observe(2, 12_000) for _ in range(3)] == [2, 2, 2]
+    assert not tuner.tries
 
 
 def test_the_threads_change_between_the_batches_of_a_prompt() -> None:
     for others, expected in ((two_busy, [1, 2, 1, 1, 1, 1]), (quiet, [1, 2, 2, 2, 2, 2])):
         machine = Machine(others)
-        pace = pace_on(machine)
+        tuner = tuner_on(machine)
         used = []
         for _ in range(6):
-            used.append(pace.limit)
-            pace.observe(pace.limit, machine.step(pace.limit, BATCH), BATCH, BATCH)
+            used.append(tuner.limit)
+            tuner.observe(tuner.limit, machine.step(tuner.limit, BATCH), BATCH, BATCH)
         assert used == expected
 
 
 def test_a_slow_batch_in_the_middle_of_a_prompt_is_enough() -> None:
-    pace = Pace(2, 2, clock=lambda: 0.0)
+    tuner = ThreadTuner(2, 2, clock=lambda: 0.0)
     for us in (430_000, 300_000, 300_000, 310_000):
-        pace.observe(pace.limit, us, BATCH, BATCH)
-    assert pace.limit == 2
-    assert pace.observe(2, 4_000_000, BATCH, BATCH) == 1
-    assert pace.observe(1, 450_000, BATCH, BATCH) == 1
+        tuner.observe(tuner.limit, us, BATCH, BATCH)
+    assert tuner.limit == 2
+    assert tuner.observe(2, 4_000_000, BATCH, BATCH) == 1
+    assert tuner.observe(1, 450_000, BATCH, BATCH) == 1
 
 
 def test_a_small_batch_says_nothing() -> None:
-    pace = Pace(2, 2, clock=lambda: 0.0)
+    tuner = ThreadTuner(2, 2, clock=lambda: 0.0)
     for rows in (20, 5, 31):
-        assert pace.observe(1, 9_000_000, rows, 40) == 1
-    assert not pace.tries
+        assert tuner.observe(1, 9_000_000, rows, 40) == 1
+    assert not tuner.tries
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_context_that_grows_is_no_busy_machine(seed: int) -> None:
     machine = Machine(quiet, growth=1 / 200, seed=seed)
-    used = reply(machine, pace_on(machine), 2000, 0)
+    used = reply(machine, tuner_on(machine), 2000, 0)
     assert used.count(1) < 60
 
 
 def test_a_single_long_step_costs_a_second_with_fewer_threads() -> None:
     machine = Machine(quiet)
-    pace = pace_on(machine)
-    reply(machine, pace, 30, 0)
-    assert pace.limit == 2
-    assert pace.observe(2, 600_000) == 1
+    tuner = tuner_on(machine)
+    reply(machine, tuner, 30, 0)
+    assert tuner.limit == 2
+    assert tuner.observe(2, 600_000) == 1
     back = machine.now + 1
     while machine.now < back:
-        used = reply(machine, pace, 20, 0)
+        used = reply(machine, tuner, 20, 0)
     assert used[-1] == 2
 
 
 def test_a_trial_ends_with_its_reply() -> None:
-    pace = Pace(2, clock=lambda: 0.0)
-    assert pace.limit == 1
-    assert pace.observe(1, 17_000) == 2
-    pace.rest()
-    assert pace.limit == 1
+    tuner = ThreadTuner(2, clock=lambda: 0.0)
+    assert tuner.limit == 1
+    assert tuner.observe(1, 17_000) == 2
+    tuner.rest()
+    assert tuner.limit == 1
 
 
 def test_of_many_threads_as_many_are_used_as_there_are_free_cores() -> None:
     taken = 12
     machine = Machine(lambda _now: taken, cores=16)
-    pace = Pace(16, 16, clock=lambda: machine.now)
-    used = reply(machine, pace, 60, 1, threads=16)
+    tuner = ThreadTuner(16, 16, clock=lambda: machine.now)
+    used = reply(machine, tuner, 60, 1, threads=16)
     assert set(used[12:]) == {4}
     taken = 0
-    while machine.now < 2 * Pace.LONGEST:
-        used = reply(machine, pace, 60, 1, threads=16)
+    while machine.now < 2 * ThreadTuner.LONGEST:
+        used = reply(machine, tuner, 60, 1, threads=16)
     assert set(used) == {16}
 
 
 def test_more_threads_for_batches_than_for_single_rows() -> None:
     machine = Machine(two_busy, cores=4)
-    pace = Pace(2, 4, clock=lambda: machine.now)
-    pace.observe(4, machine.step(4, BATCH), BATCH, BATCH)
-    assert pace.limit == 2
-    pace.observe(2, machine.step(2, BATCH), BATCH, BATCH)
+    tuner = ThreadTuner(2, 4, clock=lambda: machine.now)
+    tuner.observe(4, machine.step(4, BATCH), BATCH, BATCH)
+    assert tuner.limit == 2
+    tuner.observe(2, machine.step(2, BATCH), BATCH, BATCH)
     for _ in range(30):
-        used = min(pace.limit, 2)
-        pace.observe(used, machine.step(used))
+        used = min(tuner.limit, 2)
+        tuner.observe(used, machine.step(used))
     assert used == 2
 
 
 def test_one_thread_and_those_that_a_person_set_stay() -> None:
-    pace = Pace(1, 1)
+    tuner = ThreadTuner(1, 1)
     for rows in (1, BATCH):
         for us in (6_000, 600_000, 6_000_000):
-            assert pace.observe(1, us, rows, rows) == 1
-    assert not pace.tries
+            assert tuner.observe(1, us, rows, rows) == 1
+    assert not tuner.tries
