@@ -10,7 +10,6 @@ from time import sleep
 from typing import Any
 
 from termchat.chat.host import Host
-from termchat.chat.lesson_claims import ClaimMeasuring, MeasuredClaim
 from termchat.chat.opening import find_model
 from termchat.chat.service import Chat
 from termchat.commands.lesson_notes import lesson_now, note_lines
@@ -18,6 +17,7 @@ from termchat.config.settings import Settings
 from termchat.conversation.session import Session
 from termchat.decoding.records import Failed
 from termchat.engine.port import Engine, EngineError
+from termchat.lessons.claims import ClaimMeasuring, MeasuredClaim
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import LessonError, LessonNames, read_lesson
 from termchat.lessons.lesson_progress import LessonProgress

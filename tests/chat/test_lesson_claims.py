@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from termchat.chat.lesson_claims import ClaimMeasuring
 from termchat.decoding.samplers import Tuning
-from termchat.lessons.claim_results import ClaimResults, claim_key
+from termchat.lessons.claims import ClaimMeasuring, ClaimResults, claim_key
 from termchat.lessons.lesson import Claim, LessonText
 from termchat.lessons.lesson_check import parse_checks
 from tests.chat.driven_chat import Driven, Make

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.decoding.samplers import KNOBS
-from termchat.lessons.fact_table import CLAIM_FACTS, EARLIER, FACT_GROUPS, FACTS, REPLY_FACTS
+from termchat.lessons.facts import CLAIM_FACTS, EARLIER, FACT_GROUPS, FACTS, REPLY_FACTS
 from termchat.lessons.lesson_check import (
     CheckError,
     LessonCheck,
