@@ -1061,7 +1061,7 @@ class LessonFacts:
             return waiting.token
         known = self._recorded  # a record is read once, as long as the cursor stays where it is
         if known is None or known[0] is not node or known[1] != place.at:
-            token = self._chat.record(node, place.at)
+            token = self._chat.session.token(node, place.at)
             if token is None:
                 return None
             known = self._recorded = (node, place.at, token)
