@@ -83,14 +83,14 @@ class Loading:
         return self._earlier if self.wanted is self._loaded else self._loaded
 
     def load(self, spec: ModelSpec, drafter: ModelSpec | Failed | None = None, *, heeds: bool = True) -> None:
-        """Loads the first model, whose recommendation the knobs follow already, or in place of the one that is there; for
+        """Load the first model, whose recommendation the knobs follow already, or in place of the one that is there; for
         `drafter` and `heeds` see `Choice`."""
         origin, tuning = self._chat.origin, self._chat.tuning
         followed = {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}
         self._begin(Choice(spec, followed, drafter=drafter, heeds=heeds), follow=False)
 
     def switch(self, choice: Choice) -> bool:
-        """Goes on with another model: the conversation stays, the next turn is rendered by the new one.
+        """Go on with another model: the conversation stays, the next turn is rendered by the new one.
 
         Knobs that nobody turned follow the new model's recommendation. The old process ends first, so all its memory is
         free. Returns False while a reply runs, with a notice. A load that fails leaves the phase "failed", and `switch_back`
@@ -103,14 +103,14 @@ class Loading:
         return True
 
     def switch_back(self) -> bool:
-        """Goes back to the previous model; False if there was none, or while a reply runs."""
+        """Go back to the previous model; False if there was none, or while a reply runs."""
         if self.earlier is None:
             self._chat.changed(Notice("no previous model"))
             return False
         return self.switch(self.earlier)
 
     def unload(self) -> bool:
-        """Ends the engine, and all its memory is free; the next message loads the model again. False while a reply runs."""
+        """End the engine, and all its memory is free; the next message loads the model again. False while a reply runs."""
         if not self._free_to("unload the model"):
             return False
         self._let_go()
@@ -119,14 +119,14 @@ class Loading:
         return True
 
     def reload(self) -> bool:
-        """Unloads the model and loads it again; False while a reply runs, or if none was chosen yet."""
+        """Unload the model and load it again; False while a reply runs, or if none was chosen yet."""
         if self.wanted is None or not self._free_to("reload the model"):
             return False
         self._begin(self.wanted, follow=self.wanted is not self._loaded)
         return True
 
     def restart(self) -> None:
-        """Loads the model again after its engine died, and continues a reply that was cut off."""
+        """Load the model again after its engine died, and continues a reply that was cut off."""
         chat, tree = self._chat, self._chat.conversation
         if self.wanted is None or chat.phase not in ("failed", "no model"):
             return
@@ -142,7 +142,7 @@ class Loading:
         return not self._chat.busy
 
     def _begin(self, choice: Choice, *, follow: bool) -> None:
-        """Loads a model in a new process; `follow` has the knobs follow its recommendation once it is there."""
+        """Load a model in a new process; `follow` has the knobs follow its recommendation once it is there."""
         chat = self._chat
         self._let_go()
         self.wanted = choice
@@ -160,7 +160,7 @@ class Loading:
         self._loaded = self.wanted if was_loaded else self._loaded
 
     def _let_go(self) -> None:
-        """Ends the process that holds a model, if there is one; nobody waits for its answers any more."""
+        """End the process that holds a model, if there is one; nobody waits for its answers any more."""
         chat = self._chat
         self.attempts += 1
         self.speculation.end()
@@ -219,7 +219,7 @@ class Loading:
         self._chat.fail(failure)
 
     def _forget_ids(self, info: ModelInfo) -> None:
-        """Drops logit biases by id where these are other tokens in this model than in the one before."""
+        """Drop logit biases by id where these are other tokens in this model than in the one before."""
         chat, before = self._chat, self._vocabulary
         self._vocabulary = info.vocabulary, info.end_ids
         written = chat.tuning.logit_bias
@@ -243,19 +243,19 @@ class Drafters:
         self._engine = self._pending = 0
 
     def begin(self, configured: ModelSpec | Failed | None) -> None:
-        """A model is loaded, for which this one is to draft."""
+        """Note which model is to draft for the one that was loaded."""
         self._configured = configured
         self.follow()
 
     def end(self) -> None:
-        """The engine is gone, and the model that drafted with it."""
+        """Forget the drafter: the engine is gone."""
         self._engine += 1
         self._pending = 0
         chat = self._chat
         chat.host.drafter = chat.host.drafter_failure = chat.host.drafter_progress = None
 
     def follow(self) -> None:
-        """Loads what the knob `draft` needs, unless it is there; says where that cannot be."""
+        """Load what the knob `draft` needs, unless it is there; says where that cannot be."""
         chat, wanted = self._chat, self._chat.tuning.drafts
         if wanted is None or chat.host.model is None:
             return
@@ -275,8 +275,8 @@ class Drafters:
             self._ask(self._configured)
 
     def _why_too_large(self, spec: ModelSpec) -> str:
-        """Why a model cannot pay by the sizes of both and by what batches cost, if none was asked for; "" if it may, or if that
-        is not known."""
+        """Explain why a model cannot pay by the sizes of both and by what batches cost, if none was asked for; "" if it may, or
+        if that is not known."""
         model, wanted = self._chat.host.model, self._chat.tuning.drafts
         if model is None or wanted is None or wanted.by != "auto" or wanted.always or spec.engine.url:
             return ""
@@ -331,7 +331,7 @@ class Drafters:
         chat.changed(StatusChanged())
 
     def _keep(self, spec: ModelSpec | None, draft_model: str) -> None:
-        """Has this model draft whenever the one that is loaded is loaded again."""
+        """Have this model draft whenever the one that is loaded is loaded again."""
         chat, model = self._chat, self._chat.host.model
         assert model is not None
         self._configured = spec

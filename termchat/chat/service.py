@@ -136,14 +136,14 @@ class Chat:
         self._go_on()
 
     def stop(self) -> None:
-        """Ends the running reply; what it has stays. The queue is kept, but waits for the next message."""
+        """End the running reply; what it has stays. The queue is kept, but waits for the next message."""
         if self.phase == "rendering":
             self.turns.cancel()
         elif self.busy:
             self.replies.stop()
 
     def begin_with(self, text: str) -> None:
-        """What the next reply begins with, be it to a new message or made again; "" leaves it to the dice.
+        """Set what the next reply begins with, be it to a new message or made again; "" leaves it to the dice.
 
         Its tokens are forced, and on record as such. A text that never came to begin a reply waits for the next.
         """
@@ -155,7 +155,7 @@ class Chat:
         self.changed(StatusChanged())
 
     def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> None:
-        """Sets the breakpoints of the running reply and all that follow. One that the engine cannot look at is off."""
+        """Set the breakpoints of the running reply and all that follow. One that the engine cannot look at is off."""
         points = list(breakpoints)
         for at, point in enumerate(points):
             if point.enabled and point not in self.breakpoints and (why := self.refused_rule(point.condition)):
@@ -167,7 +167,7 @@ class Chat:
             self.replies.run.follow_chat()
 
     def constrain(self, constraint: Constraint | None) -> None:
-        """What the running reply has to match from its next token on, and those that follow from their first; None: nothing."""
+        """Set what the running reply has to match from its next token on, and later ones from their first; None: nothing."""
         if constraint == self.constraint:
             return
         if constraint is not None and (why := self.refused_constraint(constraint)) is not None:
@@ -177,7 +177,7 @@ class Chat:
         self._turn(self.tuning, {})
 
     def look(self, view: View) -> None:
-        """Saves how the chat is looked at, for when it is opened again."""
+        """Save how the chat is looked at, for when it is opened again."""
         self.session.update(view=msgspec.structs.replace(view, lesson=self.session.view.lesson))
 
     # --- sessions -----------------------------------------------------------------------------------------------------
@@ -226,11 +226,11 @@ class Chat:
 
     @property
     def configured(self) -> Session:
-        """What a new chat begins with. A knob that nobody has set is as the model recommends, else at its default."""
+        """The settings and prompt of a new chat. A knob that nobody has set is as the model recommends, else at its default."""
         return self._lesson or self._configured
 
     def fresh_settings(self) -> tuple[Tuning, dict[str, str]]:
-        """The settings of a new chat with the model that is there, and where each came from."""
+        """Compute the settings of a new chat with the loaded model, and the origin of each."""
         tuning, origins, wanted = self.configured.tuning, dict(self.configured.origins), self.loading.wanted
         recommended = wanted.recommended if wanted is not None else {}
         if recommended or MODEL in origins.values():
@@ -238,7 +238,7 @@ class Chat:
         return tuning, origins
 
     def lost(self) -> dict[str, Value]:
-        """The knobs that a new chat does not keep, by name, with their values in this one."""
+        """List the knobs that a new chat does not keep, with their values in this one."""
         return self.tuning.differing(self.fresh_settings()[0])
 
     def new(self, system: str | None = None, *, raw: bool | None = None, keep: bool = False) -> None:
@@ -331,7 +331,7 @@ class Chat:
             self._run_as(choice)
 
     def _run_as(self, choice: Choice | None) -> None:
-        """Has the model that is there run again as in `choice`, if it is the same one, as soon as nothing runs."""
+        """Have the loaded model run again as in `choice`, if it is the same one, as soon as nothing runs."""
         spec = self.spec
         if choice is None or spec is None or self._wish is not None:
             return
@@ -348,7 +348,7 @@ class Chat:
     # --- knobs --------------------------------------------------------------------------------------------------------
 
     def adjust(self, name: str, value: object) -> None:
-        """Turns a knob: the next token obeys, or while nothing runs the shown distribution is reshaped.
+        """Turn a knob: the next token obeys, or while nothing runs the shown distribution is reshaped.
 
         Raises:
             KnobError: the knob refuses the value; nothing has changed.
@@ -365,7 +365,7 @@ class Chat:
             self._turn(turned, {name: "panel"})
 
     def adjust_all(self, values: Mapping[str, object], places: Mapping[str, str]) -> None:
-        """Turns several knobs at once, as one change; `places` are where their values come from. Those that the engine lacks,
+        """Turn several knobs at once, as one change; `places` are where their values come from. Those that the engine lacks,
         or does not take at such a value, are left as they are by default.
 
         Raises:
@@ -398,7 +398,7 @@ class Chat:
         self.questions.repeat()
 
     def close(self) -> None:
-        """Ends the engine; a running reply is cancelled first, so that its end is recorded."""
+        """End the engine; a running reply is cancelled first, so that its end is recorded."""
         if self.busy and self.engine.alive:
             self.stop()
             for _ in range(20):
@@ -410,7 +410,7 @@ class Chat:
     # --- what the engine says ----------------------------------------------------------------------------------------
 
     def pump(self, timeout: float | None = 0.0) -> list[Change]:
-        """Takes in all that the engine has said, waiting up to `timeout` seconds for the first word of it."""
+        """Take in all that the engine has sent, waiting up to `timeout` seconds for the first word of it."""
         if self.engine.alive:
             for number, event in self.engine.receive(timeout):
                 self._hear(number, event)
@@ -449,7 +449,7 @@ class Chat:
         self.stop()
 
     def _go_on(self) -> None:
-        """Starts what waits, once nothing else is going on."""
+        """Start what waits, once nothing else is going on."""
         if self.phase != "idle" or self._load_wish() or self.turns.go_on():
             return
         if self.loading.then_continue:
@@ -470,12 +470,12 @@ class Chat:
 
     @property
     def tuning(self) -> Tuning:
-        """What the next token is drawn with."""
+        """Settings of the next token."""
         return self.session.tuning
 
     @property
     def origin(self) -> dict[str, str]:
-        """Where each knob's value came from."""
+        """Origin of each knob's value."""
         return self.session.origins
 
     @property
@@ -505,28 +505,28 @@ class Chat:
 
     @property
     def beginning(self) -> str:
-        """What another reply in the place of the last one begins with."""
+        """Text that another reply in the place of the last one begins with."""
         spans = self.conversation.reply()
         before = spans[0].node.start.prefill if spans and spans[0].node.start is not None else ""
         return self.first_words if self.prefill is not None or before in ("", self.step_by_step_text) else before
 
     @property
     def first_words(self) -> str:
-        """What the next new reply begins with."""
+        """Text that the next new reply begins with."""
         if self.prefill is not None:
             return self.prefill
         return self.step_by_step_text if self.tuning.step_by_step and self.refused("continue") is None else ""
 
     @property
     def thinking(self) -> int | None:
-        """How many tokens of thoughts the reply that is shown and runs has, None while it does not think."""
+        """Number of thought tokens of the running reply that is shown, None while it does not think."""
         spans = self.conversation.reply() if self.busy else []
         if not spans or not is_thinking(spans[-1].node):
             return None
         return sum(thought(span.node, span.count) for span in spans)
 
     def check_template(self) -> None:
-        """Has an empty chat be in raw mode while the model has no chat template, and says so."""
+        """Put an empty chat into raw mode while the model has no chat template, and say so."""
         chat, model = self.conversation, self.model
         if model is None or chat.nodes:
             return
@@ -539,7 +539,7 @@ class Chat:
             self.changed(PathChanged(), StatusChanged())
 
     def check_thinking(self) -> None:
-        """Says where the model cannot do what the knob `think` says."""
+        """Say where the model cannot do what the knob `think` says."""
         model, wanted = self.model, self.tuning.thinks
         if model is None or wanted is None or self.conversation.raw:
             return
@@ -554,19 +554,19 @@ class Chat:
 
     @property
     def tolerance(self) -> float | None:
-        """How far a probability that is computed again may be from the one first drawn from; None if that was not measured."""
+        """Largest difference of a probability that is computed again from the first one; None if that was not measured."""
         measured = self.model.measured if self.model is not None else None
         # The odds of a token change by a factor of exp(largest_change) at most.
         return None if measured is None else math.tanh(measured.largest_change / 4)
 
     @property
     def drafts(self) -> DraftSettings | None:
-        """Who is to draft the tokens of a reply; None for nobody, also where nobody can."""
+        """Speculation settings of the next reply; None if off or unsupported."""
         return None if self.cannot_draft else self.tuning.drafts
 
     @property
     def cannot_draft(self) -> str:
-        """Why nobody can draft here, whatever the knob `draft` says; "" where somebody can."""
+        """Reason why speculation is unsupported, whatever the knob `draft` says; "" if it is supported."""
         if (refused := self.refused("drafts")) is not None:
             return refused.message
         if self.model is not None and not self.model.can_rewind:
@@ -575,42 +575,42 @@ class Chat:
 
     @property
     def abilities(self) -> EngineAbilities:
-        """Those of the model that is loaded; until they are known, all."""
+        """Abilities of the engine with the loaded model; until they are known, all."""
         return self.model.abilities if self.model is not None else LOCAL
 
     @property
     def offers(self) -> frozenset[Feature]:
-        """What the engine does now: one that draws by itself tells nothing else while it makes a reply."""
+        """Features of the engine now: one that draws by itself answers no questions while it makes a reply."""
         told = self.busy and not self.abilities.client_draw
         return self.engine.offers - {"inspect", "explain"} if told else self.engine.offers
 
     def refused(self, feature: Feature) -> Refused | None:
-        """Why the engine does not do this, and which would; None where it does."""
+        """Explain why the engine lacks a feature, and which has it; None if it has it."""
         if feature in self.engine.offers and feature not in self.offers:
             return Refused(f"{self.host.engine_name} is busy with the reply", "ask again when it is over")
         abilities = self.model.abilities if self.model is not None else None
         return refused(feature, self.engine.offers, abilities, self.host.engine_name)
 
     def refused_knobs(self, tuning: Tuning) -> dict[str, Refused]:
-        """The knobs whose values the engine does not take, and why."""
+        """List the knobs whose values the engine refuses, and why."""
         return refused_knobs(tuning, self.abilities, self.host.engine_name)
 
     def refused_constraint(self, constraint: Constraint) -> Refused | None:
-        """Why replies cannot match a constraint; None where they can."""
+        """Explain why replies cannot match a constraint; None if they can."""
         return self.refused("constrain") or refused_constraint(constraint, self.abilities, self.host.engine_name)
 
     def refused_rule(self, condition: Condition) -> Refused | None:
-        """Why the engine cannot look at a condition; None where it can."""
+        """Explain why the engine cannot evaluate a condition; None if it can."""
         return refused_rule(condition, self.abilities, self.host.engine_name)
 
     def lacking(self, tuning: Tuning) -> list[str]:
-        """The knobs that are turned and that the engine does not know."""
+        """List the knobs that are turned and that the engine does not know."""
         return [
             name for name in self.abilities.lacks if getattr(tuning, name) not in (KNOBS[name].off, KNOBS[name].default)
         ]
 
     def offered(self, feature: Feature) -> bool:
-        """Whether the engine does this; a notice says why not."""
+        """Tell whether the engine has a feature; a notice says why not."""
         why = self.refused(feature)
         if why is not None:
             self.changed(Notice(*why))
@@ -618,12 +618,12 @@ class Chat:
 
     @property
     def saving_problem(self) -> str | None:
-        """Why chats are not being saved at the moment."""
+        """Reason why chats are not being saved at the moment."""
         return self.session.store.problem() if self.session.store is not None else None
 
     @property
     def unsaved(self) -> str | None:
-        """Why what was said cannot be saved at the moment; None also where nothing was said."""
+        """Reason why the messages cannot be saved at the moment; None also in an empty chat."""
         return self.saving_problem if self.conversation.leaf is not None else None
 
     def show_leaf(self, live: Live | None = None) -> None:
@@ -636,11 +636,11 @@ class Chat:
         self.changed(PathChanged(), LiveChanged(), StatusChanged())
 
     def changed(self, *changes: Change) -> None:
-        """Adds changes to report; equal ones count once."""
+        """Add changes to report; equal ones count once."""
         self._changes += [change for change in changes if isinstance(change, Notice) or change not in self._changes]
 
     def take_changes(self) -> list[Change]:
-        """Returns all changes to report and forgets them."""
+        """Return all changes to report and forget them."""
         changes, self._changes = self._changes, []
         return changes
 
@@ -649,7 +649,7 @@ class Chat:
         self.changed(StatusChanged())
 
     def fail(self, failure: Failed) -> None:
-        """Reports a failure, once, whoever hears of it first."""
+        """Report a failure once, whoever hears of it first."""
         if failure is self.failure:
             return
         self.failure = failure
@@ -664,7 +664,7 @@ class Chat:
         session.save_unsent()
 
     def takes(self, text: str) -> bool:
-        """Whether a text is short enough for a chat; one that is not goes back to whoever wrote it, and a notice says why."""
+        """Tell whether a text is short enough for a chat; a longer one is given back, and a notice says why."""
         if not is_too_large(text):
             return True
         self.give_back(self.session, text)
@@ -673,7 +673,7 @@ class Chat:
         return False
 
     def ready(self, what: str) -> bool:
-        """Whether a reply could be made now; a notice says why not."""
+        """Tell whether a reply could be made now; a notice says why not."""
         if self.phase == "idle":
             return True
         why = "a reply is running" if self.busy else "no model is loaded"
@@ -681,12 +681,12 @@ class Chat:
         return False
 
     def seed(self) -> int:
-        """The next reply's seed: the knob's, or a fresh one."""
+        """Choose the next reply's seed: the knob's, or a fresh one."""
         return secrets.randbelow(2**31) if self.tuning.seed is None else self.tuning.seed
 
     def conditions(self, tuning: Tuning, longer: int) -> tuple[Condition, ...]:
-        """What ends or pauses a reply under these settings that may have `longer` more tokens than they allow. Rules that the
-        engine cannot look at are left out."""
+        """List what ends or pauses a reply under these settings that may have `longer` more tokens than they allow. Rules that
+        the engine cannot look at are left out."""
         ends = (
             Length(condition.tokens + longer, extra=longer) if isinstance(condition, Length) else condition
             for condition in tuning.conditions()
@@ -704,5 +704,5 @@ class Chat:
         return any(isinstance(rule, IgnoreEnd) for rule in self.rules)
 
     def is_foreign(self, leaf: int | None = None) -> bool:
-        """Whether another model than the one that is loaded made ids of the path to `leaf` (None: of the one shown)."""
+        """Tell whether another model than the loaded one made ids of the path to `leaf` (None: of the one shown)."""
         return self.model is not None and is_foreign(self.conversation.path(leaf), self.model)

@@ -322,11 +322,6 @@ def _shown(value: LessonValue) -> str:
     return repr(value.left) if not value.sign else "what is reckoned"
 
 
-def parse_checks(written: Sequence[str]) -> tuple[LessonCheck, ...]:
-    """See `parse_check`."""
-    return tuple(parse_check(one) for one in written)
-
-
 def all_hold(checks: Sequence[LessonCheck], facts: LessonFacts) -> bool:
     """Whether all hold at once; none is no reason to wait."""
     return all(check.holds(facts) for check in checks)

@@ -16,7 +16,6 @@ from termchat.lessons.lesson_check import (
     LessonValue,
     all_hold,
     parse_check,
-    parse_checks,
     parse_value,
 )
 from tests.lessons.made_lessons import MadeFacts
@@ -72,8 +71,8 @@ def test_dividing_by_nothing_is_absent() -> None:
 
 
 def test_all_hold(facts: MadeFacts) -> None:
-    assert all_hold(parse_checks(["loops", "tokens > 3"]), facts)
-    assert not all_hold(parse_checks(["loops", "tokens > 300"]), facts)
+    assert all_hold([parse_check("loops"), parse_check("tokens > 3")], facts)
+    assert not all_hold([parse_check("loops"), parse_check("tokens > 300")], facts)
     assert all_hold((), facts)
 
 
