@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 
 from termchat.chat.inquiries import Inquiry, Newest
 from termchat.chat.prompting import messages, question
-from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed
 from termchat.engine.port import Message, Rendered, Tokenized
 
@@ -63,28 +62,23 @@ class Sizing:
             return None
         counted = text[:SAMPLED]
         parent = tree.nodes[tree.leaf] if tree.leaf is not None else None
-        anew = chat.is_foreign()
+        whole = chat.is_foreign()
         said = [*messages(tree, model=model), Message("user", counted)]
-        answer = yield question(chat, said, counted, parent, anew=anew)
-        whole = anew
+        answer = yield question(chat, said, counted, parent, anew=whole)
+        assert isinstance(answer, (Rendered, Tokenized))
+        tokens = len(answer.ids)
         if isinstance(answer, Rendered):
-            tokens, whole = len(answer.ids), answer.whole
+            whole = answer.whole
             running = parent is not None and not parent.done
             if running and not whole and answer.ids[:1] and answer.ids[0] in model.end_ids:
                 tokens -= 1  # the reply will have it as its own end
-        else:
-            assert isinstance(answer, Tokenized)
-            tokens = len(answer.ids)
         taken = 0 if whole or parent is None else tree.length(parent.number) - len(parent.ids) + parent.kept()
         about = len(counted) < len(text)
         if about:
             tokens = tokens * len(text) // len(counted)
-        return Size(tokens, max(model.context - taken, 0), _around(tree, parent, whole=whole), about)
-
-
-def _around(tree: Conversation, parent: Node | None, *, whole: bool) -> Around:
-    if whole and parent is not None:
-        return "whole chat"
-    if tree.raw:
-        return "nothing"
-    return "template and system prompt" if parent is None and tree.system else "template"
+        around: Around = "nothing" if tree.raw else "template"
+        if whole and parent is not None:
+            around = "whole chat"
+        elif parent is None and tree.system and not tree.raw:
+            around = "template and system prompt"
+        return Size(tokens, max(model.context - taken, 0), around, about)
