@@ -21,9 +21,9 @@ from termchat.conversation.transcripts.inert import inert
 from termchat.conversation.tree import Conversation, Node
 from termchat.conversation.walk_groups import RANKED
 from termchat.decoding.records import Ranked
-from termchat.lessons.facts import ReplyFacts, finished_replies
 from termchat.lessons.glossary import UnknownTerm, find
 from termchat.lessons.lesson import Lesson, LessonQuestion
+from termchat.lessons.lesson_facts import ReplyFacts, finished_replies
 from termchat.lessons.playing import Guess, LessonState
 from termchat.text import one_line, sanitize
 

@@ -16,8 +16,8 @@ from termchat.commands.lesson_notes import lesson_now, note_lines
 from termchat.config.settings import Settings
 from termchat.conversation.session import Session
 from termchat.engine.port import Engine, EngineError
-from termchat.lessons.claims import ClaimMeasuring, MeasuredClaim
 from termchat.lessons.lesson import Lesson
+from termchat.lessons.lesson_claims import ClaimMeasuring, MeasuredClaim
 from termchat.lessons.lesson_file import LessonError, LessonNames, read_lesson
 from termchat.lessons.lesson_progress import LessonProgress
 from termchat.lessons.playing import LessonState

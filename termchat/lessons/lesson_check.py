@@ -2,7 +2,7 @@
 
 A check is a fact (`loops`), a comparison (`temperature == 0`, `ttft_ms < earlier_ttft_ms / 2`), or `token` with a condition
 that some token of the last reply meets (`token entropy > 3`); `not` may stand before it. A value is a fact or a number, or two
-of them with + - * or / between. Facts are those of `facts`.
+of them with + - * or / between. Facts are those of `lesson_facts`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from termchat.decoding import conditions
 from termchat.decoding.conditions import ConditionError, Text, Threshold
 from termchat.decoding.escapes import unescape
 from termchat.decoding.samplers import KNOBS, KnobError
-from termchat.lessons.facts import FACTS, Fact, FactKind, LessonFacts, kind_of
+from termchat.lessons.lesson_facts import FACTS, Fact, FactKind, LessonFacts, kind_of
 from termchat.text import guess_of
 
 LONGEST_CHECK = 500

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from termchat.decoding.samplers import Value
-from termchat.lessons.facts import LessonFacts
 from termchat.lessons.lesson import Lesson, LessonQuestion, LessonStep
 from termchat.lessons.lesson_check import all_hold
+from termchat.lessons.lesson_facts import LessonFacts
 
 MOST_RUNGS = 3
 

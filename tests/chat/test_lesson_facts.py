@@ -13,8 +13,8 @@ from termchat.decoding import walk_plan
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
-from termchat.lessons.facts import FACTS, SCREEN_FACTS, LessonFacts, TokenFacts, finished_replies
 from termchat.lessons.lesson_check import parse_check, parse_value
+from termchat.lessons.lesson_facts import FACTS, SCREEN_FACTS, LessonFacts, TokenFacts, finished_replies
 from tests.chat.driven_chat import Driven, Faked, Make
 
 pytestmark = pytest.mark.model

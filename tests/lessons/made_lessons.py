@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from termchat.decoding.conditions import Text, Threshold
-from termchat.lessons.facts import FACTS, FactValue, LessonFacts
 from termchat.lessons.lesson import Lesson
+from termchat.lessons.lesson_facts import FACTS, FactValue, LessonFacts
 from termchat.lessons.lesson_file import read_lesson
 
 EXAMPLE = """title = "Temperature"

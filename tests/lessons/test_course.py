@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from termchat.engine.abilities import LLAMA_SERVER, LLAMA_SERVER_STREAMED, TEXT_ONLY, EngineAbilities
-from termchat.lessons.facts import TOKEN_FACTS
 from termchat.lessons.glossary import entries, is_term
 from termchat.lessons.lesson import Lesson
+from termchat.lessons.lesson_facts import TOKEN_FACTS
 from termchat.lessons.lesson_file import read_lesson
 from termchat.lessons.shelf import COURSE, read_shelf
 from termchat.tui.keys.offered import lacking

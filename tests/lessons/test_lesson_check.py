@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.decoding.samplers import KNOBS
-from termchat.lessons.facts import CLAIM_FACTS, EARLIER, FACT_GROUPS, FACTS, REPLY_FACTS
 from termchat.lessons.lesson_check import (
     CheckError,
     LessonCheck,
@@ -18,6 +17,7 @@ from termchat.lessons.lesson_check import (
     parse_check,
     parse_value,
 )
+from termchat.lessons.lesson_facts import CLAIM_FACTS, EARLIER, FACT_GROUPS, FACTS, REPLY_FACTS
 from tests.lessons.made_lessons import MadeFacts
 
 

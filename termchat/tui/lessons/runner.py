@@ -18,9 +18,9 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
 from termchat.lessons import shelf
-from termchat.lessons.claims import ClaimMeasuring, ClaimResults
-from termchat.lessons.facts import LessonFacts
 from termchat.lessons.lesson import Lesson, LessonQuestion
+from termchat.lessons.lesson_claims import ClaimMeasuring, ClaimResults
+from termchat.lessons.lesson_facts import LessonFacts
 from termchat.lessons.playing import Guess, LessonState, Playing, ResumePoint
 from termchat.tui.draw.ink import Run
 from termchat.tui.draw.marks import STRONG

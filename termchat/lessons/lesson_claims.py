@@ -23,9 +23,9 @@ from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.walk_plan import ONE, WalkPlan
-from termchat.lessons.facts import LessonFacts
 from termchat.lessons.lesson import Claim
 from termchat.lessons.lesson_check import LessonCheck
+from termchat.lessons.lesson_facts import LessonFacts
 
 SEED = 1
 """The dice of a claim that names none: it is to be the same every time."""

@@ -60,7 +60,7 @@ class FactGroup(NamedTuple):
     facts: dict[str, FactEntry]
 
 
-class Facts:
+class FactSet:
     """The facts of one thing: the public methods of a subclass."""
 
     @classmethod
@@ -90,7 +90,7 @@ def _finite(value: Fact) -> Fact:
 # --- replies ----------------------------------------------------------------------------------------------------------
 
 
-class ReplyFacts(Facts):
+class ReplyFacts(FactSet):
     """Facts of one reply, from its first token to `end`, the node that it ends in, as it is at the moment: make new ones once
     there are more tokens. Those that are measured while it runs are absent until it is over."""
 
@@ -396,7 +396,7 @@ def _knob_value(name: str, value: Value) -> Fact:
     return value if isinstance(value, str) else knob.show(value)
 
 
-class PairFacts(Facts):
+class PairFacts(FactSet):
     """Facts of the last two replies that are over."""
 
     def __init__(self, before: ReplyFacts, last: ReplyFacts) -> None:
@@ -433,7 +433,7 @@ class PairFacts(Facts):
 # --- one token --------------------------------------------------------------------------------------------------------
 
 
-class TokenFacts(Facts):
+class TokenFacts(FactSet):
     """Facts of one token, and of the candidates in its step, which are given by their text."""
 
     def __init__(self, token: Token) -> None:
@@ -553,7 +553,7 @@ class TokenFacts(Facts):
 # --- answers, walks, the chat -----------------------------------------------------------------------------------------
 
 
-class AnswerFacts(Facts):
+class AnswerFacts(FactSet):
     """Facts of the newest answers to questions."""
 
     def __init__(self, questions: Questions) -> None:
@@ -614,7 +614,7 @@ class AnswerFacts(Facts):
         return self._questions.tokenized.text if self._questions.tokenized is not None else None
 
 
-class GroupFacts(Facts):
+class GroupFacts(FactSet):
     """Facts of the newest group of walks."""
 
     def __init__(self, group: ReplyGroup) -> None:
@@ -693,7 +693,7 @@ class GroupFacts(Facts):
         return len(self.group.beams)
 
 
-class StateFacts(Facts):
+class StateFacts(FactSet):
     """Facts of the chat as it is, and of its model."""
 
     def __init__(self, chat: Chat) -> None:
@@ -777,7 +777,7 @@ class StateFacts(Facts):
         return omitted[-1].turns if omitted else 0
 
 
-class CountFacts(Facts):
+class CountFacts(FactSet):
     """Counts of a conversation; of replies those that `replies` are the ends of."""
 
     def __init__(self, conversation: Conversation, replies: Collection[Node]) -> None:
@@ -976,7 +976,7 @@ class LessonFacts:
             return getattr(self._chat.live, name) if is_live else None
         return value
 
-    def _facts_with(self, name: str) -> Facts | None:
+    def _facts_with(self, name: str) -> FactSet | None:
         """Find the facts that a name is one of; None without the reply, token or group that it is about."""
         if name in REPLY_FACTS:
             return self.reply()
