@@ -149,7 +149,8 @@ def test_steered_walks_and_what_follows_the_one_that_was_kept_are_made_again(
     for step in range(1, 6):
         chat.replies.step()
         driven.until(lambda: all(len(node.tokens) == step for node in group.nodes.values()) and len(group.paused) == 4)  # noqa: B023
-    chat.replies.adjust({"temperature": 1.6, "top_k": 7}, 1)
+    assert chat.replies.run is not None
+    chat.replies.run.adjust({"temperature": 1.6, "top_k": 7}, 1)
     chat.replies.force(group.nodes[0].ids[:2].tolist(), 2)
     chat.replies.stop(3)
     driven.until(lambda: len(group.nodes[2].tokens) == 7 and group.nodes[3].done)

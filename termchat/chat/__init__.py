@@ -1,15 +1,14 @@
-"""The chat service: sessions on a host, without a screen. The TUI and the commands stand on it.
+"""The chat service: sessions on a host, without a screen. The TUI, the commands and the lessons stand on it.
 
 A `Session` (in `conversation.session`) is a chat as a value: its tree, its settings, and the store that keeps it. A `Host` is
-the engine with the model that is loaded. `Chat(host, session)` in `service` is the whole of it for whoever uses it: `show()`,
-`send()`, `stop()`, `adjust()` and `pump()` are its own, the rest is reached through its rooms. The rooms share one `State`,
-know the rooms that they are given and never the chat:
+the engine with the model that is loaded, and knows who waits for which of its answers. `Chat(host, session)` in `service` is
+the whole of it for whoever uses it: `show()`, `send()`, `stop()`, `adjust()` and `pump()` are its own, the rest is reached
+through its rooms, which know the chat and by it each other:
 
-    chat.turns       what a person says: the queue, the prompt of a turn; `turns.room` when the context is full
-    chat.replies     the replies that run, one or several (`reply_run`): pause, resume, step, force; the group that is shown
-    chat.forks       what grows from a reply: regenerate, continue, fork
-    chat.walks       several replies from one place: start, open, select, keep, leave (groups)
-    chat.editing     messages, replies and the system prompt in other words (forks)
+    chat.turns       what a person says: the queue, the prompt of a turn; room where the context is full
+    chat.replies     the replies that run, one or several (`reply_run`): pause, resume, step, force
+    chat.forks       what grows from a reply: regenerate, continue, fork; messages, replies and the system prompt in other words
+    chat.walks       several replies from one place (groups): the one that is shown; start, open, select, keep, leave
     chat.branches    which branch is shown, names, deleting
     chat.loading     the model: load, switch, unload, restart; `loading.speculation` the one that drafts for it
     chat.questions   what is asked of a token, a reply or a text; the newest answers
@@ -17,10 +16,9 @@ know the rooms that they are given and never the chat:
 `Chat.show(session)` shows every session: the first one, one from the store (`opening` loads it), a new one, a lesson's, and the
 person's own after a lesson. Every record of a reply comes in by `Session.add`, which feeds tree, store and listeners.
 
-Commands go out through `requests`, which knows who waits for which answer. `pump()` takes in the engine's events, gives each
-to who waits for it, and returns what changed (`changes`) to whoever shows the chat. A message carries how it is to be answered
-(`conversation.unsent.Wish`) until its reply begins; `reply_run.ReplyBeginning` says where that is, and `Run` asks for all its
-replies with one `Generate`. `prompting` says what the model is told. `live` is the newest step, for the panels;
-`sizing` counts a message before it is sent. `lesson_facts` is the chat as a lesson sees it, with `lesson_replies` for the
-figures of its replies; `lesson_claims` measures what a lesson relies on, in chats of its own on the same host.
+`Host.ask` sends a command and gives its answers to who asked; a question of several commands is an inquiry (`inquiries`).
+`pump()` takes in the engine's events and returns what changed (`changes`) to whoever shows the chat. A message carries how it
+is to be answered (`conversation.unsent.Wish`) until its reply begins; `reply_run.ReplyBeginning` says where that is, and `Run`
+asks for all its replies with one `Generate`. `prompting` says what the model is told. `live` is the newest step, for the
+panels; `sizing` counts a message before it is sent.
 """

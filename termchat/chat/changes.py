@@ -8,7 +8,6 @@ import msgspec
 
 from termchat.conversation.node import Node
 from termchat.conversation.session import Session
-from termchat.conversation.tree import Conversation
 from termchat.conversation.unsent import ALONE, Wish
 from termchat.decoding.records import Failed
 
@@ -66,12 +65,8 @@ class Full(NamedTuple):
     wish: Wish = ALONE
 
     @property
-    def conversation(self) -> Conversation:
-        return self.session.conversation
-
-    @property
     def can_summarise(self) -> bool:
-        return not self.conversation.raw
+        return not self.session.conversation.raw
 
 
 class WalksChanged(msgspec.Struct, frozen=True):

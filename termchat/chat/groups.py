@@ -6,36 +6,41 @@ are branches of the conversation, whichever it continues from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from termchat.chat.changes import Notice, StatusChanged
-from termchat.chat.forks import Forks
-from termchat.chat.replies import Replies
+from termchat.chat.changes import Notice, StatusChanged, WalksChanged
+from termchat.chat.live import Live
 from termchat.chat.reply_run import ReplyGroup, Run
-from termchat.chat.state import State
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.conversation.unsent import Wish
-from termchat.conversation.walk_groups import groups_of, origin_of
+from termchat.conversation.walk_groups import groups_of, ids_of_beam, origin_of
 from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.records import SettingsRecord
 from termchat.decoding.samplers import SamplerSettings, Value
 from termchat.decoding.walk_plan import PlanError, WalkPlan
-from termchat.engine.port import Event, Feature, Tokenize, Tokenized
+from termchat.engine.port import Cancel, Event, Feature, Tokenize, Tokenized
+
+if TYPE_CHECKING:
+    from termchat.chat.service import Chat
 
 
 class Walks:
-    """One group at a time is shown; `send` sends a message (see `Chat.send`)."""
+    """One group at a time is shown: `group` is the one that runs, the last one, or one that was opened."""
 
-    def __init__(self, state: State, replies: Replies, forks: Forks, send: Callable[[str, Wish], None]) -> None:
-        self._state, self._replies, self._forks, self._send = state, replies, forks, send
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self.group: ReplyGroup | None = None
 
     @property
     def shown(self) -> ReplyGroup | None:
         """The group on the screen: None once another branch or chat is shown."""
-        return self._replies.shown
+        group, tree = self.group, self._chat.conversation
+        there = group is not None and group.conversation is tree and group.walk_of(tree.leaf) is not None
+        return group if there else None
 
     @property
     def running(self) -> bool:
@@ -44,14 +49,14 @@ class Walks:
 
     @property
     def _run(self) -> Run | None:
-        run = self._replies.run
+        run = self._chat.replies.run
         return run if run is not None and not run.group.alone else None
 
     @property
     def hidden(self) -> ReplyGroup | None:
         """The group that runs while only the reply that was kept of it is shown; None where that is all that runs."""
         group = self._run.group if self._run is not None else None
-        if group is None or group.conversation is not self._state.conversation or self.shown is group:
+        if group is None or group.conversation is not self._chat.conversation or self.shown is group:
             return None
         alone = group.group.beams is None and set(group.running) <= {group.kept}
         return None if alone else group
@@ -64,45 +69,82 @@ class Walks:
         """Make the replies of a plan: to a new message `text`, which waits its turn; or from the first `at` tokens of a reply's
         `node`; or with neither, other replies to the last message. What cannot be made is told, and the text given back.
         """
-        state = self._state
+        chat = self._chat
         wish = Wish(plan, "wait" if paused else "go on")
-        if (why := self._refusal(plan)) is not None:
-            state.changed(why)
+        feature: Feature = "beams" if plan.group.beams is not None else "walks"
+        refusal = Notice(*why) if (why := chat.refused(feature)) is not None else None
+        try:
+            plan.seed(chat.tuning.seed or 0, plan.group.size - 1)
+        except PlanError as error:
+            refusal = refusal or Notice(error.message, error.hint)
+        if refusal is not None:
+            chat.changed(refusal)
             if text:
-                state.give_back(state.session, text)
-                state.changed(StatusChanged())
+                chat.give_back(chat.session, text)
+                chat.changed(StatusChanged())
         elif text:
-            self._send(text, wish)
+            chat.send(text, wish)
         elif node is not None:
             # Other settings are compared with the reply's own dice; replies that only differ need others.
-            self._forks.fork(node, at, wish=wish, seed=None if plan.group.same_dice else state.seed())
+            chat.forks.fork(node, at, wish=wish, seed=None if plan.group.same_dice else chat.seed())
         else:
-            self._forks.regenerate(wish=wish)
-
-    def _refusal(self, plan: WalkPlan) -> Notice | None:
-        feature: Feature = "beams" if plan.group.beams is not None else "walks"
-        if (refused := self._state.refused(feature)) is not None:
-            return Notice(*refused)
-        try:
-            plan.seed(self._state.tuning.seed or 0, plan.group.size - 1)
-        except PlanError as error:
-            return Notice(error.message, error.hint)
-        return None
+            chat.forks.regenerate(wish=wish)
 
     def open(self, number: int) -> None:
         """Show a group of the conversation: the reply that the chat ends in is selected, else the first. A reply that is
         running elsewhere ends."""
-        state, run = self._state, self._run
+        chat, run = self._chat, self._run
         if run is not None and run.group.group.number == number:
-            self._replies.show(run.group, run.group.cursor)
+            self.show(run.group, run.group.cursor)
             return
-        group = next((group for group in groups(state.conversation) if group.group.number == number), None)
+        group = next((group for group in groups(chat.conversation) if group.group.number == number), None)
         if group is None:
-            state.changed(Notice("these walks were deleted"))
+            chat.changed(Notice("these walks were deleted"))
             return
-        self._forks.end_running()
-        group.before = state.conversation.leaf
-        self._replies.show(group, group.cursor)
+        chat.stop()
+        group.before = chat.conversation.leaf
+        self.show(group, group.cursor)
+
+    def show(self, group: ReplyGroup, number: int) -> None:
+        """Show a group, and select one of its replies: it is the leaf of the conversation."""
+        self.group, group.cursor = group, number
+        self._move(group.nodes[number].number, group.lives.get(number))
+        self._chat.paused = group.paused.get(number)
+
+    def _move(self, leaf: int, live: Live | None) -> None:
+        """Select another leaf; without `live`, the numbers of its newest token are read."""
+        self._chat.conversation.leaf = leaf
+        self._chat.show_leaf(live)
+        self._chat.changed(WalksChanged())
+
+    def select_node(self, leaf: int) -> bool:
+        """Select the running reply whose node is `leaf`; return False if it is none."""
+        run, shown = self._chat.replies.run, self.shown
+        number = run.group.walk_of(leaf) if run is not None else None
+        if run is None or number is None or run.group.conversation is not self._chat.conversation:
+            return False
+        run.moved, group = True, run.group
+        self.show(group, number)
+        if group.kept is not None:
+            group.kept, self.group = number, shown
+        return True
+
+    def sync_with_tree(self) -> None:
+        """Drop deleted replies; close the group if its branch is shown no longer."""
+        group, run = self.group, self._run
+        if group is None:
+            return
+        runs = run is not None and run.group is group
+        deleted = [number for number, node in group.nodes.items() if node.deleted and not runs]
+        for number in deleted:
+            del group.nodes[number]
+        selected = group.walk_of(self._chat.conversation.leaf)
+        if self.shown is None or selected is None:
+            self.group = None
+        elif selected != group.cursor:
+            self.show(group, selected)
+        if deleted or self.group is None:
+            self._chat.changed(WalksChanged())
 
     def select(self, number: int) -> None:
         """Select a reply: it is the conversation's leaf from now on."""
@@ -110,7 +152,7 @@ class Walks:
         if group is not None and number in group.nodes and number != group.cursor:
             if run is not None:
                 run.moved = True
-            self._replies.show(group, number)
+            self.show(group, number)
 
     def fork(self, number: int, at: int, ids: Sequence[int] = (), *, text: str = "", paused: bool = False) -> None:
         """Add a reply beside the others, with the same dice, that begins with the first `at` tokens of this one's node and then
@@ -120,9 +162,9 @@ class Walks:
             return
         if run is None or run.group is not group:
             wish = Wish(then="wait" if paused else "go on")
-            self._forks.fork(group.nodes[number], at, ids=ids, text=text, wish=wish)
+            self._chat.forks.fork(group.nodes[number], at, ids=ids, text=text, wish=wish)
         elif text:
-            self._state.line.ask(Tokenize(text), partial(self._hear_ids, run, number, at, paused))
+            self._chat.host.ask(Tokenize(text), partial(self._hear_ids, run, number, at, paused))
         else:
             run.join(number, at, ids, paused=paused)
 
@@ -132,14 +174,28 @@ class Walks:
 
     # --- what the chat goes on from -----------------------------------------------------------------------------------
 
-    def keep(self, number: int) -> None:
-        """Continue the chat from this reply: the group is shown no longer, the other replies end, this one runs on."""
-        self._replies.keep(number, stop_others=True)
+    def keep(self, number: int, *, stop_others: bool = True, queue_waits: bool = False) -> None:
+        """Continue the chat from a reply of the group that is shown, as soon as all are over; the group is shown no longer."""
+        group, run = self.shown, self._run
+        if group is None or number not in group.nodes:
+            return
+        self.show(group, number)
+        group.kept, self.group = number, None
+        if run is None or run.group is not group:
+            self._chat.replies.held = queue_waits
+            self._chat.replies.keep_cells(group.nodes[number])
+            return
+        run.queue_waits, run.kept_running = queue_waits, not group.nodes[number].done
+        if stop_others:
+            run.ends_joining = True
+            for other in group.running:
+                if other != number:
+                    run.tell(Cancel(), other)
 
     def keep_all(self) -> None:
         """Continue the chat from the selected reply; all that run go on."""
         if self.shown is not None:
-            self._replies.keep(self.shown.cursor)
+            self.keep(self.shown.cursor, stop_others=False)
 
     def leave(self) -> None:
         """End all replies. The chat continues from the selected one; of a group that grew from a token of a reply, from that
@@ -148,13 +204,14 @@ class Walks:
         if group is None:
             return
         if run is not None and run.group is group:
-            run.stop()
-        chat, before = group.conversation, group.before
-        if group.from_reply and before is not None and before in chat.nodes and not chat.is_hidden(before):
-            self._replies.close()
-            self._replies.move(before, None)
+            self._chat.replies.stop()
+        tree, before = group.conversation, group.before
+        from_reply = tree.nodes[group.origin.node].role == "assistant"
+        if from_reply and before is not None and before in tree.nodes and not tree.is_hidden(before):
+            self.group = None
+            self._move(before, None)
         else:
-            self._replies.keep(group.cursor, queue_waits=True)
+            self.keep(group.cursor, stop_others=False, queue_waits=True)
 
     def branch_of_beam(self, step: int, place: int, *, dropped: bool = False) -> None:
         """Make a branch of a beam, which ends with the beam's last token and can be continued. A search that runs ends first.
@@ -162,32 +219,32 @@ class Walks:
         `step` is the number of the step, `place` the beam's there (`Beam.walk`), among those that were `dropped` or not.
         """
         group = self.shown
-        ids = group.ids_of_beam(step, place, dropped=dropped) if group is not None else []
-        if group is None or not ids:
-            self._state.changed(Notice("no such beam"))
+        steps = group.beams if group is not None else []
+        at = next((at for at, beams in enumerate(steps) if beams.step == step), None)
+        known = [] if at is None else steps[at].dropped if dropped else steps[at].beams
+        beam = next((beam for beam in known if beam.walk == place), None)
+        if group is None or at is None or beam is None:
+            self._chat.changed(Notice("no such beam"))
         else:
-            self._forks.write(group.conversation.nodes[group.origin.node], group.origin.at, ids)
+            origin, ids = group.origin, ids_of_beam(steps, beam, at)
+            self._chat.forks.write(group.conversation.nodes[origin.node], origin.at, ids)
 
 
 def groups(conversation: Conversation) -> list[ReplyGroup]:
     """All groups of a conversation that have a walk which is not deleted, in the order in which they were made."""
-    made = (_reopened(conversation, nodes) for nodes in groups_of(conversation).values())
-    return [group for group in made if group is not None]
-
-
-def _reopened(conversation: Conversation, nodes: dict[int, Node]) -> ReplyGroup | None:
-    """The group of these walks; None where nothing stands before them, as in a file from elsewhere."""
-    parent, at = origin_of(nodes)
-    group = next(iter(nodes.values())).group
-    if parent is None or group is None:
-        return None
-    changes = _changes({walk: node.settings for walk, node in nodes.items()}, min(group.size, MOST_WALKS))
-    made = ReplyGroup(
-        conversation, WalkPlan(msgspec.structs.replace(group, size=len(changes)), changes), Place(parent, at)
-    )
-    made.nodes = nodes
-    made.cursor = made.walk_of(conversation.leaf) or next(iter(nodes))
-    return made
+    reopened = []
+    for nodes in groups_of(conversation).values():
+        parent, at = origin_of(nodes)
+        group = next(iter(nodes.values())).group
+        if parent is None or group is None:  # nothing stands before them, as in a file from elsewhere
+            continue
+        changes = _changes({walk: node.settings for walk, node in nodes.items()}, min(group.size, MOST_WALKS))
+        plan = WalkPlan(msgspec.structs.replace(group, size=len(changes)), changes)
+        reply_group = ReplyGroup(conversation, plan, Place(parent, at))
+        reply_group.nodes = nodes
+        reply_group.cursor = reply_group.walk_of(conversation.leaf) or next(iter(nodes))
+        reopened.append(reply_group)
+    return reopened
 
 
 def _changes(settings: dict[int, list[SettingsRecord]], size: int) -> tuple[dict[str, Value], ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from termchat.chat.requests import Requests
+from collections.abc import Callable
+
 from termchat.conversation.session import ModelRef, known_as
 from termchat.decoding.records import Failed, ModelIdentity
-from termchat.engine.port import DraftInfo, Engine, ModelInfo, ModelSpec
+from termchat.engine.port import Command, DraftInfo, Engine, Event, ModelInfo, ModelSpec, is_last
 
 
 def known_of(spec: ModelSpec) -> str:
@@ -14,11 +15,14 @@ def known_of(spec: ModelSpec) -> str:
 
 
 class Host:
-    """One engine, the line to it, its model and the drafter of that; `Loading` and `Speculation` write the fields."""
+    """One engine, whoever waits for its answers, its model and the drafter of that; `Loading` and `Drafters` write the fields.
+
+    An answer goes to who asked, so it belongs to what was asked, whatever is shown by then.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.line = Requests(engine)
+        self._hearers: dict[int, Callable[[Event], None]] = {}
         self.spec: ModelSpec | None = None
         self.model: ModelInfo | None = None
         self.progress = 0.0
@@ -51,3 +55,31 @@ class Host:
     def engine_name(self) -> str:
         """What to call the engine in a sentence."""
         return self.spec.engine.shown if self.spec is not None and self.spec.engine.url else "this engine"
+
+    # --- commands and answers -----------------------------------------------------------------------------------------
+
+    @property
+    def waits(self) -> bool:
+        """Whether anybody waits for an answer."""
+        return bool(self._hearers)
+
+    def ask(self, command: Command, hear: Callable[[Event], None]) -> None:
+        """Send a command; `hear` gets all that answers it, in order, the last of it one that `is_last`.
+
+        Raises:
+            EngineError: the engine's process cannot be started.
+        """
+        self._hearers[self.engine.send(command)] = hear
+
+    def deliver(self, number: int, event: Event) -> bool:
+        """Pass an event to who waits for it; return False if nobody does."""
+        hear = self._hearers.pop(number, None) if is_last(event) else self._hearers.get(number)
+        if hear is not None:
+            hear(event)
+        return hear is not None
+
+    def broken(self, failure: Failed) -> None:
+        """Answer everybody who waits with a failure: the engine is dead."""
+        hearers, self._hearers = self._hearers, {}
+        for hear in hearers.values():
+            hear(failure)

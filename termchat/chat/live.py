@@ -83,29 +83,18 @@ class Live:
         sampling = sum(self.sample_us)
         return sampling / (sum(self.decode_us) + sampling) if sampling else None
 
-    def begin(self) -> None:
-        """A new reply: what belongs to the last one goes, its newest token stays until there is another."""
-        self.preview = self.pending = None
-        self.prefill = self.finished = self.ttft_ms = None
-        self.prefill_done = self.prefill_total = 0
-        self.decode_us.clear()
-        self.sample_us.clear()
-        self.row_us.clear()
-
     def take(self, record: Record) -> None:
-        """The next record of the reply that is shown."""
+        """Take the next record of the reply that is shown."""
         if isinstance(record, Token):
-            self.add(record)
+            self.token, self.preview, self.pending = record, None, None
+            self._remember(record)
         elif isinstance(record, Prefill):
             self.prefill = record
         elif isinstance(record, SettingsRecord):
             self.threads = record.threads
         elif isinstance(record, (Finished, Failed)):
-            self.end(record)
-
-    def add(self, token: Token) -> None:
-        self.token, self.preview, self.pending = token, None, None
-        self._remember(token)
+            self.pending = None
+            self.finished = record if isinstance(record, Finished) else self.finished
 
     def _remember(self, token: DraftedStep) -> None:
         drafted, drafting_us = (len(token.draft.tokens), token.draft.us) if token.draft is not None else (0, 0)
@@ -113,12 +102,3 @@ class Live:
         self.row_us.append(of_round or token.decode_us // (1 + drafted))
         self.decode_us.append(token.decode_us + drafting_us)
         self.sample_us.append(token.sample_us)
-
-    def wait(self, token: Token) -> None:
-        """The reply is paused; `token` would be its next."""
-        self.pending = token
-
-    def end(self, last: Finished | Failed) -> None:
-        self.pending = None
-        if isinstance(last, Finished):
-            self.finished = last

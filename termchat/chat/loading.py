@@ -6,16 +6,15 @@ model, nothing of it changes: the next turn is rendered from its texts (see `tur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from termchat.chat.changes import DrafterChanged, Notice, StatusChanged, TuningChanged
-from termchat.chat.state import State
 from termchat.config import per_model
 from termchat.config.origins import MODEL, followed
 from termchat.decoding.biases import parse
@@ -38,6 +37,9 @@ from termchat.engine.port import (
     Remark,
 )
 
+if TYPE_CHECKING:
+    from termchat.chat.service import Chat
+
 _COST = "cost"
 """The kind of failure of a model that cannot pay: whoever asks for it by name may have it."""
 _HINT = "--draft-always on drafts anyway"
@@ -59,52 +61,36 @@ class Choice(NamedTuple):
 
 
 class Loading:
-    """One model at a time. `forget` drops what waits for an answer of the one that goes.
-
-    `then_continue` says that the last reply goes on once the model is there; `speculation` has the model that drafts for it.
+    """One model at a time. `wanted` is the one that is loaded or to be loaded, `attempts` how many times one was loaded or
+    unloaded, whatever came of it. `then_continue` says that the last reply goes on once the model is there; `speculation` has
+    the model that drafts for it.
     """
 
-    def __init__(self, state: State, forget: Callable[[], None]) -> None:
-        self._state, self._forget = state, forget
-        self._attempt = 0
-        self._wanted: Choice | None = None
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self.attempts = 0
+        self.wanted: Choice | None = None
         self._loaded: Choice | None = None
         self._earlier: Choice | None = None
-        self._told: set[Remark] = set()
+        self._shown: set[Remark] = set()
         self._vocabulary: tuple[int, list[int]] | None = None
         self.then_continue = False
-        self.speculation = Drafters(state, self._draft_with)
+        self.speculation = Drafters(chat)
 
     @property
-    def earlier(self) -> ModelSpec | None:
+    def earlier(self) -> Choice | None:
         """What `switch_back` loads: the model before this one, or the last that was there if this one did not come."""
-        choice = self._before()
-        return choice.spec if choice is not None else None
-
-    @property
-    def attempts(self) -> int:
-        """How many times a model was loaded or unloaded, whatever came of it."""
-        return self._attempt
-
-    @property
-    def wanted(self) -> Choice | None:
-        """The model that is loaded or to be loaded."""
-        return self._wanted
-
-    @property
-    def recommended(self) -> Mapping[str, Value]:
-        """Knobs that are recommended for the model that is loaded or to be loaded, by name."""
-        return self._wanted.recommended if self._wanted is not None else {}
+        return self._earlier if self.wanted is self._loaded else self._loaded
 
     def load(self, spec: ModelSpec, drafter: ModelSpec | Failed | None = None, *, heeds: bool = True) -> None:
-        """Loads the first model, whose recommendation the knobs follow already, or in place of the one that is there; for
+        """Load the first model, whose recommendation the knobs follow already, or in place of the one that is there; for
         `drafter` and `heeds` see `Choice`."""
-        origin, tuning = self._state.origin, self._state.tuning
+        origin, tuning = self._chat.origin, self._chat.tuning
         followed = {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}
         self._begin(Choice(spec, followed, drafter=drafter, heeds=heeds), follow=False)
 
     def switch(self, choice: Choice) -> bool:
-        """Goes on with another model: the conversation stays, the next turn is rendered by the new one.
+        """Go on with another model: the conversation stays, the next turn is rendered by the new one.
 
         Knobs that nobody turned follow the new model's recommendation. The old process ends first, so all its memory is
         free. Returns False while a reply runs, with a notice. A load that fails leaves the phase "failed", and `switch_back`
@@ -117,184 +103,169 @@ class Loading:
         return True
 
     def switch_back(self) -> bool:
-        """Goes back to the previous model; False if there was none, or while a reply runs."""
-        choice = self._before()
-        if choice is None:
-            self._state.changed(Notice("no previous model"))
+        """Go back to the previous model; False if there was none, or while a reply runs."""
+        if self.earlier is None:
+            self._chat.changed(Notice("no previous model"))
             return False
-        return self.switch(choice)
+        return self.switch(self.earlier)
 
     def unload(self) -> bool:
-        """Ends the engine, and all its memory is free; the next message loads the model again. False while a reply runs."""
+        """End the engine, and all its memory is free; the next message loads the model again. False while a reply runs."""
         if not self._free_to("unload the model"):
             return False
         self._let_go()
-        self._state.host.model = None
-        self._state.enter("no model")
+        self._chat.host.model = None
+        self._chat.enter("no model")
         return True
 
     def reload(self) -> bool:
-        """Unloads the model and loads it again; False while a reply runs, or if none was chosen yet."""
-        if self._wanted is None or not self._free_to("reload the model"):
+        """Unload the model and load it again; False while a reply runs, or if none was chosen yet."""
+        if self.wanted is None or not self._free_to("reload the model"):
             return False
-        self._begin(self._wanted, follow=self._wanted is not self._loaded)
+        self._begin(self.wanted, follow=self.wanted is not self._loaded)
         return True
 
     def restart(self) -> None:
-        """Loads the model again after its engine died, and continues a reply that was cut off."""
-        state, chat = self._state, self._state.conversation
-        if self._wanted is None or state.phase not in ("failed", "no model"):
+        """Load the model again after its engine died, and continues a reply that was cut off."""
+        chat, tree = self._chat, self._chat.conversation
+        if self.wanted is None or chat.phase not in ("failed", "no model"):
             return
-        spans = chat.reply()
-        self.then_continue = spans[-1].node.failed is not None if spans else chat.leaf is not None
-        self._begin(self._wanted, follow=self._wanted is not self._loaded)
+        spans = tree.reply()
+        self.then_continue = spans[-1].node.failed is not None if spans else tree.leaf is not None
+        self._begin(self.wanted, follow=self.wanted is not self._loaded)
 
     # --- how it is done ----------------------------------------------------------------------------------------------
 
-    def _before(self) -> Choice | None:
-        return self._earlier if self._wanted is self._loaded else self._loaded
-
     def _free_to(self, what: str) -> bool:
-        if self._state.busy:
-            self._state.changed(Notice(f"cannot {what}: a reply is running", "stop it first"))
-        return not self._state.busy
+        if self._chat.busy:
+            self._chat.changed(Notice(f"cannot {what}: a reply is running", "stop it first"))
+        return not self._chat.busy
 
     def _begin(self, choice: Choice, *, follow: bool) -> None:
-        """Loads a model in a new process; `follow` has the knobs follow its recommendation once it is there."""
-        state = self._state
+        """Load a model in a new process; `follow` has the knobs follow its recommendation once it is there."""
+        chat = self._chat
         self._let_go()
-        self._wanted = choice
-        state.host.spec, state.host.model, state.failure, state.host.progress = choice.spec, None, None, 0.0
-        state.enter("loading")
+        self.wanted = choice
+        chat.host.spec, chat.host.model, chat.failure, chat.host.progress = choice.spec, None, None, 0.0
+        chat.enter("loading")
         try:
-            state.line.ask(Load(choice.spec), partial(self._hear, self._attempt, choice, follow))
+            chat.host.ask(Load(choice.spec), partial(self._hear, self.attempts, choice, follow))
         except EngineError as error:  # the process cannot be started; every other command meets one that runs
             self._failed(Failed(error.kind, error.message, error.hint))
 
-    def _draft_with(self, drafter: ModelSpec | None) -> None:
-        """Has the model that is loaded loaded with this one to draft for it, whenever it is loaded again."""
-        assert self._wanted is not None
-        chosen, was_loaded = self._wanted._replace(drafter=drafter), self._wanted is self._loaded
-        self._wanted, self._loaded = chosen, chosen if was_loaded else self._loaded
+    def set_drafter(self, drafter: ModelSpec | None) -> None:
+        """Have this model draft whenever the one that is loaded is loaded again."""
+        assert self.wanted is not None
+        was_loaded, self.wanted = self.wanted is self._loaded, self.wanted._replace(drafter=drafter)
+        self._loaded = self.wanted if was_loaded else self._loaded
 
     def _let_go(self) -> None:
-        """Ends the process that holds a model, if there is one; nobody waits for its answers any more."""
-        state = self._state
-        self._attempt += 1
+        """End the process that holds a model, if there is one; nobody waits for its answers any more."""
+        chat = self._chat
+        self.attempts += 1
         self.speculation.end()
-        if state.host.spec is None or not state.engine.alive:
+        if chat.host.spec is None or not chat.engine.alive:
             return
-        self._forget()
-        state.engine.close()
-        state.line.broken(Failed("engine", "the model was unloaded"))
+        chat.forks.drop()
+        chat.questions.forget()
+        chat.engine.close()
+        chat.host.broken(Failed("engine", "the model was unloaded"))
 
     def _hear(self, attempt: int, choice: Choice, follow: bool, event: Event) -> None:
-        state = self._state
-        if attempt != self._attempt:
+        chat = self._chat
+        if attempt != self.attempts:
             return
         if isinstance(event, Progress):
-            state.host.progress = event.fraction
-            state.changed(StatusChanged())
+            chat.host.progress = event.fraction
+            chat.changed(StatusChanged())
         elif isinstance(event, Loaded):
             place = choice.spec.engine
             info = msgspec.structs.replace(event.info, engine=place.name or place.url)
-            state.host.model, state.host.progress, state.live.threads, state.host.measuring = info, 1.0, 0, False
+            chat.host.model, chat.host.progress, chat.live.threads, chat.host.measuring = info, 1.0, 0, False
             if choice is not self._loaded:
                 self._earlier, self._loaded = self._loaded, choice
             if info.recommended and choice.heeds:
-                choice = self._loaded = self._wanted = choice._replace(recommended=info.recommended)
+                choice = self._loaded = self.wanted = choice._replace(recommended=info.recommended)
             if follow or choice.recommended is info.recommended:
-                self._follow(choice.recommended)
+                tuning, origin, problems = followed(chat.tuning, chat.origin, choice.recommended)
+                if tuning != chat.tuning:
+                    chat.session.update(tuning=tuning)
+                    chat.changed(TuningChanged())
+                chat.origin.update(origin)
+                chat.changed(*(Notice(problem, severity="warning") for problem in problems))
             self._forget_ids(info)
-            if lacking := state.lacking(state.tuning):
-                state.changed(Notice(f"{state.host.engine_name} has no {', '.join(lacking)}: without effect there"))
-            state.changed(*(Notice(*why) for why in state.refused_knobs(state.tuning).values()))
-            if state.constraint is not None and (why := state.refused_constraint(state.constraint)) is not None:
-                state.changed(Notice(*why))
-            self._tell(info.remarks)
-            state.check_template()
-            state.check_thinking()
-            if not state.session.id:  # a chat keeps the model that wrote its last reply until another one writes
-                state.session.update(model=state.host.model_ref)
-            if state.drafts is not None and isinstance(choice.drafter, ModelSpec):
-                measure(state, needed=True)  # the draft model is judged by that
+            if lacking := chat.lacking(chat.tuning):
+                chat.changed(Notice(f"{chat.host.engine_name} has no {', '.join(lacking)}: without effect there"))
+            chat.changed(*(Notice(*why) for why in chat.refused_knobs(chat.tuning).values()))
+            if chat.constraint is not None and (why := chat.refused_constraint(chat.constraint)) is not None:
+                chat.changed(Notice(*why))
+            new = [remark for remark in info.remarks if remark not in self._shown]
+            self._shown.update(new)
+            chat.changed(*(Notice(remark.message, remark.hint) for remark in new))
+            chat.check_template()
+            chat.check_thinking()
+            if not chat.session.id:  # a chat keeps the model that wrote its last reply until another one writes
+                chat.session.update(model=chat.host.model_ref)
+            if chat.drafts is not None and isinstance(choice.drafter, ModelSpec):
+                measure(chat, needed=True)  # the draft model is judged by that
             self.speculation.begin(choice.drafter)
-            if state.host.drafter_progress is None:
-                state.enter("idle")
+            if chat.host.drafter_progress is None:
+                chat.enter("idle")
         elif isinstance(event, Failed):
             self._failed(event)
 
     def _failed(self, failure: Failed) -> None:
-        self._state.enter("failed")
-        self._state.fail(failure)
-
-    def _follow(self, recommended: Mapping[str, Value]) -> None:
-        """Sets the knobs that nobody turned to what is recommended for the model."""
-        state = self._state
-        tuning, origin, problems = followed(state.tuning, state.origin, recommended)
-        if tuning != state.tuning:
-            state.session.update(tuning=tuning)
-            state.changed(TuningChanged())
-        state.origin.update(origin)
-        state.changed(*(Notice(problem, severity="warning") for problem in problems))
+        self._chat.enter("failed")
+        self._chat.fail(failure)
 
     def _forget_ids(self, info: ModelInfo) -> None:
-        """Drops logit biases by id where these are other tokens in this model than in the one before."""
-        state, before = self._state, self._vocabulary
+        """Drop logit biases by id where these are other tokens in this model than in the one before."""
+        chat, before = self._chat, self._vocabulary
         self._vocabulary = info.vocabulary, info.end_ids
-        written = state.tuning.logit_bias
+        written = chat.tuning.logit_bias
         kept = [bias for bias in written if isinstance(parse(bias).what, str)]
         if before in (None, self._vocabulary) or len(kept) == len(written):
             return
-        state.session.update(tuning=state.tuning.turned({LOGIT_BIAS: kept}))
+        chat.session.update(tuning=chat.tuning.turned({LOGIT_BIAS: kept}))
         gone = ", ".join(bias for bias in written if bias not in kept)
-        state.changed(TuningChanged(), Notice(f"logit_bias: {gone} removed: in this model these ids are other tokens"))
-
-    def _tell(self, remarks: list[Remark]) -> None:
-        """Shows each remark once."""
-        for remark in remarks:
-            if remark not in self._told:
-                self._told.add(remark)
-                self._state.changed(Notice(remark.message, remark.hint))
+        chat.changed(TuningChanged(), Notice(f"logit_bias: {gone} removed: in this model these ids are other tokens"))
 
 
 class Drafters:
     """The model that drafts for the one of the chat: loaded beside it once the knob `draft` asks for it, and changed live.
 
     Until it is there, or where it cannot be had, a reply is made without it.
-
-    `chosen` hears of one that a person chose live, None for none.
     """
 
-    def __init__(self, state: State, chosen: Callable[[ModelSpec | None], None]) -> None:
-        self._state, self._chosen = state, chosen
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
         self._configured: ModelSpec | Failed | None = None
         self._engine = self._pending = 0
 
     def begin(self, configured: ModelSpec | Failed | None) -> None:
-        """A model is loaded, for which this one is to draft."""
+        """Note which model is to draft for the one that was loaded."""
         self._configured = configured
         self.follow()
 
     def end(self) -> None:
-        """The engine is gone, and the model that drafted with it."""
+        """Forget the drafter: the engine is gone."""
         self._engine += 1
         self._pending = 0
-        state = self._state
-        state.host.drafter = state.host.drafter_failure = state.host.drafter_progress = None
+        chat = self._chat
+        chat.host.drafter = chat.host.drafter_failure = chat.host.drafter_progress = None
 
     def follow(self) -> None:
-        """Loads what the knob `draft` needs, unless it is there; says where that cannot be."""
-        state, wanted = self._state, self._state.tuning.drafts
-        if wanted is None or state.host.model is None:
+        """Load what the knob `draft` needs, unless it is there; says where that cannot be."""
+        chat, wanted = self._chat, self._chat.tuning.drafts
+        if wanted is None or chat.host.model is None:
             return
-        if state.cannot_draft:
-            state.changed(Notice(f"nothing is drafted: {state.cannot_draft}", severity="warning"))
+        if chat.cannot_draft:
+            chat.changed(Notice(f"nothing is drafted: {chat.cannot_draft}", severity="warning"))
             return
-        failed = state.host.drafter_failure
+        failed = chat.host.drafter_failure
         if failed is not None and failed.kind == _COST and wanted.by == "model":
             failed = None
-        if wanted.by == "ngram" or state.host.drafter is not None or failed is not None or self._pending:
+        if wanted.by == "ngram" or chat.host.drafter is not None or failed is not None or self._pending:
             return
         if isinstance(self._configured, Failed):
             self._fail(self._configured)
@@ -304,9 +275,9 @@ class Drafters:
             self._ask(self._configured)
 
     def _why_too_large(self, spec: ModelSpec) -> str:
-        """Why a model cannot pay by the sizes of both and by what batches cost, if none was asked for; "" if it may, or if that
-        is not known."""
-        model, wanted = self._state.host.model, self._state.tuning.drafts
+        """Explain why a model cannot pay by the sizes of both and by what batches cost, if none was asked for; "" if it may, or
+        if that is not known."""
+        model, wanted = self._chat.host.model, self._chat.tuning.drafts
         if model is None or wanted is None or wanted.by != "auto" or wanted.always or spec.engine.url:
             return ""
         times = BatchTimes(model.measured.batch_times if model.measured is not None else {})
@@ -316,37 +287,38 @@ class Drafters:
                 return explain_cost(spec.name, each, times.of)
         return ""
 
-    def draft_with(self, spec: ModelSpec | None, draft_model: str) -> None:
-        """Has this model draft from now on, also in mid-reply, and keeps that for the model that is loaded; `draft_model` is
-        what it is asked for with. None has none draft, and frees its memory."""
-        state = self._state
-        if state.host.model is None:
-            state.changed(Notice("cannot load a draft model: no model is loaded"))
-        elif spec is not None and state.cannot_draft:
-            state.changed(Notice(f"cannot load a draft model: {state.cannot_draft}", severity="warning"))
+    def draft_with(self, choice: Choice | None) -> None:
+        """Have this model draft from now on, also in mid-reply, and keep that for the model that is loaded. With None none
+        drafts, and its memory is free. Nothing drafts while the knob `draft` is off."""
+        chat = self._chat
+        spec, draft_model = (choice.spec, choice.wanted or choice.spec.path) if choice is not None else (None, "")
+        if chat.host.model is None:
+            chat.changed(Notice("cannot load a draft model: no model is loaded"))
+        elif spec is not None and chat.cannot_draft:
+            chat.changed(Notice(f"cannot load a draft model: {chat.cannot_draft}", severity="warning"))
         else:
             self._ask(spec, draft_model)
 
     def _ask(self, spec: ModelSpec | None, draft_model: str | None = None) -> None:
         """`draft_model` None: as configured, so that there is nothing to keep."""
-        state = self._state
+        chat = self._chat
         self._pending += 1
-        state.host.drafter_failure, state.host.drafter_progress = None, 0.0
-        state.changed(StatusChanged())
-        state.line.ask(LoadDraft(spec), partial(self._hear, self._engine, spec, draft_model))
+        chat.host.drafter_failure, chat.host.drafter_progress = None, 0.0
+        chat.changed(StatusChanged())
+        chat.host.ask(LoadDraft(spec), partial(self._hear, self._engine, spec, draft_model))
 
     def _hear(self, engine: int, spec: ModelSpec | None, draft_model: str | None, event: Event) -> None:
-        state = self._state
+        chat = self._chat
         if engine != self._engine:
             return
         if isinstance(event, Progress):
-            state.host.drafter_progress = event.fraction
-            state.changed(StatusChanged())
+            chat.host.drafter_progress = event.fraction
+            chat.changed(StatusChanged())
             return
         self._pending -= 1
-        state.host.drafter_progress = state.host.drafter_progress if self._pending else None
+        chat.host.drafter_progress = chat.host.drafter_progress if self._pending else None
         if isinstance(event, DraftLoaded):
-            state.host.drafter, wanted = event.info, state.tuning.drafts
+            chat.host.drafter, wanted = event.info, chat.tuning.drafts
             if draft_model is not None:
                 self._keep(spec, draft_model)
             elif wanted is not None and wanted.by == "auto" and not wanted.always and event.info and event.info.why_not:
@@ -354,63 +326,59 @@ class Drafters:
                 self._fail(Failed(_COST, event.info.why_not, _HINT))
         elif isinstance(event, Failed):
             self._fail(event)
-        if state.phase == "loading" and not self._pending:
-            state.enter("idle")
-        state.changed(StatusChanged())
+        if chat.phase == "loading" and not self._pending:
+            chat.enter("idle")
+        chat.changed(StatusChanged())
 
     def _keep(self, spec: ModelSpec | None, draft_model: str) -> None:
-        """Has this model draft whenever the one that is loaded is loaded again."""
-        state, model = self._state, self._state.host.model
+        """Have this model draft whenever the one that is loaded is loaded again."""
+        chat, model = self._chat, self._chat.host.model
         assert model is not None
         self._configured = spec
-        self._chosen(spec)
-        state.changed(DrafterChanged(model.sha256, draft_model))
-        told = (
-            f"{state.host.drafter.name} drafts for {model.name}"
-            if state.host.drafter is not None
-            else "the draft model is unloaded"
-        )
-        by = state.tuning.draft
-        unused = state.host.drafter is not None and by not in ("model", "auto")
-        hints = [f"the knob draft is {by}: turn it to model or auto"] if unused else []
-        problem = None
+        chat.loading.set_drafter(spec)
+        chat.changed(DrafterChanged(model.sha256, draft_model))
+        drafter, by = chat.host.drafter, chat.tuning.draft
+        hints, problems = [], []
+        if drafter is not None and by not in ("model", "auto"):
+            hints.append(f"the knob draft is {by}: turn it to model or auto")
         try:
             if model.sha256:
                 per_model.keep_drafter(draft_model, model.sha256, model.name)
-                hints += [_SAVED.format(model.name)] if state.host.drafter is not None else []
+                hints += [_SAVED.format(model.name)] if drafter is not None else []
         except OSError as error:
             why = error.strerror or str(error)
-            problem = Notice(f"the draft model of {model.name} could not be saved: {why}", severity="warning")
-        state.changed(Notice(told, ". ".join(hints)), *([problem] if problem is not None else []))
+            problems.append(Notice(f"the draft model of {model.name} could not be saved: {why}", severity="warning"))
+        message = f"{drafter.name} drafts for {model.name}" if drafter is not None else "the draft model is unloaded"
+        chat.changed(Notice(message, ". ".join(hints)), *problems)
 
     def _fail(self, failure: Failed) -> None:
         """A dead engine is told by whoever waits for more of it."""
-        state = self._state
+        chat = self._chat
         if failure.kind == "engine":
             return
-        state.host.drafter_failure = failure
-        state.changed(StatusChanged(), Notice(failure.message, failure.hint, "warning"))
+        chat.host.drafter_failure = failure
+        chat.changed(StatusChanged(), Notice(failure.message, failure.hint, "warning"))
 
 
-def measure(state: State, *, needed: bool = False) -> None:
+def measure(chat: Chat, *, needed: bool = False) -> None:
     """Have the engine measure what batches of its model cost and change, unless that is known, and keep it; `needed` for what
     follows, else when nothing else is to be done, and again for times that a busy machine did not tell."""
-    model = state.host.model
-    if model is None or not model.kv_type or not model.can_rewind or (state.host.measuring and not needed):
+    model = chat.host.model
+    if model is None or not model.kv_type or not model.can_rewind or (chat.host.measuring and not needed):
         return
     if model.measured is None or not (needed or model.measured.batch_times):
-        state.host.measuring = True
-        state.line.ask(MeasureBatches(needed=needed), partial(_hear_measured, state, model))
+        chat.host.measuring = True
+        chat.host.ask(MeasureBatches(needed=needed), partial(_hear_measured, chat, model))
 
 
-def _hear_measured(state: State, model: ModelInfo, event: Event) -> None:
+def _hear_measured(chat: Chat, model: ModelInfo, event: Event) -> None:
     """Keep what was measured; other work went first where it is `busy`, so it is measured later."""
-    now = state.host.model
+    now = chat.host.model
     if now is None or (now.path, now.sha256) != (model.path, model.sha256):
         return
     if isinstance(event, BatchesMeasured):
         measured = event.measured
-        state.host.model = msgspec.structs.replace(
+        chat.host.model = msgspec.structs.replace(
             now, measured=now.measured.joined(measured) if now.measured else measured
         )
         try:
@@ -418,6 +386,6 @@ def _hear_measured(state: State, model: ModelInfo, event: Event) -> None:
                 per_model.keep_rows(measured, model.sha256, model.name)
         except OSError as error:
             why = error.strerror or str(error)
-            state.changed(Notice(f"what was measured of {model.name} could not be saved: {why}", severity="warning"))
+            chat.changed(Notice(f"what was measured of {model.name} could not be saved: {why}", severity="warning"))
     elif isinstance(event, Failed) and event.kind == "busy":
-        state.host.measuring = False
+        chat.host.measuring = False

@@ -206,21 +206,16 @@ def load_session(store: Store, id: str, config: Settings) -> Session:
 
 def at_model_of(config: Settings, model: ModelRef) -> tuple[Settings, str]:
     """The configuration with a chat's model on its engine, where no flag names another, and that model if it is not known."""
-    place, missing = _place(config, model)
-    return config.with_left(place, {name: config.origin[name] for name in place}), missing
-
-
-def _place(config: Settings, model: ModelRef) -> tuple[dict[str, str], str]:
-    """The settings that say which model on which engine, and the model and engine where that is not known."""
-    if not model.name:
-        return {}, ""
-    if not model.engine:
-        return {"model": model_of(model) or ("" if config.address.url else config.model), "default_engine": ""}, ""
-    try:
-        config.engine_at(model.engine)
-    except AddressError:
-        return {}, _unknown(model)
-    return {"model": model.path or model.name, "default_engine": model.engine}, ""
+    place: dict[str, str] = {}
+    if model.name and not model.engine:
+        place = {"model": model_of(model) or ("" if config.address.url else config.model), "default_engine": ""}
+    elif model.name:
+        try:
+            config.engine_at(model.engine)
+        except AddressError:
+            return config, _unknown(model)
+        place = {"model": model.path or model.name, "default_engine": model.engine}
+    return config.with_left(place, {name: config.origin[name] for name in place}), ""
 
 
 def _unknown(model: ModelRef) -> str:
@@ -274,9 +269,22 @@ def fetch(store: Store, id: str, config: Settings, loaded: str) -> tuple[Session
         StoreError: there is no such chat, or it cannot be read.
     """
     session = load_session(store, id, config)
-    if not session.model.name or session.model.known_as == loaded:
+    model = session.model
+    if not model.name or model.known_as == loaded:
         return session, None, ""
-    return session, *_model(config, session.model)
+    try:
+        if model.engine:
+            address = msgspec.structs.replace(config.engine_at(model.engine), model=model.path or model.name)
+            sha256 = model.identity.sha256 if model.identity is not None else ""
+            return session, elsewhere(config, address, model.name, sha256), ""
+        wanted = model_of(model)
+        if wanted is None:
+            return session, None, f"{model.name}, which is not on this machine"
+        return session, choose(config, wanted), ""
+    except AddressError:
+        return session, None, _unknown(model)
+    except ModelError as error:
+        return session, None, f"{model.name}, which cannot be loaded: {error.message}"
 
 
 def saving(session: Session, path: Path) -> Callable[[], Path]:
@@ -300,20 +308,3 @@ def saving(session: Session, path: Path) -> Callable[[], Path]:
         )
 
     return save
-
-
-def _model(config: Settings, model: ModelRef) -> tuple[Choice | None, str]:
-    """The model, or its name and why it cannot be loaded."""
-    if model.engine:
-        try:
-            address = msgspec.structs.replace(config.engine_at(model.engine), model=model.path or model.name)
-        except AddressError:
-            return None, _unknown(model)
-        return elsewhere(config, address, model.name, model.identity.sha256 if model.identity is not None else ""), ""
-    wanted = model_of(model)
-    if wanted is None:
-        return None, f"{model.name}, which is not on this machine"
-    try:
-        return choose(config, wanted), ""
-    except ModelError as error:
-        return None, f"{model.name}, which cannot be loaded: {error.message}"

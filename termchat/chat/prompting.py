@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from termchat.chat.state import State
 from termchat.conversation.node import Omission
 from termchat.conversation.thoughts import answer_of, thoughts_of
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.engine.port import Message, ModelInfo, Render, Tokenize
+
+if TYPE_CHECKING:
+    from termchat.chat.service import Chat
 
 Turn = list[Span]
 """What a person wrote, and all pieces of the reply to it."""
@@ -29,18 +32,18 @@ def omission_of(path: Sequence[Span]) -> Omission | None:
     return next((span.node.omitted for span in reversed(path) if span.node.omitted is not None), None)
 
 
-def messages(chat: Conversation, leaf: int | None = None, model: ModelInfo | None = None) -> list[Message]:
+def messages(tree: Conversation, leaf: int | None = None, model: ModelInfo | None = None) -> list[Message]:
     """What the model is told: the system message, the summary of what is left out if there is one, the rest of the path to
     `leaf` (None: to the one that is shown). The replies that the `model` drew have their ids."""
-    path, system = chat.path(leaf), chat.system if leaf is None else chat.system_of(leaf)
+    path, system = tree.path(leaf), tree.system if leaf is None else tree.system_of(leaf)
     omitted = omission_of(path)
     said = [Message("system", system)] if system else []
     if omitted is not None:
         path = [span for turn in turns_of(path)[omitted.turns :] for span in turn]
-        if omitted.summary is not None and omitted.summary in chat.nodes:
-            request = chat.nodes[chat.reply(omitted.summary)[0].node.parent or omitted.summary]
-            path = [Span(request, len(request.ids)), *chat.reply(omitted.summary), *path]
-    return said + list(_said(path, raw=chat.raw, model=model))
+        if omitted.summary is not None and omitted.summary in tree.nodes:
+            request = tree.nodes[tree.reply(omitted.summary)[0].node.parent or omitted.summary]
+            path = [Span(request, len(request.ids)), *tree.reply(omitted.summary), *path]
+    return said + list(_said(path, raw=tree.raw, model=model))
 
 
 def _said(spans: Sequence[Span], *, raw: bool, model: ModelInfo | None) -> Iterator[Message]:
@@ -79,16 +82,28 @@ def is_cut(path: Sequence[Span]) -> bool:
     return cut
 
 
-def question(state: State, said: list[Message], text: str, parent: Node | None, *, anew: bool) -> Render | Tokenize:
+def question(chat: Chat, said: list[Message], text: str, parent: Node | None, *, anew: bool) -> Render | Tokenize:
     """What asks for the prompt ids of a turn behind `parent`.
 
     Args:
         said: all that the model is told, the turn's `text` last.
         anew: the whole prompt is wanted, whatever stands before the turn.
     """
-    if state.conversation.raw:
+    if chat.conversation.raw:
         whole = "".join(message.content for message in said)
         return Tokenize(whole if anew else text, begin=anew or parent is None)
-    chat = state.conversation
-    before = [] if anew else chat.ids()
-    return Render(said, before, append=not anew and is_cut(chat.path()), think=state.tuning.thinks)
+    tree = chat.conversation
+    before = [] if anew else tree.ids()
+    return Render(said, before, append=not anew and is_cut(tree.path()), think=chat.tuning.thinks)
+
+
+def is_foreign(path: list[Span], model: ModelInfo) -> bool:
+    """Whether another model made ids of the path, or an engine that has none answered a message of it; a turn whose ids are the
+    whole prompt begins anew."""
+    foreign = False
+    for span in path:
+        start = span.node.start
+        foreign = foreign and not span.node.whole
+        foreign = foreign or (start is not None and start.model.sha256 != model.sha256)
+        foreign = foreign or (model.abilities.ids and span.node.role == "user" and not span.node.ids)
+    return foreign

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from termchat.chat.changes import Answered, LiveChanged
+from termchat.chat.inquiries import Inquiry, Newest, Unanswerable, request
 from termchat.chat.live import Live
-from termchat.chat.requests import Inquiry, Newest, Unanswerable
-from termchat.chat.state import State, is_foreign
+from termchat.chat.prompting import is_foreign
 from termchat.conversation.position import WhatIf, position_of, summarise
 from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding import biases
@@ -29,6 +29,7 @@ from termchat.engine.port import (
     Explained,
     Inspect,
     Inspected,
+    ModelInfo,
     Score,
     Scored,
     Spell,
@@ -37,6 +38,9 @@ from termchat.engine.port import (
     Tokenize,
     Tokenized,
 )
+
+if TYPE_CHECKING:
+    from termchat.chat.service import Chat
 
 
 @dataclass(frozen=True)
@@ -112,121 +116,242 @@ class Biasing:
 
 
 Answer = Inspection | WhyNot | Rescored | Pieces | CheckedConstraint | Biasing
+NO_MODEL = "no model is loaded"
+Kind = Literal["inspected", "explained", "scored", "tokenized", "checked", "biased"]
+KINDS: tuple[Kind, ...] = ("inspected", "explained", "scored", "tokenized", "checked", "biased")
 
 
-def inspection(state: State, chat: Conversation, node: Node, index: int, *, now: bool) -> Inquiry[Inspection]:
-    """See `Questions.inspect`."""
-    inspected = yield _step(state, chat, node, index, now=now)
-    assert isinstance(inspected, Inspected)
-    return Inspection(node, index, now, inspected)
+class Questions:
+    """Asks, and holds the newest answer of each kind: None until it is there. `failed` says why the last question has none.
+
+    What is asked under the knobs as they are is asked again whenever one turns, until something else is asked or it is
+    forgotten; the answer that is there stays meanwhile.
+    """
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self.inspected: Inspection | None = None
+        self.explained: WhyNot | None = None
+        self.scored: Rescored | None = None
+        self.tokenized: Pieces | None = None
+        self.checked: CheckedConstraint | None = None
+        self.biased: Biasing | None = None
+        self.failed: str | None = None
+        self._newest: dict[Kind, Newest[Answer]] = {kind: Newest(chat.host) for kind in KINDS}
+        self._preview: Newest[Inspection] = Newest(chat.host)
+        self._subjects: dict[Kind, object] = {}
+        self._live: dict[Kind, Callable[[], Inquiry[Answer]]] = {}
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    def inspect(self, node: Node, index: int, *, now: bool = False) -> None:
+        """Ask for the distribution at a token, under the settings of then, or `now` the knobs as they are.
+
+        `index` may be the length of the node: what would follow. What a person wrote has no settings of then.
+        """
+        inquiry = partial(self._inspection, self._chat.conversation, node, index, now=now)
+        self._ask("inspected", (node, index, now), inquiry, live=now)
+
+    def _inspection(self, tree: Conversation, node: Node, index: int, *, now: bool) -> Inquiry[Inspection]:
+        inspected = yield from request(self._step(tree, node, index, now=now), Inspected)
+        return Inspection(node, index, now, inspected)
+
+    def explain(self, node: Node, index: int, what: int | str, *, now: bool = False) -> None:
+        """Ask why a token, given by its id or as text, is not the one drawn there; `now` as in `inspect`.
+
+        A text is tokenised first, and its first token is asked about. Mind the space: ' word' and 'word' are two tokens.
+        """
+        tree = self._chat.conversation
+
+        def inquiry() -> Inquiry[WhyNot]:
+            step = self._step(tree, node, index, now=now)
+            text, ids = (what, []) if isinstance(what, str) else ("", [what])
+            if text:
+                ids = (yield from request(Tokenize(text), Tokenized)).ids
+            if not ids:
+                raise Unanswerable("type some text first")
+            waiting = self._chat.paused.token.id if self._chat.paused is not None else UNKNOWN
+            drawn = node.ids[index] if index < len(node.ids) else waiting
+            command = Explain(
+                step.ids, ids[0], step.samplers, step.seed, step.done, step.state, step.constraint, step.constraint_begun,
+                drawn=drawn,
+            )  # fmt: skip
+            explained = yield from request(command, Explained)
+            penalised = explained.explanation.penalised
+            pieces: dict[int, str] = {}
+            if penalised is not None and penalised.positions:
+                names = Describe([step.ids[position] for position in penalised.positions])
+                described = yield from request(names, Tokenized)
+                pieces = dict(zip(penalised.positions, described.names, strict=True))
+            return WhyNot(node, index, now, text, len(ids) - 1, explained, pieces)
+
+        self._ask("explained", (node, index, what, now), inquiry, live=now)
+
+    def score(self, node: Node, settings: SamplerSettings | None = None) -> None:
+        """Draw the whole reply that `node` is a piece of again in thought, under these settings or the knobs as they are."""
+        tree = self._chat.conversation
+
+        def inquiry() -> Inquiry[Rescored]:
+            spans = of_one_seed(reply_with(tree, node), node)
+            columns = [(span.node.tokens, span.count) for span in spans]
+            ids = [i for tokens, count in columns for i in tokens.ids[:count]]
+            if not ids:
+                raise Unanswerable("no reply to inspect")
+            step = self._step(tree, spans[0].node, 0, now=True)
+            samplers = settings or step.samplers
+            last = position_of(
+                tree, spans[-1].node, spans[-1].count
+            )  # it may have begun in mid-reply, or after the thoughts
+            begun = last.constraint_begun if last.constraint == step.constraint else step.constraint_begun
+            command = Score([*step.ids, *ids], len(ids), samplers, step.seed, step.done, step.constraint, begun)
+            scored = yield from request(command, Scored)
+            texts = [text for tokens, count in columns for text in tokens.texts[:count]]
+            places = [Place(span.node.number, at) for span in spans for at in range(span.count)]
+            chosen = [by_hand for tokens, count in columns for by_hand in tokens.forced[:count]]
+            forced = {index for index, by_hand in enumerate(chosen) if by_hand}
+            summary = summarise(ids, scored.ids, scored.probabilities, forced)
+            return Rescored(node, samplers, places, ids, texts, scored, summary)
+
+        self._ask("scored", (node, settings), inquiry, live=settings is None)
+
+    def check(self, constraint: Constraint) -> None:
+        """Ask whether a constraint can be used with the model that is loaded."""
+
+        def inquiry() -> Inquiry[CheckedConstraint]:
+            self._model()
+            if (why := self._chat.refused_constraint(constraint)) is not None:
+                raise Unanswerable(why.message)
+            return CheckedConstraint(constraint, (yield from request(Check(constraint), Checked)))
+
+        self._ask("checked", constraint, inquiry)
+
+    def tokens(self, text: str) -> None:
+        """Tokenize a text: no template, no control tokens."""
+
+        def inquiry() -> Inquiry[Pieces]:
+            self._model()
+            return Pieces(None, text, (yield from request(Tokenize(text), Tokenized)))
+
+        self._ask("tokenized", text, inquiry)
+
+    def tokens_of(self, node: Node) -> None:
+        """Ask for the tokens of a message as they are, with the template's scaffold around it, or of the whole reply of a
+        node."""
+        tree = self._chat.conversation
+
+        def inquiry() -> Inquiry[Pieces]:
+            self._check(tree, node)
+            spans = [Span(node, len(node.ids))] if node.role == "user" else reply_with(tree, node)
+            ids = [i for span in spans for i in span.node.ids[: span.count]]
+            return Pieces(node, node.written, (yield from request(Describe(ids), Tokenized)))
+
+        self._ask("tokenized", node, inquiry)
+
+    def biases(self, text: str) -> None:
+        """Ask for the tokens of a text and of its word's spellings, and for those of the biases as they are."""
+
+        def inquiry() -> Inquiry[Biasing]:
+            model = self._model()
+            written: dict[str, Tokenized] = {}
+            for bias in self._chat.tuning.logit_bias:
+                what = biases.parse(bias).what
+                command = Tokenize(what) if isinstance(what, str) else Describe([what])
+                written[bias] = yield from request(command, Tokenized)
+            tokenized = yield from request(Tokenize(text), Tokenized)
+            spellings = (yield from request(Spell(text), Spelled)).spellings if text.strip() else []
+            suppressed = yield from request(Describe(model.suppressed), Tokenized)
+            return Biasing(text, tokenized, spellings, written, suppressed)
+
+        self._ask("biased", text, inquiry, live=True)
+
+    def preview(self) -> None:
+        """Reshape the distribution of the last reply's last step as knobs are turned, if this model wrote it."""
+        chat, tree, live = self._chat, self._chat.conversation, self._chat.live
+        spans = [span for span in tree.reply() if span.count]
+        if chat.phase != "idle" or not spans or chat.is_foreign() or "inspect" not in chat.engine.offers:
+            return
+        node, index = spans[-1].node, spans[-1].count - 1
+        if position_of(tree, node, index).seed is not None:
+            self._preview.ask(self._inspection(tree, node, index, now=True), partial(self._hear_preview, live))
+
+    def _hear_preview(self, live: Live, answer: Inspection | Failed) -> None:
+        # Other live values: another chat is shown. A failure is nobody's concern: the recorded step stays.
+        if isinstance(answer, Inspection) and live is self._chat.live and not self._chat.busy:
+            live.preview, live.preview_recomputed = answer.inspected.token, answer.inspected.recomputed
+            self._chat.changed(LiveChanged())
+
+    # --- how they are asked -------------------------------------------------------------------------------------------
+
+    def forget(self, *kinds: Kind) -> None:
+        """Drop these answers, or all; they are not asked again."""
+        for kind in kinds or KINDS:
+            setattr(self, kind, None)
+            self._subjects.pop(kind, None)
+            self._live.pop(kind, None)
+        self.failed = None
+
+    def repeat(self) -> None:
+        """Ask again what was asked under the knobs as they are: one was turned."""
+        for kind, inquiry in self._live.items():
+            self._send(kind, inquiry)
+
+    def _ask(self, kind: Kind, subject: object, inquiry: Callable[[], Inquiry[Answer]], *, live: bool = False) -> None:
+        if self._subjects.get(kind) != subject:
+            setattr(self, kind, None)
+        self._subjects[kind] = subject
+        self._live.pop(kind, None)
+        if live:
+            self._live[kind] = inquiry
+        self.failed = None
+        self._send(kind, inquiry)
+
+    def _send(self, kind: Kind, inquiry: Callable[[], Inquiry[Answer]]) -> None:
+        self._newest[kind].ask(inquiry(), partial(self._hear, kind, self._subjects[kind]))
+
+    def _hear(self, kind: Kind, subject: object, answer: Answer | Failed) -> None:
+        if self._subjects.get(kind) != subject:
+            return  # something else was asked since
+        failed = isinstance(answer, Failed)
+        setattr(self, kind, None if failed else answer)
+        self.failed = answer.message if isinstance(answer, Failed) else None
+        self._chat.changed(Answered())
+
+    def _model(self) -> ModelInfo:
+        if self._chat.model is None:
+            raise Unanswerable(NO_MODEL)
+        return self._chat.model
+
+    def _check(self, tree: Conversation, node: Node) -> None:
+        if is_foreign(tree.path(node.number), self._model()):
+            raise Unanswerable("a different model wrote this")
+
+    def _step(self, tree: Conversation, node: Node, index: int, *, now: bool) -> Inspect:
+        """Build the request for the distribution at a position."""
+        chat = self._chat
+        self._check(tree, node)
+        position = position_of(tree, node, index)
+        if not position.ids:
+            raise Unanswerable("nothing precedes this token")
+        settings = None if now else position.settings
+        constraint = chat.constraint if settings is None else position.constraint
+        return Inspect(
+            position.ids,
+            settings or chat.tuning.samplers(),
+            position.seed if position.seed is not None else chat.tuning.seed or 0,
+            position.done,
+            candidates=chat.candidates,
+            state=position.state,
+            constraint=constraint,
+            constraint_begun=position.begun(constraint),
+        )
 
 
-def why_not(state: State, chat: Conversation, node: Node, index: int, what: int | str, *, now: bool) -> Inquiry[Answer]:
-    """See `Questions.explain`."""
-    step = _step(state, chat, node, index, now=now)
-    text, asked = (what, []) if isinstance(what, str) else ("", [what])
-    if text:
-        tokenized = yield Tokenize(text)
-        assert isinstance(tokenized, Tokenized)
-        asked = tokenized.ids
-    if not asked:
-        raise Unanswerable("type some text first")
-    explained = yield Explain(
-        step.ids, asked[0], step.samplers, step.seed, step.done, step.state, step.constraint, step.constraint_begun,
-        drawn=_standing(state, node, index),
-    )  # fmt: skip
-    assert isinstance(explained, Explained)
-    penalised = explained.explanation.penalised
-    pieces: dict[int, str] = {}
-    if penalised is not None and penalised.positions:
-        described = yield Describe([step.ids[position] for position in penalised.positions])
-        assert isinstance(described, Tokenized)
-        pieces = dict(zip(penalised.positions, described.names, strict=True))
-    return WhyNot(node, index, now, text, len(asked) - 1, explained, pieces)
-
-
-def _standing(state: State, node: Node, index: int) -> int:
-    """The token at a place of a node; behind its last one, that which a paused reply waits with."""
-    if index < len(node.ids):
-        return node.ids[index]
-    return state.paused.token.id if state.paused is not None else UNKNOWN
-
-
-def rescoring(state: State, chat: Conversation, node: Node, settings: SamplerSettings | None) -> Inquiry[Answer]:
-    """See `Questions.score`."""
-    spans = of_one_seed(reply_with(chat, node), node)
-    columns = [(span.node.tokens, span.count) for span in spans]
-    ids = [i for tokens, count in columns for i in tokens.ids[:count]]
-    if not ids:
-        raise Unanswerable("no reply to inspect")
-    step = _step(state, chat, spans[0].node, 0, now=True)
-    samplers = settings or step.samplers
-    last = position_of(chat, spans[-1].node, spans[-1].count)  # it may have begun in mid-reply, or after the thoughts
-    begun = last.constraint_begun if last.constraint == step.constraint else step.constraint_begun
-    scored = yield Score([*step.ids, *ids], len(ids), samplers, step.seed, step.done, step.constraint, begun)
-    assert isinstance(scored, Scored)
-    texts = [text for tokens, count in columns for text in tokens.texts[:count]]
-    places = [Place(span.node.number, at) for span in spans for at in range(span.count)]
-    chosen = [by_hand for tokens, count in columns for by_hand in tokens.forced[:count]]
-    forced = {index for index, by_hand in enumerate(chosen) if by_hand}
-    summary = summarise(ids, scored.ids, scored.probabilities, forced)
-    return Rescored(node, samplers, places, ids, texts, scored, summary)
-
-
-def check_of(state: State, constraint: Constraint) -> Inquiry[Answer]:
-    """See `Questions.check`."""
-    if state.model is None:
-        raise Unanswerable(NO_MODEL)
-    if (why := state.refused_constraint(constraint)) is not None:
-        raise Unanswerable(why.message)
-    checked = yield Check(constraint)
-    assert isinstance(checked, Checked)
-    return CheckedConstraint(constraint, checked)
-
-
-def pieces_of_text(state: State, text: str) -> Inquiry[Answer]:
-    """See `Questions.tokens`."""
-    if state.model is None:
-        raise Unanswerable(NO_MODEL)
-    tokenized = yield Tokenize(text)
-    assert isinstance(tokenized, Tokenized)
-    return Pieces(None, text, tokenized)
-
-
-def biasing(state: State, text: str) -> Inquiry[Answer]:
-    """See `Questions.biases`."""
-    if state.model is None:
-        raise Unanswerable(NO_MODEL)
-    written: dict[str, Tokenized] = {}
-    for bias in state.tuning.logit_bias:
-        what = biases.parse(bias).what
-        tokens = yield Tokenize(what) if isinstance(what, str) else Describe([what])
-        assert isinstance(tokens, Tokenized)
-        written[bias] = tokens
-    tokenized = yield Tokenize(text)
-    spelled = (yield Spell(text)) if text.strip() else Spelled([])
-    suppressed = yield Describe(state.model.suppressed)
-    assert isinstance(tokenized, Tokenized)
-    assert isinstance(spelled, Spelled)
-    assert isinstance(suppressed, Tokenized)
-    return Biasing(text, tokenized, spelled.spellings, written, suppressed)
-
-
-def pieces_of_node(state: State, chat: Conversation, node: Node) -> Inquiry[Answer]:
-    """See `Questions.tokens_of`."""
-    _check(state, chat, node)
-    spans = [Span(node, len(node.ids))] if node.role == "user" else reply_with(chat, node)
-    tokenized = yield Describe([i for span in spans for i in span.node.ids[: span.count]])
-    assert isinstance(tokenized, Tokenized)
-    return Pieces(node, node.written, tokenized)
-
-
-def reply_with(chat: Conversation, node: Node) -> list[Span]:
+def reply_with(tree: Conversation, node: Node) -> list[Span]:
     """All pieces of the reply that a node belongs to: those on the path that is shown if it is there, else those up to it."""
-    path = chat.path()
+    path = tree.path()
     last = next((at for at, span in enumerate(path) if span.node is node), None)
     if last is None:
-        return chat.reply(node.number)
+        return tree.reply(node.number)
     while last + 1 < len(path) and path[last + 1].node.role == "assistant":
         last += 1
     first = last
@@ -247,155 +372,3 @@ def of_one_seed(spans: list[Span], node: Node) -> list[Span]:
     while last + 1 < len(spans) and seeds[last + 1] == seeds[first]:
         last += 1
     return spans[first : last + 1]
-
-
-NO_MODEL = "no model is loaded"
-
-
-def _check(state: State, chat: Conversation, node: Node) -> None:
-    if state.model is None:
-        raise Unanswerable(NO_MODEL)
-    if is_foreign(chat.path(node.number), state.model):
-        raise Unanswerable("a different model wrote this")
-
-
-def _step(state: State, chat: Conversation, node: Node, index: int, *, now: bool) -> Inspect:
-    """Build the request for the distribution at a position."""
-    _check(state, chat, node)
-    position = position_of(chat, node, index)
-    if not position.ids:
-        raise Unanswerable("nothing precedes this token")
-    settings = None if now else position.settings
-    constraint = state.constraint if settings is None else position.constraint
-    return Inspect(
-        position.ids,
-        settings or state.tuning.samplers(),
-        position.seed if position.seed is not None else state.tuning.seed or 0,
-        position.done,
-        candidates=state.candidates,
-        state=position.state,
-        constraint=constraint,
-        constraint_begun=position.begun(constraint),
-    )
-
-
-Kind = Literal["inspected", "explained", "scored", "tokenized", "checked", "biased"]
-KINDS: tuple[Kind, ...] = ("inspected", "explained", "scored", "tokenized", "checked", "biased")
-
-
-class Questions:
-    """Asks, and holds the newest answer of each kind: None until it is there. `failed` says why the last question has none.
-
-    What is asked under the knobs as they are is asked again whenever one turns, until something else is asked or it is
-    forgotten; the answer that is there stays meanwhile.
-    """
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self.inspected: Inspection | None = None
-        self.explained: WhyNot | None = None
-        self.scored: Rescored | None = None
-        self.tokenized: Pieces | None = None
-        self.checked: CheckedConstraint | None = None
-        self.biased: Biasing | None = None
-        self.failed: str | None = None
-        self._newest: dict[Kind, Newest[Answer]] = {kind: Newest(state.line) for kind in KINDS}
-        self._subjects: dict[Kind, object] = {}
-        self._live: dict[Kind, Callable[[], Inquiry[Answer]]] = {}
-
-    def inspect(self, node: Node, index: int, *, now: bool = False) -> None:
-        """The distribution at a token, under the settings of then, or `now` the knobs as they are.
-
-        `index` may be the length of the node: what would follow. What a person wrote has no settings of then.
-        """
-        inquiry = partial(inspection, self._state, self._state.conversation, node, index, now=now)
-        self._ask("inspected", (node, index, now), inquiry, live=now)
-
-    def explain(self, node: Node, index: int, what: int | str, *, now: bool = False) -> None:
-        """Why a token, given by its id or as text, is not the one drawn there; `now` as in `inspect`.
-
-        A text is tokenised first, and its first token is asked about. Mind the space: ' word' and 'word' are two tokens.
-        """
-        inquiry = partial(why_not, self._state, self._state.conversation, node, index, what, now=now)
-        self._ask("explained", (node, index, what, now), inquiry, live=now)
-
-    def score(self, node: Node, settings: SamplerSettings | None = None) -> None:
-        """The whole reply that `node` is a piece of, under these settings, or under the knobs as they are (None)."""
-        inquiry = partial(rescoring, self._state, self._state.conversation, node, settings)
-        self._ask("scored", (node, settings), inquiry, live=settings is None)
-
-    def check(self, constraint: Constraint) -> None:
-        """Whether a constraint can be used with the model that is loaded."""
-        self._ask("checked", constraint, partial(check_of, self._state, constraint), live=False)
-
-    def tokens(self, text: str) -> None:
-        """Tokenizes a text: no template, no control tokens."""
-        self._ask("tokenized", text, partial(pieces_of_text, self._state, text), live=False)
-
-    def biases(self, text: str) -> None:
-        """The tokens of a text and of its word's spellings, and those of the biases as they are."""
-        self._ask("biased", text, partial(biasing, self._state, text), live=True)
-
-    def tokens_of(self, node: Node) -> None:
-        """The tokens of a message as they are, with the template's scaffold around it, or of the whole reply of a node."""
-        inquiry = partial(pieces_of_node, self._state, self._state.conversation, node)
-        self._ask("tokenized", node, inquiry, live=False)
-
-    def forget(self, *kinds: Kind) -> None:
-        """Drops these answers, or all; they are not asked again."""
-        for kind in kinds or KINDS:
-            setattr(self, kind, None)
-            self._subjects.pop(kind, None)
-            self._live.pop(kind, None)
-        self.failed = None
-
-    def tuned(self) -> None:
-        """A knob was turned: asks again what was asked under the current knobs."""
-        for kind, inquiry in self._live.items():
-            self._send(kind, inquiry)
-
-    def _ask(self, kind: Kind, subject: object, inquiry: Callable[[], Inquiry[Answer]], *, live: bool) -> None:
-        if self._subjects.get(kind) != subject:
-            setattr(self, kind, None)
-        self._subjects[kind] = subject
-        self._live.pop(kind, None)
-        if live:
-            self._live[kind] = inquiry
-        self.failed = None
-        self._send(kind, inquiry)
-
-    def _send(self, kind: Kind, inquiry: Callable[[], Inquiry[Answer]]) -> None:
-        self._newest[kind].ask(inquiry(), partial(self._hear, kind, self._subjects[kind]))
-
-    def _hear(self, kind: Kind, subject: object, answer: Answer | Failed) -> None:
-        if self._subjects.get(kind) != subject:
-            return  # something else was asked since
-        failed = isinstance(answer, Failed)
-        setattr(self, kind, None if failed else answer)
-        self.failed = answer.message if isinstance(answer, Failed) else None
-        self._state.changed(Answered())
-
-
-class Preview:
-    """Reshapes the last distribution as knobs are turned."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._newest: Newest[Inspection] = Newest(state.line)
-
-    def ask(self) -> None:
-        """Ask for the last step of the last reply, if this model wrote it."""
-        state = self._state
-        spans = [span for span in state.conversation.reply() if span.count]
-        if state.phase != "idle" or not spans or state.is_foreign() or "inspect" not in state.engine.offers:
-            return
-        node, index = spans[-1].node, spans[-1].count - 1
-        if position_of(state.conversation, node, index).seed is not None:
-            inquiry = inspection(state, state.conversation, node, index, now=True)
-            self._newest.ask(inquiry, partial(self._hear, state.live))
-
-    def _hear(self, live: Live, answer: Inspection | Failed) -> None:
-        # Other live values: another chat is shown. A failure is nobody's concern: the recorded step stays.
-        if isinstance(answer, Inspection) and live is self._state.live and not self._state.busy:
-            live.preview, live.preview_recomputed = answer.inspected.token, answer.inspected.recomputed
-            self._state.changed(LiveChanged())

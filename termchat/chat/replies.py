@@ -1,4 +1,4 @@
-"""The replies that run, how they are steered, and the group that is shown.
+"""The replies that run, how they are steered, and their end.
 
 turns, forks ─▶ Replies.start ─▶ Run ─▶ Generate
 engine ─▶ Run ─▶ the nodes of a `ReplyGroup`, the session ─▶ ReplyGrew, WalksChanged, WalksGrew
@@ -7,18 +7,20 @@ engine ─▶ Run ─▶ the nodes of a `ReplyGroup`, the session ─▶ ReplyGr
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, WalksChanged
-from termchat.chat.live import Live
 from termchat.chat.reply_run import ReplyBeginning, ReplyGroup, Run
-from termchat.chat.state import State
 from termchat.conversation.tree import Node, Place
 from termchat.decoding.conditions import describe
 from termchat.decoding.lacking import acting, is_of_text
 from termchat.decoding.records import Failed
-from termchat.engine.port import Event, Keep, Tokenize, Tokenized, Unit
+from termchat.engine.port import Cancel, EndThinking, Event, Force, Keep, Pause, Resume, Step, Tokenize, Tokenized, Unit
+
+if TYPE_CHECKING:
+    from termchat.chat.service import Chat
 
 NUMBERS = 2**53
 """The numbers of groups are below it, so that JSON keeps them."""
@@ -31,13 +33,12 @@ class Replies:
     context ended before it did.
     """
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
         self.run: Run | None = None
+        """None once the engine has finished it, whatever is shown by then."""
         self.held = False
         self.cut: Node | None = None
-        self._group: ReplyGroup | None = None
-        """The group on the screen: the one that runs, the last one, or one that was opened."""
         self._cells: ReplyGroup | None = None
         """The group whose cells the engine still has."""
         self._pausing = False
@@ -45,83 +46,79 @@ class Replies:
         self._left_out: set[str] = set()
         """The settings and rules that were reported as left out."""
 
-    @property
-    def running(self) -> bool:
-        """Whether the engine has not finished a run yet, whatever is shown by now."""
-        return self.run is not None
-
     def start(self, beginning: ReplyBeginning) -> None:
         """Ask for a new reply or a piece of one, or for the several of the beginning's plan."""
-        state, chat, plan = self._state, self._state.conversation, beginning.plan
+        chat, plan = self._chat, beginning.plan
         if plan.group.beams is not None and beginning.ids:
             beginning = beginning._replace(ids=(), prefill="", longer=beginning.longer - len(beginning.ids))
-            state.changed(Notice("a beam search ignores the text that the reply should start with"))
+            chat.changed(Notice("a beam search ignores the text that the reply should start with"))
         origin = Place(beginning.parent.number, beginning.at)
-        group = ReplyGroup(chat, plan.numbered(secrets.randbelow(NUMBERS)), origin, beginning.before)
-        run = self.run = Run(state, group, beginning, self._finish)
-        paused, self._pausing, self.held = self._pausing, False, False
-        state.enter("prefill")
+        group = ReplyGroup(chat.conversation, plan.numbered(secrets.randbelow(NUMBERS)), origin, beginning.before)
+        chat.enter("prefill")
         self._report_missing_drafter()
         self._report_left_out()
-        run.grow()
-        self._keep_cells(group.nodes[0])
+        run = self.run = Run(chat, group, beginning)
+        paused, self._pausing, self.held = self._pausing, False, False
+        self.keep_cells(group.nodes[0])
         if group.alone:
             group.kept = 0
         else:
-            self._group = group
-            state.changed(WalksChanged())
-        state.live, state.paused = group.lives[0], None
-        state.changed(PathChanged(), LiveChanged())
+            chat.walks.group = group
+            chat.changed(WalksChanged())
+        chat.live, chat.paused = group.lives[0], None
+        chat.changed(PathChanged(), LiveChanged())
         run.begin(paused=paused)
 
     # --- how they are steered -----------------------------------------------------------------------------------------
 
-    def follow_chat(self) -> None:
-        """Apply the chat's settings, breakpoints and constraint from the next token on."""
-        if (refused := self._state.refused("adjust")) is not None:
-            self._state.changed(Notice(refused.message, "the next reply uses them"))
-        elif self.run is not None:
-            self.run.follow_chat()
-
-    def adjust(self, values: Mapping[str, object], number: int | None = None) -> None:
-        """Change settings of the replies; the chat's stay.
-
-        Raises:
-            KnobError: a setting refuses its value; nothing has changed.
-        """
-        if self.run is not None:
-            self.run.adjust(values, number)
-
     def pause(self, number: int | None = None) -> None:
         """Pause before the next token; a message whose prompt is being made, before the first."""
         if self.run is not None:
-            self.run.pause(number)
-        elif self._state.phase == "rendering":
+            self.run.tell(Pause(), number)
+        elif self._chat.phase == "rendering":
             self._pausing = True
 
     def resume(self, number: int | None = None) -> None:
-        """Resume paused replies."""
-        if self.run is not None:
-            self.run.resume(number)
+        """Resume paused replies; the pending step stays visible until there is a newer one."""
+        self._end_pause(Resume(), number)
 
     def step(self, unit: Unit = "token", number: int | None = None) -> None:
         """Resume paused replies for one token each, or each to the end of its line or sentence."""
-        if self.run is not None:
-            self.run.step(unit, number)
+        self._end_pause(Step(unit), number)
+
+    def _end_pause(self, command: Resume | Step, number: int | None) -> None:
+        run, paused = self.run, self._paused(number)
+        if run is None or not paused:
+            return
+        run.tell(command, number)
+        if isinstance(command, Step) and command.unit == "token":
+            run.stepping |= paused
+        else:
+            run.stepping -= paused
+            for one in paused:
+                del run.group.paused[one]
+            run.report_change()
+
+    def _paused(self, number: int | None) -> set[int]:
+        paused = self.run.group.paused.keys() if self.run is not None else set[int]()
+        return set(paused) if number is None else {number} & paused
 
     def force(self, ids: Sequence[int], number: int | None = None) -> None:
         """Force the next tokens of a reply, by default the selected one; a paused one pauses again after them."""
-        if self.run is None:
-            self._state.changed(Notice("cannot force a token: no reply is running"))
-        else:
-            self.run.force(ids, self.run.group.cursor if number is None else number)
+        run = self.run
+        if run is None:
+            self._chat.changed(Notice("cannot force a token: no reply is running"))
+        elif ids and run.is_steerable():
+            number = run.group.cursor if number is None else number
+            run.stepping |= self._paused(number)
+            run.tell(Force(list(ids)), number)
 
     def force_text(self, text: str) -> None:
         """Force the tokens of a text."""
         if self.run is None:
             self.force(())
         elif text:
-            self._state.line.ask(Tokenize(text), partial(self._hear_ids, self.run))
+            self._chat.host.ask(Tokenize(text), partial(self._hear_ids, self.run))
 
     def _hear_ids(self, run: Run, event: Event) -> None:
         if isinstance(event, Tokenized) and self.run is run:
@@ -130,107 +127,36 @@ class Replies:
     @property
     def may_think(self) -> bool:
         """Whether the running reply is in its thoughts, or may still begin them."""
-        model = self._state.model
+        model = self._chat.model
         if self.run is None or model is None or model.thinking is None:
             return False
         tokens = self.run.group.nodes[self.run.group.cursor].tokens
         return len(tokens) <= max(tokens.thought, tokens.unsure)
 
     def end_thinking(self) -> None:
-        """Force the end of the thoughts, so that the model answers now."""
+        """Force the end of the thoughts of all replies, so that the model answers now."""
         if self.run is None or not self.may_think:
-            self._state.changed(Notice("the model is not thinking"))
-        elif self._state.offered("force"):
-            self.run.end_thinking()
+            self._chat.changed(Notice("the model is not thinking"))
+        elif self._chat.offered("force") and self.run.is_steerable():
+            self.run.stepping |= self._paused(None)
+            self.run.tell(EndThinking(), None)
 
     def stop(self, number: int | None = None) -> None:
         """End replies; what they have stays."""
         if self.run is not None:
-            self.run.stop(number)
+            self.run.tell(Cancel(), number)
 
-    # --- what is shown, and what is kept ------------------------------------------------------------------------------
+    # --- the end ------------------------------------------------------------------------------------------------------
 
-    @property
-    def shown(self) -> ReplyGroup | None:
-        """The group of several replies on the screen: None once another branch or chat is shown."""
-        group, chat = self._group, self._state.conversation
-        there = group is not None and group.conversation is chat and group.walk_of(chat.leaf) is not None
-        return group if there else None
+    def finish(self, run: Run, failure: Failed | None) -> None:
+        """All replies of a run have ended: rank them, and continue from the one that was kept.
 
-    def show(self, group: ReplyGroup, number: int) -> None:
-        """Show a group, and select one of its replies: it is the leaf of the conversation."""
-        self._group, group.cursor = group, number
-        self.move(group.nodes[number].number, group.lives.get(number))
-        self._state.paused = group.paused.get(number)
-
-    def move(self, leaf: int, live: Live | None) -> None:
-        """Select another leaf; without `live`, the numbers of its newest token are read."""
-        self._state.conversation.leaf = leaf
-        self._state.show_leaf(live)
-        self._state.changed(WalksChanged())
-
-    def select_node(self, leaf: int) -> bool:
-        """Select the running reply whose node is `leaf`; return False if it is none."""
-        run = self.run
-        if run is None or run.group.conversation is not self._state.conversation:
-            return False
-        group, number = run.group, run.group.walk_of(leaf)
-        if number is None:
-            return False
-        run.moved, shown = True, self.shown
-        self.show(group, number)
-        if group.kept is not None:
-            group.kept, self._group = number, shown
-        return True
-
-    def keep(self, number: int, *, stop_others: bool = False, queue_waits: bool = False) -> None:
-        """Continue the chat from a reply of the group that is shown, as soon as all are over; the group is shown no longer."""
-        group, run = self.shown, self.run
-        if group is None or number not in group.nodes:
-            return
-        self.show(group, number)
-        group.kept, self._group = number, None
-        if run is None or run.group is not group:
-            self.held = queue_waits
-            self._keep_cells(group.nodes[number])
-            return
-        run.queue_waits, run.kept_running = queue_waits, not group.nodes[number].done
-        if stop_others:
-            run.ends_joining = True
-            for other in group.running:
-                if other != number:
-                    run.stop(other)
-
-    def close(self) -> None:
-        """Show the group no longer."""
-        self._group = None
-
-    def keep_selected(self) -> None:
-        """Continue from the selected reply when a new message is sent to a finished group."""
-        if self.shown is not None and self.run is None:
-            self.keep(self.shown.cursor)
-
-    def sync_with_tree(self) -> None:
-        """Drop deleted replies; close the group if its branch is shown no longer."""
-        group = self._group
-        if group is None:
-            return
-        runs = self.run is not None and self.run.group is group
-        deleted = [number for number, node in group.nodes.items() if node.deleted and not runs]
-        for number in deleted:
-            del group.nodes[number]
-        selected = group.walk_of(self._state.conversation.leaf)
-        if self.shown is None or selected is None:
-            self._group = None
-        elif selected != group.cursor:
-            self.show(group, selected)
-        if deleted or self._group is None:
-            self._state.changed(WalksChanged())
-
-    def _finish(self, run: Run, failure: Failed | None) -> None:
-        """All replies of a run have ended: rank them, and continue from the one that was kept."""
-        state, group = self._state, run.group
-        self.run = None
+        Args:
+            failure: it ended them.
+        """
+        chat, group = self._chat, run.group
+        self.run = chat.paused = None
+        group.paused.clear()
         kept = group.nodes[group.kept] if group.kept is not None else None
         ended = kept.finished if kept is not None else None
         if group.alone:
@@ -239,62 +165,67 @@ class Replies:
             self._cells = group if failure is None else None
             if failure is None:
                 self._rank(run)
-            state.changed(WalksChanged())
-        if group.conversation is state.conversation:  # a person who stopped a reply wants to look first
+            chat.changed(WalksChanged())
+        if group.conversation is chat.conversation:  # a person who stopped a reply wants to look first
             stopped = run.kept_running and ended is not None and ended.reason == "user"
             self.held = kept is None or run.queue_waits or stopped
         if kept is not None:
-            self._keep_cells(kept)
-        state.enter("idle")
-        state.changed(LiveChanged())
+            self.keep_cells(kept)
+        chat.enter("idle")
+        chat.changed(LiveChanged())
         if failure is not None:
-            state.fail(failure)
+            chat.fail(failure)
 
     def _rank(self, run: Run) -> None:
         """Record the ranking of a group, and select its best reply where that was asked for."""
-        state, group = self._state, run.group
-        ranking = group.ranking(lambda error: state.changed(Notice(error.message, error.hint, "warning")))
-        run.keep(0, ranking)
+        chat, group = self._chat, run.group
+        ranking = group.ranking(lambda error: chat.changed(Notice(error.message, error.hint, "warning")))
+        run.session.add(group.nodes[0], ranking)
         best = ranking.walks[0]
-        if group.group.kind in ("best", "vote") and best.score is not None and not run.moved and group is self.shown:
-            self.show(group, best.walk)
+        if (
+            group.group.kind in ("best", "vote")
+            and best.score is not None
+            and not run.moved
+            and group is chat.walks.shown
+        ):
+            chat.walks.show(group, best.walk)
 
-    def _keep_cells(self, leaf: Node) -> None:
+    def keep_cells(self, leaf: Node) -> None:
         """Before anything else is decoded: have the engine go on from the cells of the reply that the leaf grows from."""
         group, self._cells = self._cells, None
-        chat = self._state.conversation
-        if group is None or self._state.model is None or group.conversation is not chat:
+        tree = self._chat.conversation
+        if group is None or self._chat.model is None or group.conversation is not tree:
             return
-        path = (span.node.number for span in reversed(chat.path(leaf.number)))
+        path = (span.node.number for span in reversed(tree.path(leaf.number)))
         number = next((number for node in path if (number := group.walk_of(node)) is not None), None)
         if number is not None:
-            self._state.line.ask(Keep(number), lambda _: None)  # where it cannot, the ids are decoded again
+            self._chat.host.ask(Keep(number), lambda _: None)  # where it cannot, the ids are decoded again
 
     # --- what an engine does without ----------------------------------------------------------------------------------
 
     def _report_missing_drafter(self) -> None:
         """Say once that a model is to draft and none was chosen: not when the setting is changed, which passes by."""
-        state = self._state
-        host, drafts = state.host, state.drafts
+        chat = self._chat
+        host, drafts = chat.host, chat.drafts
         missing = drafts is not None and drafts.by == "model" and host.drafter is None
         if missing and host.drafter_failure is None and host.drafter_progress is None and not self._told_missing:
             self._told_missing = True
             hint = "choose one in the model list, or set draft_model"
-            state.changed(Notice("nothing is drafted: no draft model is chosen", hint, "warning"))
+            chat.changed(Notice("nothing is drafted: no draft model is chosen", hint, "warning"))
 
     def _report_left_out(self) -> None:
         """Say once of each setting and rule that an engine does without it."""
-        state = self._state
-        by_text = not state.abilities.ids
-        settings = acting(state.tuning, state.lacks)
+        chat = self._chat
+        by_text = not chat.abilities.ids
+        settings = acting(chat.tuning, chat.abilities.lacks)
         rules = [
             describe(rule)
-            for rule in state.rules
-            if state.refused_rule(rule) is not None or (by_text and not is_of_text(rule))
+            for rule in chat.rules
+            if chat.refused_rule(rule) is not None or (by_text and not is_of_text(rule))
         ]
         new = [name for name in (*settings, *rules) if name not in self._left_out]
         self._left_out.update(new)
         if new:
-            chosen = any(name in rules or name in state.lacking(state.tuning) for name in new)
-            hint = f"{state.host.engine_name} {'is text only and ' * by_text}knows none of that"
-            state.changed(Notice(f"left out: {', '.join(new)}", hint, "warning" if chosen else "information"))
+            chosen = any(name in rules or name in chat.lacking(chat.tuning) for name in new)
+            hint = f"{chat.host.engine_name} {'is text only and ' * by_text}knows none of that"
+            chat.changed(Notice(f"left out: {', '.join(new)}", hint, "warning" if chosen else "information"))

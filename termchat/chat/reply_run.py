@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -11,41 +11,37 @@ from termchat.chat.changes import LiveChanged, Notice, Phase, ReplyGrew, StatusC
 from termchat.chat.live import Live
 from termchat.chat.loading import measure
 from termchat.chat.prompting import messages
-from termchat.chat.state import State
 from termchat.conversation.batch_shapes import shapes_of
 from termchat.conversation.node import Node
 from termchat.conversation.tree import Conversation, Place, Span
 from termchat.conversation.unsent import Then
-from termchat.conversation.walk_groups import ids_of_beam, ranking_of
+from termchat.conversation.walk_groups import ranking_of
 from termchat.decoding.answers import AnswerError
-from termchat.decoding.conditions import Condition, Length
+from termchat.decoding.conditions import Length
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.group import MOST_WALKS
-from termchat.decoding.records import Beams, Failed, Finished, Prefill, Ranking, Record, SettingsRecord, Start, Token
+from termchat.decoding.records import Beams, Failed, Finished, Prefill, Ranking, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.walk_plan import ONE, WalkPlan
 from termchat.engine.port import (
     Adjust,
     Cancel,
-    EndThinking,
     Event,
     FirstToken,
-    Force,
     Generate,
     Join,
     Noted,
-    Pause,
     Paused,
     Prefilling,
     Remark,
     ReplyRequest,
-    Resume,
     Scripted,
     SteerReply,
-    Step,
-    Unit,
     WalksFinished,
 )
+
+if TYPE_CHECKING:
+    from termchat.chat.service import Chat
 
 
 class ReplyBeginning(NamedTuple):
@@ -71,11 +67,6 @@ class ReplyBeginning(NamedTuple):
     constraint_begun: int = 0
     plan: WalkPlan = ONE
     before: int | None = None
-
-    @property
-    def limits(self) -> tuple[Condition, ...]:
-        """Conditions that end the reply besides those of its settings."""
-        return (Length(self.limit),) if self.limit else ()
 
 
 class ReplyGroup:
@@ -104,11 +95,6 @@ class ReplyGroup:
         return [walk for walk, node in self.nodes.items() if not node.done]
 
     @property
-    def from_reply(self) -> bool:
-        """Whether they grow from a token of a reply, and not from what a person wrote."""
-        return self.conversation.nodes[self.origin.node].role == "assistant"
-
-    @property
     def beams(self) -> Sequence[Beams]:
         """The steps of a beam search."""
         return self.nodes[0].beams if 0 in self.nodes else []
@@ -116,7 +102,11 @@ class ReplyGroup:
     @property
     def labels(self) -> dict[int, str]:
         """What is its own of each walk, "" where only the seed is; of one that joined, where it grew from another."""
-        return {walk: self._label(walk) for walk in self.nodes}
+        labels = {walk: self.plan.label(walk) for walk in range(self.group.size) if walk in self.nodes}
+        for walk, node in self.nodes.items():
+            base = self.walk_of(node.parent)
+            labels.setdefault(walk, f"from {base + 1}, token {node.at + 1}" if base is not None else "")
+        return labels
 
     def walk_of(self, leaf: int | None) -> int | None:
         """The walk whose node this is."""
@@ -145,67 +135,47 @@ class ReplyGroup:
     def ids(self, walk: int) -> list[int]:
         return [i for span in self.spans(walk) for i in span.node.ids[: span.count]]
 
-    def ids_of_beam(self, step: int, place: int, *, dropped: bool = False) -> list[int]:
-        """The ids of a beam since the origin: of the one at that place of a step (`Beam.walk`), or of one that was dropped
-        there; empty if there is none."""
-        at = next((at for at, beams in enumerate(self.beams) if beams.step == step), None)
-        if at is None:
-            return []
-        known = self.beams[at].dropped if dropped else self.beams[at].beams
-        beam = next((beam for beam in known if beam.walk == place), None)
-        return ids_of_beam(self.beams, beam, at) if beam is not None else []
-
     def ranking(self, refused: Callable[[AnswerError], object] = lambda _: None) -> Ranking:
         """The walks, best first: as it is on record, else as they are now. `refused` is told why no answers of a vote can be
         taken out."""
         recorded = self.nodes[0].ranking if 0 in self.nodes else None
         return recorded or ranking_of({walk: self.spans(walk) for walk in self.nodes}, self.group, refused)
 
-    def _label(self, walk: int) -> str:
-        if walk < self.group.size:
-            return self.plan.label(walk)
-        node = self.nodes[walk]
-        base = self.walk_of(node.parent)
-        return f"from {base + 1}, token {node.at + 1}" if base is not None else ""
-
 
 class Run:
-    """The running group. Steering takes the number of a reply; None is all that run.
+    """The running group: its request, and the settings of each reply. `Replies` steers it.
 
-    `over` is called when all have ended, with the failure that ended them, if any. `moved`: a person has selected a reply. With
-    `ends_joining`, a reply that joins ends at once. `queue_waits` keeps the queue waiting afterwards; `kept_running` says that
-    the reply that was kept had not ended then.
+    `moved`: a person has selected a reply. With `ends_joining`, a reply that joins ends at once. `queue_waits` keeps the queue
+    waiting afterwards; `kept_running` says that the reply that was kept had not ended then. `stepping` are paused replies that
+    pause again after their next token.
     """
 
-    def __init__(
-        self, state: State, group: ReplyGroup, beginning: ReplyBeginning, over: Callable[[Run, Failed | None], None]
-    ) -> None:
-        self._state, self.group, self._beginning, self._over = state, group, beginning, over
-        self._session, self._tuning, self._drafts = state.session, state.tuning, state.drafts
+    def __init__(self, chat: Chat, group: ReplyGroup, beginning: ReplyBeginning) -> None:
+        self._chat, self.group, self._beginning = chat, group, beginning
+        self.session, self._tuning, self._drafts = chat.session, chat.tuning, chat.drafts
         self._settings = {number: dict(changes) for number, changes in enumerate(group.plan.changes)}
         """The settings of each reply that differ from the chat's."""
         self._seeds = {number: group.plan.seed(beginning.seed, number) for number in range(group.group.size)}
         self._joining: dict[int, Place] = {}
         """From where each reply grows that was asked to join."""
-        self._stepping: set[int] = set()
+        self.stepping: set[int] = set()
         self._remarks: set[Remark] = set()
         self._begun = False
         self.moved = self.ends_joining = self.queue_waits = False
         self.kept_running = group.alone
-
-    def grow(self) -> None:
-        """Grow the nodes of the replies; a beam search finds its replies in the end."""
-        for number in range(1 if self.group.group.beams is not None else self.group.group.size):
-            self._grow(number, self.group.origin)
+        for number in range(
+            1 if group.group.beams is not None else group.group.size
+        ):  # a search finds its replies later
+            self._grow(number, group.origin)
 
     def begin(self, *, paused: bool = False) -> None:
         """Send the request."""
-        state, group, beginning = self._state, self.group, self._beginning
-        chat, node = group.conversation, group.nodes[0]
-        shapes = shapes_of(chat, node.number, state.model.kv_type if state.model is not None else "")
-        has_ids = state.abilities.ids
+        chat, group, beginning = self._chat, self.group, self._beginning
+        tree, node = group.conversation, group.nodes[0]
+        shapes = shapes_of(tree, node.number, chat.model.kv_type if chat.model is not None else "")
+        has_ids = chat.abilities.ids
         self._shared = ReplyRequest(
-            ids=chat.ids_before(node.number) if has_ids else [],
+            ids=tree.ids_before(node.number) if has_ids else [],
             samplers=self._tuning.samplers(),
             conditions=(),
             seed=beginning.seed,
@@ -217,22 +187,20 @@ class Run:
             shapes=shapes or [],
             rebuild_exactly=bool(shapes and beginning.done),
             prefill=beginning.prefill,
-            messages=[] if has_ids else messages(chat, beginning.parent.number),
+            messages=[] if has_ids else messages(tree, beginning.parent.number),
         )
         command = Generate(
             [self._request(number) for number in group.nodes],
             None if group.alone else group.group,
-            raw=chat.raw,
-            candidates=state.candidates,
-            keep_logits=state.keep_logits,
+            raw=tree.raw,
+            candidates=chat.candidates,
+            keep_logits=chat.keep_logits,
             draft=self._drafts,
             exact=group.plan.exact,
         )
         if command.draft is not None or not group.alone:
-            measure(state, needed=True)
-        state.line.ask(command, self._hear)
-
-    # --- how it is steered --------------------------------------------------------------------------------------------
+            measure(chat, needed=True)
+        chat.host.ask(command, self._hear)
 
     def adjust(self, values: Mapping[str, object], number: int | None = None) -> None:
         """Change settings of replies from their next token on; the chat's stay.
@@ -240,68 +208,30 @@ class Run:
         Raises:
             KnobError: a setting refuses its value; nothing has changed.
         """
-        checked = self._state.tuning.turned(values)
-        if self._is_steerable():
-            for one in self._numbers(number):
+        checked = self._chat.tuning.turned(values)
+        if self.is_steerable():
+            for one in self.group.running if number is None else {number} & self.group.nodes.keys():
                 self._settings[one] |= {name: getattr(checked, name) for name in values}
-                self._tell(self._adjustment(one), one)
+                self.tell(self._adjustment(one), one)
 
     def follow_chat(self) -> None:
         """Apply the chat's settings, breakpoints and constraint; what differs between replies stays, except for settings that
         were just changed."""
-        if not self._is_steerable():
+        chat, before = self._chat, self._drafts
+        if (refused := chat.refused("adjust")) is not None:
+            chat.changed(Notice(refused.message, "the next reply uses them"))
             return
-        state, before = self._state, self._drafts
-        changed, self._tuning, self._drafts = state.tuning.differing(self._tuning), state.tuning, state.drafts
-        drafts = self._drafts or DraftSettings("off")
+        if not self.is_steerable():
+            return
+        changed, self._tuning, self._drafts = chat.tuning.differing(self._tuning), chat.tuning, chat.drafts
         for number, values in self._settings.items():
             self._settings[number] = {name: value for name, value in values.items() if name not in changed}
         for number in self.group.running:
             adjustment = self._adjustment(number)
             if self.group.alone and self._drafts != before:
+                drafts = self._drafts or DraftSettings("off")
                 adjustment = msgspec.structs.replace(adjustment, draft=drafts)
-            self._tell(adjustment, number)
-
-    def pause(self, number: int | None = None) -> None:
-        """Pause replies before their next token."""
-        self._tell(Pause(), number)
-
-    def resume(self, number: int | None = None) -> None:
-        """Resume paused replies; the pending step stays visible until there is a newer one."""
-        if paused := self._paused(number):
-            self._tell(Resume(), number)
-            self._leave_pause(paused)
-
-    def step(self, unit: Unit = "token", number: int | None = None) -> None:
-        """Resume paused replies for one token each, or each to the end of its line or sentence."""
-        if paused := self._paused(number):
-            self._tell(Step(unit), number)
-            if unit == "token":
-                self._stepping |= paused
-            else:
-                self._leave_pause(paused)
-
-    def _leave_pause(self, numbers: Iterable[int]) -> None:
-        self._stepping.difference_update(numbers)
-        for number in numbers:
-            del self.group.paused[number]
-        self._report_change()
-
-    def force(self, ids: Sequence[int], number: int | None = None) -> None:
-        """Force the next tokens of replies; a paused one pauses again after them."""
-        if ids and self._is_steerable():
-            self._stepping |= self._paused(number)
-            self._tell(Force(list(ids)), number)
-
-    def end_thinking(self) -> None:
-        """Force the end of the thoughts of all replies."""
-        if self._is_steerable():
-            self._stepping |= self._paused(None)
-            self._tell(EndThinking(), None)
-
-    def stop(self, number: int | None = None) -> None:
-        """End replies; what they have stays."""
-        self._tell(Cancel(), number)
+            self.tell(adjustment, number)
 
     def join(self, base: int, at: int, ids: Sequence[int], *, paused: bool = False) -> None:
         """Add a reply: the first `at` tokens of the node of reply `base`, then `ids`, with its dice and its settings.
@@ -311,12 +241,12 @@ class Run:
         """
         group, node = self.group, self.group.nodes[base]
         number = max(self._settings) + 1
-        if not self._is_steerable():
+        if not self.is_steerable():
             return
         if number >= MOST_WALKS:
-            self._state.changed(Notice(f"no more than {MOST_WALKS} walks"))
+            self._chat.changed(Notice(f"no more than {MOST_WALKS} walks"))
         elif not 0 <= at <= len(node.ids):
-            self._state.changed(Notice(f"cannot fork: the reply has {len(node.ids)} tokens here"))
+            self._chat.changed(Notice(f"cannot fork: the reply has {len(node.ids)} tokens here"))
         else:
             self._settings[number], self._seeds[number] = dict(self._settings[base]), self._seeds[base]
             self._joining[number] = Place(node.number, at)
@@ -329,26 +259,22 @@ class Run:
                 script=tuple(Scripted(done + place, i) for place, i in enumerate(ids)),
                 paused=paused,
             )
-            self._state.line.tell(Join(request))
+            self._chat.engine.send(Join(request))
 
-    def _is_steerable(self) -> bool:
+    def is_steerable(self) -> bool:
+        """Tell whether the replies can be changed while they run; a notice says that they cannot."""
         if self.group.group.beams is None:
             return True
-        self._state.changed(Notice("a running beam search cannot be changed", "changed knobs apply to the next reply"))
+        self._chat.changed(Notice("a running beam search cannot be changed", "changed knobs apply to the next reply"))
         return False
 
-    def _numbers(self, number: int | None) -> Iterable[int]:
-        return self.group.running if number is None else {number} & self.group.nodes.keys()
-
-    def _paused(self, number: int | None) -> set[int]:
-        return self.group.paused.keys() & self._numbers(number)
-
-    def _tell(self, command: SteerReply, number: int | None) -> None:
-        self._state.line.tell(msgspec.structs.replace(command, reply=None if self.group.alone else number))
+    def tell(self, command: SteerReply, number: int | None) -> None:
+        """Send a command to a reply, or to all."""
+        self._chat.engine.send(msgspec.structs.replace(command, reply=None if self.group.alone else number))
 
     def tuning_of(self, number: int) -> Tuning:
         """Return the settings of a reply: the chat's, and its own."""
-        return self._state.tuning.turned(self._settings[number])
+        return self._chat.tuning.turned(self._settings[number])
 
     def origin_of(self, number: int) -> dict[str, str]:
         """Return where each setting of a reply comes from."""
@@ -356,12 +282,14 @@ class Run:
         planned = plan.changes[number] if number < plan.group.size else {}
         own = self._settings[number].items()
         places = {name: plan.group.kind if planned.get(name) == value else "panel" for name, value in own}
-        return self._state.origin | places
+        return self._chat.origin | places
 
     def _adjustment(self, number: int) -> Adjust:
-        tuning = self.tuning_of(number)
-        conditions = (*self._state.conditions(self._beginning.longer, tuning), *self._beginning.limits)
-        return Adjust(tuning.samplers(), conditions, self.origin_of(number), self._state.constraint)
+        tuning, beginning = self.tuning_of(number), self._beginning
+        conditions = self._chat.conditions(tuning, beginning.longer)
+        if beginning.limit:
+            conditions = (*conditions, Length(beginning.limit))
+        return Adjust(tuning.samplers(), conditions, self.origin_of(number), self._chat.constraint)
 
     def _request(self, number: int) -> ReplyRequest:
         """Build the request of a reply: what all share, with its own settings and seed."""
@@ -385,45 +313,38 @@ class Run:
         ):
             self._take(event.walk or 0, event)
             if group.alone and isinstance(event, (Finished, Failed)):
-                self._end(event if isinstance(event, Failed) else None)
+                self._chat.replies.finish(self, event if isinstance(event, Failed) else None)
         elif isinstance(event, Failed):
             for number in group.running:
                 self._take(number, msgspec.structs.replace(event, walk=number))
-            self._end(event)
+            self._chat.replies.finish(self, event)
         elif isinstance(event, (Beams, Ranking)):
             self._begun = True
-            self.keep(0, event)
+            self.session.add(group.nodes[0], event)
             self._report_growth(0)
         elif isinstance(event, Paused):
-            self._wait(event.walk or 0, event)
+            self.stepping.discard(event.walk or 0)
+            if self._beginning.then == "end":
+                self.tell(Cancel(), None)
+                return
+            self._begun = True
+            group.paused[event.walk or 0] = event
+            group.lives[event.walk or 0].pending = event.token
+            self.report_change()
         elif isinstance(event, Prefilling):
             for live in group.lives.values():
                 live.prefill_done, live.prefill_total = event.done, event.total
-            self._state.changed(StatusChanged())
+            self._chat.changed(StatusChanged())
         elif isinstance(event, FirstToken):
             if (event.walk or 0) in group.lives:
                 group.lives[event.walk or 0].ttft_ms = event.ttft_ms
         elif isinstance(event, Noted):
             if event.remark not in self._remarks:  # each reply may send it
                 self._remarks.add(event.remark)
-                self._state.changed(Notice(event.remark.message, event.remark.hint, "warning"))
+                self._chat.changed(Notice(event.remark.message, event.remark.hint, "warning"))
         elif isinstance(event, WalksFinished):
             group.ended = event
-            self._end(None)
-
-    def keep(self, number: int, record: Record) -> None:
-        """Add a record to a reply."""
-        self._session.add(self.group.nodes[number], record)
-
-    def _wait(self, number: int, event: Paused) -> None:
-        self._stepping.discard(number)
-        if self._beginning.then == "end":
-            self.stop()
-            return
-        self._begun = True
-        self.group.paused[number] = event
-        self.group.lives[number].wait(event.token)
-        self._report_change()
+            self._chat.replies.finish(self, None)
 
     def _take(self, number: int, record: Start | SettingsRecord | Prefill | Token | Finished | Failed) -> None:
         """Add a record of a reply; a reply that joins grows with its `Start`."""
@@ -431,62 +352,58 @@ class Run:
         if number not in group.nodes and isinstance(record, Start):
             self._grow(number, self._joining.pop(number, group.origin))
             if self.ends_joining:
-                self.stop(number)
-            self._report_change()
+                self.tell(Cancel(), number)
+            self.report_change()
         if number not in group.nodes:
             if isinstance(record, Failed):  # there was no room for one that was to join
-                self._state.changed(Notice(record.message, record.hint))
+                self._chat.changed(Notice(record.message, record.hint))
             return
-        self.keep(number, record)
+        self.session.add(group.nodes[number], record)
         group.lives[number].take(record)
         ended = isinstance(record, (Finished, Failed))
         self._begun = self._begun or isinstance(record, Token)
-        if ended or (isinstance(record, Token) and number not in self._stepping):
+        if ended or (isinstance(record, Token) and number not in self.stepping):
             group.paused.pop(number, None)
         if ended:
-            self._report_change()
+            self.report_change()
         self._report_growth(number)
 
     def _grow(self, number: int, place: Place) -> None:
         """Grow the node of a reply; the leaf stays, except for the first reply."""
-        state, group, chat = self._state, self.group, self.group.conversation
-        leaf = chat.leaf
-        node = group.nodes[number] = chat.grow("assistant", parent=place.node, at=place.at)
+        chat, group, tree = self._chat, self.group, self.group.conversation
+        leaf = tree.leaf
+        node = group.nodes[number] = tree.grow("assistant", parent=place.node, at=place.at)
         live = group.lives[number] = Live()
-        live.token, live.threads = state.live.token, state.live.threads  # until there are newer ones
-        self._session.add_node(node, state.host.model_ref)
+        live.token, live.threads = chat.live.token, chat.live.threads  # until there are newer ones
+        self.session.add_node(node, chat.host.model_ref)
         if number:
-            chat.leaf = leaf
-            self._session.save_leaf()
+            tree.leaf = leaf
+            self.session.save_leaf()
 
     def _report_growth(self, number: int) -> None:
-        state, group = self._state, self.group
+        chat, group = self._chat, self.group
         node = group.nodes[number].number
-        if state.conversation is group.conversation:
+        if chat.conversation is group.conversation:
             if not group.alone:
-                state.changed(WalksGrew())
-            if state.conversation.leaf == node:
-                state.live = group.lives[number]
-                state.changed(ReplyGrew(node), LiveChanged())
+                chat.changed(WalksGrew())
+            if chat.conversation.leaf == node:
+                chat.live = group.lives[number]
+                chat.changed(ReplyGrew(node), LiveChanged())
         self._enter_phase()
 
-    def _report_change(self) -> None:
+    def report_change(self) -> None:
+        """Report that replies were paused, resumed or ended."""
         if not self.group.alone:
-            self._state.changed(WalksChanged())
-        self._state.changed(LiveChanged())
+            self._chat.changed(WalksChanged())
+        self._chat.changed(LiveChanged())
         self._enter_phase()
 
     def _enter_phase(self) -> None:
         """Enter the phase of the run: paused if all replies that run are."""
-        state, group = self._state, self.group
+        chat, group = self._chat, self.group
         running = group.running
         waits = bool(running) and all(number in group.paused for number in running)
         phase: Phase = "paused" if waits else "decoding" if self._begun else "prefill"
-        state.paused = group.paused.get(group.cursor)
-        if phase != state.phase:
-            state.enter(phase)
-
-    def _end(self, failure: Failed | None) -> None:
-        self.group.paused.clear()
-        self._state.paused = None
-        self._over(self, failure)
+        chat.paused = group.paused.get(group.cursor)
+        if phase != chat.phase:
+            chat.enter(phase)

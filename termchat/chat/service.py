@@ -1,112 +1,72 @@
 """The chat: one session on one host, and everything a person can do to it.
 
 No method waits. What was asked is done when `pump` has brought the engine's answers; `pump` returns what changed since.
-What a chat consists of is in `state`; how things are done is in the rooms beside it, which know the state and not the chat.
+How things are done is in the rooms beside it, which know the chat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+import secrets
+from collections.abc import Iterable, Mapping
 from weakref import WeakSet
 
 import msgspec
 
+from termchat.chat.branches import Branches
 from termchat.chat.changes import (
     BreakpointsChanged,
     Change,
+    Full,
     LiveChanged,
     Notice,
     PathChanged,
+    Phase,
     StatusChanged,
     TuningChanged,
 )
-from termchat.chat.forks import Editing, Forks
+from termchat.chat.forks import Forks
 from termchat.chat.groups import Walks
 from termchat.chat.host import Host, known_of
 from termchat.chat.live import Live
 from termchat.chat.loading import Choice, Loading, measure
-from termchat.chat.questions import Preview, Questions
+from termchat.chat.prompting import is_foreign
+from termchat.chat.questions import Questions
 from termchat.chat.replies import Replies
-from termchat.chat.state import State
 from termchat.chat.turns import Turns
 from termchat.config.origins import LESSON, MODEL, followed
+from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import Breakpoint, Session, View
-from termchat.conversation.tree import Conversation, Node
-from termchat.conversation.unsent import ALONE, Wish
+from termchat.conversation.thoughts import is_thinking, thought
+from termchat.conversation.tree import Conversation
+from termchat.conversation.unsent import ALONE, Unsent, Wish
 from termchat.decoding import biases
+from termchat.decoding.conditions import Condition, IgnoreEnd, Length
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.records import Failed, Token
+from termchat.decoding.drafting import DraftSettings
+from termchat.decoding.records import Failed
 from termchat.decoding.samplers import KNOBS, STEP_BY_STEP, KnobError, Tuning, Value
 from termchat.decoding.stages import LOGIT_BIAS
-from termchat.engine.port import Event
+from termchat.engine.abilities import (
+    LOCAL,
+    EngineAbilities,
+    Feature,
+    Refused,
+    refused,
+    refused_constraint,
+    refused_knobs,
+    refused_rule,
+)
+from termchat.engine.port import Engine, Event, ModelInfo, ModelSpec, Paused
 
 
-class Branches:
-    """Moves in the tree. `leave` stops the reply on the branch that was shown; `walked` shows a leaf that is one of several
-    which run together, and says whether it is."""
+class Chat:
+    """A session on a host. Several chats may stand on one host.
 
-    def __init__(self, state: State, leave: Callable[[], None], walked: Callable[[int], bool]) -> None:
-        self._state, self._leave, self._walked = state, leave, walked
-        self._deleted: list[tuple[Session, int]] = []
-
-    def select(self, leaf: int) -> None:
-        """Shows the path to a node that is not deleted. A reply that is running on another branch ends, and the queue waits."""
-        chat = self._state.conversation
-        if leaf not in chat.nodes or chat.is_hidden(leaf):
-            self._state.changed(Notice("no such branch"))
-        elif leaf != chat.leaf and not self._walked(leaf):
-            self._leave()
-            chat.leaf = leaf
-            self._state.show_leaf()
-
-    def rename(self, number: int, name: str) -> None:
-        """Names the branch that starts with a node; "" removes the name."""
-        chat = self._state.conversation
-        node = chat.nodes[number]
-        node.name = " ".join(name.split())
-        self._state.session.save_branch(node)
-        self._state.changed(PathChanged())
-
-    def delete(self, number: int) -> None:
-        """Hides a node and what grew from it. If it was shown, a living branch beside or before it is shown instead."""
-        chat = self._state.conversation
-        node = chat.nodes[number]
-        if chat.is_hidden(number):
-            return
-        before = chat.leaf
-        chat.delete(number)
-        after = chat.leaf
-        if after != before:
-            chat.leaf = before
-            self._leave()
-            chat.leaf = after
-        self._deleted.append((self._state.session, number))
-        self._state.session.save_branch(node)
-        self._state.show_leaf()
-
-    def undelete(self) -> int | None:
-        """Restores what was deleted last in this chat; returns its number, or None if nothing was deleted."""
-        state, chat = self._state, self._state.conversation
-        # A turn that was taken back in the meantime cannot come back.
-        mine = [pair for pair in self._deleted if pair[0] is state.session and pair[1] in chat.nodes]
-        if not mine:
-            return None
-        self._deleted.remove(mine[-1])
-        number = mine[-1][1]
-        chat.undelete(number)
-        state.session.save_branch(chat.nodes[number])
-        if chat.leaf is None:
-            chat.leaf = chat.newest_leaf(number)
-            self._state.show_leaf()
-        state.changed(PathChanged())
-        return number
-
-
-class Chat(State):
-    """A session on a host: its state, and what a person does. Several chats may stand on one host.
-
-    `configured` is what a new chat begins with; None stands for the settings of `session`. With `measures` batches of a model
-    that is new here are measured while the chat rests.
+    `on_full` is what is done about a full context without asking, or "ask". With `keep_logits` a reply may be asked what other
+    settings would have made of it. Replies begin with `step_by_step_text` while the knob `step_by_step` is on. `configured` is
+    what a new chat begins with; None stands for the settings of `session`. With `measures` batches of a model that is new here
+    are measured while the chat rests.
     """
 
     def __init__(
@@ -121,18 +81,29 @@ class Chat(State):
         configured: Session | None = None,
         measures: bool = False,
     ) -> None:
-        super().__init__(
-            host,
-            session,
-            candidates=candidates,
-            on_full=on_full,
-            keep_logits=keep_logits,
-            step_by_step_text=step_by_step_text,
-        )
+        self.host = host
+        self.candidates, self.on_full, self.keep_logits = candidates, on_full, keep_logits
+        self.step_by_step_text = step_by_step_text
         self._measures = measures
-        chat = self.conversation
+        self.session = session
+        tree = session.conversation
+        self.blank = Unsent() if tree.nodes else tree.unsent
+        """What was written in a chat that has no message yet: there is one such chat, however often it is begun."""
+        self.live = Live()
+        self.phase: Phase = "no model" if host.model is None else "idle"
+        self.paused: Paused | None = None
+        """What the running reply waits with, of several the one that is looked at; None while it does not wait."""
+        self.failure: Failed | None = None
+        self.full: Full | None = None
+        """The full context that a person is asked about; `chat.turns.make_room` answers."""
+        self.prefill: str | None = None
+        """What the next reply begins with, whatever the seed; "" leaves it to the model. None: nothing was said of it, so a new
+        reply begins freely, and another one in the place of a reply begins as that did."""
+        self._made_raw: Conversation | None = None
+        """The empty chat that is in raw mode for want of a template."""
+        self._changes: list[Change] = []
         self._configured = configured or Session(
-            tuning=self.tuning, origins=dict(self.origin), conversation=Conversation(chat.system, raw=chat.raw)
+            tuning=self.tuning, origins=dict(self.origin), conversation=Conversation(tree.system, raw=tree.raw)
         )
         self._lesson: Session | None = None
         """What a new chat of the lesson that is played begins with."""
@@ -144,36 +115,35 @@ class Chat(State):
         """The model of the session that is shown, to be loaded as soon as nothing runs."""
         self._read_only = False
         self.replies = Replies(self)
-        self.turns = Turns(self, self.replies)
-        self.forks = Forks(self, self.turns, self.replies)
-        self.walks = Walks(self, self.replies, self.forks, self.send)
-        self.editing = Editing(self, self.turns, self.forks, self.stop)
-        self.branches = Branches(self, self._leave, self.replies.select_node)
-        self._preview = Preview(self)
+        self.turns = Turns(self)
+        self.forks = Forks(self)
+        self.walks = Walks(self)
+        self.branches = Branches(self)
         self.questions = Questions(self)
-        self.loading = Loading(self, self._forget)
+        self.loading = Loading(self)
         self.show(session)
 
     def send(self, text: str, wish: Wish = ALONE) -> None:
         """Queue a message, to be answered as the `wish` says; it goes out as soon as nothing else is going on."""
         self.turns.add(text, wish)
-        self.replies.keep_selected()
+        if self.walks.shown is not None and self.replies.run is None:
+            self.walks.keep(self.walks.shown.cursor)
         if self.full is not None and self.full.failure is None:
-            self.turns.room.make("stop")  # whoever writes on has read the reply as it is
+            self.turns.make_room("stop")  # whoever writes on has read the reply as it is
         self.replies.held = self.full is not None
         if self.phase == "no model":
             self.loading.reload()
         self._go_on()
 
     def stop(self) -> None:
-        """Ends the running reply; what it has stays. The queue is kept, but waits for the next message."""
+        """End the running reply; what it has stays. The queue is kept, but waits for the next message."""
         if self.phase == "rendering":
             self.turns.cancel()
         elif self.busy:
             self.replies.stop()
 
     def begin_with(self, text: str) -> None:
-        """What the next reply begins with, be it to a new message or made again; "" leaves it to the dice.
+        """Set what the next reply begins with, be it to a new message or made again; "" leaves it to the dice.
 
         Its tokens are forced, and on record as such. A text that never came to begin a reply waits for the next.
         """
@@ -185,40 +155,29 @@ class Chat(State):
         self.changed(StatusChanged())
 
     def set_breakpoints(self, breakpoints: Iterable[Breakpoint]) -> None:
-        """Sets the breakpoints of the running reply and all that follow. One that the engine cannot look at is off."""
-        self.session.update(breakpoints=tuple(map(self._usable, breakpoints)))
+        """Set the breakpoints of the running reply and all that follow. One that the engine cannot look at is off."""
+        points = list(breakpoints)
+        for at, point in enumerate(points):
+            if point.enabled and point not in self.breakpoints and (why := self.refused_rule(point.condition)):
+                self.changed(Notice(*why))
+                points[at] = Breakpoint(point.condition, enabled=False)
+        self.session.update(breakpoints=tuple(points))
         self.changed(BreakpointsChanged())
-        if self.replies.running:
-            self.replies.follow_chat()
-
-    def _usable(self, point: Breakpoint) -> Breakpoint:
-        why = self.refused_rule(point.condition) if point.enabled and point not in self.breakpoints else None
-        if why is None:
-            return point
-        self.changed(Notice(*why))
-        return Breakpoint(point.condition, enabled=False)
+        if self.replies.run is not None:
+            self.replies.run.follow_chat()
 
     def constrain(self, constraint: Constraint | None) -> None:
-        """What the running reply has to match from its next token on, and those that follow from their first; None: nothing."""
+        """Set what the running reply has to match from its next token on, and later ones from their first; None: nothing."""
         if constraint == self.constraint:
             return
         if constraint is not None and (why := self.refused_constraint(constraint)) is not None:
             self.changed(Notice(*why))
             return
         self.session.constraint = constraint
-        self.changed(TuningChanged())
-        if self.replies.running:
-            self.replies.follow_chat()
-        else:
-            self._preview.ask()
-        self.questions.tuned()
-
-    def record(self, node: Node, index: int) -> Token | None:
-        """The record of a token of a reply as it was drawn, candidates and all; None if it was not kept."""
-        return self.session.token(node, index)
+        self._turn(self.tuning, {})
 
     def look(self, view: View) -> None:
-        """Saves how the chat is looked at, for when it is opened again."""
+        """Save how the chat is looked at, for when it is opened again."""
         self.session.update(view=msgspec.structs.replace(view, lesson=self.session.view.lesson))
 
     # --- sessions -----------------------------------------------------------------------------------------------------
@@ -236,7 +195,7 @@ class Chat(State):
             session = known
         if session is self.session and session in self._sessions:
             return
-        self._leave()
+        self.leave()
         self._wish, self.loading.then_continue = None, False
         if session not in self._sessions:
             session.close_interrupted()
@@ -248,7 +207,7 @@ class Chat(State):
         if session.newest is None:
             session.read_newest()
         self.live = Live.of(chat, session.newest)
-        self.turns.hold()
+        self.replies.held = bool(self.turns.queue)  # it waits for the next message
         self.check_template()
         self.changed(PathChanged(), LiveChanged(), StatusChanged(), TuningChanged(), BreakpointsChanged())
         self.questions.forget()
@@ -267,18 +226,19 @@ class Chat(State):
 
     @property
     def configured(self) -> Session:
-        """What a new chat begins with. A knob that nobody has set is as the model recommends, else at its default."""
+        """The settings and prompt of a new chat. A knob that nobody has set is as the model recommends, else at its default."""
         return self._lesson or self._configured
 
     def fresh_settings(self) -> tuple[Tuning, dict[str, str]]:
-        """The settings of a new chat with the model that is there, and where each came from."""
-        tuning, origins, recommended = self.configured.tuning, dict(self.configured.origins), self.loading.recommended
+        """Compute the settings of a new chat with the loaded model, and the origin of each."""
+        tuning, origins, wanted = self.configured.tuning, dict(self.configured.origins), self.loading.wanted
+        recommended = wanted.recommended if wanted is not None else {}
         if recommended or MODEL in origins.values():
             tuning, origins, _ = followed(tuning, origins, recommended)
         return tuning, origins
 
     def lost(self) -> dict[str, Value]:
-        """The knobs that a new chat does not keep, by name, with their values in this one."""
+        """List the knobs that a new chat does not keep, with their values in this one."""
         return self.tuning.differing(self.fresh_settings()[0])
 
     def new(self, system: str | None = None, *, raw: bool | None = None, keep: bool = False) -> None:
@@ -371,7 +331,7 @@ class Chat(State):
             self._run_as(choice)
 
     def _run_as(self, choice: Choice | None) -> None:
-        """Has the model that is there run again as in `choice`, if it is the same one, as soon as nothing runs."""
+        """Have the loaded model run again as in `choice`, if it is the same one, as soon as nothing runs."""
         spec = self.spec
         if choice is None or spec is None or self._wish is not None:
             return
@@ -387,14 +347,8 @@ class Chat(State):
 
     # --- knobs --------------------------------------------------------------------------------------------------------
 
-    def draft_with(self, choice: Choice | None) -> None:
-        """Has this model draft from now on, None none, also in mid-reply; that is kept for the model that is loaded. Nothing
-        drafts while the knob `draft` is off."""
-        spec, wanted = (choice.spec, choice.wanted or choice.spec.path) if choice is not None else (None, "")
-        self.loading.speculation.draft_with(spec, wanted)
-
     def adjust(self, name: str, value: object) -> None:
-        """Turns a knob: the next token obeys, or while nothing runs the shown distribution is reshaped.
+        """Turn a knob: the next token obeys, or while nothing runs the shown distribution is reshaped.
 
         Raises:
             KnobError: the knob refuses the value; nothing has changed.
@@ -411,7 +365,7 @@ class Chat(State):
             self._turn(turned, {name: "panel"})
 
     def adjust_all(self, values: Mapping[str, object], places: Mapping[str, str]) -> None:
-        """Turns several knobs at once, as one change; `places` are where their values come from. Those that the engine lacks,
+        """Turn several knobs at once, as one change; `places` are where their values come from. Those that the engine lacks,
         or does not take at such a value, are left as they are by default.
 
         Raises:
@@ -432,31 +386,31 @@ class Chat(State):
         before = self.tuning
         self.session.update(tuning=turned)
         self.session.origins |= origin
-        self.changed(TuningChanged())
         if turned.think != before.think:
             self.check_thinking()
         if turned.draft != before.draft:
             self.loading.speculation.follow()
-        if self.replies.running:
-            self.replies.follow_chat()
+        self.changed(TuningChanged())
+        if self.replies.run is not None:
+            self.replies.run.follow_chat()
         else:
-            self._preview.ask()
-        self.questions.tuned()
+            self.questions.preview()
+        self.questions.repeat()
 
     def close(self) -> None:
-        """Ends the engine; a running reply is cancelled first, so that its end is recorded."""
+        """End the engine; a running reply is cancelled first, so that its end is recorded."""
         if self.busy and self.engine.alive:
             self.stop()
             for _ in range(20):
                 self.pump(0.05)
-                if not self.replies.running or not self.engine.alive:
+                if self.replies.run is None or not self.engine.alive:
                     break
         self.engine.close()
 
     # --- what the engine says ----------------------------------------------------------------------------------------
 
     def pump(self, timeout: float | None = 0.0) -> list[Change]:
-        """Takes in all that the engine has said, waiting up to `timeout` seconds for the first word of it."""
+        """Take in all that the engine has sent, waiting up to `timeout` seconds for the first word of it."""
         if self.engine.alive:
             for number, event in self.engine.receive(timeout):
                 self._hear(number, event)
@@ -469,8 +423,8 @@ class Chat(State):
         return self._report()
 
     def _report(self) -> list[Change]:
-        self.turns.room.withdraw()
-        self.replies.sync_with_tree()
+        self.turns.withdraw_question()
+        self.walks.sync_with_tree()
         if self._read_only and self.session.is_own:
             self._read_only = False
             self.changed(Notice("this is a copy of the chat now", "the chat itself stays as it is"))
@@ -480,41 +434,275 @@ class Chat(State):
 
     def _hear(self, number: int, event: Event) -> None:
         if isinstance(event, Failed) and event.kind == "engine":
-            self.line.broken(event)
+            self.host.broken(event)
             self.forks.drop()
-            self.editing.drop()
             self.loading.speculation.end()
             self.host.model = None
             self.enter("failed")
             self.fail(event)
-        elif not self.line.deliver(number, event) and isinstance(event, Failed):
+        elif not self.host.deliver(number, event) and isinstance(event, Failed):
             self.fail(event)
 
-    def _forget(self) -> None:
-        """Drops what waits for an answer of a model that is unloaded."""
+    def leave(self) -> None:
+        """Stop what is being made: another chat or branch is to be shown."""
         self.forks.drop()
-        self.editing.drop()
-        self.questions.forget()
-
-    def _leave(self) -> None:
-        """Stops what is being made: another chat or branch is to be shown."""
-        self.forks.drop()
-        self.editing.drop()
-        if self.busy:
-            self.stop()
+        self.stop()
 
     def _go_on(self) -> None:
-        """Starts what waits, once nothing else is going on."""
-        if self.phase != "idle" or self._load_wish() or self.turns.room.go_on():
+        """Start what waits, once nothing else is going on."""
+        if self.phase != "idle" or self._load_wish() or self.turns.go_on():
             return
         if self.loading.then_continue:
             self.loading.then_continue = False
             self.forks.continue_reply()
         elif self.forks.waits:
             self.forks.make()
-        elif self.editing.waits:
-            self.editing.make()
         elif self.turns.queue and not self.replies.held:
             self.turns.next()
-        elif self._measures and not self.line.waits:
+        elif self._measures and not self.host.waits:
             measure(self)
+
+    # --- the chat as it is --------------------------------------------------------------------------------------------
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.session.conversation
+
+    @property
+    def tuning(self) -> Tuning:
+        """Settings of the next token."""
+        return self.session.tuning
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """Origin of each knob's value."""
+        return self.session.origins
+
+    @property
+    def breakpoints(self) -> tuple[Breakpoint, ...]:
+        return self.session.breakpoints
+
+    @property
+    def constraint(self) -> Constraint | None:
+        return self.session.constraint
+
+    @property
+    def engine(self) -> Engine:
+        return self.host.engine
+
+    @property
+    def spec(self) -> ModelSpec | None:
+        return self.host.spec
+
+    @property
+    def model(self) -> ModelInfo | None:
+        return self.host.model
+
+    @property
+    def busy(self) -> bool:
+        """Whether a reply is being made, paused or not."""
+        return self.phase in ("rendering", "prefill", "decoding", "paused")
+
+    @property
+    def beginning(self) -> str:
+        """Text that another reply in the place of the last one begins with."""
+        spans = self.conversation.reply()
+        before = spans[0].node.start.prefill if spans and spans[0].node.start is not None else ""
+        return self.first_words if self.prefill is not None or before in ("", self.step_by_step_text) else before
+
+    @property
+    def first_words(self) -> str:
+        """Text that the next new reply begins with."""
+        if self.prefill is not None:
+            return self.prefill
+        return self.step_by_step_text if self.tuning.step_by_step and self.refused("continue") is None else ""
+
+    @property
+    def thinking(self) -> int | None:
+        """Number of thought tokens of the running reply that is shown, None while it does not think."""
+        spans = self.conversation.reply() if self.busy else []
+        if not spans or not is_thinking(spans[-1].node):
+            return None
+        return sum(thought(span.node, span.count) for span in spans)
+
+    def check_template(self) -> None:
+        """Put an empty chat into raw mode while the model has no chat template, and say so."""
+        chat, model = self.conversation, self.model
+        if model is None or chat.nodes:
+            return
+        if not model.has_template and not chat.raw:
+            chat.raw, self._made_raw = True, chat
+            hint = "in raw mode the model continues your exact text"
+            self.changed(PathChanged(), StatusChanged(), Notice(f"{model.name} has no chat template", hint))
+        elif model.has_template and self._made_raw is chat:
+            chat.raw, self._made_raw = False, None
+            self.changed(PathChanged(), StatusChanged())
+
+    def check_thinking(self) -> None:
+        """Say where the model cannot do what the knob `think` says."""
+        model, wanted = self.model, self.tuning.thinks
+        if model is None or wanted is None or self.conversation.raw:
+            return
+        if wanted and model.thinking is None:
+            hint = "set think_start and think_end if it does, or turn step_by_step on"
+            self.changed(Notice("this model does not think: its chat template has no thinking tags", hint, "warning"))
+        elif not wanted and model.thinking is not None and not model.thinking_switch:
+            hint = "a budget ends the thoughts early: think 1"
+            self.changed(
+                Notice("thinking cannot be turned off: the model's chat template has no switch", hint, "warning")
+            )
+
+    @property
+    def tolerance(self) -> float | None:
+        """Largest difference of a probability that is computed again from the first one; None if that was not measured."""
+        measured = self.model.measured if self.model is not None else None
+        # The odds of a token change by a factor of exp(largest_change) at most.
+        return None if measured is None else math.tanh(measured.largest_change / 4)
+
+    @property
+    def drafts(self) -> DraftSettings | None:
+        """Speculation settings of the next reply; None if off or unsupported."""
+        return None if self.cannot_draft else self.tuning.drafts
+
+    @property
+    def cannot_draft(self) -> str:
+        """Reason why speculation is unsupported, whatever the knob `draft` says; "" if it is supported."""
+        if (refused := self.refused("drafts")) is not None:
+            return refused.message
+        if self.model is not None and not self.model.can_rewind:
+            return f"{self.model.name} cannot take back drafted tokens"
+        return ""
+
+    @property
+    def abilities(self) -> EngineAbilities:
+        """Abilities of the engine with the loaded model; until they are known, all."""
+        return self.model.abilities if self.model is not None else LOCAL
+
+    @property
+    def offers(self) -> frozenset[Feature]:
+        """Features of the engine now: one that draws by itself answers no questions while it makes a reply."""
+        told = self.busy and not self.abilities.client_draw
+        return self.engine.offers - {"inspect", "explain"} if told else self.engine.offers
+
+    def refused(self, feature: Feature) -> Refused | None:
+        """Explain why the engine lacks a feature, and which has it; None if it has it."""
+        if feature in self.engine.offers and feature not in self.offers:
+            return Refused(f"{self.host.engine_name} is busy with the reply", "ask again when it is over")
+        abilities = self.model.abilities if self.model is not None else None
+        return refused(feature, self.engine.offers, abilities, self.host.engine_name)
+
+    def refused_knobs(self, tuning: Tuning) -> dict[str, Refused]:
+        """List the knobs whose values the engine refuses, and why."""
+        return refused_knobs(tuning, self.abilities, self.host.engine_name)
+
+    def refused_constraint(self, constraint: Constraint) -> Refused | None:
+        """Explain why replies cannot match a constraint; None if they can."""
+        return self.refused("constrain") or refused_constraint(constraint, self.abilities, self.host.engine_name)
+
+    def refused_rule(self, condition: Condition) -> Refused | None:
+        """Explain why the engine cannot evaluate a condition; None if it can."""
+        return refused_rule(condition, self.abilities, self.host.engine_name)
+
+    def lacking(self, tuning: Tuning) -> list[str]:
+        """List the knobs that are turned and that the engine does not know."""
+        return [
+            name for name in self.abilities.lacks if getattr(tuning, name) not in (KNOBS[name].off, KNOBS[name].default)
+        ]
+
+    def offered(self, feature: Feature) -> bool:
+        """Tell whether the engine has a feature; a notice says why not."""
+        why = self.refused(feature)
+        if why is not None:
+            self.changed(Notice(*why))
+        return why is None
+
+    @property
+    def saving_problem(self) -> str | None:
+        """Reason why chats are not being saved at the moment."""
+        return self.session.store.problem() if self.session.store is not None else None
+
+    @property
+    def unsaved(self) -> str | None:
+        """Reason why the messages cannot be saved at the moment; None also in an empty chat."""
+        return self.saving_problem if self.conversation.leaf is not None else None
+
+    def show_leaf(self, live: Live | None = None) -> None:
+        """Show the conversation's leaf, which is another one now; without `live`, the record of its newest token is read."""
+        self.session.save_leaf()
+        if live is None:
+            self.session.read_newest()
+            live = Live.of(self.conversation, self.session.newest)
+        self.live = live
+        self.changed(PathChanged(), LiveChanged(), StatusChanged())
+
+    def changed(self, *changes: Change) -> None:
+        """Add changes to report; equal ones count once."""
+        self._changes += [change for change in changes if isinstance(change, Notice) or change not in self._changes]
+
+    def take_changes(self) -> list[Change]:
+        """Return all changes to report and forget them."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.changed(StatusChanged())
+
+    def fail(self, failure: Failed) -> None:
+        """Report a failure once, whoever hears of it first."""
+        if failure is self.failure:
+            return
+        self.failure = failure
+        hint = failure.hint
+        if failure.kind == "engine" and not hint:
+            hint = "restart the engine to continue from the last token"
+        self.changed(Notice(failure.message, hint, "error"))
+
+    def give_back(self, session: Session, *texts: str) -> None:
+        """Return unsent texts to the person, in the chat where they were written."""
+        session.conversation.unsent.give_back(*texts)
+        session.save_unsent()
+
+    def takes(self, text: str) -> bool:
+        """Tell whether a text is short enough for a chat; a longer one is given back, and a notice says why."""
+        if not is_too_large(text):
+            return True
+        self.give_back(self.session, text)
+        most = f"a text can have at most {LARGEST_MESSAGE:,} characters"
+        self.changed(StatusChanged(), Notice(most, "shorten it, or split it into several messages", "error"))
+        return False
+
+    def ready(self, what: str) -> bool:
+        """Tell whether a reply could be made now; a notice says why not."""
+        if self.phase == "idle":
+            return True
+        why = "a reply is running" if self.busy else "no model is loaded"
+        self.changed(Notice(f"cannot {what}: {why}"))
+        return False
+
+    def seed(self) -> int:
+        """Choose the next reply's seed: the knob's, or a fresh one."""
+        return secrets.randbelow(2**31) if self.tuning.seed is None else self.tuning.seed
+
+    def conditions(self, tuning: Tuning, longer: int) -> tuple[Condition, ...]:
+        """List what ends or pauses a reply under these settings that may have `longer` more tokens than they allow. Rules that
+        the engine cannot look at are left out."""
+        ends = (
+            Length(condition.tokens + longer, extra=longer) if isinstance(condition, Length) else condition
+            for condition in tuning.conditions()
+        )
+        return (*ends, *(rule for rule in self.rules if self.refused_rule(rule) is None))
+
+    @property
+    def rules(self) -> tuple[Condition, ...]:
+        """The breakpoints and stop rules that are on."""
+        return tuple(point.condition for point in self.breakpoints if point.enabled)
+
+    @property
+    def ignores_end(self) -> bool:
+        """Whether a reply goes on behind an end token."""
+        return any(isinstance(rule, IgnoreEnd) for rule in self.rules)
+
+    def is_foreign(self, leaf: int | None = None) -> bool:
+        """Tell whether another model than the loaded one made ids of the path to `leaf` (None: of the one shown)."""
+        return self.model is not None and is_foreign(self.conversation.path(leaf), self.model)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from termchat.chat.inquiries import Inquiry, Newest
 from termchat.chat.prompting import messages, question
-from termchat.chat.requests import Inquiry, Newest
-from termchat.chat.state import State
-from termchat.conversation.tree import Conversation, Node
 from termchat.decoding.records import Failed
 from termchat.engine.port import Message, Rendered, Tokenized
+
+if TYPE_CHECKING:
+    from termchat.chat.service import Chat
 
 SAMPLED = 200_000
 """Characters of a longer message that are counted; the rest is thought to be like them."""
@@ -43,46 +44,41 @@ class Size:
 class Sizing:
     """Counts one message at a time; of those that arrive meanwhile only the newest."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._newest: Newest[Size | None] = Newest(state.line)
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._newest: Newest[Size | None] = Newest(chat.host)
 
     def ask(self, text: str, hear: Callable[[Size | None], None]) -> None:
         """`hear` gets the size of this message as the next one of the chat that is shown, None where it cannot be counted."""
-        state = self._state
-        if state.model is None or not state.model.abilities.ids:
+        chat = self._chat
+        if chat.model is None or not chat.model.abilities.ids:
             hear(None)
             return
         self._newest.ask(self._inquiry(text), lambda size: hear(None if isinstance(size, Failed) else size))
 
     def _inquiry(self, text: str) -> Inquiry[Size | None]:
-        state, chat, model = self._state, self._state.conversation, self._state.model
+        chat, tree, model = self._chat, self._chat.conversation, self._chat.model
         if model is None:
             return None
         counted = text[:SAMPLED]
-        parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
-        anew = state.is_foreign()
-        said = [*messages(chat, model=model), Message("user", counted)]
-        answer = yield question(state, said, counted, parent, anew=anew)
-        whole = anew
+        parent = tree.nodes[tree.leaf] if tree.leaf is not None else None
+        whole = chat.is_foreign()
+        said = [*messages(tree, model=model), Message("user", counted)]
+        answer = yield question(chat, said, counted, parent, anew=whole)
+        assert isinstance(answer, (Rendered, Tokenized))
+        tokens = len(answer.ids)
         if isinstance(answer, Rendered):
-            tokens, whole = len(answer.ids), answer.whole
+            whole = answer.whole
             running = parent is not None and not parent.done
             if running and not whole and answer.ids[:1] and answer.ids[0] in model.end_ids:
                 tokens -= 1  # the reply will have it as its own end
-        else:
-            assert isinstance(answer, Tokenized)
-            tokens = len(answer.ids)
-        taken = 0 if whole or parent is None else chat.length(parent.number) - len(parent.ids) + parent.kept()
+        taken = 0 if whole or parent is None else tree.length(parent.number) - len(parent.ids) + parent.kept()
         about = len(counted) < len(text)
         if about:
             tokens = tokens * len(text) // len(counted)
-        return Size(tokens, max(model.context - taken, 0), _around(chat, parent, whole=whole), about)
-
-
-def _around(chat: Conversation, parent: Node | None, *, whole: bool) -> Around:
-    if whole and parent is not None:
-        return "whole chat"
-    if chat.raw:
-        return "nothing"
-    return "template and system prompt" if parent is None and chat.system else "template"
+        around: Around = "nothing" if tree.raw else "template"
+        if whole and parent is not None:
+            around = "whole chat"
+        elif parent is None and tree.system and not tree.raw:
+            around = "template and system prompt"
+        return Size(tokens, max(model.context - taken, 0), around, about)

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from termchat.chat.changes import WAYS, Full, Notice, PathChanged, StatusChanged, Way
 from termchat.chat.prompting import Turn, messages, omission_of, question, turns_of
-from termchat.chat.replies import Replies
 from termchat.chat.reply_run import ReplyBeginning
-from termchat.chat.state import State
 from termchat.conversation.node import Omission
 from termchat.conversation.session import Session
-from termchat.conversation.tree import Conversation, Node
+from termchat.conversation.tree import Node
 from termchat.conversation.unsent import ALONE, Queued, Unsent, Wish
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Rendered, Tokenize, Tokenized
+
+if TYPE_CHECKING:
+    from termchat.chat.service import Chat
 
 FREE = 4
 """One part in so many of the context is free again once room was made."""
@@ -72,18 +73,16 @@ class _Asked(NamedTuple):
     def wish(self) -> Wish:
         return self.node.wish or ALONE
 
-    @property
-    def conversation(self) -> Conversation:
-        return self.session.conversation
-
 
 class Turns:
-    """Messages go out in order, one after each reply."""
+    """Messages go out in order, one after each reply. One full context is handled at a time; `chat.full` is the one that a
+    person is asked about."""
 
-    def __init__(self, state: State, replies: Replies) -> None:
-        self._state, self._replies = state, replies
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
         self._cancelled = False
-        self.room = MakingRoom(state, replies, self)
+        self._request: tuple[Full, Node] | None = None
+        """The turn that asks for a summary, and what is to be sent behind it."""
 
     @property
     def queue(self) -> list[str]:
@@ -92,33 +91,29 @@ class Turns:
 
     @property
     def _queue(self) -> deque[Queued]:
-        return self._state.conversation.unsent.queue
+        return self._chat.conversation.unsent.queue
 
     def add(self, text: str, wish: Wish) -> None:
         """Queue a message."""
         self._queue.append(Queued(text, wish))
-        self._kept()
+        self._save_queue()
 
     def next(self) -> None:
         """Send the first message of the queue, without those that are too large; nothing else is going on."""
-        while self._queue and not self._state.takes(self._queue[0].text):
+        while self._queue and not self._chat.takes(self._queue[0].text):
             self._queue.popleft()
         if self._queue:
             text, wish = self._queue.popleft()
-            chat = self._state.conversation
-            parent = chat.nodes[chat.leaf] if chat.leaf is not None else None
-            chat.unsent.asked = text
+            tree = self._chat.conversation
+            parent = tree.nodes[tree.leaf] if tree.leaf is not None else None
+            tree.unsent.asked = text
             self.begin(text, parent, parent.kept() if parent else 0, wish=wish)
-
-    def hold(self) -> None:
-        """Keep the queue of a chat that is opened waiting for the next message."""
-        self._replies.held = bool(self.queue)
 
     def take_back(self, number: int) -> str:
         """Remove a message from the queue and return its text; 0 is the next to go out."""
         message = self._queue[number]
         del self._queue[number]
-        self._kept()
+        self._save_queue()
         return message.text
 
     def move(self, number: int, to: int) -> None:
@@ -126,11 +121,13 @@ class Turns:
         message = self._queue[number]
         del self._queue[number]
         self._queue.insert(to, message)
-        self._kept()
+        self._save_queue()
 
-    def _kept(self) -> None:
-        self._state.session.save_unsent()
-        self._state.changed(StatusChanged())
+    def _save_queue(self) -> None:
+        self._chat.session.save_unsent()
+        self._chat.changed(StatusChanged())
+
+    # --- a turn -------------------------------------------------------------------------------------------------------
 
     def begin(
         self,
@@ -149,244 +146,222 @@ class Turns:
             system: the system prompt of a first turn, if it is not the one that the chat began with.
             wish: how it is to be answered; the turn has it until its reply begins.
         """
-        state, chat = self._state, self._state.conversation
-        before, chat.leaf = chat.leaf, parent.number if parent else None
-        foreign = state.is_foreign()
-        turn = chat.grow("user", parent=chat.leaf, at=at, text=text)
-        turn.omitted, turn.system, turn.think, turn.wish = omitted, system, state.tuning.thinks, wish
-        anew = foreign or omitted is not None
-        self._cancelled = self._replies.held = False
-        state.enter("rendering")
-        state.changed(PathChanged())
-        asked = _Asked(state.session, turn, anew, before)
-        state.line.ask(
-            question(state, messages(chat, model=state.model), text, parent, anew=anew),
-            partial(self._hear, asked),
-        )
+        chat, tree = self._chat, self._chat.conversation
+        before, tree.leaf = tree.leaf, parent.number if parent else None
+        anew = chat.is_foreign() or omitted is not None
+        turn = tree.grow("user", parent=tree.leaf, at=at, text=text)
+        turn.omitted, turn.system, turn.think, turn.wish = omitted, system, chat.tuning.thinks, wish
+        self._cancelled = chat.replies.held = False
+        chat.enter("rendering")
+        chat.changed(PathChanged())
+        command = question(chat, messages(tree, model=chat.model), text, parent, anew=anew)
+        chat.host.ask(command, partial(self._hear, _Asked(chat.session, turn, anew, before)))
         return turn
 
     def begin_beside(
         self, turn: Node, text: str | None = None, *, system: str | None = None, wish: Wish = ALONE
-    ) -> Node:
+    ) -> None:
         """Start a turn beside another one: like it, except for what is given (see `begin`)."""
-        parent = self._state.conversation.nodes.get(turn.parent or 0)
+        parent = self._chat.conversation.nodes.get(turn.parent or 0)
         text = turn.written if text is None else text
-        return self.begin(
-            text, parent, turn.at, turn.omitted, system=turn.system if system is None else system, wish=wish
-        )
+        self.begin(text, parent, turn.at, turn.omitted, system=turn.system if system is None else system, wish=wish)
 
     def cancel(self) -> None:
-        """Takes the turn back as soon as its ids arrive."""
+        """Take the turn back as soon as its ids arrive."""
         self._cancelled = True
 
     def _hear(self, asked: _Asked, event: Event) -> None:
+        """Take the prompt ids of a turn; those of what the reply begins with may still be asked for."""
+        chat, whole = self._chat, asked.anew
         if isinstance(event, Rendered):
-            remark, first = event.remark, asked.node.parent is None or asked.anew
-            if remark is not None and first:  # once in a chat
-                self._state.changed(Notice(remark.message, remark.hint, "warning"))
-            self._prompted(asked, event.ids, whole=event.whole)
-        elif isinstance(event, Tokenized):
-            self._prompted(asked, event.ids, whole=asked.anew)
+            remark, whole = event.remark, event.whole
+            if remark is not None and (asked.node.parent is None or asked.anew):  # once in a chat
+                chat.changed(Notice(remark.message, remark.hint, "warning"))
         elif isinstance(event, Failed):
             self._refuse(asked, event)
-
-    def _prompted(self, asked: _Asked, ids: list[int], *, whole: bool) -> None:
-        """The prompt ids of the turn are there; of what the reply begins with they may still be asked for."""
-        prefill = asked.wish.words or ("" if self.room.is_request(asked.node) else self._state.first_words)
-        if prefill and not self._cancelled and self._state.model is not None:
-            begin = partial(self._hear_prefill, asked, ids, whole, "" if asked.wish.words else prefill)
-            self._state.line.ask(Tokenize(prefill), begin)
+        if not isinstance(event, (Rendered, Tokenized)):
+            return
+        prefill = asked.wish.words or ("" if self._is_request(asked.node) else chat.first_words)
+        if prefill and not self._cancelled and chat.model is not None:
+            shown = "" if asked.wish.words else prefill
+            chat.host.ask(Tokenize(prefill), partial(self._hear_prefill, asked, event.ids, whole, shown))
         else:
-            self._begin(asked, ids, [], "", whole=whole)
+            self._begin_reply(asked, event.ids, [], "", whole=whole)
 
     def _hear_prefill(self, asked: _Asked, ids: list[int], whole: bool, prefill: str, event: Event) -> None:
         if isinstance(event, Tokenized):
-            self._begin(asked, ids, event.ids, prefill, whole=whole)
+            self._begin_reply(asked, ids, event.ids, prefill, whole=whole)
         elif isinstance(event, Failed):
             self._refuse(asked, event)
 
-    def _begin(self, asked: _Asked, ids: list[int], forced: list[int], prefill: str, *, whole: bool) -> None:
-        """Starts the reply, with these tokens first, which are those of `prefill`, if there is room for it."""
-        turn, model = asked.node, self._state.model
+    def _begin_reply(self, asked: _Asked, ids: list[int], forced: list[int], prefill: str, *, whole: bool) -> None:
+        """Start the reply, with these tokens first, which are those of `prefill`, if there is room for it."""
+        chat, turn, model = self._chat, asked.node, self._chat.model
         turn.prompt_ids.extend(ids)
         turn.whole = whole and turn.parent is not None
-        length = asked.conversation.length(turn.number) + len(forced)
+        length = asked.session.conversation.length(turn.number) + len(forced)
         if self._cancelled or model is None:
             self._take_back(asked)
         elif length > model.context:
-            self._make_room(asked, length, model.context)
+            self._find_room(asked, length, model.context)
         else:
-            if not asked.wish.words and not self.room.is_request(turn):
-                self._state.prefill = None
-            self._record(asked)
+            is_request, unsent = self._is_request(turn), asked.session.conversation.unsent
+            if not asked.wish.words and not is_request:
+                chat.prefill = None
+            if unsent is chat.blank:
+                chat.blank = Unsent()
+            if not is_request:
+                unsent.asked = ""  # it is no longer a text that was not sent
+            asked.session.add_node(turn)
+            asked.session.save_unsent()
             wish, turn.wish = asked.wish, None
             beginning = ReplyBeginning(
                 turn,
                 len(turn.ids),
-                seed=self._state.seed(),
+                seed=chat.seed(),
                 done=0,
                 longer=len(forced),  # what is forced does not count as drawn
-                limit=self.room.limit(turn),
+                limit=max(model.context // SUMMARY, 1) if is_request else 0,
                 ids=forced,
                 prefill=prefill,
                 then=wish.then,
                 plan=wish.plan,
             )
-            self._replies.start(beginning)
-
-    def _record(self, asked: _Asked) -> None:
-        """Keeps the turn; from now on it is no longer a text that was not sent."""
-        state, unsent = self._state, asked.conversation.unsent
-        if unsent is state.blank:
-            state.blank = Unsent()
-        if not self.room.is_request(asked.node):
-            unsent.asked = ""
-        asked.session.add_node(asked.node)
-        asked.session.save_unsent()
-
-    def _make_room(self, asked: _Asked, length: int, context: int) -> None:
-        failure = Failed(
-            "context",
-            f"the prompt has {length} tokens, the context {context}",
-            f"shorten it, start a new chat, or {self._state.larger_context}",
-        )
-        state, chat = self._state, asked.conversation
-        if asked.wish.words or chat is not state.conversation or chat.leaf != asked.node.number:
-            self._refuse(asked, failure)
-            return
-        self._drop(asked)
-        state.enter("idle")
-        state.changed(PathChanged())
-        if self.room.is_request(asked.node):
-            self.room.without_summary()
-        elif not self.room.refused(asked.node, length, failure):
-            state.give_back(asked.session, asked.node.written if asked.wish.unsent is None else asked.wish.unsent)
-            state.fail(failure)
+            chat.replies.start(beginning)
 
     def _refuse(self, asked: _Asked, failure: Failed) -> None:
         self._take_back(asked)
-        self._state.fail(failure)
+        self._chat.fail(failure)
 
     def _take_back(self, asked: _Asked) -> None:
-        """A turn that could not be sent leaves its chat; its text goes back to whoever typed it there."""
-        state = self._state
+        """Remove a turn that could not be sent from its chat; its text goes back to whoever typed it there."""
+        chat, text = self._chat, asked.node.written
         self._drop(asked)
-        unsent = self.room.let_go(asked.node) if asked.wish.unsent is None else asked.wish.unsent
-        state.give_back(asked.session, unsent)
-        state.enter("idle")
-        state.changed(PathChanged(), StatusChanged())
+        if self._request is not None and self._request[1] is asked.node:
+            (full, _), self._request = self._request, None
+            self._show_again(full)
+            text = full.text if full.failure is not None else ""
+        chat.give_back(asked.session, text if asked.wish.unsent is None else asked.wish.unsent)
+        chat.enter("idle")
+        chat.changed(PathChanged(), StatusChanged())
 
     @staticmethod
     def _drop(asked: _Asked) -> None:
-        """Removes a turn from its chat, which shows what it showed before."""
-        chat, leaf = asked.conversation, asked.conversation.leaf
-        chat.drop(asked.node)
+        """Remove a turn from its chat, which shows what it showed before."""
+        tree, leaf = asked.session.conversation, asked.session.conversation.leaf
+        tree.drop(asked.node)
         if leaf != asked.node.number:  # another branch is shown by now
-            chat.leaf = leaf
-        elif asked.before is not None and not chat.is_hidden(asked.before):
-            chat.leaf = asked.before
+            tree.leaf = leaf
+        elif asked.before is not None and not tree.is_hidden(asked.before):
+            tree.leaf = asked.before
 
+    # --- a full context -----------------------------------------------------------------------------------------------
 
-class MakingRoom:
-    """Handles one full context at a time; `state.full` is the one that a person is asked about."""
-
-    def __init__(self, state: State, replies: Replies, turns: Turns) -> None:
-        self._state, self._replies, self._turns = state, replies, turns
-        self._request: tuple[Full, Node] | None = None
-
-    def is_request(self, turn: Node) -> bool:
-        """Whether a turn is the one that asks for the summary."""
-        return self._request is not None and self._request[1] is turn
-
-    def limit(self, turn: Node) -> int:
-        """The most tokens that the reply to a turn may have; 0 means no limit."""
-        context = self._state.model.context if self._state.model is not None else 0
-        return max(context // SUMMARY, 1) if self.is_request(turn) else 0
-
-    def refused(self, turn: Node, length: int, failure: Failed) -> bool:
-        """A turn, already taken out of the shown chat again, needs `length` ids, too many; False if nothing can be done."""
-        chat, parent = self._state.conversation, turn.parent
-        wanted = self._wanted(parent, turn.omitted, length)
-        if wanted is None:
-            return False
-        node = chat.nodes[parent] if parent is not None else None
-        full = Full(self._state.session, turn.written, node, turn.at, chat.leaf, wanted, failure, turn.wish or ALONE)
-        if turn.omitted is not None:  # more has to go than was thought
-            omitted = msgspec.structs.replace(turn.omitted, turns=wanted)
-            self._turns.begin(full.text, full.parent, full.at, omitted, wish=full.wish)
-        else:
-            self._ask(full)
-        return True
-
-    def make(self, way: Way) -> None:
-        """Answers what is to be done about `state.full`: nothing, leave the oldest turns out, or have them summarised first."""
-        full, self._state.full = self._state.full, None
+    def make_room(self, way: Way) -> None:
+        """Answer what is to be done about `chat.full`: nothing, leave the oldest turns out, or have them summarised first."""
+        chat = self._chat
+        full, chat.full = chat.full, None
         if full is None:
             return
-        self._state.changed(StatusChanged())
-        if way != "stop" and self._state.phase == "idle":
-            self._do(full, way)
+        chat.changed(StatusChanged())
+        if way != "stop" and chat.phase == "idle":
+            self._handle_full(full, way)
         elif full.failure is not None:
-            self._state.give_back(full.session, full.text)
+            chat.give_back(full.session, full.text)
 
-    def withdraw(self) -> None:
-        """Asks no more about a full context once the person has done something else."""
-        state, full = self._state, self._state.full
-        elsewhere = full is not None and (
-            full.conversation is not state.conversation or full.leaf != state.conversation.leaf
-        )
-        if elsewhere or state.busy:
-            self.make("stop")
+    def withdraw_question(self) -> None:
+        """Ask no more about a full context once the person has done something else."""
+        chat, full = self._chat, self._chat.full
+        if full is not None and (full.session is not chat.session or full.leaf != chat.conversation.leaf or chat.busy):
+            self.make_room("stop")
 
     def go_on(self) -> bool:
-        """With nothing else going on: sends what waited for a summary, asks about a reply that was cut; whether it did."""
-        cut, self._replies.cut = self._replies.cut, None
+        """With nothing else going on: send what waited for a summary, or ask about a reply that was cut; return whether one of
+        them did."""
+        chat, tree = self._chat, self._chat.conversation
+        cut, chat.replies.cut = chat.replies.cut, None
         if self._request is not None:
             (full, request), self._request = self._request, None
-            return self._summarised(full, request)
-        return cut is not None and self._state.conversation.leaf == cut.number and self._cut(cut)
+            summary = next(iter(full.session.conversation.children(request.number)), None)
+            ended = summary is not None and summary.finished is not None and summary.finished.reason != "user"
+            if summary is not None and ended and summary.text().strip() and full.session is chat.session:
+                self._send(full, Omission(full.turns, summary.number))
+                return True
+            if full.failure is not None:
+                chat.give_back(full.session, full.text)
+            self._show_again(full)
+        elif cut is not None and tree.leaf == cut.number:  # the reply can be regenerated with more room
+            head = turns_of(tree.path(cut.number))[-1][0].node
+            made_room = head.omitted is not None and chat.on_full != "ask"
+            turns = None if made_room else self._turns_to_omit(head.parent, head.omitted, tree.length(cut.number))
+            if turns is not None:
+                parent = tree.nodes[head.parent] if head.parent is not None else None
+                self._ask_about(Full(chat.session, head.written, parent, head.at, cut.number, turns))
+                return True
+        return False
 
-    def let_go(self, turn: Node) -> str:
-        """A turn cannot be sent; returns the text that its person wrote."""
-        if self._request is None or self._request[1] is not turn:
-            return turn.written
-        (full, _), self._request = self._request, None
-        self._show(full)
-        return full.text if full.failure is not None else ""
+    def _is_request(self, turn: Node) -> bool:
+        """Tell whether a turn is the one that asks for the summary."""
+        return self._request is not None and self._request[1] is turn
 
-    def without_summary(self) -> None:
-        """There is no room to ask for a summary."""
-        assert self._request is not None
-        (full, _), self._request = self._request, None
-        self._state.changed(Notice("no room to ask for a summary", "the turns were dropped without a summary"))
-        self._do(full, "drop")
-
-    # --- how it is done ----------------------------------------------------------------------------------------------
-
-    def _ask(self, full: Full) -> None:
-        way = self._state.on_full
-        if way == "ask":
-            self._replies.held = True  # what else was written waits, too
-            self._state.full = full
-            self._state.changed(StatusChanged())
+    def _find_room(self, asked: _Asked, length: int, context: int) -> None:
+        """Take back a turn that does not fit, and see what can be left out."""
+        failure = Failed(
+            "context",
+            f"the prompt has {length} tokens, the context {context}",
+            f"shorten it, start a new chat, or {self._chat.abilities.larger_context}",
+        )
+        chat, tree, turn = self._chat, self._chat.conversation, asked.node
+        if asked.wish.words or asked.session is not chat.session or tree.leaf != turn.number:
+            self._refuse(asked, failure)
+            return
+        self._drop(asked)
+        chat.enter("idle")
+        chat.changed(PathChanged())
+        if self._request is not None and self._request[1] is turn:
+            (full, _), self._request = self._request, None
+            chat.changed(Notice("no room to ask for a summary", "the turns were dropped without a summary"))
+            self._handle_full(full, "drop")
+            return
+        turns = self._turns_to_omit(turn.parent, turn.omitted, length)
+        if turns is None:
+            chat.give_back(asked.session, turn.written if asked.wish.unsent is None else asked.wish.unsent)
+            chat.fail(failure)
+            return
+        parent = tree.nodes[turn.parent] if turn.parent is not None else None
+        full = Full(chat.session, turn.written, parent, turn.at, tree.leaf, turns, failure, asked.wish)
+        if turn.omitted is not None:  # more has to go than was thought
+            self._send(full, msgspec.structs.replace(turn.omitted, turns=turns))
         else:
-            self._do(full, next(known for known in WAYS if known == way))
+            self._ask_about(full)
 
-    def _do(self, full: Full, way: Way) -> None:
+    def _ask_about(self, full: Full) -> None:
+        chat = self._chat
+        if chat.on_full == "ask":
+            chat.replies.held = True  # what else was written waits, too
+            chat.full = full
+            chat.changed(StatusChanged())
+        else:
+            self._handle_full(full, next(known for known in WAYS if known == chat.on_full))
+
+    def _handle_full(self, full: Full, way: Way) -> None:
         if way == "summarise" and full.can_summarise and full.parent is not None:
-            last = turns_of(full.conversation.path(full.parent.number))[full.turns - 1][-1]
+            last = turns_of(full.session.conversation.path(full.parent.number))[full.turns - 1][-1]
             at = full.at if last.node is full.parent else last.count
-            self._request = full, self._turns.begin(REQUEST, last.node, at, None)
+            self._request = full, self.begin(REQUEST, last.node, at)
         elif way != "stop":
-            self._turns.begin(full.text, full.parent, full.at, Omission(full.turns), wish=full.wish)
+            self._send(full, Omission(full.turns))
         elif full.failure is not None:
-            self._state.give_back(full.session, full.text)
-            self._state.fail(full.failure)
+            self._chat.give_back(full.session, full.text)
+            self._chat.fail(full.failure)
 
-    def _wanted(self, leaf: int | None, omitted: Omission | None, length: int) -> int | None:
-        """How many turns before a message have to be left out; None where that does not help."""
-        model, chat = self._state.model, self._state.conversation
-        path = chat.path(leaf) if leaf is not None else []
+    def _send(self, full: Full, omitted: Omission) -> None:
+        self.begin(full.text, full.parent, full.at, omitted, wish=full.wish)
+
+    def _turns_to_omit(self, leaf: int | None, omitted: Omission | None, length: int) -> int | None:
+        """Count the turns before a message that have to be left out; None where that does not help."""
+        model, tree = self._chat.model, self._chat.conversation
+        path = tree.path(leaf) if leaf is not None else []
         turns = turns_of(path)
         omitted = omitted or omission_of(path)
         gone = omitted.turns if omitted is not None else 0
@@ -398,34 +373,9 @@ class MakingRoom:
             return None
         return max(len(turns) - most_kept(sizes, needed, model.context), gone + 1)
 
-    def _cut(self, reply: Node) -> bool:
-        """A reply ended because the context did: it can be regenerated with more room."""
-        state, chat = self._state, self._state.conversation
-        head = turns_of(chat.path(reply.number))[-1][0].node
-        if head.omitted is not None and state.on_full != "ask":
-            return False  # room was made for it already
-        wanted = self._wanted(head.parent, head.omitted, chat.length(reply.number))
-        if wanted is None:
-            return False
-        parent = chat.nodes[head.parent] if head.parent is not None else None
-        self._ask(Full(state.session, head.written, parent, head.at, reply.number, wanted))
-        return True
-
-    def _summarised(self, full: Full, request: Node) -> bool:
-        chat = full.conversation
-        reply = next(iter(chat.children(request.number)), None)
-        ended = reply is not None and reply.finished is not None and reply.finished.reason != "user"
-        if reply is not None and ended and reply.text().strip() and chat is self._state.conversation:
-            self._turns.begin(full.text, full.parent, full.at, Omission(full.turns, reply.number), wish=full.wish)
-            return True
-        if full.failure is not None:
-            self._state.give_back(full.session, full.text)
-        self._show(full)
-        return False
-
-    def _show(self, full: Full) -> None:
-        """Shows the chat as it was before."""
-        if full.conversation is self._state.conversation:
-            full.conversation.leaf = full.leaf
+    def _show_again(self, full: Full) -> None:
+        """Show the chat as it was before."""
+        if full.session is self._chat.session:
+            full.session.conversation.leaf = full.leaf
             full.session.save_leaf()
-            self._state.changed(PathChanged())
+            self._chat.changed(PathChanged())

@@ -166,7 +166,7 @@ def new(*, file: Path) -> None:
 @click.argument("word", required=False, default="")
 def facts(*, word: str) -> None:
     """List the facts that checks can ask for, each with what it means; only those that contain WORD, if it is given."""
-    from termchat.lessons.fact_table import FACT_GROUPS
+    from termchat.lessons.lesson_facts import FACT_GROUPS
 
     marks = {"none": "", "text": "('TEXT')", "text?": "", "knob": "('KNOB')"}
     found = False

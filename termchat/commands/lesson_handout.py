@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from termchat import atomic, paths, regular_files
 from termchat.chat.groups import groups
-from termchat.chat.lesson_replies import LessonReply, finished_replies
 from termchat.chat.reply_run import ReplyGroup
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
@@ -24,6 +23,7 @@ from termchat.conversation.walk_groups import RANKED
 from termchat.decoding.records import Ranked
 from termchat.lessons.glossary import UnknownTerm, find
 from termchat.lessons.lesson import Lesson, LessonQuestion
+from termchat.lessons.lesson_facts import ReplyFacts, finished_replies
 from termchat.lessons.playing import Guess, LessonState
 from termchat.text import one_line, sanitize
 
@@ -125,14 +125,14 @@ def replies_of(store: Store, lesson: str) -> list[HandoutReply]:
         return []
     found = []
     for node, group in _results(conversation)[:_MOST_REPLIES]:
-        reply = LessonReply(conversation, node)
+        reply = ReplyFacts(conversation, node)
         seed, perplexity = reply.fact("seed_used"), reply.fact("perplexity")
         figures = [group] if group else []
         figures += [f"{len(reply.ids)} token{'s' * (len(reply.ids) != 1)}"]
         figures += [f"temperature {value:g}"] if isinstance(value := reply.fact("used", "temperature"), float) else []
         figures += [f"seed {seed:.0f}"] if isinstance(seed, (int, float)) else []
         figures += [f"perplexity {perplexity:.2f}"] if isinstance(perplexity, float) else []
-        found.append(HandoutReply(reply.message or "", reply.text, ", ".join(figures)))
+        found.append(HandoutReply(reply.message() or "", reply.reply(), ", ".join(figures)))
     return found
 
 

@@ -10,15 +10,14 @@ from time import sleep
 from typing import Any
 
 from termchat.chat.host import Host
-from termchat.chat.lesson_claims import ClaimMeasuring, MeasuredClaim
 from termchat.chat.opening import find_model
 from termchat.chat.service import Chat
 from termchat.commands.lesson_notes import lesson_now, note_lines
 from termchat.config.settings import Settings
 from termchat.conversation.session import Session
-from termchat.decoding.records import Failed
 from termchat.engine.port import Engine, EngineError
 from termchat.lessons.lesson import Lesson
+from termchat.lessons.lesson_claims import ClaimMeasuring, MeasuredClaim
 from termchat.lessons.lesson_file import LessonError, LessonNames, read_lesson
 from termchat.lessons.lesson_progress import LessonProgress
 from termchat.lessons.playing import LessonState
@@ -118,8 +117,6 @@ def measure(config: Settings, engine: Engine, lesson: Lesson) -> list[MeasuredCl
     """
     try:
         found, spec = find_model(config)
-        if isinstance(spec, Failed):
-            raise EngineError(spec.kind, spec.message, spec.hint)
         if not lesson.claims:
             return []
         chat = Chat(Host(engine), Session())

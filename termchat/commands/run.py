@@ -245,7 +245,7 @@ def _one_after_the_other(chat: Chat, asked: Question, prompt: str, printer: Prin
         code = _complain_of(chat.conversation, node, which) or code
         _tell_not_drafted(chat, [node])
         if node.finished is not None and node.finished.reason == "context":
-            code = _complain_of_context(f"{which} was", node, chat.larger_context)
+            code = _complain_of_context(f"{which} was", node, chat.abilities.larger_context)
     return code
 
 
@@ -272,7 +272,7 @@ def _at_once(chat: Chat, asked: Question, prompt: str, printer: Printer, signals
     if full:
         cut = "the search was" if plan.group.beams else f"{walks_named(full)} {'was' if len(full) == 1 else 'were'}"
         fewer = f"make fewer {'beams' if plan.group.beams else 'walks'}, "
-        codes.append(_complain_of_context(cut, group.nodes[full[0]], chat.larger_context, fewer))
+        codes.append(_complain_of_context(cut, group.nodes[full[0]], chat.abilities.larger_context, fewer))
     if plan.group.kind == "vote" and not ended and ranking.walks[0].score is None:
         complain("no walk has an answer", "Check the pattern, or raise --max-tokens.")
         codes.append(FAILED)

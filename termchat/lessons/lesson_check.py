@@ -2,7 +2,7 @@
 
 A check is a fact (`loops`), a comparison (`temperature == 0`, `ttft_ms < earlier_ttft_ms / 2`), or `token` with a condition
 that some token of the last reply meets (`token entropy > 3`); `not` may stand before it. A value is a fact or a number, or two
-of them with + - * or / between. Facts are those of `fact_table`.
+of them with + - * or / between. Facts are those of `lesson_facts`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from termchat.decoding import conditions
 from termchat.decoding.conditions import ConditionError, Text, Threshold
 from termchat.decoding.escapes import unescape
 from termchat.decoding.samplers import KNOBS, KnobError
-from termchat.lessons.fact_table import FACTS, FactKind, FactValue, kind_of
+from termchat.lessons.lesson_facts import FACTS, Fact, FactKind, LessonFacts, kind_of
 from termchat.text import guess_of
 
 LONGEST_CHECK = 500
@@ -26,16 +26,6 @@ LONGEST_CHECK = 500
 
 class CheckError(ValueError):
     """Not a check, or not a value; the message says what is wrong and how it is written."""
-
-
-class LessonFacts(Protocol):
-    """The chat as a lesson sees it."""
-
-    def fact(self, name: str, argument: str = "") -> FactValue | None:
-        """A fact as it is now; None where it is absent: there is no reply yet, or the engine does not tell it."""
-
-    def meets(self, condition: Threshold | Text) -> bool | None:
-        """Whether a token of the last reply meets a condition; None without a reply."""
 
 
 class FactRef(NamedTuple):
@@ -69,7 +59,7 @@ class LessonValue(NamedTuple):
             if isinstance(operand, FactRef):
                 yield operand
 
-    def value(self, facts: LessonFacts) -> FactValue | None:
+    def value(self, facts: LessonFacts) -> Fact:
         """What it is now; None where a fact is absent, or nothing can be divided by it."""
         left = _value(self.left, facts)
         if not self.sign:
@@ -297,7 +287,7 @@ def _kind(operand: Operand) -> FactKind:
     return "truth" if isinstance(operand, bool) else "text" if isinstance(operand, str) else "number"
 
 
-def _value(operand: Operand, facts: LessonFacts) -> FactValue | None:
+def _value(operand: Operand, facts: LessonFacts) -> Fact:
     found = facts.fact(*operand) if isinstance(operand, FactRef) else operand
     return None if isinstance(found, float) and math.isnan(found) else found
 
@@ -330,11 +320,6 @@ def _shown(value: LessonValue) -> str:
     if isinstance(value.left, FactRef) and not value.sign:
         return value.left.name
     return repr(value.left) if not value.sign else "what is reckoned"
-
-
-def parse_checks(written: Sequence[str]) -> tuple[LessonCheck, ...]:
-    """See `parse_check`."""
-    return tuple(parse_check(one) for one in written)
 
 
 def all_hold(checks: Sequence[LessonCheck], facts: LessonFacts) -> bool:

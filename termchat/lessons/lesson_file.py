@@ -19,9 +19,9 @@ from termchat.decoding.samplers import KNOBS, KnobError, Value
 from termchat.engine.port import FEATURES, Feature
 from termchat.lessons import glossary
 from termchat.lessons.deeds import DeedError, parse_deed
-from termchat.lessons.fact_table import CLAIM_FACTS
 from termchat.lessons.lesson import Claim, Lesson, LessonQuestion, LessonStep, LessonText, Opening, is_knob_key
 from termchat.lessons.lesson_check import CheckError, LessonCheck, parse_check, parse_value
+from termchat.lessons.lesson_facts import CLAIM_FACTS
 from termchat.text import guess_of, one_line, sanitize
 from termchat.toml import MOST, Statement, TomlError, TomlFile
 

@@ -8,23 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from termchat.decoding.samplers import Value
 from termchat.lessons.lesson import Lesson, LessonQuestion, LessonStep
-from termchat.lessons.lesson_check import LessonFacts, all_hold
+from termchat.lessons.lesson_check import all_hold
+from termchat.lessons.lesson_facts import LessonFacts
 
 MOST_RUNGS = 3
-
-
-class CountedFacts(LessonFacts, Protocol):
-    """Facts that count some things since the step began."""
-
-    def begin_step(self) -> None:
-        """Counts from now on."""
-
-    def took_hint(self, hints: int) -> None:
-        """So many hints were taken in this step."""
 
 
 class Guess(NamedTuple):
@@ -124,7 +115,7 @@ class Playing:
         point = self.points[nearest] if step and nearest is not None else None
         return LessonState(step, self.was_done, guesses, point)
 
-    def update(self, facts: CountedFacts) -> bool:
+    def update(self, facts: LessonFacts) -> bool:
         """Looks at the facts; returns whether the lesson went on, or says something else than before."""
         changed = False
         while not self.finished:
@@ -161,7 +152,7 @@ class Playing:
         self.guess = guess
         return True
 
-    def hint(self, facts: CountedFacts | None = None) -> int:
+    def hint(self, facts: LessonFacts | None = None) -> int:
         """Takes one more hint of the step: the number of its rung, from 1 on; the last one again where there is none. The last
         rung of a step with deeds is that it is done for the reader."""
         self.hints = min(self.hints + 1, self.current.rungs, MOST_RUNGS)
@@ -178,21 +169,21 @@ class Playing:
         """Its deeds were done: what held already counts."""
         self.already = False
 
-    def skip(self, facts: CountedFacts) -> None:
+    def skip(self, facts: LessonFacts) -> None:
         """On to the next step, whatever holds: a question is left without a guess."""
         if not self.finished:
             self.skipped = True
             self._go_on(facts)
             self.update(facts)
 
-    def go_to(self, step: int, facts: CountedFacts) -> None:
+    def go_to(self, step: int, facts: LessonFacts) -> None:
         """To a step, also after the end; one that does not exist is the nearest."""
         self.step = min(max(step, 0), len(self.lesson.steps) - 1)
         self.finished, self.result = False, None
         self._begin()
         self.update(facts)
 
-    def _go_on(self, facts: CountedFacts) -> None:
+    def _go_on(self, facts: LessonFacts) -> None:
         """The step is over: its guess stands beside the truth, and the next one begins."""
         self.result = None
         question = self.current.question

@@ -149,9 +149,9 @@ def test_a_branch_that_is_not_shown_is_deleted_without_a_word_to_the_reply() -> 
 def test_records_are_read_back_with_their_candidates(tmp_path: Path) -> None:
     it = kept(tmp_path / "s.db")
     reply = it.writing("hi", " one", " two")
-    record = it.chat.record(reply, 1)
+    record = it.chat.session.token(reply, 1)
     assert record is not None
     assert record.text == " two"
     assert len(record.candidates) == 20
-    assert it.chat.record(reply, 2) is None
-    assert it.chat.record(it.chat.conversation.nodes[reply.parent or 0], 0) is None
+    assert it.chat.session.token(reply, 2) is None
+    assert it.chat.session.token(it.chat.conversation.nodes[reply.parent or 0], 0) is None

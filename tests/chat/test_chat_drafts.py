@@ -234,7 +234,7 @@ def test_another_draft_model_in_mid_reply_is_kept_for_the_model() -> None:
     it = drafting(Tuning(seed=7, draft="model"))
     sha256 = it.engine.info.sha256
     it.writing("Hi", " one")
-    it.chat.draft_with(Choice(ModelSpec("/models/new.gguf", "new"), {}))
+    it.chat.loading.speculation.draft_with(Choice(ModelSpec("/models/new.gguf", "new"), {}))
     it.pump()
     assert it.chat.phase == "decoding"
     assert it.chat.host.drafter is not None
@@ -250,7 +250,7 @@ def test_another_draft_model_in_mid_reply_is_kept_for_the_model() -> None:
     it.chat.loading.reload()
     it.pump()
     assert loads(it) == ["small", "new", "new"]
-    it.chat.draft_with(None)
+    it.chat.loading.speculation.draft_with(None)
     it.pump()
     assert it.chat.host.drafter is None
     it.chat.loading.reload()
@@ -265,7 +265,7 @@ def test_another_draft_model_in_mid_reply_is_kept_for_the_model() -> None:
 def test_one_that_is_refused_leaves_the_one_before() -> None:
     it = drafting(Tuning(seed=7, draft="model"))
     it.engine.no_draft = "new has another vocabulary"
-    it.chat.draft_with(Choice(ModelSpec("/models/new.gguf", "new"), {}))
+    it.chat.loading.speculation.draft_with(Choice(ModelSpec("/models/new.gguf", "new"), {}))
     it.pump()
     assert it.chat.host.drafter is not None
     assert it.chat.host.drafter.name == "small"
@@ -276,7 +276,7 @@ def test_one_that_is_refused_leaves_the_one_before() -> None:
 @pytest.mark.usefixtures("home")
 def test_a_draft_model_may_be_loaded_before_the_knob_is_turned() -> None:
     it = drafting(Tuning(seed=7), None)
-    it.chat.draft_with(OTHER)
+    it.chat.loading.speculation.draft_with(OTHER)
     it.pump()
     notice = next(change for change in it.told if isinstance(change, Notice))
     saved = "saved for tiny: --draft auto loads it from now on, until you unload it in the model list"
@@ -289,7 +289,7 @@ def test_nothing_is_loaded_to_draft_for_no_model() -> None:
     it = drafting(Tuning(seed=7, draft="auto"))
     it.chat.loading.unload()
     assert it.chat.host.drafter is None
-    it.chat.draft_with(OTHER)
+    it.chat.loading.speculation.draft_with(OTHER)
     it.pump()
     assert loads(it) == ["small"]
     assert it.notices == ["cannot load a draft model: no model is loaded"]
@@ -338,10 +338,10 @@ def test_draft_models_come_and_go_in_mid_reply_and_the_reply_stays_the_same(
         it.idle()
         reply = it.stepped("Write a story about a fox and a bear.", 6)
         if drafted:
-            it.chat.draft_with(Choice(ModelSpec(str(small_model_path), "small", threads=1), {}))
+            it.chat.loading.speculation.draft_with(Choice(ModelSpec(str(small_model_path), "small", threads=1), {}))
             it.until(lambda: it.chat.host.drafter is not None)  # noqa: B023
             it.step(20)
-            it.chat.draft_with(None)
+            it.chat.loading.speculation.draft_with(None)
             it.until(lambda: it.chat.host.drafter is None)  # noqa: B023
         it.chat.replies.resume()
         it.idle()
@@ -360,7 +360,7 @@ def test_a_draft_model_of_another_vocabulary_is_named_and_the_chat_goes_on(
     it = make(Tuning(seed=5, max_tokens=4, draft="auto"))
     it.idle()
     path = with_vocabulary(small_model_path, tmp_path / "renamed.gguf", renamed={4200: "zzz"})
-    it.chat.draft_with(Choice(ModelSpec(str(path), "renamed"), {}))
+    it.chat.loading.speculation.draft_with(Choice(ModelSpec(str(path), "renamed"), {}))
     it.until(lambda: it.chat.host.drafter_failure is not None)
     assert it.chat.host.drafter is None
     assert [notice for notice in it.notices if notice.startswith("renamed has another vocabulary: ")]

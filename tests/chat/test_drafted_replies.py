@@ -121,7 +121,7 @@ def test_questions_about_a_drafted_reply_agree_with_what_was_drawn(make: Make, t
     it.until(lambda: questions.scored)
     assert questions.scored is not None
     assert questions.scored.summary.kept == 1.0
-    record = it.chat.record(reply, at)
+    record = it.chat.session.token(reply, at)
     assert record is not None
     assert record.draft == reply.tokens.draft(at)
     questions.inspect(reply, at)

@@ -29,7 +29,7 @@ def test_an_edited_message_is_a_branch_beside_the_old_one() -> None:
     second = it.replied("and then", " two")
     third = it.replied("more", " three")
     asked = it.chat.conversation.nodes[second.parent or 0]
-    it.chat.editing.edit(asked, "or else")
+    it.chat.forks.edit(asked, "or else")
     it.pump()
     it.engine.say(" four")
     it.engine.end()
@@ -46,7 +46,7 @@ def test_an_edited_message_is_a_branch_beside_the_old_one() -> None:
 def test_the_first_message_can_be_edited_while_a_reply_runs() -> None:
     it = Faked()
     first = it.writing("hi", " one", " two")
-    it.chat.editing.edit(it.chat.conversation.nodes[first.parent or 0], "hello")
+    it.chat.forks.edit(it.chat.conversation.nodes[first.parent or 0], "hello")
     it.pump()
     assert it.engine.asked(Cancel)
     assert first.finished is not None
@@ -62,7 +62,7 @@ def test_an_edit_that_cannot_be_sent_comes_back_and_the_chat_is_shown_as_it_was(
     last = it.replied("more", " two")
     before = said(it)
     it.engine.prompt = list(range(5000))  # more than the context holds
-    it.chat.editing.edit(it.chat.conversation.nodes[first.parent or 0], "far too long")
+    it.chat.forks.edit(it.chat.conversation.nodes[first.parent or 0], "far too long")
     it.pump()
     assert it.chat.conversation.unsent.returned == "far too long"
     assert it.chat.conversation.leaf == last.number
@@ -75,9 +75,9 @@ def test_nothing_that_is_written_may_be_longer_than_a_message(whose: str) -> Non
     reply = it.replied("hi", " one")
     there, long = set(it.chat.conversation.nodes), "x" * (LARGEST_MESSAGE + 1)
     if whose == "message":
-        it.chat.editing.edit(it.chat.conversation.nodes[reply.parent or 0], long)
+        it.chat.forks.edit(it.chat.conversation.nodes[reply.parent or 0], long)
     elif whose == "reply":
-        it.chat.editing.replace([Span(reply, len(reply.ids))], long)
+        it.chat.forks.replace([Span(reply, len(reply.ids))], long)
     else:
         it.chat.begin_with(long)
     it.pump()
@@ -92,7 +92,7 @@ def test_an_edit_is_given_back_when_there_is_no_engine() -> None:
     first = it.replied("hi", " one")
     it.engine.die()
     it.pump()
-    it.chat.editing.edit(it.chat.conversation.nodes[first.parent or 0], "hello")
+    it.chat.forks.edit(it.chat.conversation.nodes[first.parent or 0], "hello")
     assert it.chat.conversation.unsent.returned == "hello"
     assert said(it) == [("user", "hi"), ("assistant", " one")]
 
@@ -103,7 +103,7 @@ def test_an_edit_is_given_back_when_there_is_no_engine() -> None:
 def test_a_reply_in_other_words_keeps_what_is_the_same_and_forces_the_rest() -> None:
     it = Faked()
     first = it.replied("hi", " one", " two", " three")
-    it.chat.editing.replace(it.chat.conversation.reply(), " one two or so")
+    it.chat.forks.replace(it.chat.conversation.reply(), " one two or so")
     it.pump()
     assert it.chat.phase == "idle"
     assert it.reply.text() == " or so"
@@ -122,7 +122,7 @@ def test_a_reply_in_other_words_keeps_what_is_the_same_and_forces_the_rest() -> 
 def test_a_reply_can_be_shortened_and_the_chat_goes_on_behind_it() -> None:
     it = Faked()
     it.replied("hi", " one", " two", " three")
-    it.chat.editing.replace(it.chat.conversation.reply(), " one")
+    it.chat.forks.replace(it.chat.conversation.reply(), " one")
     it.pump()
     assert said(it)[-1] == ("assistant", " one")
     it.replied("go on", " four")
@@ -138,7 +138,7 @@ def test_an_end_token_does_not_stay_before_new_words() -> None:
     it.engine.say("", id=2)
     it.engine.end()
     it.pump()
-    it.chat.editing.replace(it.chat.conversation.reply(), " two and on")
+    it.chat.forks.replace(it.chat.conversation.reply(), " two and on")
     it.pump()
     assert it.reply.at == 1
     assert it.notices == []
@@ -155,7 +155,7 @@ def test_no_character_is_parted() -> None:
     it.engine.say("é", bytes="é".encode()[1:])
     it.engine.end()
     it.pump()
-    it.chat.editing.replace(it.chat.conversation.reply(), " aè")
+    it.chat.forks.replace(it.chat.conversation.reply(), " aè")
     it.pump()
     assert it.reply.at == 1
     assert said(it)[-1] == ("assistant", " aè")
@@ -165,7 +165,7 @@ def test_all_pieces_of_a_continued_reply_are_looked_at() -> None:
     it = Faked()
     it.replied("hi", " one", " two", reason="user")
     second = it.continued(" three", " four")
-    it.chat.editing.replace(it.chat.conversation.reply(), " one two three five")
+    it.chat.forks.replace(it.chat.conversation.reply(), " one two three five")
     it.pump()
     assert (it.reply.parent, it.reply.at) == (second.number, 1)
     assert said(it)[-1] == ("assistant", " one two three five")
@@ -174,7 +174,7 @@ def test_all_pieces_of_a_continued_reply_are_looked_at() -> None:
 def test_the_same_words_are_no_edit() -> None:
     it = Faked()
     first = it.replied("hi", " one")
-    it.chat.editing.replace([Span(first, 1)], " one")
+    it.chat.forks.replace([Span(first, 1)], " one")
     it.pump()
     assert it.notices == ["the reply already reads like this"]
     assert it.reply is first
@@ -231,7 +231,7 @@ def test_what_is_forced_does_not_count_as_drawn() -> None:
     assert it.engine.generated[-1].conditions == (Length(3, extra=1),)
     it.engine.end()
     it.pump()
-    it.chat.editing.replace([Span(first, 3)], "Sure, there is more")
+    it.chat.forks.replace([Span(first, 3)], "Sure, there is more")
     it.pump()
     assert it.engine.generated[-1].conditions == (Length(2 + 2 + 3, extra=2 + 3),)  # two stay, three are forced
 

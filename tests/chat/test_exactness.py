@@ -179,7 +179,7 @@ def test_questions_agree_with_what_was_drawn(make: Make, tmp_path: Path) -> None
     reply = driven.say(STORY)
     questions = driven.chat.questions
     at = 17
-    record = driven.chat.record(reply, at)
+    record = driven.chat.session.token(reply, at)
     assert record is not None
     questions.inspect(reply, at)
     driven.until(lambda: questions.inspected)

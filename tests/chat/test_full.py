@@ -136,7 +136,7 @@ def test_a_summary_stands_where_the_turns_stood() -> None:
     assert it.chat.full is not None
     left_out = it.chat.full.turns
     it.engine.prompt = [1] * 4
-    it.chat.turns.room.make("summarise")
+    it.chat.turns.make_room("summarise")
     it.pump()
     assert it.chat.conversation.path()[-2].node.written == REQUEST, "it is shown as it streams"
     assert asked_last(it)[-1] == Message("user", REQUEST)
@@ -157,7 +157,7 @@ def test_a_summary_stands_where_the_turns_stood() -> None:
 def test_whoever_stops_the_summary_has_the_message_back() -> None:
     it = full("ask")
     it.engine.prompt = [1] * 4
-    it.chat.turns.room.make("summarise")
+    it.chat.turns.make_room("summarise")
     it.pump()
     it.engine.say(" all")
     it.chat.stop()
@@ -211,7 +211,7 @@ def test_each_time_that_a_reply_is_cut_off_more_has_to_go() -> None:
         it.pump()
         if it.chat.full is not None:
             gone.append(it.chat.full.turns)
-            it.chat.turns.room.make("drop")
+            it.chat.turns.make_room("drop")
             it.pump()
     assert gone == sorted(set(gone))
     assert gone[-1] == 4, "until nothing is left to leave out"
@@ -277,7 +277,7 @@ def test_several_replies_are_made_once_there_is_room() -> None:
     it.chat.walks.start(walk_plan.walks(3), text="too much")
     it.pump()
     assert it.chat.full is not None
-    it.chat.turns.room.make("drop")
+    it.chat.turns.make_room("drop")
     it.pump()
     assert len(it.engine.groups[-1].replies) == 3
     assert it.chat.conversation.path()[-2].node.omitted is not None

@@ -65,7 +65,7 @@ def test_another_models_reply_is_continued_from_its_text_too() -> None:
 
 def test_an_imported_reply_is_edited_as_any_other(tmp_path: Path) -> None:
     it = Faked(conversation=imported(tmp_path))
-    it.chat.editing.replace(it.chat.conversation.reply(), "The fox is Bob")
+    it.chat.forks.replace(it.chat.conversation.reply(), "The fox is Bob")
     it.pump()
     it.pump()
     assert it.chat.phase == "idle"

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from termchat.chat.lesson_claims import ClaimMeasuring
 from termchat.decoding.samplers import Tuning
-from termchat.lessons.claim_results import ClaimResults, claim_key
 from termchat.lessons.lesson import Claim, LessonText
-from termchat.lessons.lesson_check import parse_checks
+from termchat.lessons.lesson_check import parse_check
+from termchat.lessons.lesson_claims import ClaimMeasuring, ClaimResults, claim_key
 from tests.chat.driven_chat import Driven, Make
 
 pytestmark = pytest.mark.model
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.model
 
 def claim(*checks: str, prompt: str = "The sea is", **more: object) -> Claim:
     given = {"raw": True, "knobs": {"temperature": 0.0, "max_tokens": 8}} | more
-    return Claim(LessonText("it is so"), prompt, parse_checks(checks), LessonText("it is not"), **given)  # type: ignore[arg-type]
+    return Claim(LessonText("it is so"), prompt, tuple(map(parse_check, checks)), LessonText("it is not"), **given)  # type: ignore[arg-type]
 
 
 def measured(driven: Driven, *claims: Claim, known: ClaimResults | None = None) -> ClaimMeasuring:

@@ -8,21 +8,19 @@ from itertools import pairwise
 
 import pytest
 
-from termchat.chat.lesson_facts import ChatFacts, token_fact
-from termchat.chat.lesson_replies import REPLY_FACT_NAMES, finished_replies
 from termchat.conversation.tree import Conversation, Place
 from termchat.decoding import walk_plan
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
-from termchat.lessons.fact_table import FACTS, REPLY_FACTS, SCREEN_FACTS
 from termchat.lessons.lesson_check import parse_check, parse_value
+from termchat.lessons.lesson_facts import FACTS, SCREEN_FACTS, LessonFacts, TokenFacts, finished_replies
 from tests.chat.driven_chat import Driven, Faked, Make
 
 pytestmark = pytest.mark.model
 
 
-def holds(facts: ChatFacts, *checks: str) -> list[str]:
+def holds(facts: LessonFacts, *checks: str) -> list[str]:
     """The checks that do not hold."""
     return [check for check in checks if not parse_check(check).holds(facts)]
 
@@ -30,7 +28,7 @@ def holds(facts: ChatFacts, *checks: str) -> list[str]:
 def test_the_figures_of_a_reply(make: Make) -> None:
     driven = make(Tuning(seed=7, temperature=1.0, max_tokens=60), kept=True, conversation=Conversation(raw=True))
     node = driven.say("The sea is")
-    facts, tokens = ChatFacts(driven.chat), (driven.chat.session.kept or {})[node.number]
+    facts, tokens = LessonFacts(driven.chat), (driven.chat.session.kept or {})[node.number]
     assert len(tokens) == 60
     logprobs = [token.logprob for token in tokens]
     pairs = [(a.id, b.id) for a, b in pairwise(tokens)]
@@ -66,7 +64,7 @@ def test_greedy_loops_where_the_tokens_say_so(make: Make) -> None:
     driven = make(Tuning(temperature=0.0, max_tokens=120), conversation=Conversation(raw=True))
     node = driven.say("The sea is the sea is the sea is")
     ids = list(node.ids)
-    facts = ChatFacts(driven.chat)
+    facts = LessonFacts(driven.chat)
     period = next((p for p in range(1, 30) if ids[-4 * p :] == ids[-p:] * 4), None)
     assert period is not None, "this text repeats itself"
     assert facts.fact("loops") is True
@@ -79,7 +77,7 @@ def test_greedy_loops_where_the_tokens_say_so(make: Make) -> None:
 def test_two_replies_are_compared(make: Make) -> None:
     driven = make(Tuning(seed=7, temperature=1.0, max_tokens=20), conversation=Conversation(raw=True))
     first = driven.say("The sea is")
-    facts = ChatFacts(driven.chat)
+    facts = LessonFacts(driven.chat)
     facts.begin_step()
     assert facts.fact("same") is None
     driven.chat.forks.regenerate()
@@ -126,7 +124,7 @@ def test_the_token_at_hand(make: Make) -> None:
     driven = make(tuning, kept=True, conversation=Conversation(raw=True))
     node = driven.say("The capital of France is the city of")
     cursor: dict[str, object] = {"cursor": Place(node.number, 2), "mode": "tokens", "look": "rank"}
-    facts = ChatFacts(driven.chat, lambda: cursor)
+    facts = LessonFacts(driven.chat, lambda: cursor)
     token = (driven.chat.session.kept or {})[node.number][2]
     assert facts.fact("text") == token.bytes.decode()
     assert facts.fact("position") == facts.fact("cursor") == 2
@@ -164,7 +162,7 @@ def test_the_token_at_hand(make: Make) -> None:
 def test_why_not_what_if_and_pieces(make: Make) -> None:
     driven = make(Tuning(seed=7, top_k=3, max_tokens=8), conversation=Conversation(raw=True))
     node = driven.say("The sea is")
-    facts = ChatFacts(driven.chat)
+    facts = LessonFacts(driven.chat)
     assert facts.fact("removed_by") is None
     driven.chat.questions.explain(node, 0, " xylophone")
     driven.until(lambda: driven.chat.questions.explained)
@@ -187,7 +185,7 @@ def test_the_tokens_of_a_text_are_known_after_its_list_was_edited(make: Make) ->
     """A guess that is typed into the open list of tokens makes it the list of another text."""
     driven = make(Tuning(max_tokens=1), conversation=Conversation(raw=True))
     driven.say("The sea is")
-    facts = ChatFacts(driven.chat)
+    facts = LessonFacts(driven.chat)
     assert facts.fact("pieces", "The cat sat on the mat.") is None
     for text in ("The cat sat on the mat.", "The cat sat on the mat.7"):
         driven.chat.questions.tokens(text)
@@ -201,7 +199,7 @@ def test_a_constrained_reply(make: Make) -> None:
     driven = make(Tuning(seed=7, max_tokens=20))
     driven.chat.constrain(Constraint("choice", '["yes", "no"]'))
     node = driven.say("Is the sea blue?")
-    facts = ChatFacts(driven.chat)
+    facts = LessonFacts(driven.chat)
     assert holds(facts, "constraint_used", "valid", "constraint_kind == 'choice'", "constraint != ''") == []
     assert facts.fact("bent") == pytest.approx(sum(node.tokens.bent))
     assert facts.fact("bent") > 0  # type: ignore[operator]
@@ -210,7 +208,7 @@ def test_a_constrained_reply(make: Make) -> None:
 def test_walks(make: Make) -> None:
     driven = make(Tuning(seed=7, temperature=1.2, max_tokens=12), conversation=Conversation(raw=True))
     driven.idle()
-    facts = ChatFacts(driven.chat)
+    facts = LessonFacts(driven.chat)
     facts.begin_step()
     assert facts.fact("walks") is None
     driven.chat.walks.start(walk_plan.walks(4), text="The sea is")
@@ -239,7 +237,7 @@ def test_walks(make: Make) -> None:
 def test_steered_by_hand(make: Make) -> None:
     driven = make(Tuning(seed=7, temperature=0.8, max_tokens=6), conversation=Conversation(raw=True))
     node = driven.stepped("The sea is", 2)
-    facts = ChatFacts(driven.chat)
+    facts = LessonFacts(driven.chat)
     assert holds(facts, "running", "paused", "tokens == 2", "not ready") == []
     assert driven.chat.paused is not None
     waits = driven.chat.paused.token
@@ -263,7 +261,7 @@ def test_every_fact_of_the_table_can_be_asked_of_an_empty_and_of_a_used_chat(mak
     arguments = {"none": "", "text": " blue", "text?": " blue", "knob": "top_k"}
     screen: Mapping[str, object] = {"cursor": None, "mode": "chat"}
     driven = make(Tuning(seed=7, max_tokens=4))
-    facts = ChatFacts(driven.chat, lambda: screen)
+    facts = LessonFacts(driven.chat, lambda: screen)
 
     def ask() -> set[str]:
         return {name for name, entry in FACTS.items() if facts.fact(name, arguments[entry.argument]) is not None}
@@ -283,22 +281,15 @@ def test_every_fact_of_the_table_can_be_asked_of_an_empty_and_of_a_used_chat(mak
         "cursor",
         "context_used",
     } <= known
-    assert known & SCREEN_FACTS == {"cursor", "mode"}
-
-
-def test_the_table_and_what_computes_it_name_the_same() -> None:
-    assert REPLY_FACT_NAMES == REPLY_FACTS
+    assert known & SCREEN_FACTS.keys() == {"cursor", "mode"}
 
 
 def test_numbers_that_an_engine_does_not_tell_are_absent() -> None:
     nan = math.nan
     token = Token(0, 0, -1, b"x", "x", nan, -0.5, -1, nan, nan, nan, 1, False, [], [], {}, 0, 0)
-    assert token_fact(token, "rank") is None
-    assert token_fact(token, "id") is None
-    assert token_fact(token, "survivors") is None
-    assert token_fact(token, "top") is None
+    assert {TokenFacts(token).fact(name) for name in ("rank", "id", "survivors", "top")} == {None}
     chat = Faked()
-    facts = ChatFacts(chat.chat)
+    facts = LessonFacts(chat.chat)
     chat.chat.live.token = token
     assert facts.fact("entropy") is None
     assert facts.fact("logprob") == -0.5
@@ -309,7 +300,7 @@ def test_what_was_deleted_does_not_count() -> None:
     assert isinstance(driven, Faked)
     driven.replied("one", "a", "b")
     node = driven.replied("two", "c")
-    facts = ChatFacts(driven.chat)
+    facts = LessonFacts(driven.chat)
     assert (facts.fact("turns"), facts.fact("replies")) == (2, 2)
     driven.chat.conversation.delete(node.number)
     assert (facts.fact("turns"), facts.fact("replies")) == (2, 1)
@@ -319,7 +310,7 @@ def test_what_was_deleted_does_not_count() -> None:
 def test_in_another_chat_all_is_new() -> None:
     driven = Faked()
     driven.replied("one", "a")
-    facts = ChatFacts(driven.chat)
+    facts = LessonFacts(driven.chat)
     facts.begin_step()
     assert facts.fact("new_replies") == 0
     driven.chat.new()
@@ -330,7 +321,7 @@ def test_in_another_chat_all_is_new() -> None:
 def test_a_reply_that_was_continued_is_one() -> None:
     driven = Faked()
     driven.replied("one", "a", "b", reason="user")
-    facts = ChatFacts(driven.chat)
+    facts = LessonFacts(driven.chat)
     driven.continued("c")
     assert facts.fact("replies") == 1
     assert facts.fact("tokens") == 3

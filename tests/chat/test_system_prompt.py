@@ -29,7 +29,7 @@ def under(it: Faked) -> list[tuple[str, str]]:
 
 
 def edited(it: Faked, text: str, *pieces: str) -> None:
-    it.chat.editing.edit_system(text)
+    it.chat.forks.edit_system(text)
     it.pump()
     it.engine.say(*pieces)
     it.engine.end()
@@ -67,7 +67,7 @@ def test_a_message_that_is_edited_stays_under_the_prompt_of_its_branch() -> None
     it = begun()
     edited(it, BRIEF, " three")
     first = it.chat.conversation.path()[0].node
-    it.chat.editing.edit(first, "hello")
+    it.chat.forks.edit(first, "hello")
     it.pump()
     assert under(it) == [("system", BRIEF), ("user", "hello")]
 
@@ -85,7 +85,7 @@ def test_it_can_be_taken_away_and_added() -> None:
 
 def test_before_the_first_message_it_is_the_chats_own() -> None:
     it = Faked(conversation=Conversation(KIND))
-    it.chat.editing.edit_system(BRIEF)
+    it.chat.forks.edit_system(BRIEF)
     it.pump()
     assert it.engine.generated == []
     it.replied("hi", " one")
@@ -96,14 +96,14 @@ def test_before_the_first_message_it_is_the_chats_own() -> None:
 def test_what_cannot_be_is_told_and_the_prompt_is_given_back() -> None:
     it = begun()
     nodes = len(it.chat.conversation.nodes)
-    it.chat.editing.edit_system(KIND)
-    it.chat.editing.edit_system("x" * (LARGEST_MESSAGE + 1))
+    it.chat.forks.edit_system(KIND)
+    it.chat.forks.edit_system("x" * (LARGEST_MESSAGE + 1))
     it.pump()
     assert it.notices == ["the system prompt already reads like this", "a text can have at most 1,000,000 characters"]
     assert len(it.chat.conversation.unsent.returned) == LARGEST_MESSAGE + 1
     it.chat.conversation.unsent.returned = ""
     it.engine.prompt = [1] * 3000
-    it.chat.editing.edit_system(BRIEF)
+    it.chat.forks.edit_system(BRIEF)
     it.pump()
     assert it.chat.conversation.unsent.returned == BRIEF  # not the message, which is still there
     assert (len(it.chat.conversation.nodes), it.chat.conversation.system) == (nodes, KIND)
@@ -154,7 +154,7 @@ def test_it_is_kept_copied_and_exported(tmp_path: Path) -> None:
 def test_the_model_reads_just_the_ids_of_the_template_with_that_prompt(make: Make, session: ModelSession) -> None:
     it = make(Tuning(temperature=0, max_tokens=4), conversation=Conversation(KIND))
     it.say("Name a fox.")
-    it.chat.editing.edit_system(BRIEF)
+    it.chat.forks.edit_system(BRIEF)
     it.until(lambda: it.chat.phase == "idle" and len(it.chat.conversation.nodes) == 4 and it.reply.done)
     template = ChatTemplate(session.model)
     said = [Message("system", BRIEF), Message("user", "Name a fox.")]

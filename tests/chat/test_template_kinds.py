@@ -182,7 +182,7 @@ def test_a_prompt_is_what_the_template_makes_of_the_whole_chat(session: ModelSes
         assert not any(span.node.whole for span in chat.path())
     # Another message in the place of the second one.
     second = next(span.node for span in chat.path() if span.node.written.startswith("And"))
-    it.chat.editing.edit(second, "And a wolf?")
+    it.chat.forks.edit(second, "And a wolf?")
     it.pump()
     it.reply_with("A w", "olf.")
     it.check()
@@ -195,7 +195,7 @@ def test_a_prompt_is_what_the_template_makes_of_the_whole_chat(session: ModelSes
     it.turn("Go on.", "Yes", ".")
     it.check()
     # Another system prompt.
-    it.chat.editing.edit_system("Be long.")
+    it.chat.forks.edit_system("Be long.")
     it.pump()
     it.reply_with("Well", ".")
     it.check()

@@ -214,11 +214,11 @@ def test_a_message_on_its_way_is_kept_until_its_turn_is(file: Path, monkeypatch:
     it.chat.send("behind it")
     assert store.flush()
     assert left(file, session_of(it)) == ("", ["too much", "behind it"])
-    it.chat.turns.room.make("drop")
+    it.chat.turns.make_room("drop")
     it.pump()
     assert store.flush()
     assert left(file, session_of(it)) == ("", ["behind it"])
-    it.chat.turns.room.make("stop")
+    it.chat.turns.make_room("stop")
     store.close()
 
 

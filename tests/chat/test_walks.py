@@ -117,7 +117,7 @@ def test_from_a_token_of_a_reply() -> None:
     assert [shape.rows for shape in it.asked.replies[0].shapes] == [3, 1, 1]
     assert it.asked.replies[0].rebuild_exactly
     assert it.group.origin == Place(first.number, 2)
-    assert it.group.from_reply
+    assert it.chat.conversation.nodes[it.group.origin.node].role == "assistant"
     assert [text for role, text in it.chat.conversation.turns() if role == "assistant"] == [" one two"]
 
 
@@ -170,7 +170,8 @@ def test_a_knob_of_the_chat_is_turned_for_all_and_what_differs_by_plan_stays() -
     it.chat.adjust("temperature", 0.1)
     it.pump()
     assert [node.settings[-1].samplers.temperature for node in group.nodes.values()] == [0.1] * 4
-    it.chat.replies.adjust({"temperature": 1.7}, 2)
+    assert it.chat.replies.run is not None
+    it.chat.replies.run.adjust({"temperature": 1.7}, 2)
     it.chat.adjust("top_p", 0.5)
     it.pump()
     assert [node.settings[-1].samplers.temperature for node in group.nodes.values()] == [0.1, 0.1, 1.7, 0.1]

@@ -51,7 +51,7 @@ class Somebody:
             "step the reply": lambda: replies.step("token"), "pause the reply": replies.pause,
             "force": lambda: replies.force([9], some()), "force a text": lambda: replies.force_text(" x y"),
             "turn": lambda: chat.adjust("temperature", random.choice([0.1, 0.9])),
-            "turn one": lambda: replies.adjust({"top_k": random.randint(1, 9)}, some()),
+            "turn one": lambda: replies.run and replies.run.adjust({"top_k": random.randint(1, 9)}, some()),
             "send": lambda: chat.send("m"), "regenerate": forks.regenerate, "continue": forks.continue_reply,
             "fork": lambda: at(lambda node, at: forks.fork(node, at, ids=[5])),
             "branch of a beam": lambda: walks.branch_of_beam(0, random.randint(0, 3), dropped=random.random() < 0.5),
@@ -120,7 +120,7 @@ def test_it_comes_to_rest(seed: int) -> None:
     somebody.rest()
     assert chat.phase in ("idle", "failed", "no model"), somebody.done
     assert not chat.walks.running
-    assert not chat.replies.running
+    assert chat.replies.run is None
     assert chat.paused is None
     for conversation in somebody.seen:
         assert all(node.done for node in conversation.nodes.values())

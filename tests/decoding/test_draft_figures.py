@@ -149,7 +149,7 @@ def test_the_rate_is_tokens_by_the_time_that_they_took(made: list[Pass]) -> None
     chat.grow("user", parent=None, at=0)
     node = chat.grow("assistant", parent=1, at=0)
     for token in tokens_of(made):
-        live.add(token)
+        live.take(token)
         node.add(token)
     opened = Live.of(chat, None)
     known = len(node.tokens) <= Live.MEMORY

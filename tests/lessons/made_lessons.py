@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from termchat.decoding.conditions import Text, Threshold
-from termchat.lessons.fact_table import FACTS, FactValue
 from termchat.lessons.lesson import Lesson
+from termchat.lessons.lesson_facts import FACTS, FactValue, LessonFacts
 from termchat.lessons.lesson_file import read_lesson
 
 EXAMPLE = """title = "Temperature"
@@ -71,7 +71,7 @@ def lesson_in(folder: Path, text: str = EXAMPLE, name: str = "05-temperature.tom
     return read_lesson(file)
 
 
-class MadeFacts:
+class MadeFacts(LessonFacts):
     """Facts as they are set: `facts["tokens"] = 3`, `facts["model", " blue"] = 0.1`. Misspelt ones are refused."""
 
     def __init__(self, **facts: FactValue) -> None:

@@ -9,12 +9,12 @@ from time import monotonic
 
 import pytest
 
-from termchat.chat.lesson_claims import ClaimMeasuring, MeasuredClaim
 from termchat.chat.service import Chat
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from termchat.lessons.lesson import Claim
+from termchat.lessons.lesson_claims import ClaimMeasuring, MeasuredClaim
 from termchat.lessons.lesson_file import read_lesson
 from termchat.lessons.shelf import COURSE
 from tests import chats

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from termchat.engine.abilities import LLAMA_SERVER, LLAMA_SERVER_STREAMED, TEXT_ONLY, EngineAbilities
-from termchat.lessons.fact_table import TOKEN_FACTS
 from termchat.lessons.glossary import entries, is_term
 from termchat.lessons.lesson import Lesson
+from termchat.lessons.lesson_facts import TOKEN_FACTS
 from termchat.lessons.lesson_file import read_lesson
 from termchat.lessons.shelf import COURSE, read_shelf
 from termchat.tui.keys.offered import lacking
@@ -156,7 +156,7 @@ def test_a_right_answer_does_not_depend_on_what_is_looked_at_after_the_step() ->
             facts += asked.truth.facts if asked.truth is not None else []
             names, checks = {fact.name for fact in facts}, " ".join(check.written for check in step.checks)
             one_token = lesson.opening.knobs.get("max_tokens") == 1
-            if names & TOKEN_FACTS and not (one_token or re.search(r"mode == 'chat'|position ==", checks)):
+            if names & TOKEN_FACTS.keys() and not (one_token or re.search(r"mode == 'chat'|position ==", checks)):
                 loose.append(asked.ask)
             if names & {"removed_by", "winner"} and "why_asked ==" not in checks:
                 loose.append(asked.ask)

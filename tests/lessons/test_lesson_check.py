@@ -9,16 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.decoding.samplers import KNOBS
-from termchat.lessons.fact_table import CLAIM_FACTS, EARLIER, FACT_GROUPS, FACTS, REPLY_FACTS
 from termchat.lessons.lesson_check import (
     CheckError,
     LessonCheck,
     LessonValue,
     all_hold,
     parse_check,
-    parse_checks,
     parse_value,
 )
+from termchat.lessons.lesson_facts import CLAIM_FACTS, EARLIER, FACT_GROUPS, FACTS, REPLY_FACTS
 from tests.lessons.made_lessons import MadeFacts
 
 
@@ -72,8 +71,8 @@ def test_dividing_by_nothing_is_absent() -> None:
 
 
 def test_all_hold(facts: MadeFacts) -> None:
-    assert all_hold(parse_checks(["loops", "tokens > 3"]), facts)
-    assert not all_hold(parse_checks(["loops", "tokens > 300"]), facts)
+    assert all_hold([parse_check("loops"), parse_check("tokens > 3")], facts)
+    assert not all_hold([parse_check("loops"), parse_check("tokens > 300")], facts)
     assert all_hold((), facts)
 
 

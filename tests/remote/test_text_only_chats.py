@@ -88,10 +88,10 @@ def test_replies_again_and_messages_in_other_words(serve: Serve, begin: Begin) -
     assert (it.reply.text(), _said(twin)) == ("Two.", ["user: Say something."])
     assert it.reply.parent == first.parent
     turn = it.chat.conversation.nodes[first.parent or 0]
-    it.chat.editing.edit(turn, "Say it again.")
+    it.chat.forks.edit(turn, "Say it again.")
     it.idle()
     assert (it.reply.text(), _said(twin)) == ("Three.", ["user: Say it again."])
-    it.chat.editing.edit_system("Be brief.")
+    it.chat.forks.edit_system("Be brief.")
     it.idle()
     assert (it.reply.text(), _said(twin)) == ("Four.", ["system: Be brief.", "user: Say it again."])
     assert len(it.chat.conversation.leaves()) == 4

@@ -67,7 +67,7 @@ def test_a_draft_model_that_is_being_loaded_is_told_until_it_is_there() -> None:
     chat = idle_chat(engine)
     assert header_line(chat, 80).text.rstrip().endswith("ready")
     engine.loads_drafts = False
-    chat.draft_with(Choice(ModelSpec("/small.gguf", "small"), {}))
+    chat.loading.speculation.draft_with(Choice(ModelSpec("/small.gguf", "small"), {}))
     assert "loading draft model" in header_line(chat, 80).text
     assert header_line(chat, 80).text.rstrip().endswith(" 0%")
     engine.no_draft = "small has another vocabulary"

@@ -18,7 +18,7 @@ from termchat.decoding import walk_plan
 from termchat.decoding.constraint import Constraint
 from termchat.engine.port import ALL_FEATURES
 from termchat.lessons import shelf
-from termchat.lessons.claim_results import ClaimResults
+from termchat.lessons.lesson_claims import ClaimResults
 from termchat.lessons.playing import LessonState
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine

@@ -160,7 +160,7 @@ def test_which_models_draft_for_the_loaded_one(
     async def play(pilot: Pilot[None]) -> None:
         desk = Desktop(app, app.chat.engine, pilot)  # type: ignore[arg-type]
         await desk.settle()
-        app.chat.draft_with(Choice(ModelSpec(str(folder / "Small.gguf"), "Small"), {}))
+        app.chat.loading.speculation.draft_with(Choice(ModelSpec(str(folder / "Small.gguf"), "Small"), {}))
         await desk.settle()
         await listed(desk)
         await read(desk)

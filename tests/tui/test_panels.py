@@ -46,7 +46,7 @@ def step(**fields: object) -> Token:
 
 def live_with(token: Token) -> Live:
     live = Live()
-    live.add(token)
+    live.take(token)
     return live
 
 
@@ -227,7 +227,7 @@ def test_timing_shows_rates_from_the_engines_own_times() -> None:
     live.prefill = Prefill(410, 310, [50, 50], 500.0)
     live.ttft_ms = 84.4
     for _ in range(5):
-        live.add(step(decode_us=9000, sample_us=1000, entropy=3.9, p_end=0.002))
+        live.take(step(decode_us=9000, sample_us=1000, entropy=3.9, p_end=0.002))
     shown = "\n".join(texts(timing_lines(live, 43)))
     for part in ("entropy 3.90 bit", "p(end) 0.20%", "TTFT 84 ms", "prefill 200 t/s", "310 reused", "decode 100 t/s"):
         assert part in shown

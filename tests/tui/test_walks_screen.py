@@ -130,7 +130,7 @@ async def test_the_page_of_forks_says_what_else_could_have_been_taken() -> None:
         assert len(forks) == 2  # of "its", "the" and "that", then of "," and "."
         group = desk.chat.walks.shown
         assert group is not None
-        record = desk.chat.record(group.nodes[0], 7)
+        record = desk.chat.session.token(group.nodes[0], 7)
         assert record is not None
         likeliest = sorted(record.candidates, key=lambda one: -one.probability)[:4]
         told = "  ".join(f"·{one.text.strip()} {one.probability:.1%}" for one in likeliest)

@@ -99,7 +99,7 @@ class Hands:
         if chat.phase in ("paused", "failed", "no model"):
             return False
         waits = bool(chat.turns.queue) and not chat.replies.held
-        return chat.phase != "idle" or waits or chat.walks.running or chat.line.waits
+        return chat.phase != "idle" or waits or chat.walks.running or chat.host.waits
 
     # --- keys ----------------------------------------------------------------------------------------------------------
 

@@ -232,7 +232,7 @@ class Learning:
         self.runner.begin(lesson, state, left)
 
     async def _made(self) -> Runner:
-        from termchat.lessons.claim_results import ClaimResults
+        from termchat.lessons.lesson_claims import ClaimResults
         from termchat.tui.lessons.runner import Runner
         from termchat.tui.lessons.strip import LessonStrip
 

@@ -11,8 +11,6 @@ from textual.timer import Timer
 from textual.worker import Worker
 
 from termchat.chat.changes import Change, Notice, PathChanged
-from termchat.chat.lesson_claims import ClaimMeasuring
-from termchat.chat.lesson_facts import ChatFacts
 from termchat.config.origins import LESSON
 from termchat.conversation.session import Breakpoint, Session
 from termchat.conversation.tree import Node
@@ -20,8 +18,9 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
 from termchat.lessons import shelf
-from termchat.lessons.claim_results import ClaimResults
 from termchat.lessons.lesson import Lesson, LessonQuestion
+from termchat.lessons.lesson_claims import ClaimMeasuring, ClaimResults
+from termchat.lessons.lesson_facts import LessonFacts
 from termchat.lessons.playing import Guess, LessonState, Playing, ResumePoint
 from termchat.tui.draw.ink import Run
 from termchat.tui.draw.marks import STRONG
@@ -92,7 +91,7 @@ class Runner:
         self._show_soon, self._keep, self._leave, self._go, self._dialog = show, keep, leave, go, dialog
         self._picture, self._results, self._recorded = picture, results, recorded
         self._playing: Playing | None = None
-        self._facts: ChatFacts | None = None
+        self._facts: LessonFacts | None = None
         self._before: _Before | None = None
         self._typed = ""
         self._big = big
@@ -127,7 +126,7 @@ class Runner:
         return self.playing.lesson
 
     @property
-    def facts(self) -> ChatFacts:
+    def facts(self) -> LessonFacts:
         assert self._facts is not None
         return self._facts
 
@@ -179,7 +178,7 @@ class Runner:
             points = [Breakpoint(rule) for rule in opening.rules]
             parts.do(lambda: chat.set_breakpoints(points))
             parts.do(lambda: chat.constrain(opening.constraint))
-        self._facts = ChatFacts(chat, lambda: screen_facts(parts, self._dialog()), lesson)
+        self._facts = LessonFacts(chat, lambda: screen_facts(parts, self._dialog()), lesson)
         if point is not None:
             self._return_to(point)
         if state.step < wanted:

@@ -86,7 +86,7 @@ class ModelSwitching:
             self._do(lambda: self._draft(None))
 
     def _draft(self, choice: Choice | None) -> None:
-        self._chat.draft_with(choice)
+        self._chat.loading.speculation.draft_with(choice)
         by = self._chat.tuning.draft
         if choice is not None and by not in ("model", "auto"):
             self._parts.desk.knobs.put("draft", "model")

@@ -198,10 +198,11 @@ def _knobs(scene: Scene, token: Token | None, *, brief: bool = False) -> list[Li
     tune = scene.tune
     selected, typed, unfolded = (tune.selected, tune.typed, tune.unfolded) if tune is not None else (None, None, False)
     of = tune if tune is not None else scene.chat
+    order = tune.own_order if tune is not None else scene.chat.abilities.order
     lines = chain_lines(
         of.tuning, token, scene.width,
         selected=selected, typed=typed, unfolded=unfolded, origin=of.origin, rules=scene.chat.rules,
-        constraint=scene.chat.constraint, lacks=scene.chat.lacks, order=of.own_order,
+        constraint=scene.chat.constraint, lacks=scene.chat.abilities.lacks, order=order,
         unseen=scene.chat.refused("stages"), brief=brief,
     )  # fmt: skip
     return around_selected(lines[1:], scene.rows)  # the names of the pages take the place of its title

@@ -73,7 +73,7 @@ class Tune:
     @property
     def own_order(self) -> tuple[str, ...]:
         """The order of the stages, where the engine has its own."""
-        return self._chat.own_order if self._of is None else ()
+        return self._chat.abilities.order if self._of is None else ()
 
     def press(self, key: str, character: str | None) -> bool:
         """Does what a key stands for; False if it stands for nothing here. `character` is what it would write."""

@@ -23,7 +23,7 @@ def _full(features: Features) -> None:
     parts, chat = features.parts, features.parts.chat
 
     def closed(way: Way | None) -> None:
-        parts.do(lambda: chat.turns.room.make(way or "stop"))
+        parts.do(lambda: chat.turns.make_room(way or "stop"))
 
     if chat.full is not None:
         parts.open(FullDialog(chat.full), closed)

@@ -106,21 +106,21 @@ class Rewriting:
             self._composer.hand_over(text, lambda whole: self._edit(said[0].node, whole))
         else:
             self._transcript.follow()
-            self._do(lambda: self._chat.editing.replace(said, text))
+            self._do(lambda: self._chat.forks.replace(said, text))
 
     def _edit(self, node: Node, text: str) -> None:
         if self.is_stale:  # while its files were read
             self._composer.give_back(text)
             return
         self._transcript.follow()
-        self._do(lambda: self._chat.editing.edit(node, text))
+        self._do(lambda: self._chat.forks.edit(node, text))
 
     def _prompt(self, text: str) -> None:
         if self.is_stale:
             self._composer.give_back(text)
             return
         self._transcript.follow()
-        self._do(lambda: self._chat.editing.edit_system(text))
+        self._do(lambda: self._chat.forks.edit_system(text))
 
     def line(self, room: int) -> Line:
         node, head = self._messages[self._at][0].node, self._messages[0][0].node.number == HEAD

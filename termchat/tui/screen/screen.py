@@ -509,7 +509,7 @@ class ChatScreen(LiveScreen):
         if self._told:
             self._told.forget()
         elif self._chat.full is not None:
-            self._do(lambda: self._chat.turns.room.make("stop"))
+            self._do(lambda: self._chat.turns.make_room("stop"))
         elif not self._drawer.beside and self._drawer.shown:
             self.action_panels()
         else:

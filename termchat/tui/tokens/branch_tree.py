@@ -328,7 +328,7 @@ class TreeDialog(BranchListing):
         self.app.push_screen(ChatPicker(sessions, self._palette), chosen)
 
     def _named(self, end: int) -> ComparedReply:
-        return ComparedReply(self.conversation, end, label_of(self.conversation.nodes[end]), self._chat.record)
+        return ComparedReply(self.conversation, end, label_of(self.conversation.nodes[end]), self._chat.session.token)
 
     def _compare(self, left: ComparedReply, right: ComparedReply) -> None:
         self.app.push_screen(CompareDialog(self._palette, left, right))

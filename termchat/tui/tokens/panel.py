@@ -100,7 +100,7 @@ class TokenPanel:
                 unfolded=tune.unfolded,
                 rules=self._chat.rules,
                 constraint=self._chat.constraint,
-                lacks=self._chat.lacks,
+                lacks=self._chat.abilities.lacks,
                 order=tune.own_order,
                 unseen=self._chat.refused("stages"),
             )
@@ -141,7 +141,7 @@ class TokenPanel:
         """The record of a token, read from the store once."""
         node, at = place.node, place.at
         if (node, at) not in self._recorded:
-            record = self._chat.record(node, at)
+            record = self._chat.session.token(node, at)
             if record is None:  # not kept, or not yet
                 return from_columns(node, at, _begin_of(self._chat.conversation, node)[1] + at)
             if len(self._recorded) >= _KEPT:

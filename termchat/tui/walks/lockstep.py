@@ -147,7 +147,7 @@ class LockstepPage:
             return side.waits if step == len(side.ids) else None
         key = side.node.number, step
         if self._record.get(key) is None:
-            self._record[key] = scene.chat.record(side.node, step)
+            self._record[key] = scene.chat.session.token(side.node, step)
         return self._record[key]
 
 

@@ -155,7 +155,7 @@ class Walking:
 
     def _pause(self, one: bool = False) -> None:
         replies, group = self._chat.replies, self._chat.walks.shown
-        if group is None or not replies.running:
+        if group is None or replies.run is None:
             self._parts.tell(Notice("no walk is running"))
         elif one:
             walk = self._view.cursor

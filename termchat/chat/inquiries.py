@@ -1,12 +1,15 @@
-"""The line to the engine: who waits for which answer."""
+"""Questions to the engine that take several commands, one after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from termchat.decoding.records import Failed
-from termchat.engine.port import Command, Engine, Event, is_last
+from termchat.engine.port import Command, Event, is_last
+
+if TYPE_CHECKING:
+    from termchat.chat.host import Host
 
 _T = TypeVar("_T")
 Inquiry = Generator[Command, Event, _T]
@@ -18,48 +21,11 @@ class Unanswerable(Exception):
     """This cannot be asked of the engine; the message says why."""
 
 
-class Requests:
-    """One engine, and the hearer of every command that is still to be answered.
-
-    An answer goes to who asked, so it belongs to what was asked, whatever is shown by then.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._hearers: dict[int, Callable[[Event], None]] = {}
-
-    @property
-    def waits(self) -> bool:
-        """Whether anybody waits for an answer."""
-        return bool(self._hearers)
-
-    def ask(self, command: Command, hear: Callable[[Event], None]) -> int:
-        """Sends a command and returns its number; `hear` gets all that answers it, in order, the last of it one that
-        `is_last`.
-
-        Raises:
-            EngineError: the engine's process cannot be started.
-        """
-        number = self.engine.send(command)
-        self._hearers[number] = hear
-        return number
-
-    def tell(self, command: Command) -> None:
-        """Sends a command that has no answer of its own."""
-        self.engine.send(command)
-
-    def deliver(self, number: int, event: Event) -> bool:
-        """Passes an event to who waits for it; False if nobody does."""
-        hear = self._hearers.pop(number, None) if is_last(event) else self._hearers.get(number)
-        if hear is not None:
-            hear(event)
-        return hear is not None
-
-    def broken(self, failure: Failed) -> None:
-        """The engine is dead: everybody who waits gets this as the answer."""
-        hearers, self._hearers = self._hearers, {}
-        for hear in hearers.values():
-            hear(failure)
+def request(command: Command, answer: type[_T]) -> Inquiry[_T]:
+    """Send a command of an inquiry; return the event that answers it."""
+    event = yield command
+    assert isinstance(event, answer)
+    return event
 
 
 class Newest(Generic[_T]):
@@ -68,8 +34,8 @@ class Newest(Generic[_T]):
     A question that the engine gave up for other work is asked once more: it goes on where it stopped.
     """
 
-    def __init__(self, line: Requests) -> None:
-        self._line = line
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self._open = False
         self._next: tuple[Inquiry[_T], Callable[[_T | Failed], None]] | None = None
 
@@ -93,7 +59,7 @@ class Newest(Generic[_T]):
 
     def _send(self, command: Command, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None]) -> None:
         self._open = True
-        self._line.ask(command, lambda event: self._hear(command, inquiry, hear, event))
+        self._host.ask(command, lambda event: self._hear(command, inquiry, hear, event))
 
     def _hear(self, command: Command, inquiry: Inquiry[_T], hear: Callable[[_T | Failed], None], event: Event) -> None:
         if not is_last(event):

@@ -1,0 +1,69 @@
+"""Which branch of the conversation is shown, their names, and deleting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from termchat.chat.changes import Notice, PathChanged
+from termchat.conversation.session import Session
+
+if TYPE_CHECKING:
+    from termchat.chat.service import Chat
+
+
+class Branches:
+    """Moves in the tree; the reply on the branch that was shown is stopped."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._deleted: list[tuple[Session, int]] = []
+
+    def select(self, leaf: int) -> None:
+        """Show the path to a node that is not deleted. A reply that is running on another branch ends, and the queue waits."""
+        chat, tree = self._chat, self._chat.conversation
+        if leaf not in tree.nodes or tree.is_hidden(leaf):
+            chat.changed(Notice("no such branch"))
+        elif leaf != tree.leaf and not chat.walks.select_node(leaf):
+            chat.leave()
+            tree.leaf = leaf
+            chat.show_leaf()
+
+    def rename(self, number: int, name: str) -> None:
+        """Name the branch that starts with a node; "" removes the name."""
+        node = self._chat.conversation.nodes[number]
+        node.name = " ".join(name.split())
+        self._chat.session.save_branch(node)
+        self._chat.changed(PathChanged())
+
+    def delete(self, number: int) -> None:
+        """Hide a node and what grew from it. If it was shown, a living branch beside or before it is shown instead."""
+        chat, tree = self._chat, self._chat.conversation
+        if tree.is_hidden(number):
+            return
+        before = tree.leaf
+        tree.delete(number)
+        after = tree.leaf
+        if after != before:
+            tree.leaf = before
+            chat.leave()
+            tree.leaf = after
+        self._deleted.append((chat.session, number))
+        chat.session.save_branch(tree.nodes[number])
+        chat.show_leaf()
+
+    def undelete(self) -> int | None:
+        """Restore what was deleted last in this chat; return its number, or None if nothing was deleted."""
+        chat, tree = self._chat, self._chat.conversation
+        # A turn that was taken back in the meantime cannot come back.
+        mine = [pair for pair in self._deleted if pair[0] is chat.session and pair[1] in tree.nodes]
+        if not mine:
+            return None
+        self._deleted.remove(mine[-1])
+        number = mine[-1][1]
+        tree.undelete(number)
+        chat.session.save_branch(tree.nodes[number])
+        if tree.leaf is None:
+            tree.leaf = tree.newest_leaf(number)
+            chat.show_leaf()
+        chat.changed(PathChanged())
+        return number
