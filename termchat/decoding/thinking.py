@@ -7,8 +7,6 @@ from typing import Literal
 import msgspec
 
 Phase = Literal["thinking", "answer"]
-PHASES: tuple[Phase | None, ...] = (None, "thinking", "answer")
-"""What a token of a reply can belong to. None: it may still be a part of the opening tag, and what follows says so."""
 
 
 class ThinkingTags(msgspec.Struct, frozen=True):

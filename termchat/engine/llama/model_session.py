@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 from termchat.decoding.records import Token
 from termchat.engine import gpu_wheel
 from termchat.engine.llama import native, offload, rpc, source
-from termchat.engine.llama.asked_model import AskedModel
 from termchat.engine.llama.batch_costs import measure_batches
 from termchat.engine.llama.cache import Aborted, Cache
 from termchat.engine.llama.draft_model import DraftModel
 from termchat.engine.llama.model import Model
+from termchat.engine.llama.model_queries import ModelQueries
 from termchat.engine.llama.opening_model import open_model
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.scheduler import Poll, Scheduler
-from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.speculation import Learned
-from termchat.engine.llama.spellings import Speller
 from termchat.engine.port import (
     DraftInfo,
     EngineError,
@@ -36,7 +34,7 @@ from termchat.engine.port import (
 )
 
 
-class ModelSession(AskedModel):
+class ModelSession(ModelQueries):
     """Owns model, context and template.
 
     Raises:
@@ -56,7 +54,7 @@ class ModelSession(AskedModel):
             self.cache.limit_threads(self.pace.limit)
             self.cache.probe()  # the first decode takes longer: it reads the weights
             source.warm_up(self.cache, self.pace)
-        super().__init__(Scorer(self.cache), Speller(self.model))
+        super().__init__(self.model, self.cache)
         self._learned = Learned(self.cache.measured)
         self._group: source.CacheSource | None = None
 

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 from termchat.decoding import biases
 from termchat.decoding.records import TokenBias
+from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.thinking import ThinkingTags
+from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.observe import Labels
@@ -44,6 +47,13 @@ class Vocabulary(ABC):
 
     def __init__(self) -> None:
         self.bias = lru_cache(8)(self._bias)
+
+    def make_chain(
+        self, samplers: SamplerSettings, past: Sequence[int], state: Mapping[str, float] = MappingProxyType({})
+    ) -> Chain:
+        """Make a chain of these settings that has seen the ids `past`."""
+        bias = self.bias(samplers.logit_bias)
+        return Chain(samplers, self.n_vocab, past, state=state, breakers=self.breakers, bias=bias)
 
     @abstractmethod
     def close(self) -> None:
