@@ -376,17 +376,15 @@ assert [*APPLY] == [stage.name for stage in STAGES.values() if not stage.draws]
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-_MANY = 1024
-"""Tokens from which sorting the halves of their bits is faster."""
-
-
 def _sorted(row: Surviving, count: int | None = None) -> Surviving:
     """Return the `count` highest tokens, or all, highest first."""
-    if len(row.ids) < _MANY:
-        return row.keep(np.lexsort((row.ids, -row.logits))[:count])
     if (row.ids[1:] < row.ids[:-1]).any():
         row = row.keep(row.ids.argsort())
     return row.keep(_order(-row.logits)[:count])
+
+
+_MANY = 1024
+"""Tokens from which sorting the halves of their bits is faster."""
 
 
 def _order(values: Logits) -> NDArray[np.int64]:

@@ -53,10 +53,13 @@ def parse(text: str) -> Bias:
     BiasError: it is not written like one.
     """
     what, equals, amount = well_formed(text).rpartition("=")
-    if not equals or not what or what == '""':
-        raise BiasError(f"must be {_FORM}, not {text!r}")
     try:
-        return Bias(_named(what), parse_amount(amount))
+        if not equals or not what or what == '""':
+            raise BiasError
+        if what.isascii() and what.isdecimal() and len(what) < 10:
+            return Bias(int(what), parse_amount(amount))
+        quoted = len(what) > 2 and what[0] == what[-1] == '"'
+        return Bias(unescape(what[1:-1]) if quoted else what, parse_amount(amount))
     except BiasError:
         raise BiasError(f"must be {_FORM}, not {text!r}") from None
 
@@ -100,10 +103,3 @@ def added(biases: Iterable[tuple[Iterable[int], float]]) -> Mapping[int, float]:
         for token in dict.fromkeys(ids):
             found[token] = found.get(token, 0.0) + value
     return found
-
-
-def _named(what: str) -> int | str:
-    if what.isascii() and what.isdecimal() and len(what) < 10:
-        return int(what)
-    quoted = len(what) > 2 and what[0] == what[-1] == '"'
-    return unescape(what[1:-1]) if quoted else what

@@ -97,13 +97,10 @@ class LoopFinder:
             period = size - _LEAST - at
             again = max((TIMES - 1) * period, TOKENS - period)
             if again + period <= size and recent[-again:] == recent[-again - period : -period]:
-                self.current = self._from(recent, again, period)
+                # It begins as early as it can, but not before the end of the one before.
+                while again + period < size and recent[-again - 1] == recent[-again - 1 - period]:
+                    again += 1
+                earliest = self.ended[-1].end if self.ended else 0
+                self.current = Repetition(max(self.count - again - period, earliest), self.count, period)
                 return
             at = recent.rfind(last, lowest, at + _LEAST - 1)
-
-    def _from(self, recent: str, again: int, period: int) -> Repetition:
-        """The loop with its beginning, not before the end of the one before."""
-        while again + period < len(recent) and recent[-again - 1] == recent[-again - 1 - period]:
-            again += 1
-        before = self.ended[-1].end if self.ended else 0
-        return Repetition(max(self.count - again - period, before), self.count, period)

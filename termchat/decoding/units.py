@@ -70,7 +70,7 @@ def _abbreviates(text: str, following: str) -> bool:
 
 
 def _before(border: re.Pattern[str]) -> Callable[[str, bool], Iterator[int]]:
-    """Where units end that stand before such a border, if something does."""
+    """Return what finds the ends of units that stand before such a border, if something does."""
 
     def ends(text: str, _begins_line: bool) -> Iterator[int]:
         begin = 0
