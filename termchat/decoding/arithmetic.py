@@ -31,8 +31,7 @@ class Surviving(NamedTuple):
 
     def find_place(self, token: int) -> int | None:
         """Return the index of a token."""
-        places = np.flatnonzero(self.ids == token)
-        return int(places[0]) if len(places) else None
+        return self.find_places([token]).get(token)
 
     def find_places(self, tokens: Collection[int]) -> dict[int, int]:
         """Return the indices of these tokens, without those that are not in the row."""
@@ -443,30 +442,33 @@ def _c_function(name: str) -> Callable[[float], float] | None:
     return function  # type: ignore[no-any-return]
 
 
-def _rounded(
-    function: Callable[[float], float] | None, values: Values, wide: NDArray[np.float64], certain: float = _CERTAIN
-) -> Values:
+_C_FUNCTIONS = {name: _c_function(name) for name in ("expf", "logf", "log2f")}
+c_rows: dict[str, Callable[[int, int, int], None]] = {}
+"""The same over a row of floats at one address, to another, of so many: the engine has them."""
+
+
+def _compute(name: str, wide: Callable[[Any], Any], values: Values, certain: float) -> Values:
     """Round float64 results to float32. Ask the C library, one by one, for those where the rounding is in doubt."""
-    rounded = np.atleast_1d(wide).astype(np.float32)
-    if function is not None:
-        with np.errstate(invalid="ignore"):
-            doubtful = np.flatnonzero(np.abs(wide - rounded) > certain * np.spacing(np.abs(rounded)))
+    if name in c_rows and isinstance(values, np.ndarray):
+        given, results = np.ascontiguousarray(values), np.empty(values.shape, np.float32)
+        c_rows[name](given.ctypes.data, results.ctypes.data, len(given))
+        return results
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exact = wide(np.asarray(values, np.float64))
+        rounded = np.atleast_1d(exact).astype(np.float32)
+        doubtful = np.flatnonzero(np.abs(exact - rounded) > certain * np.spacing(np.abs(rounded)))
+    if (function := _C_FUNCTIONS[name]) is not None:
         rounded[doubtful] = [function(value) for value in np.atleast_1d(values)[doubtful].tolist()]
     return rounded if isinstance(values, np.ndarray) else np.float32(rounded[0])
 
 
-_EXPF, _LOGF, _LOG2F = map(_c_function, ("expf", "logf", "log2f"))
-
-
 def expf(values: Values) -> Values:
-    return _rounded(_EXPF, values, np.exp(np.asarray(values, np.float64)), _CERTAIN_EXP)
+    return _compute("expf", np.exp, values, _CERTAIN_EXP)
 
 
 def logf(values: Values) -> Values:
-    with np.errstate(divide="ignore"):
-        return _rounded(_LOGF, values, np.log(np.asarray(values, np.float64)))
+    return _compute("logf", np.log, values, _CERTAIN)
 
 
 def log2f(values: Values) -> Values:
-    with np.errstate(divide="ignore"):
-        return _rounded(_LOG2F, values, np.log2(np.asarray(values, np.float64)))
+    return _compute("log2f", np.log2, values, _CERTAIN)

@@ -28,7 +28,7 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import BEFORE, SUM, after, state_of
 from termchat.decoding.stages import DICE, SamplerStage, chain_of, first_full, has_floor
 from termchat.engine.llama import observe
-from termchat.engine.llama.dry import Breakers, Dry
+from termchat.engine.llama.dry import Breakers, Tails, compute_penalties
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.native_samplers import NativeSamplers
 from termchat.engine.llama.observe import Labels, Mask
@@ -131,7 +131,6 @@ class Chain:
         bias: Mapping[int, float] = {},
     ) -> None:
         self.settings, self.n_vocab, self.bias = settings, n_vocab, bias
-        self.state = state_of(settings, state)
         self.biases = {token: value for token, value in bias.items() if math.isfinite(value)}
         self.stages = stages = chain_of(settings, biased=bool(bias))
         # Up to this stage, tokens that were not preselected are only left out of the row, not removed from the chain.
@@ -143,17 +142,17 @@ class Chain:
         names = {stage.name for stage in stages if stage.active(settings)}
         most = max(settings.repeat_penalty, 1 / settings.repeat_penalty)
         self.stretch = 2 * most - 1 if "penalties" in names else 1.0
-        self._dry: Dry | None = None
+        self._breakers: Tails | None = None
         if "dry" in names:
             if breakers is None:
                 why = "dry needs the texts of the model's tokens, which this server does not tell"
                 raise EngineError("settings", why, "turn dry off")
-            self._dry = Dry(settings, breakers.of(settings.dry_sequence_breakers))
+            self._breakers = breakers.of(settings.dry_sequence_breakers)
         library = observe.load()
         self.samplers = NativeSamplers(library, stages, settings, n_vocab, bias) if library else None
         self._last_n = max((stage.window(settings) for stage in stages), default=0)
         self._recent: list[int] = []  # the tokens that penalties and DRY count
-        self._accept_last(past)
+        self.restart(past, state)
 
     def restart(self, past: Sequence[int], state: Mapping[str, float]) -> None:
         """Take the memory of a new chain after these tokens, with such a `state`."""
@@ -161,9 +160,6 @@ class Chain:
         if self.samplers is not None:
             self.samplers.reset()
         self._recent.clear()
-        self._accept_last(past)
-
-    def _accept_last(self, past: Sequence[int]) -> None:
         for token in past[len(past) - min(self._last_n, len(past)) :]:
             self.accept(token)
 
@@ -201,7 +197,8 @@ class Chain:
 
     def compute_dry_penalties(self) -> dict[int, float]:
         """Return the amount that DRY subtracts from the logit of each token that would continue a repetition."""
-        return self._dry.compute_penalties(self._recent) if self._dry is not None else {}
+        breakers = self._breakers
+        return {} if breakers is None else compute_penalties(self.settings, breakers, self._recent)
 
     def needs(self) -> int | None:
         """Return how many of the highest raw logits hold all that can be among the top_k; None if only all of them do."""

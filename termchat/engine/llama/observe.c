@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#define ABI 11
+#define ABI 13
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
 #define MAX_NEAR 2048
@@ -1019,6 +1019,35 @@ int32_t termchat_pack(const step *s, const packing *p) {
         else out = put_number(out, s->biases[w]);
     }
     return (int32_t)(out - p->out);
+}
+
+/* --- the C library over a row, for `decoding/arithmetic.py` ------------------------------------------------------------- */
+
+void termchat_expf(const float *from, float *to, int32_t n) {
+    for (int32_t i = 0; i < n; i++) to[i] = expf(from[i]);
+}
+
+void termchat_logf(const float *from, float *to, int32_t n) {
+    for (int32_t i = 0; i < n; i++) to[i] = logf(from[i]);
+}
+
+void termchat_log2f(const float *from, float *to, int32_t n) {
+    for (int32_t i = 0; i < n; i++) to[i] = log2f(from[i]);
+}
+
+/* --- the bytes of all tokens ------------------------------------------------------------------------------------------ */
+
+typedef int32_t (*spell_token)(const void *vocabulary, int32_t id, char *out, int32_t room, int32_t lstrip, bool special);
+
+/* Writes them one after the other, and where each ends; false where there is no room. */
+bool termchat_spell(spell_token spell, const void *vocabulary, int32_t n, char *out, int32_t room, int64_t *ends) {
+    int32_t at = 0;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t length = spell(vocabulary, i, out + at, room - at, 0, false);
+        if (length < 0) return false;
+        ends[i] = at += length;
+    }
+    return true;
 }
 
 /* --- whether a decode has to stop ------------------------------------------------------------------------------------- */

@@ -19,6 +19,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from termchat.decoding import arithmetic
+
 
 class Labels(dict[int, str]):
     """Labels of `n_vocab` tokens by id, made when they are first asked for: a step asks for twenty."""
@@ -48,7 +50,7 @@ def packed_text(text: str) -> Any:
     return ctypes.create_string_buffer(bytes(ctypes.c_int32(len(data))) + data, 4 + len(data))
 
 
-ABI = 11
+ABI = 13
 """Of the calls; a library that was built from another version of the source is left alone."""
 
 LIBRARY = Path(__file__).with_name("libobserve.so")
@@ -119,7 +121,10 @@ def load(path: Path = LIBRARY) -> Any:
             return None
     except (OSError, AttributeError):
         return None
-    library.termchat_observe.restype = ctypes.c_bool
+    library.termchat_observe.restype = library.termchat_spell.restype = ctypes.c_bool
     library.termchat_pack.restype = ctypes.c_int32
     library.termchat_limit.argtypes = (ctypes.c_void_p, ctypes.c_double)
+    for name in ("expf", "logf", "log2f"):
+        function = arithmetic.c_rows[name] = getattr(library, f"termchat_{name}")
+        function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
     return library

@@ -24,7 +24,7 @@ class Speller:
         if not word:
             return []
         self._read()
-        forms = dict.fromkeys(form for form in (word, word.lower(), word.capitalize(), word.upper()))
+        forms = dict.fromkeys((word, word.lower(), word.capitalize(), word.upper()))
         return [self._spelling(space + form) for form in forms for space in (" ", "")]
 
     def _read(self) -> None:

@@ -106,6 +106,10 @@ class Vocabulary(ABC):
         """The bytes of a token; of a control token its name."""
         return self.piece(token) or self.names[token].encode("utf-8", "surrogatepass")
 
+    def spell_all(self) -> list[bytes]:
+        """Return the bytes of all tokens, of control tokens their names."""
+        return [self.spelled(token) for token in range(self.n_vocab)]
+
     def name(self, token: int) -> str:
         """The token as a label: its text, with U+FFFD for bytes that are no text alone; control tokens by their name."""
         return self.names[token]
