@@ -25,7 +25,7 @@ class BiasError(ValueError):
 
 
 class Bias(NamedTuple):
-    """What is added to the logit of a token, by its id, or of each token of a text; `BANNED` takes it away."""
+    """A value to add to the logit of a token, by its id, or of each token of a text; `BANNED` removes the token."""
 
     what: int | str
     value: float
@@ -44,13 +44,15 @@ class Bias(NamedTuple):
 
 
 def shown(value: float) -> str:
-    """Such as "+5", "-0.25", "ban"; "" for 0."""
+    """Format a value: "+5", "-0.25", "ban"; "" for 0."""
     return "ban" if value == BANNED else f"{value:+.6g}" if value else ""
 
 
 def parse(text: str) -> Bias:
-    """Raises:
-    BiasError: it is not written like one.
+    """Parse a bias.
+
+    Raises:
+        BiasError: it is not written like one.
     """
     what, equals, amount = well_formed(text).rpartition("=")
     try:
@@ -65,8 +67,10 @@ def parse(text: str) -> Bias:
 
 
 def parse_amount(text: str) -> float:
-    """Raises:
-    BiasError: it is no number in range, and not `ban`.
+    """Parse the value of a bias.
+
+    Raises:
+        BiasError: it is no number in range, and not `ban`.
     """
     word = text.strip().lower()
     if word in _BANS:
@@ -81,7 +85,7 @@ def parse_amount(text: str) -> float:
 
 
 def checked(texts: Iterable[str]) -> tuple[str, ...]:
-    """The biases of a list, as they are written; of several for the same thing the last one holds, and 0 is none.
+    """Return the biases of a list as they are written: the last one of several for the same token or text, none of 0.
 
     Raises:
         BiasError: see `parse`.
@@ -91,13 +95,13 @@ def checked(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def unknown(written: Iterable[str], n_vocab: int) -> int | None:
-    """An id that a vocabulary of this size lacks."""
+    """Return an id that a vocabulary of this size lacks."""
     ids = (bias.what for bias in map(parse, written) if isinstance(bias.what, int))
     return next((token for token in ids if token >= n_vocab), None)
 
 
 def added(biases: Iterable[tuple[Iterable[int], float]]) -> Mapping[int, float]:
-    """What is added to each token, given the ids and the value of each bias: a token in several gets their sum."""
+    """Sum the values of biases by token, given the ids and the value of each."""
     found: dict[int, float] = {}
     for ids, value in biases:
         for token in dict.fromkeys(ids):

@@ -141,7 +141,7 @@ EXAMPLES = (
 
 
 def parse(text: str, action: Action = "pause") -> Rule:
-    r"""The condition that a person wrote; `EXAMPLES` shows every kind.
+    r"""Parse a condition; `EXAMPLES` shows every kind.
 
     `stop` or `pause` before it says what is done when it is met; without either, `action` is. A text takes the escapes of
     `escapes.unescape`; a regular expression stands between slashes as it is, with `^` and `$` at every line.
@@ -262,7 +262,7 @@ def _parse_threshold(text: str, action: Action) -> Threshold:
 
 
 def describe(condition: Condition) -> str:
-    """The condition as people write it: `parse` makes the same of it. Stop sequences and lengths go by their knob's name."""
+    """Format a condition as `parse` reads it; stop sequences and lengths by their knob's name."""
     if isinstance(condition, Stop):
         return f'stop sequence "{escape(condition.text)}"'
     if isinstance(condition, Length):
@@ -291,7 +291,7 @@ def _number(value: float) -> str:
 
 
 def compiled(condition: Text) -> re.Pattern[str]:
-    """What finds the condition's text.
+    """Compile the pattern of a text condition.
 
     Raises:
         ConditionError: the pattern is empty, matches the empty text, or is not a valid regular expression.
@@ -333,26 +333,26 @@ class TextGate:
         return self._held
 
     def set_stops(self, stops: Iterable[str]) -> None:
-        """Other stop sequences from the next token on; what they no longer hold comes out with it."""
+        """Change the stop sequences from the next token on; it releases the text that none of them withholds any more."""
         self._stops = tuple(stops)
 
     def push(self, data: bytes) -> str:
-        """The text that this token lets out; "" while it is held. After a stop nothing comes out any more."""
+        """Add the bytes of a token; return the text to show, "" while it is withheld and after a stop."""
         return self._gate(self._decoder.decode(data))
 
     def release(self) -> str:
-        """The text still held, when no further token comes for now; half a character waits for its other half."""
+        """Return the withheld text when no further token comes for now; half a character waits for its other half."""
         if self.stopped_by is not None:
             return ""
         shown, self._held = self._held, ""
         return shown
 
     def finish(self) -> None:
-        """The reply is over: half a character becomes U+FFFD, in `held` as all that is not out yet."""
+        """End the reply: half a character becomes U+FFFD, in `held` with the rest of the withheld text."""
         self._held += self._decoder.decode(b"", final=True)
 
     def resume(self, data: bytes) -> None:
-        """Takes the bytes of a reply that goes on, all shown already: no text comes out of them.
+        """Take the bytes of a continued reply, all of them shown already.
 
         An unfinished character is completed by the next token, and a stop sequence may begin in what was shown.
         """
@@ -381,11 +381,11 @@ class TextGate:
         return text[:keep]
 
     def _open_tail(self, text: str) -> int:
-        """Length of the longest end of `text` with which a stop sequence could begin."""
-        longest = 0
-        for stop in self._stops:
-            for size in range(min(len(stop) - 1, len(text)), longest, -1):
-                if text.endswith(stop[:size]):
-                    longest = size
-                    break
-        return longest
+        """Return the length of the longest end of `text` with which a stop sequence could begin."""
+        sizes = (
+            size
+            for stop in self._stops
+            for size in range(1, min(len(stop), len(text) + 1))
+            if text.endswith(stop[:size])
+        )
+        return max(sizes, default=0)

@@ -43,7 +43,7 @@ class Repetition(NamedTuple):
 
 
 def sign_of(id: int, data: bytes) -> int:
-    """What tells tokens apart: the id, or where it is not known a number made of the bytes."""
+    """Return a number that identifies a token: its id, or a hash of its bytes if the id is unknown."""
     return id if id >= 0 else zlib.crc32(data)
 
 
@@ -60,7 +60,7 @@ class LoopFinder:
         self._recent = ""
 
     def extend(self, ids: Iterable[int]) -> None:
-        """Takes the next tokens. Where there is no loop, it looks at several at once."""
+        """Add the next tokens; outside of loops several are looked at together."""
         text, at = self._recent, len(self._recent)
         text += "".join(chr(token & _CHARACTERS) for token in ids)
         while at < len(text):

@@ -100,7 +100,7 @@ class Rules:
         following: bytes | None = b"",
         least: Mapping[Measure, float] = MappingProxyType({}),
     ) -> Rule | None:
-        """The condition that step `number` (0 is the reply's first), about to be taken, meets.
+        """Return the condition that step `number` (0 is the reply's first) meets before its token is taken.
 
         The reply has streamed for `seconds`, and goes on with the bytes `following`; None: it ends here. Of measures for which
         the step has only the most that they can be, `least` has the least: what is not certain is not met.
@@ -138,11 +138,11 @@ class Rules:
         return True
 
     def resume(self, ids: Sequence[int], data: bytes) -> None:
-        """Takes in what the reply has said so far."""
+        """Take the tokens and bytes of the reply so far."""
         self._hear(ids, data, _PAST)
 
     def after(self, data: bytes, token: int = 0) -> Text | None:
-        """The condition that these bytes, those of the reply's next `token`, complete. Every token is to come by here."""
+        """Take the reply's next token and its bytes; return the condition that they complete."""
         if not self._looked:  # it was forced
             self._looked = True
             for condition in self._before:
@@ -177,7 +177,7 @@ class _Search:
         self._match = (0, 0)
 
     def push(self, text: str) -> bool:
-        """Takes the next piece; says whether a match was completed in it."""
+        """Add the next piece; return whether it completes a match."""
         window = self._window + text
         start, end = self._match
         grown = self._pattern.match(window, start) if end > start else None

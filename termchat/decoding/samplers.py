@@ -29,7 +29,7 @@ class KnobError(ValueError):
 
 
 class Knob(msgspec.Struct, frozen=True, kw_only=True):
-    """One knob: what it is called, what it takes and how it moves.
+    """One knob: its name, its range and its steps.
 
     `low` and `high` are hard limits; with a `gap`, nothing between `low` and it is taken. `bar` is the value that fills the
     panel's bar; `step` and `coarse` are the moves of one key press. `off` is the value at which the knob changes nothing; with
@@ -61,7 +61,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     needs: str = ""
 
     def check(self, value: object) -> Value:
-        """The value in the knob's own type.
+        """Return a value in the knob's own type.
 
         Raises:
             KnobError: it is of another kind or outside the range.
@@ -92,7 +92,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return int(value)
 
     def parse(self, text: str) -> Value:
-        """The value a person typed; `off`, `on` for a switch and, for the seed, `fresh` are understood.
+        """Parse a typed value; `off`, `on` for a switch and, for the seed, `fresh` are understood.
 
         Raises:
             KnobError: see `check`.
@@ -119,7 +119,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return self.check(number)
 
     def moved(self, value: Value, steps: int, *, coarse: bool = False) -> Value:
-        """The value after some key presses, kept in range; numbers and choices only."""
+        """Move a value by some key presses, within its range; numbers and choices only."""
         if self.kind == "choice":
             return self.choices[min(max(self.choices.index(str(value)) + steps, 0), len(self.choices) - 1)]
         if not isinstance(value, (int, float)):
@@ -131,7 +131,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return round(moved, 4) if self.kind == "float" else round(moved)
 
     def fraction(self, value: Value) -> float:
-        """How full the panel's bar is, 0 to 1."""
+        """Return how full the panel's bar is, 0 to 1."""
         if self.kind == "choice":
             return self.choices.index(str(value)) / (len(self.choices) - 1)
         if not isinstance(value, (int, float)) or self.bar <= self._bar_low:
@@ -140,7 +140,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return min(math.log1p(above) / math.log1p(reach) if self.logarithmic else above / reach, 1.0)
 
     def at(self, fraction: float) -> Value:
-        """The value whose bar is full to a fraction, 0 to 1: the nearest that steps lead to."""
+        """Return the value whose bar is full to a fraction, 0 to 1: the nearest that steps lead to."""
         share, reach = min(max(fraction, 0.0), 1.0), self.bar - self._bar_low
         if self.kind == "choice":
             return self.choices[round(share * (len(self.choices) - 1))]
@@ -153,7 +153,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def range(self) -> str:
-        """What it takes, in short: "0 to 1; off is 1", "fresh, or 0 to 9007199254740991"."""
+        """Its range in short: "0 to 1; off is 1", "fresh, or 0 to 9007199254740991"."""
         if self.kind == "texts":
             return "strings"
         if self.kind == "order":
@@ -171,17 +171,17 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _bar_low(self) -> float:
-        """The value of an empty bar: what is negative has none."""
+        """The value of an empty bar, at least 0."""
         return max(self.low, 0)
 
     def _step(self, value: float) -> float:
-        """The move of one key press from a value."""
+        """Return the move of one key press from a value."""
         if not self.logarithmic:
             return self.step
         return max(self.step, self.step * 10.0 ** math.floor(math.log10(max(abs(value), 1))) / 10)
 
     def show(self, value: Value) -> str:
-        """The value as the panel and the transcript write it."""
+        """Format a value for the panel and the transcript."""
         if self.kind == "texts":
             return " ".join(f'"{escape(text)}"' for text in value) if value else "off"  # type: ignore[union-attr]
         if self.kind == "biases":
@@ -197,7 +197,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return "on" if self.kind == "switch" else str(value)
 
     def is_off(self, value: Value) -> bool:
-        """Whether it is shown as off at this value."""
+        """Return whether it is shown as off at this value."""
         return value == self.off and not self.always
 
     def _texts(self, value: object) -> tuple[str, ...]:
@@ -243,7 +243,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _named(number: float) -> str:
-    """A number for a message. Python refuses to write thousands of digits, and nobody reads hundreds."""
+    """Format a number for a message: Python refuses to write thousands of digits."""
     return str(number) if abs(number) < 1e21 or isinstance(number, float) else "a number that long"
 
 
@@ -437,18 +437,18 @@ class Tuning(SamplerSettings, frozen=True):
     ))  # fmt: skip
 
     def samplers(self) -> SamplerSettings:
-        """The part the sampler chain reads."""
+        """Return the part that the sampler chain reads."""
         return SamplerSettings(**{name: getattr(self, name) for name in SamplerSettings.__struct_fields__})
 
     def conditions(self) -> tuple[Condition, ...]:
-        """The part that ends a reply."""
+        """Return the part that ends a reply."""
         length = (Length(tokens=self.max_tokens),) if self.max_tokens else ()
         budget = (ThinkingBudget(self.think),) if 0 < self.think < THINK_ON else ()
         return (*(Stop(text=text) for text in self.stop), *length, *budget)
 
     @property
     def drafts(self) -> DraftSettings | None:
-        """Who drafts tokens, how many, and whether always; None for nobody."""
+        """The settings of speculation; None while it is off."""
         return DraftSettings(self.draft, self.draft_max, bool(self.draft_always)) if self.draft != "off" else None
 
     @property
@@ -457,7 +457,7 @@ class Tuning(SamplerSettings, frozen=True):
         return None if self.think == THINK_AUTO else self.think > 0
 
     def turned(self, changes: Mapping[str, object]) -> Tuning:
-        """A copy with some knobs turned.
+        """Return a copy with some knobs turned.
 
         Raises:
             KnobError: an unknown name, or a value its knob refuses.
@@ -470,7 +470,7 @@ class Tuning(SamplerSettings, frozen=True):
         return msgspec.structs.replace(self, **checked)
 
     def differing(self, other: Tuning | None = None) -> dict[str, Value]:
-        """The knobs whose values are not those of `other`, by name; None stands for the defaults."""
+        """Return the values that differ from `other`, by knob; None stands for the defaults."""
         before = other or Tuning()
         return {name: value for name in KNOBS if (value := getattr(self, name)) != getattr(before, name)}
 

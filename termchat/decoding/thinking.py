@@ -40,13 +40,13 @@ write the opening one."""
 
 
 def tags_of(template: str) -> ThinkingTags | None:
-    """The tags that a chat template's source names; None for a model that does not think."""
+    """Return the tags that a chat template's source names; None for a model that does not think."""
     return next((tags for tags in _KNOWN if all(sign in template for sign in _SIGNS[tags.closing])), None)
 
 
 def tags_from(texts: tuple[str, ...]) -> ThinkingTags | None:
-    """Tags that a person configured: the opening and the closing one, and what to force to end the thoughts, if that is more.
-    None for any other number of texts."""
+    """Make tags of configured texts: the opening and the closing one, and the forced ending if it differs; None for any other
+    number of texts."""
     return ThinkingTags(*texts) if len(texts) in (2, 3) else None
 
 
@@ -68,7 +68,7 @@ class PhaseParser:
             self.phase = "thinking"
 
     def push(self, piece: bytes) -> Phase | None:
-        """The phase of the next token; None while it is not known, and the first one that is known is that of all before."""
+        """Add the bytes of a token; return its phase, None while it is not known: it is then the first phase that is known."""
         if self.phase == "answer":
             return "answer"
         self._seen += piece

@@ -59,7 +59,7 @@ def _sentences(text: str, begins_line: bool) -> Iterator[int]:
 
 
 def _abbreviates(text: str, following: str) -> bool:
-    """Whether the point with which a text ends, white space `following`, stands for letters that were left out, or numbers."""
+    """Return whether the point at the end of a text belongs to an abbreviation or a number; `following` comes after it."""
     if _NUMBERED.search(text):
         return True
     found = _WORD.search(text)
@@ -97,8 +97,8 @@ def ends_sentence(text: str, following: str) -> bool:
 
 
 def beginning(data: bytes) -> str:
-    """What a text that begins with these bytes looks like to what stands before it: its characters, or of half a character
-    one that it may be: a closing mark or an emoji where that is possible, else U+FFFD."""
+    """Decode the beginning of a text. Of half a character return one that it may be: a closing mark or an emoji where that is
+    possible, else U+FFFD."""
     text = data.decode("utf-8", "ignore")
     if text or not data:
         return text
@@ -120,7 +120,7 @@ class UnitCounter:
         self._open += text
 
     def count(self, following: str) -> int:
-        """How many have ended, if the text goes on with `following`."""
+        """Return how many units have ended, if the text goes on with `following`."""
         ends = [end for end in self._ends(self._open + following, self._begins_line) if end <= len(self._open)]
         self._count += len(ends)
         cut = max(ends[-1] if ends else 0, len(self._open) - _KEPT)

@@ -11,7 +11,7 @@ _EXAMPLES = 4
 
 
 class Speller:
-    """Holds what a vocabulary says as text: made when it is first asked, which takes about a second for 256,000 tokens."""
+    """Finds the spellings of words. The index is made at the first question, in about a second for 256,000 tokens."""
 
     def __init__(self, model: Vocabulary) -> None:
         self._model = model
@@ -19,7 +19,7 @@ class Speller:
         self._words: list[str] = []
 
     def spellings(self, text: str) -> list[Spelling]:
-        """With and without a leading space, as written, in lower case, capitalised and in upper case."""
+        """Spell a word with and without a leading space, as written, in lower case, capitalised and in upper case."""
         word = text.strip()
         if not word:
             return []
@@ -45,12 +45,12 @@ class Speller:
         return Spelling(text, ids, names, len(others), others[:_EXAMPLES])
 
     def _tokens(self, text: str) -> list[int]:
-        """Without a first piece that is only a space, which some tokenisers put before a text."""
+        """Tokenise a text, without a first piece that is only a space, which some tokenisers put before a text."""
         ids = self._model.tokenize(text, special=False)
         return ids[1:] if len(ids) > 1 and not self._model.piece(ids[0]).strip() else ids
 
     def _beginning_with(self, token: int, name: str, text: str) -> list[str]:
-        """Other words of the vocabulary which, written like it, have no token of their own, and begin with this one."""
+        """Find other words of the vocabulary that, written like `text`, have no token of their own, and begin with this one."""
         space = " " if name.startswith(" ") else ""
         begin = name.strip().lower()
         found: list[str] = []

@@ -57,7 +57,7 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Frees it; what computes with it must be gone."""
+        """Free it, after all that computes with it."""
 
     @property
     @abstractmethod
@@ -71,7 +71,7 @@ class Vocabulary(ABC):
 
     @property
     def has_template(self) -> bool:
-        """Whether chats can be told to it, be it by a template whose source only its server has."""
+        """Whether there is a chat template, be it one whose source only its server has."""
         return self.template is not None
 
     has_switch = False
@@ -84,26 +84,26 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def metadata(self, key: str) -> str | None:
-        """What its file says under this key, as far as that is known."""
+        """Return the value of a key of its file, if it is known."""
 
     @abstractmethod
     def attributes(self, token: int) -> int:
-        """llama.cpp's attribute bits of a token."""
+        """Return llama.cpp's attribute bits of a token."""
 
     @abstractmethod
     def is_control(self, token: int) -> bool:
-        """Whether it is a control token, or the unknown token: it has a name and no text."""
+        """Return whether it is a control token, or the unknown token: it has a name and no text."""
 
     @abstractmethod
     def piece(self, token: int) -> bytes:
-        """The bytes a token adds to a text; b"" for control tokens. Any length."""
+        """Return the bytes that a token adds to a text; b"" for control tokens."""
 
     @abstractmethod
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
-        """Ids of a text. With `special`, control tokens written in it are recognised; `begin` adds what begins a text."""
+        """Return the ids of a text. `special` recognises control tokens in it; `begin` adds the token that begins a text."""
 
     def spelled(self, token: int) -> bytes:
-        """The bytes of a token; of a control token its name."""
+        """Return the bytes of a token; of a control token its name."""
         return self.piece(token) or self.names[token].encode("utf-8", "surrogatepass")
 
     def spell_all(self) -> list[bytes]:
@@ -111,12 +111,11 @@ class Vocabulary(ABC):
         return [self.spelled(token) for token in range(self.n_vocab)]
 
     def name(self, token: int) -> str:
-        """The token as a label: its text, with U+FFFD for bytes that are no text alone; control tokens by their name."""
+        """Return the label of a token: its text, with U+FFFD for bytes that are no text alone; of a control token its name."""
         return self.names[token]
 
     def _bias(self, written: tuple[str, ...]) -> Mapping[int, float]:
-        """What is added to the logits of tokens: those that the model suppresses are banned, then what is `written`
-        (`decoding.biases`).
+        """Sum the biases of tokens: bans of the model's suppressed tokens, and the `written` ones (`decoding.biases`).
 
         Raises:
             EngineError: an id is not in the vocabulary.
@@ -133,7 +132,7 @@ class Vocabulary(ABC):
         return biases.added(found)
 
     def token_biases(self, written: tuple[str, ...]) -> tuple[TokenBias, ...]:
-        """The same, token by token, for records."""
+        """Return the sums of `bias` token by token, for records."""
         known = set(self.suppressed)
         return tuple(
             TokenBias(token, self.name(token), None if value == biases.BANNED else value, token in known)
