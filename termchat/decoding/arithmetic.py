@@ -177,8 +177,6 @@ def _partial_sort(values: list[float], count: int) -> list[int]:
 
 def _typical_p(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
     """Meister et al., "Locally Typical Sampling" (arXiv 2202.00666)."""
-    if settings.typical_p >= 1:
-        return row
     row = _descending(row)
     p = softmax(row.logits)
     surprise = -logf(p)
@@ -306,10 +304,8 @@ def _adaptive_p(row: Surviving, settings: SamplerSettings, at: Situation) -> Sur
 # --- stages that llama.cpp lacks -------------------------------------------------------------------------------------
 
 
-def _p_less(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
+def _p_less(row: Surviving, _: SamplerSettings, __: Situation) -> Surviving:
     """Keep p ≥ Σ p²: at least as likely as two draws are to agree (Tan et al., "p-less Sampling", arXiv 2509.23234)."""
-    if not settings.p_less:
-        return row
     row = _sorted(row)
     p = _probabilities(row)
     return row.keep(np.s_[: max(np.count_nonzero(p >= (p * p).sum()), 1)])
@@ -320,7 +316,7 @@ def _top_h(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
 
     Potraghloo et al., "Top-H Decoding" (arXiv 2509.02510): q is the longest such prefix with H(q) ≤ α H(p).
     """
-    if not 0 < settings.top_h < 1 or len(row.ids) < 2:
+    if settings.top_h >= 1 or len(row.ids) < 2:
         return row
     row = _sorted(row)
     p = _probabilities(row)
@@ -337,8 +333,6 @@ def _min_k(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
     """Cut where the drop between neighbours, divided by its place, is steepest, or after τ / range tokens if those are more.
     Ding et al., "Min-k Sampling" (arXiv 2604.11012): w_i = (l_i - l_{i+1}) / (l_1 - l_n) / i.
     """
-    if settings.min_k <= 0:
-        return row
     row = _sorted(row.drop_masked())
     if len(row.ids) < 2:
         return row
@@ -367,7 +361,7 @@ APPLY: dict[str, Callable[[Surviving, SamplerSettings, Situation], Surviving]] =
     "mirostat": _mirostat,
     "adaptive_p": _adaptive_p,
 }
-"""Name of a stage to its function."""
+"""Name of a stage to its function. Those of an `optional` stage are called only while it is on."""
 
 assert [*APPLY] == [stage.name for stage in STAGES.values() if not stage.draws]
 
@@ -450,7 +444,7 @@ c_rows: dict[str, Callable[[int, int, int], None]] = {}
 def _compute(name: str, wide: Callable[[Any], Any], values: Values, certain: float) -> Values:
     """Round float64 results to float32. Ask the C library, one by one, for those where the rounding is in doubt."""
     if name in c_rows and isinstance(values, np.ndarray):
-        given, results = np.ascontiguousarray(values), np.empty(values.shape, np.float32)
+        given, results = np.ascontiguousarray(values, np.float32), np.empty(len(values), np.float32)
         c_rows[name](given.ctypes.data, results.ctypes.data, len(given))
         return results
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -90,8 +90,8 @@ def checked(texts: Iterable[str]) -> tuple[str, ...]:
     Raises:
         BiasError: see `parse`.
     """
-    found = {bias.what: bias for bias in map(parse, texts)}
-    return tuple(str(bias) for bias in found.values() if bias.value)
+    by_token = {bias.what: bias for bias in map(parse, texts)}
+    return tuple(str(bias) for bias in by_token.values() if bias.value)
 
 
 def unknown(written: Iterable[str], n_vocab: int) -> int | None:
@@ -102,8 +102,8 @@ def unknown(written: Iterable[str], n_vocab: int) -> int | None:
 
 def added(biases: Iterable[tuple[Iterable[int], float]]) -> Mapping[int, float]:
     """Sum the values of biases by token, given the ids and the value of each."""
-    found: dict[int, float] = {}
+    sums: dict[int, float] = {}
     for ids, value in biases:
         for token in dict.fromkeys(ids):
-            found[token] = found.get(token, 0.0) + value
-    return found
+            sums[token] = sums.get(token, 0.0) + value
+    return sums

@@ -368,10 +368,10 @@ class TextGate:
         text = self._held + text
         before = len(self._shown)
         whole = self._shown + text
-        found = min(((whole.find(stop), -len(stop), stop) for stop in self._stops if stop in whole), default=None)
-        if found is not None:
-            cut = max(found[0] - before, 0)
-            self.stopped_by, self._held = found[2], text[cut:]
+        first = min(((whole.find(stop), -len(stop), stop) for stop in self._stops if stop in whole), default=None)
+        if first is not None:
+            cut = max(first[0] - before, 0)
+            self.stopped_by, self._held = first[2], text[cut:]
             return text[:cut]
         tail = self._open_tail(whole)
         if tail <= len(text):

@@ -184,9 +184,9 @@ class _Search:
         if grown is not None:
             end = max(end, grown.end())
         met = False
-        for found in self._pattern.finditer(window, end):
-            if found[0]:
-                start, end = found.span()
+        for match in self._pattern.finditer(window, end):
+            if match[0]:
+                start, end = match.span()
                 met = True
         # One character more than is searched, for what looks behind: `^`, `\b`.
         dropped = max(len(window) - self._keep - 1, 0)

@@ -207,15 +207,15 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         texts = tuple(texts)
         if self.none and texts == (self.none,):
             return ()
-        found = []
+        checked = []
         for text in texts:
             if not isinstance(text, str) or not text:
                 raise KnobError(f"{self.name} must not contain empty strings (found {text!r})")
-            found.append(well_formed(text))
+            checked.append(well_formed(text))
         if self.kind == "texts":
-            return tuple(dict.fromkeys(found))
+            return tuple(dict.fromkeys(checked))
         try:
-            return biases.checked(dict.fromkeys(found))
+            return biases.checked(dict.fromkeys(checked))
         except biases.BiasError as error:
             raise KnobError(f"{self.name} {error}") from None
 
@@ -223,13 +223,13 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         names = re.split(r"[;,\s]+", value.strip(" ;,")) if isinstance(value, str) else value
         if not isinstance(names, Iterable):
             raise KnobError(f"{self.name} must be a list of stages, not {value!r}")
-        found = []
+        stages = []
         for name in names:
             known = _ALIASES.get(str(name).lower().replace("-", "_"))
             if known is None:
                 raise KnobError(f"{self.name}: unknown stage {name!r}; known stages: {', '.join(ORDER)}")
-            found.append(known)
-        return tuple(dict.fromkeys(found))
+            stages.append(known)
+        return tuple(dict.fromkeys(stages))
 
     def _wanted(self) -> str:
         if self.kind == "switch":

@@ -74,16 +74,16 @@ class PhaseParser:
         self._seen += piece
         if self.phase is None:
             self._seen = self._seen.lstrip()
-        said = self._seen
+        seen = self._seen
         if self.phase is None:
             self.thought += 1
-            if self._opening.startswith(said):
-                if said != self._opening:
+            if self._opening.startswith(seen):
+                if seen != self._opening:
                     return None
-            elif not said.startswith(self._opening):
+            elif not seen.startswith(self._opening):
                 self.phase, self.thought, self._seen = "answer", 0, b""
                 return "answer"
-            self.phase, self._seen = "thinking", said[len(self._opening) :]
+            self.phase, self._seen = "thinking", seen[len(self._opening) :]
         else:
             self.thought += 1
         if self._closing in self._seen:

@@ -45,14 +45,14 @@ _KEPT = 512
 
 def _sentences(text: str, begins_line: bool) -> Iterator[int]:
     at, says = 0, False
-    for found in _SENTENCE.finditer(text):
-        says = says or _CONTENT.search(text, at, found.end()) is not None
-        at = found.end()
+    for match in _SENTENCE.finditer(text):
+        says = says or _CONTENT.search(text, at, match.end()) is not None
+        at = match.end()
         if not says:
             continue
-        end = found.end()
+        end = match.end()
         before = ("\n" if begins_line and end <= _NEAR else "") + text[max(end - _NEAR, 0) : end]
-        if found["open"] == "." and _abbreviates(before, text[end : end + _NEAR]):
+        if match["open"] == "." and _abbreviates(before, text[end : end + _NEAR]):
             continue
         says = False
         yield at
@@ -62,8 +62,8 @@ def _abbreviates(text: str, following: str) -> bool:
     """Return whether the point at the end of a text belongs to an abbreviation or a number; `following` comes after it."""
     if _NUMBERED.search(text):
         return True
-    found = _WORD.search(text)
-    word = found[1].lower().rpartition(".")[2] if found is not None else ""
+    match = _WORD.search(text)
+    word = match[1].lower().rpartition(".")[2] if match is not None else ""
     if _BEFORE_SMALL.fullmatch(word):
         return not following.lstrip()[:1].isupper()
     return _NEVER.fullmatch(word) is not None or (len(word) == 1 and word.isalpha() and word != "i")
@@ -74,9 +74,9 @@ def _before(border: re.Pattern[str]) -> Callable[[str, bool], Iterator[int]]:
 
     def ends(text: str, _begins_line: bool) -> Iterator[int]:
         begin = 0
-        for found in border.finditer(text):
-            said, begin = text[begin : found.start()], found.start()
-            if said.strip():
+        for match in border.finditer(text):
+            unit, begin = text[begin : match.start()], match.start()
+            if unit.strip():
                 yield begin
 
     return ends

@@ -393,24 +393,21 @@ class Observer:
             self._packing = observe.NativePacking(names=ctypes.addressof(names.pointers))
             self._make_room(_ROOM)
             ids, numbers = ctypes.c_int32 * (self._count + 2), ctypes.c_double * (self._count + 2)
-            self._ids, self._removed_by, self._survivors = ids(), ids(), (ctypes.c_int32 * _MOST_STAGES)()
-            self._logits, self._logprobs, self._probabilities = numbers(), numbers(), numbers()
-            self._masses = (ctypes.c_double * _MOST_STAGES)()
             self._step = observe.NativeStep(
                 ends=(ctypes.c_int32 * len(end_ids))(*end_ids),
                 apply=ctypes.cast(LIB.llama_sampler_apply, ctypes.c_void_p).value,
                 n_vocab=n_vocab,
                 n_ends=len(end_ids),
                 candidates=self._count,
-                ids=self._ids,
-                logits_of=self._logits,
-                logprobs=self._logprobs,
-                probabilities=self._probabilities,
+                ids=ids(),
+                logits_of=numbers(),
+                logprobs=numbers(),
+                probabilities=numbers(),
                 noise=numbers(),
                 biases=numbers(),
-                removed_by=self._removed_by,
-                survivors=self._survivors,
-                masses=self._masses,
+                removed_by=ids(),
+                survivors=(ctypes.c_int32 * _MOST_STAGES)(),
+                masses=(ctypes.c_double * _MOST_STAGES)(),
             )
 
     def draw(
@@ -476,15 +473,15 @@ class Observer:
         )
         if not self._library.termchat_observe(ctypes.byref(step)):
             return None
-        stages = list(map(Stage, self._stage_names, self._survivors, self._masses))
+        stages = list(map(Stage, self._stage_names, step.survivors, step.masses))
         if mask is not None:
             grammar = Stage(GRAMMAR, step.n_kept, step.kept, 1 - step.kept_of_all, step.n_allowed == 1)
             stages.insert(len(stages) if mask.after_chain else 0, grammar)
         stages.append(Stage(DICE, 1, step.won))
         chosen = step.chosen
         return Token(
-            number, UNKNOWN, self._ids[chosen], b"", "", self._logits[chosen], self._logprobs[chosen], step.rank,
-            self._probabilities[chosen], step.entropy, step.p_end, UNKNOWN, forced is not None, stages,
+            number, UNKNOWN, step.ids[chosen], b"", "", step.logits_of[chosen], step.logprobs[chosen], step.rank,
+            step.probabilities[chosen], step.entropy, step.p_end, UNKNOWN, forced is not None, stages,
             PackedCandidates(self._pack_candidates()), chain.state_with(step.before), 0, 0, phase=None,
             margin=None if math.isnan(step.margin) else step.margin,
             near_tie=None if change is None else bool(step.near_tie),
@@ -496,7 +493,7 @@ class Observer:
         step, packing = ctypes.byref(self._step), ctypes.byref(self._packing)
         while (length := self._library.termchat_pack(step, packing)) <= 0:
             if length:
-                self._names.point(self._ids[-1 - length])
+                self._names.point(self._step.ids[-1 - length])
             else:
                 self._make_room(2 * len(self._out))
         return ctypes.string_at(self._out, length)

@@ -27,9 +27,9 @@ def broken(text: str, names: re.Pattern[str], mark: str) -> str:
     """Put the mark inside every name of a text."""
     # Breaking one name may leave another (a name inside or across a name), but none that begins before it.
     parts, at = [], 0
-    while (found := names.search(text, at)) is not None:
-        parts.append(text[at : found.start() + 1])
-        at = found.start() + 1
+    while (match := names.search(text, at)) is not None:
+        parts.append(text[at : match.start() + 1])
+        at = match.start() + 1
     return mark.join([*parts, text[at:]])
 
 
@@ -75,11 +75,11 @@ class MarkedMessages:
 def ids_of_replies(messages: Iterable[Message], spell: Callable[[int], bytes], n_vocab: int) -> dict[int, list[int]]:
     """Return the ids of the contents of replies, by number: behind thoughts the last ids that spell just the content. Replies
     with ids that the vocabulary lacks, as a foreign transcript may have them, are left out."""
-    found = {}
+    ids_by_number = {}
     for number, message in enumerate(messages):
         if message.content and message.ids and min(message.ids) >= 0 and max(message.ids) < n_vocab:
-            found[number] = _spelling(message, spell) if message.thinking else message.ids
-    return {number: ids for number, ids in found.items() if ids}
+            ids_by_number[number] = _spelling(message, spell) if message.thinking else message.ids
+    return {number: ids for number, ids in ids_by_number.items() if ids}
 
 
 def _spelling(message: Message, spell: Callable[[int], bytes]) -> list[int]:

@@ -50,9 +50,9 @@ def _load() -> Any:
 
 def _low_level() -> Any:
     """Import `llama_cpp.llama_cpp` without running its package, whose high-level API takes four times as long to import."""
-    found = importlib.util.find_spec("llama_cpp")
-    if found is not None and "llama_cpp" not in sys.modules:
-        sys.modules["llama_cpp"] = importlib.util.module_from_spec(found)
+    spec = importlib.util.find_spec("llama_cpp")
+    if spec is not None and "llama_cpp" not in sys.modules:
+        sys.modules["llama_cpp"] = importlib.util.module_from_spec(spec)
     return importlib.import_module("llama_cpp.llama_cpp")
 
 
@@ -61,8 +61,8 @@ def version() -> str:
     """Read the version in the package's source: importlib.metadata takes as long to import as llama.cpp."""
     package = importlib.util.find_spec("llama_cpp")
     text = Path(package.origin).read_text("utf-8") if package is not None and package.origin is not None else ""
-    found = re.search(r"^__version__ = [\"'](.+)[\"']", text, re.MULTILINE)
-    return found[1] if found is not None else "unknown"
+    match = re.search(r"^__version__ = [\"'](.+)[\"']", text, re.MULTILINE)
+    return match[1] if match is not None else "unknown"
 
 
 LIB: Any = _load()
@@ -100,9 +100,9 @@ def last_errors() -> str:
 
 def placements() -> list[str]:
     """Return the log lines since the last call about a model's tensors, devices, offloaded layers and locking."""
-    found = list(_placements)
+    lines = list(_placements)
     _placements.clear()
-    return found
+    return lines
 
 
 class _Limits(ctypes.Structure):

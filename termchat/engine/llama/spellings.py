@@ -53,7 +53,7 @@ class Speller:
         """Find other words of the vocabulary that, written like `text`, have no token of their own, and begin with this one."""
         space = " " if name.startswith(" ") else ""
         begin = name.strip().lower()
-        found: list[str] = []
+        forms: list[str] = []
         tried = 0
         for word in self._words:
             if not word.startswith(begin):
@@ -64,7 +64,7 @@ class Speller:
                     continue
                 tried += 1
                 if tried > MOST:
-                    return found
+                    return forms
                 if self._tokens(other)[:1] == [token]:
-                    found.append(form)
-        return found
+                    forms.append(form)
+        return forms

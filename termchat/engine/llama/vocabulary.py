@@ -126,10 +126,10 @@ class Vocabulary(ABC):
                 f"logit_bias: token {unknown} is not in this model's vocabulary (0 to {self.n_vocab - 1})",
                 "remove that bias, or write the token as a text",
             )
-        found = [(self.suppressed, biases.BANNED)]
+        values = [(self.suppressed, biases.BANNED)]
         for what, value in map(biases.parse, written):
-            found.append(([what] if isinstance(what, int) else self.tokenize(what, special=False), value))
-        return biases.added(found)
+            values.append(([what] if isinstance(what, int) else self.tokenize(what, special=False), value))
+        return biases.added(values)
 
     def token_biases(self, written: tuple[str, ...]) -> tuple[TokenBias, ...]:
         """Return the sums of `bias` token by token, for records."""
