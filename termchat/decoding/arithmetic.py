@@ -307,7 +307,7 @@ def _adaptive_p(row: Surviving, settings: SamplerSettings, at: Situation) -> Sur
 def _p_less(row: Surviving, _: SamplerSettings, __: Situation) -> Surviving:
     """Keep p ≥ Σ p²: at least as likely as two draws are to agree (Tan et al., "p-less Sampling", arXiv 2509.23234)."""
     row = _sorted(row)
-    p = _probabilities(row)
+    p = probabilities(row)
     return row.keep(np.s_[: max(np.count_nonzero(p >= (p * p).sum()), 1)])
 
 
@@ -319,7 +319,7 @@ def _top_h(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
     if settings.top_h >= 1 or len(row.ids) < 2:
         return row
     row = _sorted(row)
-    p = _probabilities(row)
+    p = probabilities(row)
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = np.where(p > 0, -p * np.log(p), 0.0)
     mass = np.cumsum(p)
@@ -393,8 +393,8 @@ def _order(values: Logits) -> NDArray[np.int64]:
 def softmax(logits: Logits) -> Logits:
     """Return probabilities as llama.cpp rounds them, summed one after the other."""
     weights = expf(logits - logits.max())
-    probabilities: Logits = weights / np.cumsum(weights)[-1]
-    return probabilities
+    shares: Logits = weights / np.cumsum(weights)[-1]
+    return shares
 
 
 def nucleus(row: Surviving) -> tuple[Surviving, Logits]:
@@ -413,10 +413,11 @@ def floor(row: Surviving, min_p: np.float32) -> np.float32:
     return np.float32(row.logits.max() + logf(min_p))
 
 
-def _probabilities(row: Surviving) -> NDArray[np.float64]:
+def probabilities(row: Surviving) -> NDArray[np.float64]:
+    """Return the probabilities in float64."""
     weights = np.exp(row.logits.astype(np.float64) - float(row.logits.max()))
-    probabilities: NDArray[np.float64] = weights / weights.sum()
-    return probabilities
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares
 
 
 # --- float32 as the C library rounds it ------------------------------------------------------------------------------

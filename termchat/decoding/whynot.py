@@ -22,6 +22,7 @@ from termchat.decoding.arithmetic import (
     floor,
     logf,
     nucleus,
+    probabilities,
     softmax,
     temperature,
     window,
@@ -177,8 +178,7 @@ def _effects(rows: Rows, token: int, winner: int) -> list[StageEffect]:
         place = row.find_place(token)
         logit = probability = None
         if place is not None:
-            weights = np.exp(row.logits.astype(np.float64) - float(row.logits.max()))
-            logit, probability = float(row.logits[place]), float(weights[place] / weights.sum())
+            logit, probability = float(row.logits[place]), float(probabilities(row)[place])
         effects.append(StageEffect(name, logit, probability, len(row.ids), alive and place is None))
         alive = place is not None
     won = token == winner

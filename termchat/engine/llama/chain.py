@@ -73,20 +73,17 @@ def top(logits: NDArray[np.float32], count: int, below: float = 0.0) -> NDArray[
         return np.arange(len(logits), dtype=np.int32)
     if rows <= count:
         bound = np.partition(logits, len(logits) - count)[len(logits) - count] - np.float32(below)
-    else:
-        grid = logits[: rows * _GROUP].reshape(_GROUP, rows)
-        highest = grid.max(axis=0)
-        ordered = highest.copy()  # methods, here and below: a step finds numpy's wrappers gone from the caches
-        ordered.partition(rows - count)
-        bound = ordered[rows - count] - np.float32(below)
-        columns = (highest >= bound).nonzero()[0]  # nothing in the other ones reaches it
-        row, column = (grid.take(columns, axis=1) >= bound).nonzero()
-        near: NDArray[np.int32] = (row * rows + columns[column]).astype(np.int32)
-        if rows * _GROUP == len(logits):
-            return near
-        rest = rows * _GROUP + np.flatnonzero(logits[rows * _GROUP :] >= bound).astype(np.int32)
-        return np.concatenate((near, rest))
-    return np.flatnonzero(logits >= bound).astype(np.int32)
+        return np.flatnonzero(logits >= bound).astype(np.int32)
+    grid = logits[: rows * _GROUP].reshape(_GROUP, rows)
+    highest = grid.max(axis=0)
+    ordered = highest.copy()  # methods, here and below: a step finds numpy's wrappers gone from the caches
+    ordered.partition(rows - count)
+    bound = ordered[rows - count] - np.float32(below)
+    columns = (highest >= bound).nonzero()[0]  # nothing in the other ones reaches it
+    row, column = (grid.take(columns, axis=1) >= bound).nonzero()
+    near = (row * rows + columns[column]).astype(np.int32)
+    rest = rows * _GROUP + np.flatnonzero(logits[rows * _GROUP :] >= bound).astype(np.int32)
+    return np.concatenate((near, rest))
 
 
 def _cut_of(stage: SamplerStage, settings: SamplerSettings, place: int) -> Cut:
