@@ -31,8 +31,7 @@ class Surviving(NamedTuple):
 
     def find_place(self, token: int) -> int | None:
         """Return the index of a token."""
-        places = np.flatnonzero(self.ids == token)
-        return int(places[0]) if len(places) else None
+        return self.find_places([token]).get(token)
 
     def find_places(self, tokens: Collection[int]) -> dict[int, int]:
         """Return the indices of these tokens, without those that are not in the row."""
@@ -178,8 +177,6 @@ def _partial_sort(values: list[float], count: int) -> list[int]:
 
 def _typical_p(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
     """Meister et al., "Locally Typical Sampling" (arXiv 2202.00666)."""
-    if settings.typical_p >= 1:
-        return row
     row = _descending(row)
     p = softmax(row.logits)
     surprise = -logf(p)
@@ -307,12 +304,10 @@ def _adaptive_p(row: Surviving, settings: SamplerSettings, at: Situation) -> Sur
 # --- stages that llama.cpp lacks -------------------------------------------------------------------------------------
 
 
-def _p_less(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving:
+def _p_less(row: Surviving, _: SamplerSettings, __: Situation) -> Surviving:
     """Keep p ≥ Σ p²: at least as likely as two draws are to agree (Tan et al., "p-less Sampling", arXiv 2509.23234)."""
-    if not settings.p_less:
-        return row
     row = _sorted(row)
-    p = _probabilities(row)
+    p = probabilities(row)
     return row.keep(np.s_[: max(np.count_nonzero(p >= (p * p).sum()), 1)])
 
 
@@ -321,10 +316,10 @@ def _top_h(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
 
     Potraghloo et al., "Top-H Decoding" (arXiv 2509.02510): q is the longest such prefix with H(q) ≤ α H(p).
     """
-    if not 0 < settings.top_h < 1 or len(row.ids) < 2:
+    if settings.top_h >= 1 or len(row.ids) < 2:
         return row
     row = _sorted(row)
-    p = _probabilities(row)
+    p = probabilities(row)
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = np.where(p > 0, -p * np.log(p), 0.0)
     mass = np.cumsum(p)
@@ -338,8 +333,6 @@ def _min_k(row: Surviving, settings: SamplerSettings, _: Situation) -> Surviving
     """Cut where the drop between neighbours, divided by its place, is steepest, or after τ / range tokens if those are more.
     Ding et al., "Min-k Sampling" (arXiv 2604.11012): w_i = (l_i - l_{i+1}) / (l_1 - l_n) / i.
     """
-    if settings.min_k <= 0:
-        return row
     row = _sorted(row.drop_masked())
     if len(row.ids) < 2:
         return row
@@ -368,7 +361,7 @@ APPLY: dict[str, Callable[[Surviving, SamplerSettings, Situation], Surviving]] =
     "mirostat": _mirostat,
     "adaptive_p": _adaptive_p,
 }
-"""Name of a stage to its function."""
+"""Name of a stage to its function. Those of an `optional` stage are called only while it is on."""
 
 assert [*APPLY] == [stage.name for stage in STAGES.values() if not stage.draws]
 
@@ -376,17 +369,15 @@ assert [*APPLY] == [stage.name for stage in STAGES.values() if not stage.draws]
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-_MANY = 1024
-"""Tokens from which sorting the halves of their bits is faster."""
-
-
 def _sorted(row: Surviving, count: int | None = None) -> Surviving:
     """Return the `count` highest tokens, or all, highest first."""
-    if len(row.ids) < _MANY:
-        return row.keep(np.lexsort((row.ids, -row.logits))[:count])
     if (row.ids[1:] < row.ids[:-1]).any():
         row = row.keep(row.ids.argsort())
     return row.keep(_order(-row.logits)[:count])
+
+
+_MANY = 1024
+"""Tokens from which sorting the halves of their bits is faster."""
 
 
 def _order(values: Logits) -> NDArray[np.int64]:
@@ -402,8 +393,8 @@ def _order(values: Logits) -> NDArray[np.int64]:
 def softmax(logits: Logits) -> Logits:
     """Return probabilities as llama.cpp rounds them, summed one after the other."""
     weights = expf(logits - logits.max())
-    probabilities: Logits = weights / np.cumsum(weights)[-1]
-    return probabilities
+    shares: Logits = weights / np.cumsum(weights)[-1]
+    return shares
 
 
 def nucleus(row: Surviving) -> tuple[Surviving, Logits]:
@@ -422,10 +413,11 @@ def floor(row: Surviving, min_p: np.float32) -> np.float32:
     return np.float32(row.logits.max() + logf(min_p))
 
 
-def _probabilities(row: Surviving) -> NDArray[np.float64]:
+def probabilities(row: Surviving) -> NDArray[np.float64]:
+    """Return the probabilities in float64."""
     weights = np.exp(row.logits.astype(np.float64) - float(row.logits.max()))
-    probabilities: NDArray[np.float64] = weights / weights.sum()
-    return probabilities
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares
 
 
 # --- float32 as the C library rounds it ------------------------------------------------------------------------------
@@ -445,30 +437,33 @@ def _c_function(name: str) -> Callable[[float], float] | None:
     return function  # type: ignore[no-any-return]
 
 
-def _rounded(
-    function: Callable[[float], float] | None, values: Values, wide: NDArray[np.float64], certain: float = _CERTAIN
-) -> Values:
+_C_FUNCTIONS = {name: _c_function(name) for name in ("expf", "logf", "log2f")}
+c_rows: dict[str, Callable[[int, int, int], None]] = {}
+"""The same over a row of floats at one address, to another, of so many: the engine has them."""
+
+
+def _compute(name: str, wide: Callable[[Any], Any], values: Values, certain: float) -> Values:
     """Round float64 results to float32. Ask the C library, one by one, for those where the rounding is in doubt."""
-    rounded = np.atleast_1d(wide).astype(np.float32)
-    if function is not None:
-        with np.errstate(invalid="ignore"):
-            doubtful = np.flatnonzero(np.abs(wide - rounded) > certain * np.spacing(np.abs(rounded)))
+    if name in c_rows and isinstance(values, np.ndarray):
+        given, results = np.ascontiguousarray(values, np.float32), np.empty(len(values), np.float32)
+        c_rows[name](given.ctypes.data, results.ctypes.data, len(given))
+        return results
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exact = wide(np.asarray(values, np.float64))
+        rounded = np.atleast_1d(exact).astype(np.float32)
+        doubtful = np.flatnonzero(np.abs(exact - rounded) > certain * np.spacing(np.abs(rounded)))
+    if (function := _C_FUNCTIONS[name]) is not None:
         rounded[doubtful] = [function(value) for value in np.atleast_1d(values)[doubtful].tolist()]
     return rounded if isinstance(values, np.ndarray) else np.float32(rounded[0])
 
 
-_EXPF, _LOGF, _LOG2F = map(_c_function, ("expf", "logf", "log2f"))
-
-
 def expf(values: Values) -> Values:
-    return _rounded(_EXPF, values, np.exp(np.asarray(values, np.float64)), _CERTAIN_EXP)
+    return _compute("expf", np.exp, values, _CERTAIN_EXP)
 
 
 def logf(values: Values) -> Values:
-    with np.errstate(divide="ignore"):
-        return _rounded(_LOGF, values, np.log(np.asarray(values, np.float64)))
+    return _compute("logf", np.log, values, _CERTAIN)
 
 
 def log2f(values: Values) -> Values:
-    with np.errstate(divide="ignore"):
-        return _rounded(_LOG2F, values, np.log2(np.asarray(values, np.float64)))
+    return _compute("log2f", np.log2, values, _CERTAIN)

@@ -25,7 +25,7 @@ class BiasError(ValueError):
 
 
 class Bias(NamedTuple):
-    """What is added to the logit of a token, by its id, or of each token of a text; `BANNED` takes it away."""
+    """A value to add to the logit of a token, by its id, or of each token of a text; `BANNED` removes the token."""
 
     what: int | str
     value: float
@@ -44,26 +44,33 @@ class Bias(NamedTuple):
 
 
 def shown(value: float) -> str:
-    """Such as "+5", "-0.25", "ban"; "" for 0."""
+    """Format a value: "+5", "-0.25", "ban"; "" for 0."""
     return "ban" if value == BANNED else f"{value:+.6g}" if value else ""
 
 
 def parse(text: str) -> Bias:
-    """Raises:
-    BiasError: it is not written like one.
+    """Parse a bias.
+
+    Raises:
+        BiasError: it is not written like one.
     """
     what, equals, amount = well_formed(text).rpartition("=")
-    if not equals or not what or what == '""':
-        raise BiasError(f"must be {_FORM}, not {text!r}")
     try:
-        return Bias(_named(what), parse_amount(amount))
+        if not equals or not what or what == '""':
+            raise BiasError
+        if what.isascii() and what.isdecimal() and len(what) < 10:
+            return Bias(int(what), parse_amount(amount))
+        quoted = len(what) > 2 and what[0] == what[-1] == '"'
+        return Bias(unescape(what[1:-1]) if quoted else what, parse_amount(amount))
     except BiasError:
         raise BiasError(f"must be {_FORM}, not {text!r}") from None
 
 
 def parse_amount(text: str) -> float:
-    """Raises:
-    BiasError: it is no number in range, and not `ban`.
+    """Parse the value of a bias.
+
+    Raises:
+        BiasError: it is no number in range, and not `ban`.
     """
     word = text.strip().lower()
     if word in _BANS:
@@ -78,32 +85,25 @@ def parse_amount(text: str) -> float:
 
 
 def checked(texts: Iterable[str]) -> tuple[str, ...]:
-    """The biases of a list, as they are written; of several for the same thing the last one holds, and 0 is none.
+    """Return the biases of a list as they are written: the last one of several for the same token or text, none of 0.
 
     Raises:
         BiasError: see `parse`.
     """
-    found = {bias.what: bias for bias in map(parse, texts)}
-    return tuple(str(bias) for bias in found.values() if bias.value)
+    by_token = {bias.what: bias for bias in map(parse, texts)}
+    return tuple(str(bias) for bias in by_token.values() if bias.value)
 
 
 def unknown(written: Iterable[str], n_vocab: int) -> int | None:
-    """An id that a vocabulary of this size lacks."""
+    """Return an id that a vocabulary of this size lacks."""
     ids = (bias.what for bias in map(parse, written) if isinstance(bias.what, int))
     return next((token for token in ids if token >= n_vocab), None)
 
 
 def added(biases: Iterable[tuple[Iterable[int], float]]) -> Mapping[int, float]:
-    """What is added to each token, given the ids and the value of each bias: a token in several gets their sum."""
-    found: dict[int, float] = {}
+    """Sum the values of biases by token, given the ids and the value of each."""
+    sums: dict[int, float] = {}
     for ids, value in biases:
         for token in dict.fromkeys(ids):
-            found[token] = found.get(token, 0.0) + value
-    return found
-
-
-def _named(what: str) -> int | str:
-    if what.isascii() and what.isdecimal() and len(what) < 10:
-        return int(what)
-    quoted = len(what) > 2 and what[0] == what[-1] == '"'
-    return unescape(what[1:-1]) if quoted else what
+            sums[token] = sums.get(token, 0.0) + value
+    return sums

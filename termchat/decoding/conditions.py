@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -141,7 +141,7 @@ EXAMPLES = (
 
 
 def parse(text: str, action: Action = "pause") -> Rule:
-    r"""The condition that a person wrote; `EXAMPLES` shows every kind.
+    r"""Parse a condition; `EXAMPLES` shows every kind.
 
     `stop` or `pause` before it says what is done when it is met; without either, `action` is. A text takes the escapes of
     `escapes.unescape`; a regular expression stands between slashes as it is, with `^` and `$` at every line.
@@ -163,17 +163,106 @@ def parse(text: str, action: Action = "pause") -> Rule:
 
 
 def _parse(rest: str, action: Action) -> Rule:
+    head = re.split(r"[^a-z]", rest.lower(), maxsplit=1)[0]
     if rest.startswith("/"):
-        return _parse_regex(rest, action)
-    head = re.match(r"[a-z]*", rest.lower())
-    reader = _READERS.get(head[0] if head else "")
-    if head and head[0] == "after" and _AFTER.match(rest) is None:
-        reader = None  # the probability after the chain
-    return reader(rest, action) if reader is not None else _parse_threshold(rest, action)
+        if len(rest) < 2 or not rest.endswith("/"):
+            raise ConditionError("end the regular expression with a slash, for example: /fo+/", len(rest))
+        return _checked(Text(well_formed(rest[1:-1]), regex=True, action=action))
+    if head == "text":
+        quoted = rest[len("text") :].strip()
+        if len(quoted) < 2 or not (quoted[0] == quoted[-1] == '"'):
+            raise ConditionError('put the text in double quotes, for example: text "foo"', len(rest) - len(quoted))
+        return _checked(Text(well_formed(unescape(quoted[1:-1])), action=action))
+    if head == "every":
+        written = rest[len("every") :].strip()
+        tokens = f"every needs a whole number of tokens, at least 1, not {written!r}; for example: every 20"
+        return Every(_count(written, tokens, len(rest) - len(written)), action)
+    if head == "after" and _AFTER.match(rest):
+        return _parse_after(rest, action)
+    if head == "loop":
+        if rest.lower() != "loop":
+            raise ConditionError("write loop alone, for example: stop loop", len("loop"))
+        return Loop(action)
+    if head == "ignore":
+        if rest.lower().split() != ["ignore", "end"]:
+            raise ConditionError("only end can be ignored, for example: ignore end", len("ignore"))
+        return IgnoreEnd()
+    return _parse_threshold(rest, action)
+
+
+def _checked(condition: Text) -> Text:
+    compiled(condition)
+    return condition
+
+
+def _count(text: str, error: str, at: int) -> int:
+    """Return the whole number, at least 1, that a text is.
+
+    Raises:
+        ConditionError: it is none.
+    """
+    fits = text.isascii() and text.isdigit() and len(text.lstrip("0")) <= len(str(_MOST))
+    if not fits or not int(text):
+        raise ConditionError(error, at)
+    return int(text)
+
+
+def _parse_after(text: str, action: Action) -> After:
+    match = _AFTER.fullmatch(text)
+    quantity = _QUANTITIES.get(match[2].lower()) if match is not None else None
+    if match is None or quantity is None:
+        number = re.match(r"after\s*[\d.]*\s*", text, re.IGNORECASE)
+        raise ConditionError(
+            "after needs a number and s, sentences, lines or paragraphs; for example: after 30 s, after 3 sentences",
+            number.end() if number is not None else 0,
+        )
+    written, at = match[1], match.start(1)
+    if quantity != "seconds":
+        whole = (
+            f"after needs a whole number of {quantity}, at least 1, not {written!r}; for example: after 3 {quantity}"
+        )
+        return After(float(_count(written, whole, at)), quantity, action)
+    amount = _finite(written)
+    if not 0 < amount <= _MOST:
+        raise ConditionError(f"after needs a number of seconds above 0, not {written!r}; for example: after 30 s", at)
+    return After(amount, quantity, action)
+
+
+def _finite(text: str) -> float:
+    """Return the number that a text is; NaN if it is none, or not finite."""
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def _parse_threshold(text: str, action: Action) -> Threshold:
+    match = _THRESHOLD.fullmatch(text)
+    word = match[1].lower() if match else ""
+    measure = next((name for name in _RANGES if name == _ALSO.get(word, word)), None)
+    if match is None or measure is None:
+        raise ConditionError(f"{text!r} is not a condition; examples: {', '.join(EXAMPLES)}")
+    low, high, example = _RANGES[measure]
+    name, sign = _WRITTEN.get(measure, measure), _SIGNS.get(match[2])
+    if sign is None:
+        raise ConditionError(f"compare {name} with > or <, for example: {example}", match.start(2))
+    value = _finite(match[3])
+    if math.isnan(value):
+        raise ConditionError(f"{name} needs a number, not {match[3]!r}; for example: {example}", match.start(3))
+    if not (low <= value < high if sign == ">" else low < value <= high):
+        span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"{low:g} or more"
+        raise ConditionError(
+            f"{name} is {span}, so it is never {sign} {value:g}; for example: {example}", match.start(3)
+        )
+    if match[4] is None:
+        return Threshold(measure, sign, value, action)
+    steps = f"for needs a whole number of steps, at least 1, not {match[4]!r}; for example: {example} for 5"
+    return Threshold(measure, sign, value, action, _count(match[4].strip(), steps, match.start(4)))
 
 
 def describe(condition: Condition) -> str:
-    """The condition as people write it: `parse` makes the same of it. Stop sequences and lengths go by their knob's name."""
+    """Format a condition as `parse` reads it; stop sequences and lengths by their knob's name."""
     if isinstance(condition, Stop):
         return f'stop sequence "{escape(condition.text)}"'
     if isinstance(condition, Length):
@@ -202,7 +291,7 @@ def _number(value: float) -> str:
 
 
 def compiled(condition: Text) -> re.Pattern[str]:
-    """What finds the condition's text.
+    """Compile the pattern of a text condition.
 
     Raises:
         ConditionError: the pattern is empty, matches the empty text, or is not a valid regular expression.
@@ -222,124 +311,6 @@ def compiled(condition: Text) -> re.Pattern[str]:
             f"/{condition.pattern}/ matches empty text; write a pattern that needs at least one character, for example: /fo+/"
         )
     return pattern
-
-
-def _parse_regex(text: str, action: Action) -> Text:
-    if len(text) < 2 or not text.endswith("/"):
-        raise ConditionError("end the regular expression with a slash, for example: /fo+/", len(text))
-    condition = Text(well_formed(text[1:-1]), regex=True, action=action)
-    compiled(condition)
-    return condition
-
-
-def _parse_text(text: str, action: Action) -> Text:
-    quoted = text[len("text") :].strip()
-    if len(quoted) < 2 or not (quoted[0] == quoted[-1] == '"'):
-        raise ConditionError('put the text in double quotes, for example: text "foo"', len(text) - len(quoted))
-    condition = Text(well_formed(unescape(quoted[1:-1])), action=action)
-    compiled(condition)
-    return condition
-
-
-def _count(text: str) -> int | None:
-    """The whole number, at least 1, that a text is; None if it is none."""
-    fits = text.isascii() and text.isdigit() and len(text.lstrip("0")) <= len(str(_MOST))
-    return int(text) or None if fits else None
-
-
-def _parse_every(text: str, action: Action) -> Every:
-    written = text[len("every") :].strip()
-    count = _count(written)
-    if count is None:
-        at = len(text) - len(written)
-        raise ConditionError(
-            f"every needs a whole number of tokens, at least 1, not {written!r}; for example: every 20", at
-        )
-    return Every(count, action)
-
-
-def _parse_after(text: str, action: Action) -> After:
-    found = _AFTER.fullmatch(text)
-    quantity = _QUANTITIES.get(found[2].lower()) if found is not None else None
-    if found is None or quantity is None:
-        begun = _AFTER.match(text)
-        number = re.match(r"after\s*[\d.]*\s*", text, re.IGNORECASE)
-        raise ConditionError(
-            "after needs a number and s, sentences, lines or paragraphs; for example: after 30 s, after 3 sentences",
-            number.end() if begun is not None and number is not None else 0,
-        )
-    if quantity == "seconds":
-        amount = _finite(found[1])
-        if not 0 < amount <= _MOST:
-            raise ConditionError(
-                f"after needs a number of seconds above 0, not {found[1]!r}; for example: after 30 s", found.start(1)
-            )
-        return After(amount, quantity, action)
-    count = _count(found[1])
-    if count is None:
-        raise ConditionError(
-            f"after needs a whole number of {quantity}, at least 1, not {found[1]!r}; for example: after 3 {quantity}",
-            found.start(1),
-        )
-    return After(float(count), quantity, action)
-
-
-def _parse_loop(text: str, action: Action) -> Loop:
-    if text.lower() != "loop":
-        raise ConditionError("write loop alone, for example: stop loop", len("loop"))
-    return Loop(action)
-
-
-def _parse_ignore(text: str, _action: Action) -> IgnoreEnd:
-    if text.lower().split() != ["ignore", "end"]:
-        raise ConditionError("only end can be ignored, for example: ignore end", len("ignore"))
-    return IgnoreEnd()
-
-
-_READERS: dict[str, Callable[[str, Action], Rule]] = {
-    "text": _parse_text,
-    "every": _parse_every,
-    "after": _parse_after,
-    "loop": _parse_loop,
-    "ignore": _parse_ignore,
-}
-"""First word to how the rest is read; anything else is a threshold."""
-
-
-def _finite(text: str) -> float:
-    """The number that a text is; NaN if it is none, or not finite."""
-    try:
-        value = float(text)
-    except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
-
-
-def _parse_threshold(text: str, action: Action) -> Threshold:
-    found = _THRESHOLD.fullmatch(text)
-    word = found[1].lower() if found else ""
-    measure = next((name for name in _RANGES if name == _ALSO.get(word, word)), None)
-    if found is None or measure is None:
-        raise ConditionError(f"{text!r} is not a condition; examples: {', '.join(EXAMPLES)}")
-    low, high, example = _RANGES[measure]
-    name, sign = _WRITTEN.get(measure, measure), _SIGNS.get(found[2])
-    if sign is None:
-        raise ConditionError(f"compare {name} with > or <, for example: {example}", found.start(2))
-    value = _finite(found[3])
-    if math.isnan(value):
-        raise ConditionError(f"{name} needs a number, not {found[3]!r}; for example: {example}", found.start(3))
-    if not (low <= value < high if sign == ">" else low < value <= high):
-        span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"{low:g} or more"
-        raise ConditionError(
-            f"{name} is {span}, so it is never {sign} {value:g}; for example: {example}", found.start(3)
-        )
-    steps = 1 if found[4] is None else _count(found[4].strip())
-    if steps is None:
-        raise ConditionError(
-            f"for needs a whole number of steps, at least 1, not {found[4]!r}; for example: {example} for 5",
-            found.start(4),
-        )
-    return Threshold(measure, sign, value, action, steps)
 
 
 class TextGate:
@@ -362,26 +333,26 @@ class TextGate:
         return self._held
 
     def set_stops(self, stops: Iterable[str]) -> None:
-        """Other stop sequences from the next token on; what they no longer hold comes out with it."""
+        """Change the stop sequences from the next token on; it releases the text that none of them withholds any more."""
         self._stops = tuple(stops)
 
     def push(self, data: bytes) -> str:
-        """The text that this token lets out; "" while it is held. After a stop nothing comes out any more."""
+        """Add the bytes of a token; return the text to show, "" while it is withheld and after a stop."""
         return self._gate(self._decoder.decode(data))
 
     def release(self) -> str:
-        """The text still held, when no further token comes for now; half a character waits for its other half."""
+        """Return the withheld text when no further token comes for now; half a character waits for its other half."""
         if self.stopped_by is not None:
             return ""
         shown, self._held = self._held, ""
         return shown
 
     def finish(self) -> None:
-        """The reply is over: half a character becomes U+FFFD, in `held` as all that is not out yet."""
+        """End the reply: half a character becomes U+FFFD, in `held` with the rest of the withheld text."""
         self._held += self._decoder.decode(b"", final=True)
 
     def resume(self, data: bytes) -> None:
-        """Takes the bytes of a reply that goes on, all shown already: no text comes out of them.
+        """Take the bytes of a continued reply, all of them shown already.
 
         An unfinished character is completed by the next token, and a stop sequence may begin in what was shown.
         """
@@ -397,10 +368,10 @@ class TextGate:
         text = self._held + text
         before = len(self._shown)
         whole = self._shown + text
-        found = min(((whole.find(stop), -len(stop), stop) for stop in self._stops if stop in whole), default=None)
-        if found is not None:
-            cut = max(found[0] - before, 0)
-            self.stopped_by, self._held = found[2], text[cut:]
+        first = min(((whole.find(stop), -len(stop), stop) for stop in self._stops if stop in whole), default=None)
+        if first is not None:
+            cut = max(first[0] - before, 0)
+            self.stopped_by, self._held = first[2], text[cut:]
             return text[:cut]
         tail = self._open_tail(whole)
         if tail <= len(text):
@@ -410,11 +381,11 @@ class TextGate:
         return text[:keep]
 
     def _open_tail(self, text: str) -> int:
-        """Length of the longest end of `text` with which a stop sequence could begin."""
-        longest = 0
-        for stop in self._stops:
-            for size in range(min(len(stop) - 1, len(text)), longest, -1):
-                if text.endswith(stop[:size]):
-                    longest = size
-                    break
-        return longest
+        """Return the length of the longest end of `text` with which a stop sequence could begin."""
+        sizes = (
+            size
+            for stop in self._stops
+            for size in range(1, min(len(stop), len(text) + 1))
+            if text.endswith(stop[:size])
+        )
+        return max(sizes, default=0)

@@ -43,7 +43,7 @@ class Repetition(NamedTuple):
 
 
 def sign_of(id: int, data: bytes) -> int:
-    """What tells tokens apart: the id, or where it is not known a number made of the bytes."""
+    """Return a number that identifies a token: its id, or a hash of its bytes if the id is unknown."""
     return id if id >= 0 else zlib.crc32(data)
 
 
@@ -60,7 +60,7 @@ class LoopFinder:
         self._recent = ""
 
     def extend(self, ids: Iterable[int]) -> None:
-        """Takes the next tokens. Where there is no loop, it looks at several at once."""
+        """Add the next tokens; outside of loops several are looked at together."""
         text, at = self._recent, len(self._recent)
         text += "".join(chr(token & _CHARACTERS) for token in ids)
         while at < len(text):
@@ -97,13 +97,10 @@ class LoopFinder:
             period = size - _LEAST - at
             again = max((TIMES - 1) * period, TOKENS - period)
             if again + period <= size and recent[-again:] == recent[-again - period : -period]:
-                self.current = self._from(recent, again, period)
+                # It begins as early as it can, but not before the end of the one before.
+                while again + period < size and recent[-again - 1] == recent[-again - 1 - period]:
+                    again += 1
+                earliest = self.ended[-1].end if self.ended else 0
+                self.current = Repetition(max(self.count - again - period, earliest), self.count, period)
                 return
             at = recent.rfind(last, lowest, at + _LEAST - 1)
-
-    def _from(self, recent: str, again: int, period: int) -> Repetition:
-        """The loop with its beginning, not before the end of the one before."""
-        while again + period < len(recent) and recent[-again - 1] == recent[-again - 1 - period]:
-            again += 1
-        before = self.ended[-1].end if self.ended else 0
-        return Repetition(max(self.count - again - period, before), self.count, period)

@@ -54,29 +54,21 @@ def redrawn(
     for stage in chain_of(samplers, biased=bool(bias)):
         if stage.name == "dry" or (stage.name == "mirostat" and samplers.mirostat == 1):  # more than the record has
             return None
-        if stage.active(samplers) and not _is_monotonic(stage.name, samplers, warmed) and not _is_known(rows):
-            return None
+        # Whether it leaves more candidates of more, and of more mass behind them.
+        monotonic = stage.name in _MONOTONIC and not (stage.name == "top_p" and warmed)
+        if stage.name == "temperature":
+            monotonic = not samplers.dynatemp_range
+        if stage.active(samplers) and not monotonic:
+            least, most = (set(row.drop_masked().ids.tolist()) for row in rows)
+            if least != most or max(most) >= _STAND_IN:  # it is not decided what is left
+                return None
         rows = [APPLY[stage.name](row, samplers, at) for row in rows]
         warmed = warmed or (stage.name == "temperature" and samplers.temperature != 1)
-    noise = (_noise(seed, token.step, row.ids, known) for row in rows)
-    winners = {
-        int(row.ids[(row.logits.astype(np.float64) + one).argmax()]) for row, one in zip(rows, noise, strict=True)
-    }
+    winners = set()
+    for row in rows:
+        noise = _noise(seed, token.step, row.ids, known)
+        winners.add(int(row.ids[(row.logits.astype(np.float64) + noise).argmax()]))
     return winners.pop() if len(winners) == 1 and max(winners) < _STAND_IN else None
-
-
-def _is_monotonic(stage: str, samplers: SamplerSettings, warmed: bool) -> bool:
-    """Whether a stage leaves more candidates of more, and of more mass behind them; `warmed` says that a temperature has
-    changed what those off the record weigh."""
-    if stage == "temperature":
-        return not samplers.dynatemp_range
-    return stage in _MONOTONIC and not (stage == "top_p" and warmed)
-
-
-def _is_known(rows: Sequence[Surviving]) -> bool:
-    """Whether it is decided what is left, none of it off the record."""
-    least, most = (set(row.drop_masked().ids.tolist()) for row in rows)
-    return least == most and max(most) < _STAND_IN
 
 
 def _rest(token: Token) -> tuple[float, int]:

@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from termchat.decoding.conditions import (
     After,
@@ -23,7 +23,7 @@ from termchat.decoding.conditions import (
     compiled,
 )
 from termchat.decoding.loops import LoopFinder, Repetition
-from termchat.decoding.records import ABSENT, UNKNOWN, Stage
+from termchat.decoding.records import ABSENT, UNKNOWN, Token
 from termchat.decoding.units import UnitCounter, beginning
 
 WINDOW = 1024
@@ -32,24 +32,7 @@ _PAST = 8 * WINDOW
 """Characters of what was said before the rules that are searched for texts, which do not count as met."""
 
 
-class Measured(Protocol):
-    """A step's numbers, as in a `Token` record."""
-
-    @property
-    def logprob(self) -> float: ...
-    @property
-    def probability(self) -> float: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def entropy(self) -> float: ...
-    @property
-    def p_end(self) -> float: ...
-    @property
-    def stages(self) -> list[Stage]: ...
-
-
-MEASURES: dict[Measure, Callable[[Measured], float]] = {
+MEASURES: dict[Measure, Callable[[Token], float]] = {
     "entropy": lambda step: step.entropy,
     "p_end": lambda step: step.p_end,
     # The last stage is the draw itself.
@@ -112,12 +95,12 @@ class Rules:
     def before(
         self,
         number: int,
-        step: Measured,
+        step: Token,
         seconds: float = 0.0,
         following: bytes | None = b"",
         least: Mapping[Measure, float] = MappingProxyType({}),
     ) -> Rule | None:
-        """The condition that step `number` (0 is the reply's first), about to be taken, meets.
+        """Return the condition that step `number` (0 is the reply's first) meets before its token is taken.
 
         The reply has streamed for `seconds`, and goes on with the bytes `following`; None: it ends here. Of measures for which
         the step has only the most that they can be, `least` has the least: what is not certain is not met.
@@ -125,30 +108,27 @@ class Rules:
         met: list[Rule] = []
         for condition in self._before:
             if isinstance(condition, Every):
-                if number > 0 and number % condition.tokens == 0:
-                    met.append(condition)
+                holds = number > 0 and number % condition.tokens == 0
             elif isinstance(condition, Threshold):
-                if self._holds(condition, step, least):
-                    met.append(condition)
-            elif following is not None and self._is_new(condition, seconds, following) and self._looked:
+                value = MEASURES[condition.measure](step)
+                if condition.sign == ">":
+                    value = least.get(condition.measure, value)
+                times = self._in_a_row[condition] + 1 if _COMPARES[condition.sign](value, condition.value) else 0
+                self._in_a_row[condition] = times % condition.steps
+                holds = times >= condition.steps
+            else:
+                holds = following is not None and self._is_new(condition, seconds, following) and self._looked
+            if holds:
                 met.append(condition)
         self._looked = True
         return met[0] if met else None
 
-    def _holds(self, condition: Threshold, step: Measured, least: Mapping[Measure, float]) -> bool:
-        """Whether a measure is beyond the threshold, once more of as many steps in a row as it takes."""
-        value = MEASURES[condition.measure](step)
-        if condition.sign == ">":
-            value = least.get(condition.measure, value)
-        beyond = _COMPARES[condition.sign](value, condition.value)
-        times = self._in_a_row[condition] + 1 if beyond else 0
-        self._in_a_row[condition] = times % condition.steps
-        return times >= condition.steps
-
     def _is_new(self, condition: After | Loop, seconds: float, following: bytes) -> bool:
         """Whether a quantity is reached for the first time, or a loop is another one."""
         if isinstance(condition, Loop):
-            return self._loops()
+            before, loop = self._looped, self.repetition
+            self._looped = before if loop is None else loop.begin
+            return self._looped != before
         counter = self._counters.get(condition.quantity)
         # Of a character that is half said the other half may follow.
         reached = seconds if counter is None else counter.count(beginning(self._decoder.getstate()[0] + following))
@@ -157,20 +137,12 @@ class Rules:
         self._reached.add(condition)
         return True
 
-    def _loops(self) -> bool:
-        """Whether the reply is in a loop that was not met yet."""
-        loop = self.repetition
-        if loop is None or loop.begin == self._looped:
-            return False
-        self._looped = loop.begin
-        return True
-
     def resume(self, ids: Sequence[int], data: bytes) -> None:
-        """Takes in what the reply has said so far."""
+        """Take the tokens and bytes of the reply so far."""
         self._hear(ids, data, _PAST)
 
     def after(self, data: bytes, token: int = 0) -> Text | None:
-        """The condition that these bytes, those of the reply's next `token`, complete. Every token is to come by here."""
+        """Take the reply's next token and its bytes; return the condition that they complete."""
         if not self._looked:  # it was forced
             self._looked = True
             for condition in self._before:
@@ -205,16 +177,16 @@ class _Search:
         self._match = (0, 0)
 
     def push(self, text: str) -> bool:
-        """Takes the next piece; says whether a match was completed in it."""
+        """Add the next piece; return whether it completes a match."""
         window = self._window + text
         start, end = self._match
         grown = self._pattern.match(window, start) if end > start else None
         if grown is not None:
             end = max(end, grown.end())
         met = False
-        for found in self._pattern.finditer(window, end):
-            if found[0]:
-                start, end = found.span()
+        for match in self._pattern.finditer(window, end):
+            if match[0]:
+                start, end = match.span()
                 met = True
         # One character more than is searched, for what looks behind: `^`, `\b`.
         dropped = max(len(window) - self._keep - 1, 0)

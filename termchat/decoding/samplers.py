@@ -1,7 +1,7 @@
 """Every knob of the decoding loop, declared once.
 
-The fields of `Tuning` carry their `Knob` as an annotation; command line flags, the chain panel, the config file and all
-checks are made from `KNOBS`. Names and defaults are llama.cpp's.
+Each field of `Tuning` declares its `Knob`; command line flags, the chain panel, the config file and all checks are made from
+`KNOBS`. Names and defaults are llama.cpp's.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal, get_args, get_origin, get_type_hints
+from typing import Literal, TypeVar, get_args
 
 import msgspec
 
@@ -29,7 +29,7 @@ class KnobError(ValueError):
 
 
 class Knob(msgspec.Struct, frozen=True, kw_only=True):
-    """One knob: what it is called, what it takes and how it moves.
+    """One knob: its name, its range and its steps.
 
     `low` and `high` are hard limits; with a `gap`, nothing between `low` and it is taken. `bar` is the value that fills the
     panel's bar; `step` and `coarse` are the moves of one key press. `off` is the value at which the knob changes nothing; with
@@ -61,23 +61,24 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     needs: str = ""
 
     def check(self, value: object) -> Value:
-        """The value in the knob's own type.
+        """Return a value in the knob's own type.
 
         Raises:
             KnobError: it is of another kind or outside the range.
         """
-        if self.kind == "texts":
+        if self.kind in ("texts", "biases"):
             return self._texts(value)
-        if self.kind == "biases":
-            return self._biases(value)
         if self.kind == "order":
             return self._order(value)
+        word = value.strip().lower() if isinstance(value, str) else value
         if self.kind == "choice":
-            return self._choice(value)
+            if word not in self.choices:
+                raise KnobError(f"{self.name} must be {self._wanted()}, not {value!r}")
+            return str(word)
         if self.kind == "seed" and value is None:
             return None
-        if isinstance(value, str) and value.strip().lower() in self.words:
-            return self.words[value.strip().lower()]
+        if isinstance(word, str) and word in self.words:
+            return self.words[word]
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise KnobError(f"{self.name} must be {self._wanted()}, not {value!r}")
         if not self.low <= value <= self.high:  # which NaN is not either; no float() before: whole numbers have no end
@@ -91,7 +92,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return int(value)
 
     def parse(self, text: str) -> Value:
-        """The value a person typed; `off`, `on` for a switch and, for the seed, `fresh` are understood.
+        """Parse a typed value; `off`, `on` for a switch and, for the seed, `fresh` are understood.
 
         Raises:
             KnobError: see `check`.
@@ -102,14 +103,14 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return self.check([text] if text and text != "off" else [])
         if self.kind in ("order", "choice"):
             return self.check(text)
-        word = text.strip()
-        if word.lower() in self.words:
-            return self.words[word.lower()]
-        if self.kind == "switch" and word.lower() == "on":
+        word = text.strip().lower()
+        if self.kind == "switch" and word == "on":
             return 1
-        if self.kind == "seed" and word.lower() in ("", "fresh", "off", "random"):
+        if self.kind == "seed" and word in ("", "fresh", "off", "random"):
             return None
-        if word.lower() == "off" and self.off is not None:
+        if word in self.words:
+            return self.words[word]
+        if word == "off" and self.off is not None:
             return self.off
         try:
             number = float(word) if self.kind == "float" else int(word)
@@ -118,9 +119,9 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return self.check(number)
 
     def moved(self, value: Value, steps: int, *, coarse: bool = False) -> Value:
-        """The value after some key presses, kept in range; numbers and choices only."""
+        """Move a value by some key presses, within its range; numbers and choices only."""
         if self.kind == "choice":
-            return self.choices[min(max(self._place(value) + steps, 0), len(self.choices) - 1)]
+            return self.choices[min(max(self.choices.index(str(value)) + steps, 0), len(self.choices) - 1)]
         if not isinstance(value, (int, float)):
             return value
         size = self.coarse if coarse else self._step(value)
@@ -130,16 +131,16 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return round(moved, 4) if self.kind == "float" else round(moved)
 
     def fraction(self, value: Value) -> float:
-        """How full the panel's bar is, 0 to 1."""
+        """Return how full the panel's bar is, 0 to 1."""
         if self.kind == "choice":
-            return self._place(value) / (len(self.choices) - 1)
+            return self.choices.index(str(value)) / (len(self.choices) - 1)
         if not isinstance(value, (int, float)) or self.bar <= self._bar_low:
             return 0.0
         above, reach = max(value - self._bar_low, 0), self.bar - self._bar_low
         return min(math.log1p(above) / math.log1p(reach) if self.logarithmic else above / reach, 1.0)
 
     def at(self, fraction: float) -> Value:
-        """The value whose bar is full to a fraction, 0 to 1: the nearest that steps lead to."""
+        """Return the value whose bar is full to a fraction, 0 to 1: the nearest that steps lead to."""
         share, reach = min(max(fraction, 0.0), 1.0), self.bar - self._bar_low
         if self.kind == "choice":
             return self.choices[round(share * (len(self.choices) - 1))]
@@ -152,7 +153,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def range(self) -> str:
-        """What it takes, in short: "0 to 1; off is 1", "fresh, or 0 to 9007199254740991"."""
+        """Its range in short: "0 to 1; off is 1", "fresh, or 0 to 9007199254740991"."""
         if self.kind == "texts":
             return "strings"
         if self.kind == "order":
@@ -168,23 +169,19 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
             return f"{'fresh' if self.kind == 'seed' else f'{self.low:g}'}, or {numbers}"
         return f"{numbers}; off is {self.off:g}" if isinstance(self.off, (int, float)) else numbers
 
-    def _place(self, value: Value) -> int:
-        """Which of the choices it is."""
-        return self.choices.index(str(value))
-
     @property
     def _bar_low(self) -> float:
-        """The value of an empty bar: what is negative has none."""
+        """The value of an empty bar, at least 0."""
         return max(self.low, 0)
 
     def _step(self, value: float) -> float:
-        """The move of one key press from a value."""
+        """Return the move of one key press from a value."""
         if not self.logarithmic:
             return self.step
         return max(self.step, self.step * 10.0 ** math.floor(math.log10(max(abs(value), 1))) / 10)
 
     def show(self, value: Value) -> str:
-        """The value as the panel and the transcript write it."""
+        """Format a value for the panel and the transcript."""
         if self.kind == "texts":
             return " ".join(f'"{escape(text)}"' for text in value) if value else "off"  # type: ignore[union-attr]
         if self.kind == "biases":
@@ -200,7 +197,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         return "on" if self.kind == "switch" else str(value)
 
     def is_off(self, value: Value) -> bool:
-        """Whether it is shown as off at this value."""
+        """Return whether it is shown as off at this value."""
         return value == self.off and not self.always
 
     def _texts(self, value: object) -> tuple[str, ...]:
@@ -210,22 +207,15 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         texts = tuple(texts)
         if self.none and texts == (self.none,):
             return ()
-        found = []
+        checked = []
         for text in texts:
             if not isinstance(text, str) or not text:
                 raise KnobError(f"{self.name} must not contain empty strings (found {text!r})")
-            found.append(well_formed(text))
-        return tuple(dict.fromkeys(found))
-
-    def _choice(self, value: object) -> str:
-        word = value.strip().lower() if isinstance(value, str) else value
-        if word not in self.choices:
-            raise KnobError(f"{self.name} must be {self._wanted()}, not {value!r}")
-        return str(word)
-
-    def _biases(self, value: object) -> tuple[str, ...]:
+            checked.append(well_formed(text))
+        if self.kind == "texts":
+            return tuple(dict.fromkeys(checked))
         try:
-            return biases.checked(self._texts(value))
+            return biases.checked(dict.fromkeys(checked))
         except biases.BiasError as error:
             raise KnobError(f"{self.name} {error}") from None
 
@@ -233,13 +223,13 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         names = re.split(r"[;,\s]+", value.strip(" ;,")) if isinstance(value, str) else value
         if not isinstance(names, Iterable):
             raise KnobError(f"{self.name} must be a list of stages, not {value!r}")
-        found = []
+        stages = []
         for name in names:
             known = _ALIASES.get(str(name).lower().replace("-", "_"))
             if known is None:
                 raise KnobError(f"{self.name}: unknown stage {name!r}; known stages: {', '.join(ORDER)}")
-            found.append(known)
-        return tuple(dict.fromkeys(found))
+            stages.append(known)
+        return tuple(dict.fromkeys(stages))
 
     def _wanted(self) -> str:
         if self.kind == "switch":
@@ -253,7 +243,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _named(number: float) -> str:
-    """A number for a message. Python refuses to write thousands of digits, and nobody reads hundreds."""
+    """Format a number for a message: Python refuses to write thousands of digits."""
     return str(number) if abs(number) < 1e21 or isinstance(number, float) else "a number that long"
 
 
@@ -270,213 +260,137 @@ _ALIASES = {name: name for name in ORDER} | {
 """What llama.cpp calls a stage to what it is called here."""
 
 
+_declarations: list[Knob] = []
+"""Of all fields below, in their order."""
+_Default = TypeVar("_Default")
+
+
+def _declare(default: _Default, knob: Knob) -> _Default:
+    """Declare the knob of a field; return the field's default."""
+    _declarations.append(msgspec.structs.replace(knob, default=default))
+    return default
+
+
 class SamplerSettings(msgspec.Struct, frozen=True):
     """What the sampler chain reads, once per step. Immutable; a change is a new value and a record of its own."""
 
-    logit_bias: Annotated[
-        tuple[str, ...],
-        Knob(
-            kind="biases", key="b", label="bias", stage="logit_bias", none="none", off=(),
-            help="ID=X or TEXT=X adds X to the logit of a token, or of each token of a text; =ban bans it. Quotes keep "
-            'spaces, and digits a text: " Paris"=ban',
-        ),
-    ] = ()  # fmt: skip
-    repeat_penalty: Annotated[
-        float,
-        Knob(
-            kind="float", key="r", label="repeat", stage="penalties", low=0.01, high=10, step=0.01, coarse=0.1, bar=2,
-            off=1.0, help="makes recent tokens less likely: divides the logits of tokens in the last repeat_last_n",
-        ),
-    ] = 1.0  # fmt: skip
-    repeat_last_n: Annotated[
-        int,
-        Knob(
-            kind="int", key="n", label="last_n", stage="penalties", high=1_000_000, step=1, coarse=64, bar=4096,
-            off=0, logarithmic=True, help="how many recent tokens the penalties look back over, in prompt and reply",
-        ),
-    ] = 64  # fmt: skip
-    frequency_penalty: Annotated[
-        float,
-        Knob(
-            kind="float", key="f", label="freq", stage="penalties", low=-10, high=10, step=0.05, coarse=0.5, bar=2,
-            off=0.0, help="subtracted from a token's logit each time it has occurred",
-        ),
-    ] = 0.0  # fmt: skip
-    presence_penalty: Annotated[
-        float,
-        Knob(
-            kind="float", key="e", label="presence", stage="penalties", low=-10, high=10, step=0.05, coarse=0.5, bar=2,
-            off=0.0, help="subtracted once from the logit of any token already seen",
-        ),
-    ] = 0.0  # fmt: skip
-    dry_multiplier: Annotated[
-        float,
-        Knob(
-            kind="float", key="D", label="dry", stage="dry", high=100, step=0.05, coarse=0.25, bar=2, off=0.0,
-            help="DRY: penalises a token that would continue a repetition; the strength of the penalty",
-        ),
-    ] = 0.0  # fmt: skip
-    dry_base: Annotated[
-        float,
-        Knob(
-            kind="float", key="B", label="dry_base", stage="dry", low=1, high=10, step=0.05, coarse=0.25, bar=4,
-            help="DRY: the penalty grows by this factor with each further token of the repetition",
-        ),
-    ] = 1.75  # fmt: skip
-    dry_allowed_length: Annotated[
-        int,
-        Knob(
-            kind="int", key="L", label="dry_len", stage="dry", high=1000, step=1, coarse=4, bar=32,
-            help="DRY: the longest repetition, in tokens, that is not penalised",
-        ),
-    ] = 2  # fmt: skip
-    dry_penalty_last_n: Annotated[
-        int,
-        Knob(
-            kind="int", key="N", label="dry_last", stage="dry", high=1_000_000, step=1, coarse=64, bar=4096, off=0,
-            logarithmic=True, help="DRY: how many recent tokens are searched for repetitions",
-        ),
-    ] = 64  # fmt: skip
-    dry_sequence_breakers: Annotated[
-        tuple[str, ...],
-        Knob(
-            kind="texts", key="W", label="breakers", stage="dry", flag="dry_sequence_breaker", none="none", off=(),
-            help="DRY: a text at which a repetition ends, such as the end of a line; none alone for no such text",
-        ),
-    ] = ("\n", ":", '"', "*")  # fmt: skip
-    top_n_sigma: Annotated[
-        float,
-        Knob(
-            kind="float", key="g", label="n_sigma", stage="top_n_sigma", low=-1, high=100, step=0.1, coarse=0.5, bar=4,
-            off=-1.0, help="keeps tokens whose logit is at most n standard deviations below the highest",
-        ),
-    ] = -1.0  # fmt: skip
-    top_k: Annotated[
-        int,
-        Knob(
-            kind="int", key="k", label="top_k", stage="top_k", high=1_000_000, step=1, coarse=10, bar=1000, off=0,
-            logarithmic=True, help="keeps the k tokens with the highest logits",
-        ),
-    ] = 40  # fmt: skip
-    typical_p: Annotated[
-        float,
-        Knob(
-            kind="float", key="y", label="typical", stage="typical_p", high=1, step=0.01, coarse=0.05, bar=1, off=1.0,
-            help="keeps the tokens whose surprise is nearest to the entropy, until their probabilities add up to p",
-        ),
-    ] = 1.0  # fmt: skip
-    top_p: Annotated[
-        float,
-        Knob(
-            kind="float", key="p", label="top_p", stage="top_p", high=1, step=0.01, coarse=0.05, bar=1, off=1.0,
-            help="keeps the nucleus: the likeliest tokens whose probabilities add up to p",
-        ),
-    ] = 0.95  # fmt: skip
-    min_p: Annotated[
-        float,
-        Knob(
-            kind="float", key="m", label="min_p", stage="min_p", high=1, step=0.01, coarse=0.05, bar=1, off=0.0,
-            help="keeps tokens with at least p times the probability of the likeliest",
-        ),
-    ] = 0.05  # fmt: skip
-    xtc_probability: Annotated[
-        float,
-        Knob(
-            kind="float", key="c", label="xtc", stage="xtc", high=1, step=0.05, coarse=0.25, bar=1, off=0.0,
-            help="XTC: how often the likeliest tokens are excluded, so that a less likely one is drawn",
-        ),
-    ] = 0.0  # fmt: skip
-    xtc_threshold: Annotated[
-        float,
-        Knob(
-            kind="float", key="C", label="xtc_from", stage="xtc", high=1, step=0.01, coarse=0.05, bar=0.5,
-            help="XTC: of the tokens with at least this probability all but the least likely are excluded; above 0.5 off",
-        ),
-    ] = 0.1  # fmt: skip
-    p_less: Annotated[
-        int,
-        Knob(
-            kind="switch", key="l", label="p_less", stage="p_less", high=1, step=1, coarse=1, bar=1, off=0,
-            help="keeps tokens at least as likely as two draws are to agree (the sum of all squared probabilities)",
-        ),
-    ] = 0  # fmt: skip
-    top_h: Annotated[
-        float,
-        Knob(
-            kind="float", key="h", label="top_h", stage="top_h", high=1, step=0.05, coarse=0.1, bar=1, off=0.0,
-            help="keeps the likeliest tokens while their entropy is at most this share of the whole distribution's",
-        ),
-    ] = 0.0  # fmt: skip
-    min_k: Annotated[
-        float,
-        Knob(
-            kind="float", key="M", label="min_k", stage="min_k", high=100, step=0.5, coarse=1, bar=10, off=0.0,
-            help="cuts at the steepest drop of the sorted logits; the higher, the more tokens stay where all are close",
-        ),
-    ] = 0.0  # fmt: skip
-    temperature: Annotated[
-        float,
-        Knob(
-            kind="float", key="t", label="temp", stage="temperature", high=5, gap=0.01, step=0.05, coarse=0.25,
-            bar=2, off=1.0, always=True, help="divides the logits: below 1 is sharper, above 1 flatter, 0 is greedy",
-        ),
-    ] = 0.8  # fmt: skip
-    dynatemp_range: Annotated[
-        float,
-        Knob(
-            kind="float", key="R", label="dynatemp", stage="temperature", high=5, step=0.05, coarse=0.25, bar=2, off=0.0,
-            help="dynamic temperature: how far the entropy may move the temperature, up or down",
-        ),
-    ] = 0.0  # fmt: skip
-    dynatemp_exponent: Annotated[
-        float,
-        Knob(
-            kind="float", key="E", label="dyn_exp", stage="temperature", low=0.01, high=10, step=0.1, coarse=0.5, bar=4,
-            off=1.0, help="dynamic temperature: the exponent of the entropy's share of its maximum",
-        ),
-    ] = 1.0  # fmt: skip
-    mirostat: Annotated[
-        int,
-        Knob(
-            kind="int", key="o", label="mirostat", stage="mirostat", high=2, step=1, coarse=1, bar=2, off=0,
-            help="Mirostat 1 or 2: holds the surprise of the tokens drawn near tau; replaces all stages but temperature",
-        ),
-    ] = 0  # fmt: skip
-    mirostat_tau: Annotated[
-        float,
-        Knob(
-            kind="float", key="T", label="tau", stage="mirostat", high=100, step=0.1, coarse=1, bar=10,
-            help="Mirostat: the surprise it aims at, in bits",
-        ),
-    ] = 5.0  # fmt: skip
-    mirostat_eta: Annotated[
-        float,
-        Knob(
-            kind="float", key="H", label="eta", stage="mirostat", high=1, step=0.01, coarse=0.1, bar=1,
-            help="Mirostat: how fast it follows",
-        ),
-    ] = 0.1  # fmt: skip
-    adaptive_target: Annotated[
-        float,
-        Knob(
-            kind="float", key="A", label="adaptive", stage="adaptive_p", low=-1, high=1, step=0.05, coarse=0.1, bar=1,
-            off=-1.0, help="adaptive-p: prefers tokens near this probability, so that the average stays there",
-        ),
-    ] = -1.0  # fmt: skip
-    adaptive_decay: Annotated[
-        float,
-        Knob(
-            kind="float", key="Y", label="decay", stage="adaptive_p", high=0.99, step=0.01, coarse=0.1, bar=0.99,
-            help="adaptive-p: how long earlier tokens count; 0.9 is about the last ten",
-        ),
-    ] = 0.9  # fmt: skip
-    order: Annotated[
-        tuple[str, ...],
-        Knob(
-            kind="order", key="O", label="order", flag="samplers",
-            help="the stages that act, in order, separated by semicolons; a stage that is left out does nothing",
-        ),
-    ] = ORDER  # fmt: skip
+    logit_bias: tuple[str, ...] = _declare((), Knob(
+        kind="biases", key="b", label="bias", stage="logit_bias", none="none", off=(),
+        help="ID=X or TEXT=X adds X to the logit of a token, or of each token of a text; =ban bans it. Quotes keep "
+        'spaces, and digits a text: " Paris"=ban',
+    ))  # fmt: skip
+    repeat_penalty: float = _declare(1.0, Knob(
+        kind="float", key="r", label="repeat", stage="penalties", low=0.01, high=10, step=0.01, coarse=0.1, bar=2,
+        off=1.0, help="makes recent tokens less likely: divides the logits of tokens in the last repeat_last_n",
+    ))  # fmt: skip
+    repeat_last_n: int = _declare(64, Knob(
+        kind="int", key="n", label="last_n", stage="penalties", high=1_000_000, step=1, coarse=64, bar=4096,
+        off=0, logarithmic=True, help="how many recent tokens the penalties look back over, in prompt and reply",
+    ))  # fmt: skip
+    frequency_penalty: float = _declare(0.0, Knob(
+        kind="float", key="f", label="freq", stage="penalties", low=-10, high=10, step=0.05, coarse=0.5, bar=2,
+        off=0.0, help="subtracted from a token's logit each time it has occurred",
+    ))  # fmt: skip
+    presence_penalty: float = _declare(0.0, Knob(
+        kind="float", key="e", label="presence", stage="penalties", low=-10, high=10, step=0.05, coarse=0.5, bar=2,
+        off=0.0, help="subtracted once from the logit of any token already seen",
+    ))  # fmt: skip
+    dry_multiplier: float = _declare(0.0, Knob(
+        kind="float", key="D", label="dry", stage="dry", high=100, step=0.05, coarse=0.25, bar=2, off=0.0,
+        help="DRY: penalises a token that would continue a repetition; the strength of the penalty",
+    ))  # fmt: skip
+    dry_base: float = _declare(1.75, Knob(
+        kind="float", key="B", label="dry_base", stage="dry", low=1, high=10, step=0.05, coarse=0.25, bar=4,
+        help="DRY: the penalty grows by this factor with each further token of the repetition",
+    ))  # fmt: skip
+    dry_allowed_length: int = _declare(2, Knob(
+        kind="int", key="L", label="dry_len", stage="dry", high=1000, step=1, coarse=4, bar=32,
+        help="DRY: the longest repetition, in tokens, that is not penalised",
+    ))  # fmt: skip
+    dry_penalty_last_n: int = _declare(64, Knob(
+        kind="int", key="N", label="dry_last", stage="dry", high=1_000_000, step=1, coarse=64, bar=4096, off=0,
+        logarithmic=True, help="DRY: how many recent tokens are searched for repetitions",
+    ))  # fmt: skip
+    dry_sequence_breakers: tuple[str, ...] = _declare(("\n", ":", '"', "*"), Knob(
+        kind="texts", key="W", label="breakers", stage="dry", flag="dry_sequence_breaker", none="none", off=(),
+        help="DRY: a text at which a repetition ends, such as the end of a line; none alone for no such text",
+    ))  # fmt: skip
+    top_n_sigma: float = _declare(-1.0, Knob(
+        kind="float", key="g", label="n_sigma", stage="top_n_sigma", low=-1, high=100, step=0.1, coarse=0.5, bar=4,
+        off=-1.0, help="keeps tokens whose logit is at most n standard deviations below the highest",
+    ))  # fmt: skip
+    top_k: int = _declare(40, Knob(
+        kind="int", key="k", label="top_k", stage="top_k", high=1_000_000, step=1, coarse=10, bar=1000, off=0,
+        logarithmic=True, help="keeps the k tokens with the highest logits",
+    ))  # fmt: skip
+    typical_p: float = _declare(1.0, Knob(
+        kind="float", key="y", label="typical", stage="typical_p", high=1, step=0.01, coarse=0.05, bar=1, off=1.0,
+        help="keeps the tokens whose surprise is nearest to the entropy, until their probabilities add up to p",
+    ))  # fmt: skip
+    top_p: float = _declare(0.95, Knob(
+        kind="float", key="p", label="top_p", stage="top_p", high=1, step=0.01, coarse=0.05, bar=1, off=1.0,
+        help="keeps the nucleus: the likeliest tokens whose probabilities add up to p",
+    ))  # fmt: skip
+    min_p: float = _declare(0.05, Knob(
+        kind="float", key="m", label="min_p", stage="min_p", high=1, step=0.01, coarse=0.05, bar=1, off=0.0,
+        help="keeps tokens with at least p times the probability of the likeliest",
+    ))  # fmt: skip
+    xtc_probability: float = _declare(0.0, Knob(
+        kind="float", key="c", label="xtc", stage="xtc", high=1, step=0.05, coarse=0.25, bar=1, off=0.0,
+        help="XTC: how often the likeliest tokens are excluded, so that a less likely one is drawn",
+    ))  # fmt: skip
+    xtc_threshold: float = _declare(0.1, Knob(
+        kind="float", key="C", label="xtc_from", stage="xtc", high=1, step=0.01, coarse=0.05, bar=0.5,
+        help="XTC: of the tokens with at least this probability all but the least likely are excluded; above 0.5 off",
+    ))  # fmt: skip
+    p_less: int = _declare(0, Knob(
+        kind="switch", key="l", label="p_less", stage="p_less", high=1, step=1, coarse=1, bar=1, off=0,
+        help="keeps tokens at least as likely as two draws are to agree (the sum of all squared probabilities)",
+    ))  # fmt: skip
+    top_h: float = _declare(0.0, Knob(
+        kind="float", key="h", label="top_h", stage="top_h", high=1, step=0.05, coarse=0.1, bar=1, off=0.0,
+        help="keeps the likeliest tokens while their entropy is at most this share of the whole distribution's",
+    ))  # fmt: skip
+    min_k: float = _declare(0.0, Knob(
+        kind="float", key="M", label="min_k", stage="min_k", high=100, step=0.5, coarse=1, bar=10, off=0.0,
+        help="cuts at the steepest drop of the sorted logits; the higher, the more tokens stay where all are close",
+    ))  # fmt: skip
+    temperature: float = _declare(0.8, Knob(
+        kind="float", key="t", label="temp", stage="temperature", high=5, gap=0.01, step=0.05, coarse=0.25,
+        bar=2, off=1.0, always=True, help="divides the logits: below 1 is sharper, above 1 flatter, 0 is greedy",
+    ))  # fmt: skip
+    dynatemp_range: float = _declare(0.0, Knob(
+        kind="float", key="R", label="dynatemp", stage="temperature", high=5, step=0.05, coarse=0.25, bar=2, off=0.0,
+        help="dynamic temperature: how far the entropy may move the temperature, up or down",
+    ))  # fmt: skip
+    dynatemp_exponent: float = _declare(1.0, Knob(
+        kind="float", key="E", label="dyn_exp", stage="temperature", low=0.01, high=10, step=0.1, coarse=0.5, bar=4,
+        off=1.0, help="dynamic temperature: the exponent of the entropy's share of its maximum",
+    ))  # fmt: skip
+    mirostat: int = _declare(0, Knob(
+        kind="int", key="o", label="mirostat", stage="mirostat", high=2, step=1, coarse=1, bar=2, off=0,
+        help="Mirostat 1 or 2: holds the surprise of the tokens drawn near tau; replaces all stages but temperature",
+    ))  # fmt: skip
+    mirostat_tau: float = _declare(5.0, Knob(
+        kind="float", key="T", label="tau", stage="mirostat", high=100, step=0.1, coarse=1, bar=10,
+        help="Mirostat: the surprise it aims at, in bits",
+    ))  # fmt: skip
+    mirostat_eta: float = _declare(0.1, Knob(
+        kind="float", key="H", label="eta", stage="mirostat", high=1, step=0.01, coarse=0.1, bar=1,
+        help="Mirostat: how fast it follows",
+    ))  # fmt: skip
+    adaptive_target: float = _declare(-1.0, Knob(
+        kind="float", key="A", label="adaptive", stage="adaptive_p", low=-1, high=1, step=0.05, coarse=0.1, bar=1,
+        off=-1.0, help="adaptive-p: prefers tokens near this probability, so that the average stays there",
+    ))  # fmt: skip
+    adaptive_decay: float = _declare(0.9, Knob(
+        kind="float", key="Y", label="decay", stage="adaptive_p", high=0.99, step=0.01, coarse=0.1, bar=0.99,
+        help="adaptive-p: how long earlier tokens count; 0.9 is about the last ten",
+    ))  # fmt: skip
+    order: tuple[str, ...] = _declare(ORDER, Knob(
+        kind="order", key="O", label="order", flag="samplers",
+        help="the stages that act, in order, separated by semicolons; a stage that is left out does nothing",
+    ))  # fmt: skip
 
 
 THINK_AUTO, THINK_ON = -1, 1_000_000
@@ -488,81 +402,53 @@ STEP_BY_STEP = "Let's think step by step."
 class Tuning(SamplerSettings, frozen=True):
     """Every knob a person turns: the samplers, and what a reply starts and ends with."""
 
-    stop: Annotated[
-        tuple[str, ...],
-        Knob(
-            kind="texts",
-            key="s",
-            label="stop",
-            off=(),
-            help="stop sequences: text that ends the reply and is not shown",
-        ),
-    ] = ()
-    max_tokens: Annotated[
-        int,
-        Knob(
-            kind="int", key="a", label="max", high=1_000_000, step=16, coarse=256, bar=4096, off=0, logarithmic=True,
-            help="maximum reply length in tokens; 0 means no limit",
-        ),
-    ] = 0  # fmt: skip
-    think: Annotated[
-        int,
-        Knob(
-            kind="int", key="K", label="think", low=THINK_AUTO, high=THINK_ON, step=16, coarse=256, bar=4096,
-            off=THINK_AUTO, logarithmic=True, words={"auto": THINK_AUTO, "off": 0, "on": THINK_ON},
-            help="whether a reasoning model thinks: auto, on, off, or at most so many tokens, after which it has to answer",
-        ),
-    ] = THINK_AUTO  # fmt: skip
-    step_by_step: Annotated[
-        int,
-        Knob(
-            kind="switch", key="S", label="steps", high=1, step=1, coarse=1, bar=1, off=0,
-            help="each reply starts with the words of step_by_step_text: for models that do not think by themselves",
-        ),
-    ] = 0  # fmt: skip
-    draft: Annotated[
-        By,
-        Knob(
-            kind="choice", key="G", label="draft", choices=get_args(By), off="off",
-            help="speculation: guess tokens and decode them together, faster where the guesses are right, and the same reply: "
-            "ngram guesses from the text so far, model asks a draft model, auto takes what pays",
-        ),
-    ] = "off"  # fmt: skip
-    draft_max: Annotated[
-        int,
-        Knob(
-            kind="int", key="F", label="draftmax", low=1, high=MOST_DRAFTED, step=1, coarse=4, bar=MOST_DRAFTED, needs="draft",
-            help="speculation: the most tokens that are guessed at once",
-        ),
-    ] = MOST_DRAFTED  # fmt: skip
-    draft_always: Annotated[
-        int,
-        Knob(
-            kind="switch", key="I", label="always", high=1, step=1, coarse=1, bar=1, off=0, needs="draft",
-            help="speculation: draft even when it does not pay",
-        ),
-    ] = 0  # fmt: skip
-    seed: Annotated[
-        int | None,
-        Knob(
-            kind="seed", key="i", label="seed", high=2**53 - 1, step=1, coarse=100,
-            help="seed for the dice: the same seed gives the same reply; fresh picks a new seed for each reply",
-        ),
-    ] = None  # fmt: skip
+    stop: tuple[str, ...] = _declare((), Knob(
+        kind="texts", key="s", label="stop", off=(), help="stop sequences: text that ends the reply and is not shown",
+    ))  # fmt: skip
+    max_tokens: int = _declare(0, Knob(
+        kind="int", key="a", label="max", high=1_000_000, step=16, coarse=256, bar=4096, off=0, logarithmic=True,
+        help="maximum reply length in tokens; 0 means no limit",
+    ))  # fmt: skip
+    think: int = _declare(THINK_AUTO, Knob(
+        kind="int", key="K", label="think", low=THINK_AUTO, high=THINK_ON, step=16, coarse=256, bar=4096,
+        off=THINK_AUTO, logarithmic=True, words={"auto": THINK_AUTO, "off": 0, "on": THINK_ON},
+        help="whether a reasoning model thinks: auto, on, off, or at most so many tokens, after which it has to answer",
+    ))  # fmt: skip
+    step_by_step: int = _declare(0, Knob(
+        kind="switch", key="S", label="steps", high=1, step=1, coarse=1, bar=1, off=0,
+        help="each reply starts with the words of step_by_step_text: for models that do not think by themselves",
+    ))  # fmt: skip
+    draft: By = _declare("off", Knob(
+        kind="choice", key="G", label="draft", choices=get_args(By), off="off",
+        help="speculation: guess tokens and decode them together, faster where the guesses are right, and the same reply: "
+        "ngram guesses from the text so far, model asks a draft model, auto takes what pays",
+    ))  # fmt: skip
+    draft_max: int = _declare(MOST_DRAFTED, Knob(
+        kind="int", key="F", label="draftmax", low=1, high=MOST_DRAFTED, step=1, coarse=4, bar=MOST_DRAFTED, needs="draft",
+        help="speculation: the most tokens that are guessed at once",
+    ))  # fmt: skip
+    draft_always: int = _declare(0, Knob(
+        kind="switch", key="I", label="always", high=1, step=1, coarse=1, bar=1, off=0, needs="draft",
+        help="speculation: draft even when it does not pay",
+    ))  # fmt: skip
+    seed: int | None = _declare(None, Knob(
+        kind="seed", key="i", label="seed", high=2**53 - 1, step=1, coarse=100,
+        help="seed for the dice: the same seed gives the same reply; fresh picks a new seed for each reply",
+    ))  # fmt: skip
 
     def samplers(self) -> SamplerSettings:
-        """The part the sampler chain reads."""
+        """Return the part that the sampler chain reads."""
         return SamplerSettings(**{name: getattr(self, name) for name in SamplerSettings.__struct_fields__})
 
     def conditions(self) -> tuple[Condition, ...]:
-        """The part that ends a reply."""
+        """Return the part that ends a reply."""
         length = (Length(tokens=self.max_tokens),) if self.max_tokens else ()
         budget = (ThinkingBudget(self.think),) if 0 < self.think < THINK_ON else ()
         return (*(Stop(text=text) for text in self.stop), *length, *budget)
 
     @property
     def drafts(self) -> DraftSettings | None:
-        """Who drafts tokens, how many, and whether always; None for nobody."""
+        """The settings of speculation; None while it is off."""
         return DraftSettings(self.draft, self.draft_max, bool(self.draft_always)) if self.draft != "off" else None
 
     @property
@@ -571,7 +457,7 @@ class Tuning(SamplerSettings, frozen=True):
         return None if self.think == THINK_AUTO else self.think > 0
 
     def turned(self, changes: Mapping[str, object]) -> Tuning:
-        """A copy with some knobs turned.
+        """Return a copy with some knobs turned.
 
         Raises:
             KnobError: an unknown name, or a value its knob refuses.
@@ -584,20 +470,13 @@ class Tuning(SamplerSettings, frozen=True):
         return msgspec.structs.replace(self, **checked)
 
     def differing(self, other: Tuning | None = None) -> dict[str, Value]:
-        """The knobs whose values are not those of `other`, by name; None stands for the defaults."""
+        """Return the values that differ from `other`, by knob; None stands for the defaults."""
         before = other or Tuning()
         return {name: value for name in KNOBS if (value := getattr(self, name)) != getattr(before, name)}
 
 
-def _declared() -> dict[str, Knob]:
-    defaults = Tuning()
-    knobs = {}
-    for name, hint in get_type_hints(Tuning, include_extras=True).items():
-        if get_origin(hint) is Annotated:
-            knob: Knob = get_args(hint)[1]
-            knobs[name] = msgspec.structs.replace(knob, name=name, default=getattr(defaults, name))
-    return knobs
-
-
-KNOBS: dict[str, Knob] = _declared()
+KNOBS: dict[str, Knob] = {
+    name: msgspec.structs.replace(knob, name=name)
+    for name, knob in zip(Tuning.__struct_fields__, _declarations, strict=True)
+}
 """Name to knob, in the order of the panel: the chain's own order, then what ends a reply, then the dice."""

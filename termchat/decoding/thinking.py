@@ -7,8 +7,6 @@ from typing import Literal
 import msgspec
 
 Phase = Literal["thinking", "answer"]
-PHASES: tuple[Phase | None, ...] = (None, "thinking", "answer")
-"""What a token of a reply can belong to. None: it may still be a part of the opening tag, and what follows says so."""
 
 
 class ThinkingTags(msgspec.Struct, frozen=True):
@@ -42,13 +40,13 @@ write the opening one."""
 
 
 def tags_of(template: str) -> ThinkingTags | None:
-    """The tags that a chat template's source names; None for a model that does not think."""
+    """Return the tags that a chat template's source names; None for a model that does not think."""
     return next((tags for tags in _KNOWN if all(sign in template for sign in _SIGNS[tags.closing])), None)
 
 
 def tags_from(texts: tuple[str, ...]) -> ThinkingTags | None:
-    """Tags that a person configured: the opening and the closing one, and what to force to end the thoughts, if that is more.
-    None for any other number of texts."""
+    """Make tags of configured texts: the opening and the closing one, and the forced ending if it differs; None for any other
+    number of texts."""
     return ThinkingTags(*texts) if len(texts) in (2, 3) else None
 
 
@@ -70,22 +68,22 @@ class PhaseParser:
             self.phase = "thinking"
 
     def push(self, piece: bytes) -> Phase | None:
-        """The phase of the next token; None while it is not known, and the first one that is known is that of all before."""
+        """Add the bytes of a token; return its phase, None while it is not known: it is then the first phase that is known."""
         if self.phase == "answer":
             return "answer"
         self._seen += piece
         if self.phase is None:
             self._seen = self._seen.lstrip()
-        said = self._seen
+        seen = self._seen
         if self.phase is None:
             self.thought += 1
-            if self._opening.startswith(said):
-                if said != self._opening:
+            if self._opening.startswith(seen):
+                if seen != self._opening:
                     return None
-            elif not said.startswith(self._opening):
+            elif not seen.startswith(self._opening):
                 self.phase, self.thought, self._seen = "answer", 0, b""
                 return "answer"
-            self.phase, self._seen = "thinking", said[len(self._opening) :]
+            self.phase, self._seen = "thinking", seen[len(self._opening) :]
         else:
             self.thought += 1
         if self._closing in self._seen:

@@ -45,38 +45,38 @@ _KEPT = 512
 
 def _sentences(text: str, begins_line: bool) -> Iterator[int]:
     at, says = 0, False
-    for found in _SENTENCE.finditer(text):
-        says = says or _CONTENT.search(text, at, found.end()) is not None
-        at = found.end()
+    for match in _SENTENCE.finditer(text):
+        says = says or _CONTENT.search(text, at, match.end()) is not None
+        at = match.end()
         if not says:
             continue
-        end = found.end()
+        end = match.end()
         before = ("\n" if begins_line and end <= _NEAR else "") + text[max(end - _NEAR, 0) : end]
-        if found["open"] == "." and _abbreviates(before, text[end : end + _NEAR]):
+        if match["open"] == "." and _abbreviates(before, text[end : end + _NEAR]):
             continue
         says = False
         yield at
 
 
 def _abbreviates(text: str, following: str) -> bool:
-    """Whether the point with which a text ends, white space `following`, stands for letters that were left out, or numbers."""
+    """Return whether the point at the end of a text belongs to an abbreviation or a number; `following` comes after it."""
     if _NUMBERED.search(text):
         return True
-    found = _WORD.search(text)
-    word = found[1].lower().rpartition(".")[2] if found is not None else ""
+    match = _WORD.search(text)
+    word = match[1].lower().rpartition(".")[2] if match is not None else ""
     if _BEFORE_SMALL.fullmatch(word):
         return not following.lstrip()[:1].isupper()
     return _NEVER.fullmatch(word) is not None or (len(word) == 1 and word.isalpha() and word != "i")
 
 
 def _before(border: re.Pattern[str]) -> Callable[[str, bool], Iterator[int]]:
-    """Where units end that stand before such a border, if something does."""
+    """Return what finds the ends of units that stand before such a border, if something does."""
 
     def ends(text: str, _begins_line: bool) -> Iterator[int]:
         begin = 0
-        for found in border.finditer(text):
-            said, begin = text[begin : found.start()], found.start()
-            if said.strip():
+        for match in border.finditer(text):
+            unit, begin = text[begin : match.start()], match.start()
+            if unit.strip():
                 yield begin
 
     return ends
@@ -97,8 +97,8 @@ def ends_sentence(text: str, following: str) -> bool:
 
 
 def beginning(data: bytes) -> str:
-    """What a text that begins with these bytes looks like to what stands before it: its characters, or of half a character
-    one that it may be: a closing mark or an emoji where that is possible, else U+FFFD."""
+    """Decode the beginning of a text. Of half a character return one that it may be: a closing mark or an emoji where that is
+    possible, else U+FFFD."""
     text = data.decode("utf-8", "ignore")
     if text or not data:
         return text
@@ -120,7 +120,7 @@ class UnitCounter:
         self._open += text
 
     def count(self, following: str) -> int:
-        """How many have ended, if the text goes on with `following`."""
+        """Return how many units have ended, if the text goes on with `following`."""
         ends = [end for end in self._ends(self._open + following, self._begins_line) if end <= len(self._open)]
         self._count += len(ends)
         cut = max(ends[-1] if ends else 0, len(self._open) - _KEPT)

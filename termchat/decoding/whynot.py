@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,6 +22,7 @@ from termchat.decoding.arithmetic import (
     floor,
     logf,
     nucleus,
+    probabilities,
     softmax,
     temperature,
     window,
@@ -58,11 +60,16 @@ def explain(
     DRY takes from tokens under these settings (`Situation`), `biases` what the logit biases come to. A constraint has `allowed`
     tokens, shape (n_vocab,), before the chain or `after_chain`, and says why it does not allow this one: `misfit`.
     """
-    asked = _Asked(logits, past, seed, step, state, dry, biases, allowed, after_chain=after_chain)
-    rows = asked.rows(settings)
-    winner = asked.winner(asked.last(rows))
-    stages = _stages(rows, token, winner)
-    penalised = _penalised(asked, rows, token, past, settings)
+    if allowed is not None and not np.isfinite(logits[allowed]).any():
+        allowed = None  # it was dropped there
+    bias = {one.id: BANNED if one.bias is None else one.bias for one in biases}
+    at = Situation(past, dice.chance(seed, step), state, dry, len(logits), bias)
+    whole = Surviving(np.arange(len(logits), dtype=np.int32), logits)
+    asked = _Step(whole, at, seed, step, {one.id: one for one in biases}, allowed, after_chain)
+    rows = asked.run_chain(settings)
+    winner = asked.winner(rows)
+    stages = _effects(rows, token, winner)
+    penalised = _penalised(rows, token, window(past, settings), len(past))
     own = logits.astype(np.float64)
     highest = float(own.max())
     mass = math.log(float(np.exp(own - highest).sum()))
@@ -88,108 +95,90 @@ def explain(
 
 # --- the chain -------------------------------------------------------------------------------------------------------
 
+_MODEL = ""
+"""Stands for the model before all stages."""
 
-class _Asked:
-    """One step, which can be drawn under any settings."""
+Rows = dict[str, Surviving]
+"""The row after each stage, in the order of the chain, `_MODEL` first."""
 
-    def __init__(
-        self,
-        logits: Logits,
-        past: Sequence[int],
-        seed: int,
-        step: int,
-        state: Mapping[str, float],
-        dry: Mapping[int, float],
-        biases: Sequence[TokenBias],
-        allowed: NDArray[np.bool_] | None,
-        *,
-        after_chain: bool,
-    ) -> None:
-        if allowed is not None and not np.isfinite(logits[allowed]).any():
-            allowed = None  # it was dropped there
-        self._allowed, self._after_chain = allowed, after_chain
-        self._all = Surviving(np.arange(len(logits), dtype=np.int32), logits)
-        self._seed, self._step, self._state = seed, step, state
-        self.biases = {one.id: one for one in biases}
-        bias = {one.id: BANNED if one.bias is None else one.bias for one in biases}
-        self._at = Situation(past, dice.chance(seed, step), state, dry, len(logits), bias)
 
-    def without_bias(self, token: int) -> _Asked:
+class _Step(NamedTuple):
+    """One step, which can be drawn under any settings; `whole` is the model's row."""
+
+    whole: Surviving
+    at: Situation
+    seed: int
+    step: int
+    biases: dict[int, TokenBias]
+    allowed: NDArray[np.bool_] | None
+    after_chain: bool
+
+    def without_bias(self, token: int) -> _Step:
         """Return the step without a logit bias for the token but the model's own."""
-        kept = [one for one in self.biases.values() if one.id != token or one.model]
-        return _Asked(
-            self._all.logits, self._at.past, self._seed, self._step, self._state, self._at.dry, kept,
-            self._allowed, after_chain=self._after_chain,
-        )  # fmt: skip
+        biases = {i: one for i, one in self.biases.items() if i != token or one.model}
+        return self._replace(biases=biases, at=self.at._replace(bias={i: self.at.bias[i] for i in biases}))
 
-    def rows(self, settings: SamplerSettings) -> dict[str, Surviving]:
-        """Return the row after each stage, in the order of the chain."""
-        if self._allowed is None:
-            return self._through(settings, self._all)
-        if self._after_chain:
-            rows = self._through(settings, self._all)
-            last = self._fitting(self.last(rows))
-            if len(last.ids):
-                return rows | {GRAMMAR: last}
-        fitting = self._fitting(self._all)
-        return {GRAMMAR: fitting} | self._through(settings, fitting)
+    def run_chain(self, settings: SamplerSettings) -> Rows:
+        """Return the rows under these settings."""
+        rows = {_MODEL: self.whole}
+        if self.allowed is None:
+            return rows | self._run_stages(settings, self.whole)
+        if self.after_chain:
+            after = rows | self._run_stages(settings, self.whole)
+            left = self._fitting(_last(after), self.allowed)
+            if len(left.ids):
+                return after | {GRAMMAR: left}
+        fitting = self._fitting(self.whole, self.allowed)
+        return rows | {GRAMMAR: fitting} | self._run_stages(settings, fitting)
 
-    def _fitting(self, row: Surviving) -> Surviving:
-        assert self._allowed is not None
-        keep = self._allowed[row.ids] & np.isfinite(row.logits)
-        return Surviving(row.ids[keep], row.logits[keep])
+    def _fitting(self, row: Surviving, allowed: NDArray[np.bool_]) -> Surviving:
+        return row.keep(allowed[row.ids] & np.isfinite(row.logits))
 
-    def _through(self, settings: SamplerSettings, row: Surviving) -> dict[str, Surviving]:
+    def _run_stages(self, settings: SamplerSettings, row: Surviving) -> Rows:
         rows = {}
-        masked = ~np.isfinite(self._all.logits)  # by the model: no stage removes those
-        at = self._at._replace(state=state_of(settings, self._state))
+        masked = ~np.isfinite(self.whole.logits)  # by the model: no stage removes those
+        at = self.at._replace(state=state_of(settings, self.at.state))
         for stage in chain_of(settings, biased=bool(at.bias)):
             row = APPLY[stage.name](row, settings, at)
             rows[stage.name] = row.keep(np.isfinite(row.logits) | masked[row.ids])
         return rows
 
-    def before(self, stage: str, rows: dict[str, Surviving]) -> Surviving:
-        """Return the row that a stage is given."""
-        names = list(rows)
-        place = names.index(stage)
-        return rows[names[place - 1]] if place else self._all
-
-    @property
-    def chance(self) -> float:
-        return self._at.chance
-
-    def repeats(self, token: int) -> bool:
-        """Whether DRY takes something from it."""
-        return token in self._at.dry
-
     def noise(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the noise of these tokens, shape (n,)."""
-        return dice.gumbel(self._seed, self._step, ids)
+        return dice.gumbel(self.seed, self.step, ids)
 
-    def winner(self, row: Surviving) -> int:
-        """Return the token that the dice take."""
+    def winner(self, rows: Rows) -> int:
+        """Return the token that the dice take of the last row."""
+        row = _last(rows)
         scores = row.logits.astype(np.float64)
         scores -= scores.max()
         return int(row.ids[(scores + self.noise(row.ids)).argmax()])
 
-    def last(self, rows: dict[str, Surviving]) -> Surviving:
-        """Return the row that the dice are thrown for."""
-        return next(reversed(rows.values()), self._all)
+
+def _last(rows: Rows) -> Surviving:
+    return next(reversed(rows.values()))
+
+
+def _before(stage: str, rows: Rows) -> Surviving:
+    """Return the row that a stage is given."""
+    names = list(rows)
+    return rows[names[names.index(stage) - 1]]
 
 
 # --- what was done to the token --------------------------------------------------------------------------------------
 
 
-def _stages(rows: dict[str, Surviving], token: int, winner: int) -> list[StageEffect]:
+def _effects(rows: Rows, token: int, winner: int) -> list[StageEffect]:
     """Return the effect of each stage, then of the dice."""
     effects = []
     alive = True
     for name, row in rows.items():
+        if name == _MODEL:
+            continue
         place = row.find_place(token)
         logit = probability = None
         if place is not None:
-            weights = np.exp(row.logits.astype(np.float64) - float(row.logits.max()))
-            logit, probability = float(row.logits[place]), float(weights[place] / weights.sum())
+            logit, probability = float(row.logits[place]), float(probabilities(row)[place])
         effects.append(StageEffect(name, logit, probability, len(row.ids), alive and place is None))
         alive = place is not None
     won = token == winner
@@ -197,51 +186,47 @@ def _stages(rows: dict[str, Surviving], token: int, winner: int) -> list[StageEf
     return effects
 
 
-def _penalised(
-    asked: _Asked, rows: dict[str, Surviving], token: int, past: Sequence[int], settings: SamplerSettings
-) -> Penalised | None:
-    """None where the penalties are not in the chain, or get the token no more."""
-    if "penalties" not in rows:
-        return None
-    before, place = asked.before("penalties", rows), rows["penalties"].find_place(token)
-    seen = window(past, settings)
-    start = len(past) - len(seen)
-    positions = [start + i for i, other in enumerate(seen) if other == token]
+def _penalised(rows: Rows, token: int, seen: Sequence[int], count: int) -> Penalised | None:
+    """Return what the penalties, which have `seen` the last of `count` ids, took; None where they are not in the chain, or get
+    the token no more."""
+    positions = [count - len(seen) + i for i, other in enumerate(seen) if other == token]
+    place = rows["penalties"].find_place(token) if "penalties" in rows else None
     if not positions or place is None:
         return None
-    return Penalised(float(_logit(before, token)) - float(rows["penalties"].logits[place]), positions)
+    loss = float(_logit(_before("penalties", rows), token)) - float(rows["penalties"].logits[place])
+    return Penalised(loss, positions)
 
 
 # --- what it would have taken ----------------------------------------------------------------------------------------
 
 
-def _remedies(asked: _Asked, token: int, settings: SamplerSettings, penalised: Penalised | None) -> list[Remedy]:
+def _remedies(asked: _Step, token: int, settings: SamplerSettings, penalised: Penalised | None) -> list[Remedy]:
     """First what keeps the token, stage by stage; then the temperature at which it wins; then doing without a penalty."""
     remedies: list[Remedy] = []
     turned = settings
-    rows = asked.rows(turned)
+    rows = asked.run_chain(turned)
     if LOGIT_BIAS in rows and rows[LOGIT_BIAS].find_place(token) is None and not asked.biases[token].model:
         asked = asked.without_bias(token)
-        rows = asked.rows(turned)
-        remedies.append(Remedy(LOGIT_BIAS, ">=", 0.0, wins=asked.winner(asked.last(rows)) == token))
-    for stage in list(rows):
+        rows = asked.run_chain(turned)
+        remedies.append(Remedy(LOGIT_BIAS, ">=", 0.0, wins=asked.winner(rows) == token))
+    for stage in [*rows][1:]:
         if rows[stage].find_place(token) is not None:
             continue
         if stage not in _THRESHOLDS:  # no knob keeps it
             return remedies
         knob, sign, threshold = _THRESHOLDS[stage]
-        value = threshold(asked.before(stage, rows), token, asked)
+        value = threshold(_before(stage, rows), token, asked.at)
         if not KNOBS[knob].low <= value <= KNOBS[knob].high:  # only without the stage
             sign, value = "=", float(KNOBS[knob].off)  # type: ignore[arg-type]
         turned = _turned(turned, knob, value)
-        rows = asked.rows(turned)
-        remedies.append(Remedy(knob, sign, value, wins=asked.winner(asked.last(rows)) == token))
+        rows = asked.run_chain(turned)
+        remedies.append(Remedy(knob, sign, value, wins=asked.winner(rows) == token))
     if remedies and remedies[-1].wins and remedies[-1].knob == "temperature":
         remedies.pop()  # it wins at the lowest temperature; up to which one is said below
-    if not (remedies and remedies[-1].wins) and [*rows][-1:] == ["temperature"] and not turned.dynatemp_range:
-        remedies.append(_winning_temperature(asked, asked.before("temperature", rows), token, turned.temperature))
+    if not (remedies and remedies[-1].wins) and [*rows][-1] == "temperature" and not turned.dynatemp_range:
+        remedies.append(_winning_temperature(asked, _before("temperature", rows), token, turned.temperature))
     bias = asked.biases.get(token)
-    if (penalised is not None and penalised.loss > 0) or asked.repeats(token) or (bias is not None and bias.bias):
+    if (penalised is not None and penalised.loss > 0) or token in asked.at.dry or (bias is not None and bias.bias):
         remedies += _without_penalty(asked, token, settings)
     return remedies
 
@@ -250,18 +235,14 @@ def _turned(settings: SamplerSettings, knob: str, value: object) -> SamplerSetti
     return msgspec.structs.replace(settings, **{knob: KNOBS[knob].check(value)})
 
 
-def _top_k_from(row: Surviving, token: int, _: _Asked) -> float:
-    return float(np.count_nonzero(row.logits >= _logit(row, token)))
-
-
-def _top_p_from(row: Surviving, token: int, _: _Asked) -> float:
+def _top_p_from(row: Surviving, token: int, _: Situation) -> float:
     """Return the first number above the sum of the tokens before it; 1, which is off, if they reach all."""
     ordered, reached = nucleus(row)
     place = int(np.count_nonzero(ordered.logits >= _logit(row, token))) - 1
     return float(min(np.nextafter(reached[place - 1], np.float32(2)), np.float32(1)))
 
 
-def _min_p_to(row: Surviving, token: int, _: _Asked) -> float:
+def _min_p_to(row: Surviving, token: int, _: Situation) -> float:
     """Return the last number whose floor is not above the token."""
     logit = _logit(row, token)
     value = np.float32(np.exp(np.float64(logit) - np.float64(row.logits.max())))
@@ -272,13 +253,13 @@ def _min_p_to(row: Surviving, token: int, _: _Asked) -> float:
     return float(value)
 
 
-def _top_n_sigma_from(row: Surviving, token: int, _: _Asked) -> float:
+def _top_n_sigma_from(row: Surviving, token: int, _: Situation) -> float:
     """Return a number a little above the border, whose mean llama.cpp sums in float32."""
     finite = row.logits[np.isfinite(row.logits)].astype(np.float64)
     return float((finite.max() - float(_logit(row, token))) / finite.std() * (1 + _BLUR))
 
 
-def _typical_p_from(row: Surviving, token: int, _: _Asked) -> float:
+def _typical_p_from(row: Surviving, token: int, _: Situation) -> float:
     p = softmax(row.logits)
     surprise = -logf(p)
     distance = np.abs(surprise - np.cumsum(p * surprise, dtype=np.float32)[-1])
@@ -286,12 +267,7 @@ def _typical_p_from(row: Surviving, token: int, _: _Asked) -> float:
     return min(nearer * (1 + _BLUR) + _BLUR, 1.0)
 
 
-def _xtc_up_to(_: Surviving, __: int, asked: _Asked) -> float:
-    """Return a probability a little below the chance, so that it does not act."""
-    return asked.chance * (1 - _BLUR)
-
-
-def _top_h_from(row: Surviving, token: int, _: _Asked) -> float:
+def _top_h_from(row: Surviving, token: int, _: Situation) -> float:
     logits = np.sort(row.logits.astype(np.float64))[::-1]
     p = np.exp(logits - logits[0])
     p /= p.sum()
@@ -300,34 +276,26 @@ def _top_h_from(row: Surviving, token: int, _: _Asked) -> float:
     return min(float((parts.sum() / mass + math.log(mass)) / -(p[p > 0] * np.log(p[p > 0])).sum()) * (1 + _BLUR), 1.0)
 
 
-def _min_k_from(row: Surviving, token: int, _: _Asked) -> float:
+def _min_k_from(row: Surviving, token: int, _: Situation) -> float:
     place = int(np.count_nonzero(row.logits >= _logit(row, token)))
     finite = row.logits[np.isfinite(row.logits)].astype(np.float64)
     return float(place * (finite.max() - finite.min()) * (1 + _BLUR))
 
 
-def _without(_: Surviving, __: int, ___: _Asked) -> float:
-    return 0.0
-
-
-def _not_greedy(_: Surviving, __: int, ___: _Asked) -> float:
-    return KNOBS["temperature"].gap
-
-
 _BLUR = 1e-5
 """By so much of itself a border may be off that is computed in another way than the stage does it."""
 
-_THRESHOLDS: dict[str, tuple[str, str, Callable[[Surviving, int, _Asked], float]]] = {
+_THRESHOLDS: dict[str, tuple[str, str, Callable[[Surviving, int, Situation], float]]] = {
     "top_n_sigma": ("top_n_sigma", ">=", _top_n_sigma_from),
-    "top_k": ("top_k", ">=", _top_k_from),
+    "top_k": ("top_k", ">=", lambda row, token, _: float(np.count_nonzero(row.logits >= _logit(row, token)))),
     "typical_p": ("typical_p", ">=", _typical_p_from),
     "top_p": ("top_p", ">=", _top_p_from),
     "min_p": ("min_p", "<=", _min_p_to),
-    "xtc": ("xtc_probability", "<=", _xtc_up_to),
-    "p_less": ("p_less", "=", _without),
+    "xtc": ("xtc_probability", "<=", lambda _, __, at: at.chance * (1 - _BLUR)),
+    "p_less": ("p_less", "=", lambda *_: 0.0),
     "top_h": ("top_h", ">=", _top_h_from),
     "min_k": ("min_k", ">=", _min_k_from),
-    "temperature": ("temperature", ">=", _not_greedy),
+    "temperature": ("temperature", ">=", lambda *_: KNOBS["temperature"].gap),
 }
 """Stage to its knob, the side that keeps a token, and the value from which it does, given what comes into the stage."""
 
@@ -336,7 +304,7 @@ def _logit(row: Surviving, token: int) -> np.float32:
     return row.logits[row.ids == token][0]  # type: ignore[no-any-return]
 
 
-def _winning_temperature(asked: _Asked, row: Surviving, token: int, present: float) -> Remedy:
+def _winning_temperature(asked: _Step, row: Surviving, token: int, present: float) -> Remedy:
     """Return the temperature nearest to the present one at which the dice take a token of `row`.
 
     Token j wins at T if for every other i: l_j / T + g_j >= l_i / T + g_i. That bounds 1 / T from one side by each i.
@@ -348,7 +316,8 @@ def _winning_temperature(asked: _Asked, row: Surviving, token: int, present: flo
     near, far, end = (low, high, knob.high) if upward else (high, low, knob.low)
 
     def wins(value: float) -> bool:
-        return asked.winner(temperature(row, SamplerSettings(temperature=value), Situation(()))) == token
+        heated = temperature(row, SamplerSettings(temperature=value), Situation(()))
+        return asked.winner({"temperature": heated}) == token
 
     tried = (near + nudge * (far - near) for nudge in _NUDGES) if low <= high else iter(())
     value = next(filter(wins, tried), None)
@@ -377,24 +346,21 @@ def _interval(row: Surviving, noise: NDArray[np.float64], token: int) -> tuple[f
     return 1 / most, 1 / least if least > 0 else math.inf
 
 
-def _without_penalty(asked: _Asked, token: int, settings: SamplerSettings) -> list[Remedy]:
+def _without_penalty(asked: _Step, token: int, settings: SamplerSettings) -> list[Remedy]:
     """Return the first penalty without which, all else as it is, the token is kept where it was cut, or wins."""
-    kept = asked.last(asked.rows(settings)).find_place(token) is not None
-
-    def tried(knob: str, value: float, row: Surviving) -> Remedy | None:
-        wins = asked.winner(row) == token
-        return Remedy(knob, "=", value, wins) if wins or (not kept and row.find_place(token) is not None) else None
-
+    kept = _last(asked.run_chain(settings)).find_place(token) is not None
+    tries: list[tuple[str, float, _Step]] = []
     bias = asked.biases.get(token)
     if bias is not None and (bias.bias or 0) < 0:
-        free = asked.without_bias(token)
-        if (remedy := tried(LOGIT_BIAS, 0.0, free.last(free.rows(settings)))) is not None:
-            return [remedy]
+        tries.append((LOGIT_BIAS, 0.0, asked.without_bias(token)))
     for name in (knob for stage in STAGES.values() if stage.remembers for knob in (*stage.switches, stage.remembers)):
         off = KNOBS[name].off
         assert isinstance(off, (int, float))
-        if getattr(settings, name) == off:
-            continue
-        if (remedy := tried(name, float(off), asked.last(asked.rows(_turned(settings, name, off))))) is not None:
-            return [remedy]
+        if getattr(settings, name) != off:
+            tries.append((name, float(off), asked))
+    for name, value, step in tries:
+        rows = step.run_chain(settings if name == LOGIT_BIAS else _turned(settings, name, value))
+        wins = step.winner(rows) == token
+        if wins or (not kept and _last(rows).find_place(token) is not None):
+            return [Remedy(name, "=", value, wins)]
     return []

@@ -15,7 +15,7 @@ from jinja2 import Environment
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Start
 from termchat.decoding.samplers import Tuning
-from termchat.engine.llama.asked_vocabulary import AskedVocabulary
+from termchat.engine.llama.model_queries import ModelQueries
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Command, Event, Render, Tokenize
 from tests.chat.driven_chat import Faked
@@ -79,8 +79,7 @@ class Templated(Faked):
     def __init__(self, session: ModelSession, kind: Kind, **more: Any) -> None:
         super().__init__(Tuning(seed=7), **more)
         self.kind, self.model = kind, session.model
-        asked = AskedVocabulary()
-        asked.model = FakeTemplate(session.model, kind.source)  # type: ignore[assignment]
+        asked = ModelQueries(FakeTemplate(session.model, kind.source))  # type: ignore[arg-type]
         answers: Callable[[int, Command], Iterable[Event]] = self.engine._answers
 
         def answered(number: int, command: Command) -> Iterable[Event]:

@@ -15,7 +15,7 @@ from termchat.decoding.samplers import KNOBS, SamplerSettings, Tuning
 from termchat.decoding.stages import DICE, STAGES, SamplerStage, chain_of
 from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.native import LIB
-from termchat.engine.llama.observe import Drawn, Labels
+from termchat.engine.llama.observe import Labels
 
 OFF = SamplerSettings(top_k=0, top_p=1.0, min_p=0.0, temperature=1.0)
 TYPES = {
@@ -102,7 +102,7 @@ def test_a_stage_more_is_in_the_chain_the_record_and_why_not() -> None:
     chain = Chain(settings, len(logits), [])
     assert chain.needs() is None
     observer = Observer(len(logits), [2], Labels(len(logits), str), 20)
-    drawn: Drawn = observer.draw(logits, chain, seed=3, step=0)
+    drawn = observer.draw(logits, chain, seed=3, step=0)
     chain.close()
     assert [stage.name for stage in drawn.stages] == [*ORDER, "dice"]
     left = int((logits >= logits.max() - 1.5 * logits.std()).sum())

@@ -15,6 +15,7 @@ from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.source import CacheSource
 from termchat.engine.llama.speculation import Learned
 from termchat.engine.llama.thread_tuner import ThreadTuner
+from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import Event, Generate, ModelSpec, Render, Rendered
 
 
@@ -25,6 +26,7 @@ class FakeModel:
     breakers = thinking = None
     build = "0"
     spec = ModelSpec("/fake.gguf", "fake")
+    make_chain = Vocabulary.make_chain
 
     def __init__(self) -> None:
         self.names = Labels(self.n_vocab, self.name)

@@ -28,7 +28,7 @@ BREAKERS = (
 @pytest.fixture(scope="module")
 def texts(session: ModelSession) -> Breakers:
     model = session.model
-    return Breakers(model.n_vocab, model.spelled, partial(model.tokenize, special=False))
+    return Breakers(model.spell_all, partial(model.tokenize, special=False))
 
 
 def pasts(session: ModelSession, rng: np.random.Generator) -> list[list[int]]:
@@ -86,5 +86,5 @@ def test_it_forgets_and_remembers_as_llama_cpp_does(session: ModelSession, texts
 def test_a_tokenizer_that_puts_a_space_before_a_text() -> None:
     """What llama.cpp then searches is a token without it."""
     words = [b" x", b" ab", b"  ab", b"ab"]
-    found = Breakers(4, words.__getitem__, lambda _: [0]).of((" ab",))
+    found = Breakers(lambda: words, lambda _: [0]).of((" ab",))
     assert set(found) == {2}

@@ -18,7 +18,7 @@ from termchat.engine.llama.chain import Chain, Observer, top
 from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.native import LIB
-from termchat.engine.llama.observe import Drawn, Labels
+from termchat.engine.llama.observe import Labels
 from termchat.engine.port import Adjust, EngineError, Explain, ModelSpec, Score, Steer
 from tests.engine.conftest import lasting, prompt, records, request, tokens
 from tests.engine.native_chains import Left, Logits, row, sampler, some, theirs, with_
@@ -45,10 +45,10 @@ def drawn(
     *,
     native: bool = True,
     forced: int | None = None,
-) -> Drawn:
+) -> Token:
     n_vocab = len(logits)
     chain = Chain(settings, n_vocab, [], bias=bias)
-    found: Drawn = Observer(n_vocab, (2,), Labels(n_vocab, str), 20, native=native).draw(logits, chain, 5, 3, forced)
+    found: Token = Observer(n_vocab, (2,), Labels(n_vocab, str), 20, native=native).draw(logits, chain, 5, 3, forced)
     chain.close()
     return found
 

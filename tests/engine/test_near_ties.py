@@ -16,7 +16,7 @@ from termchat.decoding.records import Start, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.model_session import ModelSession
-from termchat.engine.llama.observe import Drawn, Labels, Mask
+from termchat.engine.llama.observe import Labels, Mask
 from termchat.engine.port import ModelSpec
 from tests.asking import ask_for, events_of
 from tests.engine.bare_loop import BareContext
@@ -88,7 +88,7 @@ def test_no_change_turns_a_certain_draw_and_some_change_turns_most_others() -> N
 
 def drawn_with(
     logits: Logits, settings: SamplerSettings, change: float | None, forced: int | None = None
-) -> list[Drawn]:
+) -> list[Token]:
     """By native code and without it."""
     chain = Chain(settings, N_VOCAB, [])
     observers = (Observer(N_VOCAB, (), Labels(N_VOCAB, str), 5, native=n, largest_change=change) for n in (True, False))

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from termchat.decoding.records import Candidate, PackedCandidates
+from termchat.decoding.records import Candidate, PackedCandidates, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.llama import observe
 from termchat.engine.llama.chain import Chain, Observer
-from termchat.engine.llama.native import LIB
-from termchat.engine.llama.observe import Drawn, Labels
+from termchat.engine.llama.observe import Labels
 
 N_VOCAB = 49_153  # no multiple of anything
 ENDS = (0, 2)
@@ -58,7 +57,7 @@ def both(
     past: list[int],
     forced: int | None,
     change: float | None = None,
-) -> list[Drawn]:
+) -> list[Token]:
     chain = Chain(settings, len(logits), past)
     drawn = [
         Observer(len(logits), ENDS, labels(len(logits)), 20, native=native, largest_change=change).draw(
@@ -116,8 +115,8 @@ def unusual() -> dict[str, NDArray[np.float32]]:
 def test_what_is_unusual_is_left_to_numpy(name: str) -> None:
     logits = unusual()[name]
     chain = Chain(SamplerSettings(), len(logits), [])
-    native = observe.NativeStep(observe.load(), len(logits), ENDS, labels(len(logits)), 20, LIB.llama_sampler_apply)
-    assert native.draw(logits, chain, 1, 0) is None
+    observer = Observer(len(logits), ENDS, labels(len(logits)), 20)
+    assert observer.draw_natively(logits, chain, 1, 0) is None
     chain.close()
     one, other = both(logits, SamplerSettings(), [], None)
     assert one == other

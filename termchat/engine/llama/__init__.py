@@ -1,7 +1,7 @@
 """The llama.cpp engine. It runs in a child process, where `worker` reads commands from a pipe and writes events to another.
 
 `worker` owns a `model_session`: one loaded `model` (vocabulary, ids to bytes), its `cache` (a llama_context seen as a list
-of ids), its chat `template`, and an `asked_model`, which answers questions about tokens and past positions (`scoring`,
+of ids), and its chat `template`; as `model_queries` it answers questions about tokens and past positions (`scoring`,
 `decoding.whynot`). Of the model they all need no more than a `vocabulary` says, and of the cache what `cells` says: an engine
 elsewhere has its own two, and draws replies and answers questions with the same code.
 
@@ -10,7 +10,7 @@ The `scheduler` runs the replies of a request, one or many. A `reply` is a gener
 decodes what all wait for: for a single reply on the cache's main sequence, else in one batch, with a sequence for each. What a
 reply has of the cache is its `lane`. A beam search (`beams`) is a policy of how the rows of a step go on as sequences.
 `steering` holds what a person changes meanwhile: settings, conditions, pauses, forced tokens. `spellings` says which tokens a
-word is made of. `chain` does a step in one call of `observe.c`, which `build_hook` compiles and `observe` calls,
+word is made of. `chain` does a step in one call of `observe.c`, which `build_hook` compiles and `observe` loads,
 over the samplers of `native_samplers`; or with `decoding.arithmetic` and `softmax`. `dry` finds the penalties of DRY.
 `speculation` decides which guessed tokens the source decodes ahead, in one batch with the newest one: from the context, or by a
 second model (`draft_model`). `batch_costs` measures the times of batches.

@@ -27,11 +27,10 @@ from termchat.decoding.constraint import GRAMMAR, INCOMPLETE, NOT_YET
 from termchat.decoding.records import Beam, Beams, Finished, Prefill, Reason, Record, Token
 from termchat.decoding.thinking import Phase
 from termchat.engine.llama.cells import Aborted, ContextFull
-from termchat.engine.llama.chain import Chain, NothingFits, Observer, left_by, top
+from termchat.engine.llama.chain import Chain, NothingFits, Observer, top
 from termchat.engine.llama.grammars import Follower
 from termchat.engine.llama.lane import CacheLane
-from termchat.engine.llama.observe import Drawn
-from termchat.engine.llama.reply import Lane, Running, Wait, token_record
+from termchat.engine.llama.reply import Lane, Running, Wait, complete_record
 from termchat.engine.llama.softmax import Exponentials, Row
 from termchat.engine.llama.steering import Cancelled
 from termchat.engine.port import (
@@ -55,7 +54,7 @@ class _Taken(NamedTuple):
     """A token that a beam took, after others."""
 
     before: _Taken | None
-    drawn: Drawn
+    drawn: Token
     decode_us: int
     sample_us: int
 
@@ -238,7 +237,7 @@ class BeamSearch(Running):
             lane.wanted = [(beam.sequence, beam.last.drawn.id) for beam in self.running if beam.last is not None]
             yield Wait.TOKEN
 
-    def _wait(self, drawn: Drawn) -> Iterator[Paused]:
+    def _wait(self, drawn: Token) -> Iterator[Paused]:
         """Wait until the step may be taken, with what the best beam would take."""
         while self.waiting and not self.steps:
             since = perf_counter()
@@ -264,8 +263,7 @@ class BeamSearch(Running):
         """A chain that has seen the prompt and what a beam took."""
         request, model = self.request, self.model
         past = [*request.ids, *(taken.drawn.id for taken in _path(last))]
-        bias = model.bias(request.samplers.logit_bias)
-        made = Chain(request.samplers, model.n_vocab, past, state=request.state, breakers=model.breakers, bias=bias)
+        made = model.make_chain(request.samplers, past, request.state)
         self.chains.append(made)
         return made
 
@@ -276,7 +274,7 @@ class BeamSearch(Running):
             return []
         if self.how.after_chain:
             try:
-                left = left_by(beam.chain, row, self.request.seed, self.request.done + self.length, mask)
+                left = beam.chain.run(row, self.request.seed, self.request.done + self.length, mask)
             except NothingFits:
                 return []
             ids, logits = left.ids, left.logits.astype(np.float64)
@@ -318,7 +316,7 @@ class BeamSearch(Running):
                 return True
         return False
 
-    def _draw(self, one: Continuation, row: Row) -> Drawn:
+    def _draw(self, one: Continuation, row: Row) -> Token:
         """The token as it is observed under the settings; the search chose it, and not the dice."""
         beam = self.running[one.parent]
         mask = beam.grammar.mask() if beam.grammar is not None else None
@@ -411,7 +409,7 @@ class BeamSearch(Running):
 
     def _token(
         self,
-        drawn: Drawn,
+        drawn: Token,
         step: int,
         text: str,
         decode_us: int,
@@ -419,8 +417,7 @@ class BeamSearch(Running):
         phase: Phase | None = None,
         walk: int = 0,
     ) -> Token:
-        request = self.request
-        return token_record(
-            drawn, request.done + step, len(request.ids) + step, text, self.model, 0, decode_us, sample_us,
-            forced=True, phase=phase, walk=walk,
+        return complete_record(
+            drawn, self.model, len(self.request.ids) + step, text=text, settings=0, decode_us=decode_us,
+            sample_us=sample_us, phase=phase, walk=walk,
         )  # fmt: skip

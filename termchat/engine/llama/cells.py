@@ -24,10 +24,10 @@ class ContextFull(Exception):
 
 
 class AbortSwitch(Protocol):
-    """Ends what is computed."""
+    """Ends a computation."""
 
     def set(self) -> None:
-        """Ends it; may be called from any thread."""
+        """End it; may be called from any thread."""
 
     def clear(self) -> None: ...
 
@@ -50,17 +50,17 @@ class Cells(Protocol):
     current: bool
 
     def logits(self) -> Row:
-        """The logits after `ids`, shape (n_vocab,)."""
+        """Return the logits after `ids`, shape (n_vocab,)."""
 
     def peek(self, ids: list[int]) -> Row:
-        """A copy of the logits after other `ids`, shape (n_vocab,); those at hand stay.
+        """Return a copy of the logits after other `ids`, shape (n_vocab,); `logits` stay as they are.
 
         Raises:
             Aborted, ContextFull, EngineError: there is no room, or it failed.
         """
 
     def rows_after(self, ids: list[int], row: int) -> Generator[NDArray[np.float32], None, None]:
-        """The logits after `ids[row]` and each later id but the last, some at a time: views of shape (n, n_vocab).
+        """Yield the logits after `ids[row]` and each later id but the last, some at a time: views of shape (n, n_vocab).
 
         Raises:
             Aborted, ContextFull, EngineError: as `peek`.

@@ -1,7 +1,7 @@
 """The sampler chain, and one observed step.
 
-`Chain` holds settings and memory; `Observer` turns a row of logits into the numbers of a `Token` record. Native code
-(`observe`) does it where it was compiled and can; else the stages are those of `decoding.arithmetic`.
+`Chain` holds settings and memory; `Observer` turns a row of logits into a `Token` record. Native code (`observe`) does it where
+it was compiled and can; else the stages are those of `decoding.arithmetic`.
 
 The chain need not see the whole vocabulary: the raw top (top_k + biased and penalised tokens) and those tokens themselves
 hold every token that can be among the top_k after biases and penalties, since only they move. So do, where min_p or
@@ -11,9 +11,10 @@ comes first, the full array is used.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,22 +23,26 @@ from termchat.decoding import dice
 from termchat.decoding.arithmetic import APPLY, Situation, Surviving, softmax
 from termchat.decoding.constraint import GRAMMAR
 from termchat.decoding.draw import COUNT, DEVIATION, FLOOR, HEAT, NO_CUT, SHARE, UNBOUNDED, Cut, draw, is_near_tie
-from termchat.decoding.records import Candidate, Stage
+from termchat.decoding.records import UNKNOWN, Candidate, PackedCandidates, Stage, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stage_state import BEFORE, SUM, after, state_of
 from termchat.decoding.stages import DICE, SamplerStage, chain_of, first_full, has_floor
 from termchat.engine.llama import observe
-from termchat.engine.llama.dry import Breakers, Dry
+from termchat.engine.llama.dry import Breakers, Tails, compute_penalties
 from termchat.engine.llama.native import LIB
 from termchat.engine.llama.native_samplers import NativeSamplers
-from termchat.engine.llama.observe import Drawn, Labels, Mask
-from termchat.engine.llama.softmax import Exponentials
+from termchat.engine.llama.observe import Labels, Mask
+from termchat.engine.llama.softmax import Exponentials, Row
 from termchat.engine.port import EngineError
 
 np.seterr(invalid="ignore")  # masked tokens make 0 * -inf, which is looked for; a context manager costs 10 us a step
 
 _PRESELECT_LIMIT = 4  # preselect while it takes less than 1/4 of the vocabulary
 _GROUP = 64
+_MOST_STAGES = 16  # more than there are
+_ROOM = 4096  # bytes for the candidates of a step, to begin with
+_CUTS = ("top_k", "min_p", "top_n_sigma")
+"""The stages whose survivors native code finds in a row without the chain having seen all of it."""
 
 
 class Survivors(NamedTuple):
@@ -68,20 +73,17 @@ def top(logits: NDArray[np.float32], count: int, below: float = 0.0) -> NDArray[
         return np.arange(len(logits), dtype=np.int32)
     if rows <= count:
         bound = np.partition(logits, len(logits) - count)[len(logits) - count] - np.float32(below)
-    else:
-        grid = logits[: rows * _GROUP].reshape(_GROUP, rows)
-        highest = grid.max(axis=0)
-        ordered = highest.copy()  # methods, here and below: a step finds numpy's wrappers gone from the caches
-        ordered.partition(rows - count)
-        bound = ordered[rows - count] - np.float32(below)
-        columns = (highest >= bound).nonzero()[0]  # nothing in the other ones reaches it
-        row, column = (grid.take(columns, axis=1) >= bound).nonzero()
-        near: NDArray[np.int32] = (row * rows + columns[column]).astype(np.int32)
-        if rows * _GROUP == len(logits):
-            return near
-        rest = rows * _GROUP + np.flatnonzero(logits[rows * _GROUP :] >= bound).astype(np.int32)
-        return np.concatenate((near, rest))
-    return np.flatnonzero(logits >= bound).astype(np.int32)
+        return np.flatnonzero(logits >= bound).astype(np.int32)
+    grid = logits[: rows * _GROUP].reshape(_GROUP, rows)
+    highest = grid.max(axis=0)
+    ordered = highest.copy()  # methods, here and below: a step finds numpy's wrappers gone from the caches
+    ordered.partition(rows - count)
+    bound = ordered[rows - count] - np.float32(below)
+    columns = (highest >= bound).nonzero()[0]  # nothing in the other ones reaches it
+    row, column = (grid.take(columns, axis=1) >= bound).nonzero()
+    near = (row * rows + columns[column]).astype(np.int32)
+    rest = rows * _GROUP + np.flatnonzero(logits[rows * _GROUP :] >= bound).astype(np.int32)
+    return np.concatenate((near, rest))
 
 
 def _cut_of(stage: SamplerStage, settings: SamplerSettings, place: int) -> Cut:
@@ -126,7 +128,6 @@ class Chain:
         bias: Mapping[int, float] = {},
     ) -> None:
         self.settings, self.n_vocab, self.bias = settings, n_vocab, bias
-        self.state = state_of(settings, state)
         self.biases = {token: value for token, value in bias.items() if math.isfinite(value)}
         self.stages = stages = chain_of(settings, biased=bool(bias))
         # Up to this stage, tokens that were not preselected are only left out of the row, not removed from the chain.
@@ -138,17 +139,17 @@ class Chain:
         names = {stage.name for stage in stages if stage.active(settings)}
         most = max(settings.repeat_penalty, 1 / settings.repeat_penalty)
         self.stretch = 2 * most - 1 if "penalties" in names else 1.0
-        self._dry: Dry | None = None
+        self._breakers: Tails | None = None
         if "dry" in names:
             if breakers is None:
                 why = "dry needs the texts of the model's tokens, which this server does not tell"
                 raise EngineError("settings", why, "turn dry off")
-            self._dry = Dry(settings, breakers.of(settings.dry_sequence_breakers))
+            self._breakers = breakers.of(settings.dry_sequence_breakers)
         library = observe.load()
         self.samplers = NativeSamplers(library, stages, settings, n_vocab, bias) if library else None
         self._last_n = max((stage.window(settings) for stage in stages), default=0)
         self._recent: list[int] = []  # the tokens that penalties and DRY count
-        self._accept_last(past)
+        self.restart(past, state)
 
     def restart(self, past: Sequence[int], state: Mapping[str, float]) -> None:
         """Take the memory of a new chain after these tokens, with such a `state`."""
@@ -156,9 +157,6 @@ class Chain:
         if self.samplers is not None:
             self.samplers.reset()
         self._recent.clear()
-        self._accept_last(past)
-
-    def _accept_last(self, past: Sequence[int]) -> None:
         for token in past[len(past) - min(self._last_n, len(past)) :]:
             self.accept(token)
 
@@ -179,7 +177,7 @@ class Chain:
             self._recent.append(token)
             del self._recent[: -self._last_n]
 
-    def take(self, drawn: Drawn, *, forced: bool) -> None:
+    def take(self, drawn: Token, *, forced: bool) -> None:
         """Add the token to the reply."""
         self.accept(drawn.id)
         self.remember(not forced, drawn.probability, drawn.state.get(BEFORE, 0.0))
@@ -196,7 +194,8 @@ class Chain:
 
     def compute_dry_penalties(self) -> dict[int, float]:
         """Return the amount that DRY subtracts from the logit of each token that would continue a repetition."""
-        return self._dry.compute_penalties(self._recent) if self._dry is not None else {}
+        breakers = self._breakers
+        return {} if breakers is None else compute_penalties(self.settings, breakers, self._recent)
 
     def needs(self) -> int | None:
         """Return how many of the highest raw logits hold all that can be among the top_k; None if only all of them do."""
@@ -212,11 +211,6 @@ class Chain:
     def moving(self) -> list[int]:
         """The ids whose logits sparse stages may change, some of them several times."""
         return [*self.bias, *self._recent]
-
-    def prepare_step(self, seed: int, step: int) -> None:
-        """Hand native code the inputs of this step."""
-        if self.samplers is not None and self.samplers.changes:
-            self.samplers.prepare_step(dice.chance(seed, step), self.state, self.compute_dry_penalties())
 
     def apply(
         self,
@@ -246,10 +240,12 @@ class Chain:
         )
         penalties = self.compute_dry_penalties()
         at = Situation(self._recent, dice.chance(seed, step), self.state, penalties, self.n_vocab, self.bias)
-        masses = None if mass is None else _Masses(row, float(logits.max()), mass, total)
         stages: list[Stage] = []
         removed: dict[int, str] = {}
         alive, hidden, masked = len(row.ids), total - len(row.ids), False
+        highest = 0.0 if mass is None else float(logits.max())
+        unseen = max(mass - _weigh(row, highest), 0.0) if mass is not None and hidden else 0.0  # of what is left out
+        weight: float | None = None  # of all; None where logits changed since it was weighed
         base: Surviving | None = None
         lead: float | None = None
         before = np.zeros(0, np.float32)
@@ -274,122 +270,96 @@ class Chain:
                 out = gone if not hidden else gone.intersection(given.ids.tolist())
                 removed = dict.fromkeys(out, stage.name) | removed
                 alive = now
-                if masses is not None:
-                    share = masses.cut(given, left, moved=stage.moves, hidden=bool(hidden))
-            if masses is not None and stage.moves:
-                masses.moved()
-            stages.append(Stage(stage.name, alive + hidden, None if masses is None else share))
+                if mass is not None:
+                    if weight is None:
+                        new = float(given.logits.max())
+                        unseen *= math.exp(min(highest - new, 700.0)) if unseen else 0.0
+                        highest, weight = new, _weigh(given, new) + unseen
+                    unseen = unseen if hidden else 0.0
+                    kept = given.keep(np.isin(given.ids, left.ids)) if stage.moves else left
+                    whole, weight = weight, _weigh(kept, highest) + unseen
+                    share = min(weight / whole, 1.0)
+            if stage.moves:
+                weight = None
+            stages.append(Stage(stage.name, alive + hidden, None if mass is None else share))
         if len(before) != len(row.ids):
             before = np.zeros(len(row.ids), np.float32)
         if alive != len(row.ids):
-            kept = np.isfinite(row.logits)
-            row, before = row.keep(kept), before[kept]
+            finite = np.isfinite(row.logits)
+            row, before = row.keep(finite), before[finite]
         return Survivors(*row, stages, removed, before, row if base is None else base, lead)
 
+    def run(
+        self,
+        logits: NDArray[np.float32],
+        seed: int,
+        step: int,
+        mask: Mask | None = None,
+        watched: Sequence[int] = (),
+        near: NDArray[np.int32] | None = None,
+        log_mass: float | None = None,
+    ) -> Survivors:
+        """Run the stages over logits of shape (n_vocab,), under a mask, over no more of them than it takes.
 
-class _Masses:
-    """The mass of the tokens that a stage is given, with that of the tokens left out of the row, and the share that it leaves.
+        `near` are ids that hold at least the `needs()` highest logits, if they are known. `log_mass` is the logarithm of the
+        sum of all e^(logit - highest); without it no share of the mass is told. Where the mask follows the chain, and nothing
+        is in both, it stands in front of it.
 
-    `mass` is that of `total` tokens, where the `highest` logit weighs 1.
-    """
+        Raises:
+            NothingFits: no token that the mask allows has a finite logit.
+        """
+        needs = self.needs()
+        near = None if needs is None else top(logits, needs) if near is None else near
+        if mask is None:
+            return self.apply(logits, near, watched, seed, step, None if log_mass is None else math.exp(log_mass))
+        is_allowed = mask.allowed(len(logits))
+        allowed = is_allowed.nonzero()[0].astype(np.int32)
+        best, highest = float(logits[allowed].max(initial=-np.inf)), float(logits.max())
+        if not math.isfinite(best):
+            raise NothingFits
+        scale = highest + (log_mass or 0.0)
+        mass = float(np.exp(logits[allowed].astype(np.float64) - best).sum())
+        kept = min(math.exp(math.log(mass) + best - scale), 1.0)
+        off = dict.fromkeys((i for i in watched if not is_allowed[i]), GRAMMAR)
+        if mask.after_chain:
+            left = self.apply(logits, near, watched, seed, step, math.exp(scale - highest))
+            stays = is_allowed[left.ids] & np.isfinite(left.logits)
+            if stays.any():
+                weights = np.exp(left.logits.astype(np.float64) - float(left.logits.max()))
+                share = float(weights[stays].sum() / weights.sum())
+                left.stages.append(Stage(GRAMMAR, int(stays.sum()), share, 1 - kept, len(allowed) == 1))
+                return left._replace(
+                    ids=left.ids[stays],
+                    logits=left.logits[stays],
+                    removed=off | left.removed,
+                    before=left.before[stays],
+                )
+        masked = np.where(is_allowed, logits, np.float32(-np.inf))
+        near = None if needs is None or needs >= len(allowed) else top(masked, needs)
+        left = self.apply(masked, near, watched, seed, step, mass, allowed)
+        if not len(left.ids):
+            raise NothingFits
+        left.stages.insert(0, Stage(GRAMMAR, len(allowed), kept, 1 - kept, len(allowed) == 1))
+        return left._replace(removed=left.removed | off)
 
-    def __init__(self, row: Surviving, highest: float, mass: float, total: int) -> None:
-        self._highest = highest
-        self._hidden = max(mass - self._weigh(row), 0.0) if len(row.ids) < total else 0.0
-        self._mass: float | None = None  # not weighed yet
 
-    def _weigh(self, row: Surviving) -> float:
-        return float(np.exp(row.logits.astype(np.float64) - self._highest).sum())
-
-    def moved(self) -> None:
-        """Weigh anew before the next cut: logits changed."""
-        self._mass = None
-
-    def cut(self, given: Surviving, left: Surviving, *, moved: bool, hidden: bool) -> float:
-        """Return the share of the mass of `given` that is `left`; `hidden`: the tokens left out of the row are left, too."""
-        if self._mass is None:
-            highest = float(given.logits.max())
-            self._hidden *= math.exp(min(self._highest - highest, 700.0)) if self._hidden else 0.0
-            self._highest = highest
-            self._mass = self._weigh(given) + self._hidden
-        if not hidden:
-            self._hidden = 0.0
-        before, self._mass = (
-            self._mass,
-            self._weigh(given.keep(np.isin(given.ids, left.ids)) if moved else left) + self._hidden,
-        )
-        return min(self._mass / before, 1.0)
+def _weigh(row: Surviving, highest: float) -> float:
+    """Return the mass of a row in which the `highest` logit weighs 1."""
+    return float(np.exp(row.logits.astype(np.float64) - highest).sum())
 
 
 class NothingFits(ArithmeticError):
     """No token that a constraint allows has a finite logit."""
 
 
-def apply_masked(
-    logits: NDArray[np.float32],
-    chain: Chain,
-    mask: Mask,
-    watched: Sequence[int],
-    seed: int,
-    step: int,
-    log_mass: float,
-) -> Survivors:
-    """Run the chain under a mask; `log_mass` is the logarithm of the sum of all e^logit.
-
-    Where the mask follows the chain, and nothing is in both, it stands in front of it.
-
-    Raises:
-        NothingFits: see `Observer.draw`.
-    """
-    needs = chain.needs()
-    is_allowed = mask.allowed(len(logits))
-    allowed = is_allowed.nonzero()[0].astype(np.int32)
-    best = float(logits[allowed].max(initial=-np.inf))
-    if not math.isfinite(best):
-        raise NothingFits
-    mass = float(np.exp(logits[allowed].astype(np.float64) - best).sum())
-    kept = min(math.exp(math.log(mass) + best - log_mass), 1.0)
-    if mask.after_chain:
-        near = None if needs is None else top(logits, needs)
-        left = chain.apply(logits, near, watched, seed, step, math.exp(log_mass - float(logits.max())))
-        stays = is_allowed[left.ids] & np.isfinite(left.logits)
-        if stays.any():
-            weights = np.exp(left.logits.astype(np.float64) - float(left.logits.max()))
-            share = float(weights[stays].sum() / weights.sum())
-            left.stages.append(Stage(GRAMMAR, int(stays.sum()), share, 1 - kept, len(allowed) == 1))
-            removed = {i: GRAMMAR for i in watched if not is_allowed[i]} | left.removed
-            return left._replace(
-                ids=left.ids[stays], logits=left.logits[stays], removed=removed, before=left.before[stays]
-            )
-    masked = np.where(is_allowed, logits, np.float32(-np.inf))
-    near = None if needs is None or needs >= len(allowed) else top(masked, needs)
-    left = chain.apply(masked, near, watched, seed, step, mass, allowed)
-    if not len(left.ids):
-        raise NothingFits
-    left.stages.insert(0, Stage(GRAMMAR, len(allowed), kept, 1 - kept, len(allowed) == 1))
-    removed = left.removed | {i: GRAMMAR for i in watched if not is_allowed[i]}
-    return left._replace(removed=removed)
-
-
-def left_by(chain: Chain, logits: NDArray[np.float32], seed: int, step: int, mask: Mask | None) -> Survivors:
-    """Run the chain, under a mask, over logits of shape (n_vocab,), without shares and watched ids.
-
-    Raises:
-        NothingFits: see `Observer.draw`.
-    """
-    if mask is not None:
-        return apply_masked(logits, chain, mask, (), seed, step, float(logits.max()))
-    needs = chain.needs()
-    return chain.apply(logits, None if needs is None else top(logits, needs), (), seed, step)
-
-
 class Observer:
     """Says what a row of logits means: the model's own softmax, the chain's effect, the draw.
 
-    With the `largest_change` (see `Start.largest_change`) it tells near ties.
+    `names` are the labels of all tokens. The `candidates` highest logits are watched. With the `largest_change` (see
+    `Start.largest_change`) it tells near ties. With `native` it calls native code, where that was compiled.
 
-    Exponentials and their sums are float32, summed in pairs; logarithms and quotients are float64: all within 1e-5 of a
-    float64 softmax.
+    In numpy exponentials and their sums are float32, summed in pairs; logarithms and quotients are float64: all within 1e-5 of
+    a float64 softmax.
     """
 
     def __init__(
@@ -408,12 +378,34 @@ class Observer:
         self._names = names
         self._shifted = np.empty(n_vocab, np.float32)
         self._exponentials = Exponentials(n_vocab)
-        library = observe.load() if native else None
-        self._native = (
-            observe.NativeStep(library, n_vocab, end_ids, names, self._count, LIB.llama_sampler_apply)
-            if library
-            else None
-        )
+        self._library = observe.load() if native else None
+        self._chain: Chain | None = None
+        self._row: Row | None = None
+        self._address = 0
+        self._mask: Mask | None = None
+        self._masked: Row | None = None
+        self._stage_names: list[str] = []
+        self._packed_names: list[Any] = []
+        if self._library is not None:
+            self._packing = observe.NativePacking(names=ctypes.addressof(names.pointers))
+            self._make_room(_ROOM)
+            ids, numbers = ctypes.c_int32 * (self._count + 2), ctypes.c_double * (self._count + 2)
+            self._step = observe.NativeStep(
+                ends=(ctypes.c_int32 * len(end_ids))(*end_ids),
+                apply=ctypes.cast(LIB.llama_sampler_apply, ctypes.c_void_p).value,
+                n_vocab=n_vocab,
+                n_ends=len(end_ids),
+                candidates=self._count,
+                ids=ids(),
+                logits_of=numbers(),
+                logprobs=numbers(),
+                probabilities=numbers(),
+                noise=numbers(),
+                biases=numbers(),
+                removed_by=ids(),
+                survivors=(ctypes.c_int32 * _MOST_STAGES)(),
+                masses=(ctypes.c_double * _MOST_STAGES)(),
+            )
 
     def draw(
         self,
@@ -423,8 +415,9 @@ class Observer:
         step: int,
         forced: int | None = None,
         mask: Mask | None = None,
-    ) -> Drawn:
-        """Draws step `step` of the reply with seed `seed` from logits of shape (n_vocab,), of what the `mask` allows.
+    ) -> Token:
+        """Draw step `step` of the reply with seed `seed` from logits of shape (n_vocab,), of what the `mask` allows; return its
+        record, without what is not known here: its position, its text, its times.
 
         With a `forced` id, that one is chosen, whatever the dice, the chain and the mask say.
 
@@ -433,10 +426,121 @@ class Observer:
         """
         change = None if self._largest_change is None else self._largest_change * chain.stretch
         can_begin = chain.looks_at() is not None or (mask is not None and not mask.after_chain)
-        if self._native is not None and chain.samplers is not None and can_begin:
-            drawn = self._native.draw(logits, chain, seed, step, forced, mask, change)
+        if self._library is not None and chain.samplers is not None and can_begin:
+            drawn = self.draw_natively(logits, chain, seed, step, forced, mask, change)
             if drawn is not None:
                 return drawn
+        return self._draw_in_numpy(logits, chain, seed, step, forced, mask, change)
+
+    # --- native code -------------------------------------------------------------------------------------------------
+
+    def draw_natively(
+        self,
+        logits: Row,
+        chain: Chain,
+        seed: int,
+        number: int,
+        forced: int | None = None,
+        mask: Mask | None = None,
+        change: float | None = None,
+    ) -> Token | None:
+        """Draw as `draw` does; None if the step is unusual: hardly any logit is finite, many tie, or many tokens are left.
+
+        The chain can tell what it `looks_at`, or a `mask` before it allows few tokens. `change`: see `is_near_tie`; None leaves
+        near ties open.
+        """
+        step, moving = self._step, chain.moving
+        assert self._library is not None
+        assert chain.samplers is not None
+        step.change = change or 0.0
+        if chain is not self._chain:
+            self._use_chain(chain, chain.samplers)
+        if chain.samplers.changes:
+            chain.samplers.prepare_step(dice.chance(seed, number), chain.state, chain.compute_dry_penalties())
+        if mask is not self._mask:
+            self._use_mask(mask)
+        if moving:
+            ids = np.array(moving, np.int32)
+            step.moving = ids.ctypes.data
+        if logits is not self._row:  # mostly it is llama.cpp's own, and stays where it is: to ask takes long
+            self._row, self._address = logits, logits.__array_interface__["data"][0]
+        needs = chain.looks_at() or 0
+        observe.ASKED.pack_into(
+            step, 0, self._address, seed, number, needs, -1 if forced is None else forced, len(moving)
+        )
+        if not self._library.termchat_observe(ctypes.byref(step)):
+            return None
+        stages = list(map(Stage, self._stage_names, step.survivors, step.masses))
+        if mask is not None:
+            grammar = Stage(GRAMMAR, step.n_kept, step.kept, 1 - step.kept_of_all, step.n_allowed == 1)
+            stages.insert(len(stages) if mask.after_chain else 0, grammar)
+        stages.append(Stage(DICE, 1, step.won))
+        chosen = step.chosen
+        return Token(
+            number, UNKNOWN, step.ids[chosen], b"", "", step.logits_of[chosen], step.logprobs[chosen], step.rank,
+            step.probabilities[chosen], step.entropy, step.p_end, UNKNOWN, forced is not None, stages,
+            PackedCandidates(self._pack_candidates()), chain.state_with(step.before), 0, 0, phase=None,
+            margin=None if math.isnan(step.margin) else step.margin,
+            near_tie=None if change is None else bool(step.near_tie),
+        )  # fmt: skip
+
+    def _pack_candidates(self) -> bytes:
+        """Return the watched tokens in msgpack."""
+        assert self._library is not None
+        step, packing = ctypes.byref(self._step), ctypes.byref(self._packing)
+        while (length := self._library.termchat_pack(step, packing)) <= 0:
+            if length:
+                self._names.point(self._step.ids[-1 - length])
+            else:
+                self._make_room(2 * len(self._out))
+        return ctypes.string_at(self._out, length)
+
+    def _make_room(self, size: int) -> None:
+        self._out = ctypes.create_string_buffer(size)
+        self._packing.out, self._packing.room = ctypes.addressof(self._out), size
+
+    def _use_mask(self, mask: Mask | None) -> None:
+        """Mask by another constraint from now on."""
+        if mask is not None and self._masked is None:
+            self._masked = np.empty(self._step.n_vocab, np.float32)
+            self._step.masked = self._masked.ctypes.data
+        self._step.allowed = None if mask is None else mask.bits.ctypes.data
+        self._step.after = mask is not None and mask.after_chain
+        self._mask = mask
+
+    def _use_chain(self, chain: Chain, samplers: NativeSamplers) -> None:
+        """Draw through another chain from now on."""
+        step, cuts, names = self._step, chain.cuts, [stage.name for stage in chain.stages]
+        step.samplers, step.n_stages = ctypes.addressof(samplers.pointers), len(names)
+        step.masking = sum(stage.masks(chain.settings) << number for number, stage in enumerate(chain.stages))
+        step.hiding, step.cut, step.share = chain.hiding, 0, 0.0
+        if chain.has_floor:
+            first = names[chain.hiding]
+            step.cut, step.share = _CUTS.index(first), getattr(chain.settings, first)
+        step.rules = (ctypes.c_int32 * len(cuts))(*(cut.rule for cut in cuts))
+        step.knobs = (ctypes.c_double * len(cuts))(*(cut.knob for cut in cuts))
+        step.n_biased = count = len(chain.biases)
+        step.biased = (ctypes.c_int32 * count)(*chain.biases)
+        step.bias = (ctypes.c_double * count)(*chain.biases.values())
+        self._stage_names = names
+        packed = [observe.packed_text(name) for name in (*names, GRAMMAR)]
+        addresses = (ctypes.c_void_p * len(packed))(*map(ctypes.addressof, packed))
+        self._packed_names = [*packed, addresses]
+        self._packing.stages = ctypes.addressof(addresses)
+        self._chain = chain
+
+    # --- numpy -------------------------------------------------------------------------------------------------------
+
+    def _draw_in_numpy(
+        self,
+        logits: NDArray[np.float32],
+        chain: Chain,
+        seed: int,
+        step: int,
+        forced: int | None,
+        mask: Mask | None,
+        change: float | None,
+    ) -> Token:
         needs = chain.needs()
         near = top(logits, max(self._count, needs or 1))
         values = logits[near]
@@ -447,14 +551,9 @@ class Observer:
         watched: list[int] = leaders.tolist()
         highest = float(values[order[0]])
         log_mass, entropy, p_end = self._measure_row(logits, highest)
-        if mask is None:
-            preselected = None if needs is None else near
-            left = chain.apply(logits, preselected, watched, seed, step, math.exp(log_mass))
-        else:
-            left = apply_masked(logits, chain, mask, watched, seed, step, highest + log_mass)
-        ids, final, stages, removed, before, _, lead = left
-        won, probability, noise, margin = draw(ids, final, seed, step, watched)
-        margin = None if forced is not None else lead if margin is None else margin
+        left = chain.run(logits, seed, step, mask, watched, near, log_mass)
+        won, probability, noise, margin = draw(left.ids, left.logits, seed, step, watched)
+        margin = None if forced is not None else left.lead if margin is None else margin
         near_tie: bool | None = None if change is None else False
         if change and forced is None:
             allowed = np.ones(len(logits), np.bool_) if mask is None else mask.allowed(len(logits))
@@ -467,31 +566,24 @@ class Observer:
         chosen = won if forced is None else forced
         if chosen not in watched:
             watched.append(chosen)
-        stages.append(Stage(DICE, 1, probability[won]))
+        left.stages.append(Stage(DICE, 1, probability[won]))
         listed = logits[watched].tolist()
         scale, biases = highest + log_mass, chain.biases
         candidates = [
-            Candidate(i, self._names[i], logit, logit - scale, probability[i], noise[i], removed.get(i), biases.get(i))
+            Candidate(
+                i, self._names[i], logit, logit - scale, probability[i], noise[i], left.removed.get(i), biases.get(i)
+            )
             for i, logit in zip(watched, listed, strict=True)
         ]
-        place = watched.index(chosen)
-        logit = listed[place]
+        logit = listed[watched.index(chosen)]
         # Whatever is above a token that is near is near itself; a penalised token may come from anywhere.
         field = values if logit >= float(values[order[-1]]) else logits
-        return Drawn(
-            id=chosen,
-            logit=logit,
-            logprob=logit - scale,
-            rank=int(np.count_nonzero(field > np.float32(logit))),
-            probability=candidates[place].probability,
-            entropy=entropy,
-            p_end=p_end,
-            stages=stages,
-            candidates=candidates,
-            state=chain.state_with(float(before[ids == chosen].sum())),
-            margin=margin,
-            near_tie=near_tie,
-        )
+        rank = int(np.count_nonzero(field > np.float32(logit)))
+        state = chain.state_with(float(left.before[left.ids == chosen].sum()))
+        return Token(
+            step, UNKNOWN, chosen, b"", "", logit, logit - scale, rank, probability[chosen], entropy, p_end, UNKNOWN,
+            forced is not None, left.stages, candidates, state, 0, 0, phase=None, margin=margin, near_tie=near_tie,
+        )  # fmt: skip
 
     def _measure_row(self, logits: NDArray[np.float32], highest: float) -> tuple[float, float, float]:
         """Return the model's own softmax: log of the sum of exp(logit - highest), entropy in bits, mass on end tokens."""

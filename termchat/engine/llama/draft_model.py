@@ -31,7 +31,7 @@ from termchat.decoding.drafting import (
     gain_at_best,
     how_many,
 )
-from termchat.decoding.records import Candidate, Shape
+from termchat.decoding.records import Candidate, Shape, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stages import STAGES, needs_all
 from termchat.engine.llama.cache import FAST_BATCH, Cache
@@ -40,7 +40,6 @@ from termchat.engine.llama.grammars import Follower
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.model_loading import open_model
 from termchat.engine.llama.native import LIB
-from termchat.engine.llama.observe import Drawn
 from termchat.engine.port import DraftInfo, EngineError, ModelSpec
 
 PADDING = 128
@@ -341,7 +340,7 @@ class DraftModel:
         self._spent = self.each * (min(missing, _USUAL) + len(drafted) - 1)
         return [token for token, _ in drafted[: most if self.always else how_many(rates, times.of, risk=self._risk)]]
 
-    def _draw(self, chain: Chain, constraint: Follower | None, length: int) -> Drawn | None:
+    def _draw(self, chain: Chain, constraint: Follower | None, length: int) -> Token | None:
         """Draw the token behind so many ids; None if the constraint allows none."""
         row = self.cache.logits()
         row = row if len(row) == self.n_vocab else row[: self.n_vocab]

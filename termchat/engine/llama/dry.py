@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,84 +30,78 @@ _LARGEST_LOG = np.float32(88.7228391)
 
 
 class Breakers:
-    """Finds breakers in a vocabulary of `n_vocab` tokens.
+    """Finds breakers in a vocabulary.
 
-    `spelled` gives the bytes of a token, of a control token its name, and `tokenize` the ids of a text as it stands.
+    `spell_all` gives the bytes of all tokens, of control tokens their names, and `tokenize` the ids of a text as it stands.
     """
 
-    def __init__(self, n_vocab: int, spelled: Callable[[int], bytes], tokenize: Callable[[str], list[int]]) -> None:
-        self._n_vocab, self._spelled, self._tokenize = n_vocab, spelled, tokenize
-        self._words: list[bytes] = []
+    def __init__(self, spell_all: Callable[[], list[bytes]], tokenize: Callable[[str], list[int]]) -> None:
+        self._spell_all, self._tokenize = spell_all, tokenize
         self.of = lru_cache(8)(self._of)
+
+    @cached_property
+    def _words(self) -> list[bytes]:
+        """The bytes of each token as a text of its own, without the space that a tokenizer puts before a text."""
+        words, begin = self._spell_all(), self._tokenize("x")
+        prefixed = bool(begin) and words[begin[0]].startswith(b" ")
+        return [word.removeprefix(b" ") for word in words] if prefixed else words
 
     def _of(self, texts: tuple[str, ...]) -> Tails:
         tails_of: dict[int, list[list[int]]] = {}
+        joined, ends = b"".join(self._words), list(accumulate(map(len, self._words)))
         for text in texts:
-            if breaker := text.encode().partition(b"\0")[0][:_LONGEST]:
-                self._find(breaker, tails_of)
+            breaker = text.encode().partition(b"\0")[0][:_LONGEST]
+            holding = set[int]()
+            at = joined.find(breaker) if breaker else -1
+            while at >= 0:
+                token = bisect_right(ends, at)
+                if at + len(breaker) <= ends[token]:
+                    holding.add(token)
+                    tails_of.setdefault(token, []).append([])
+                    at = ends[token] - 1
+                at = joined.find(breaker, at + 1)
+            heads = tuple(breaker[:length] for length in range(len(breaker) - 1, 0, -1))
+            rests: dict[bytes, list[int]] = {}
+            for token in [i for i, word in enumerate(self._words) if word.endswith(heads)] if heads else ():
+                for head in heads if token not in holding else ():
+                    if self._words[token].endswith(head):
+                        if head not in rests:
+                            rest = breaker[len(head) :].decode("utf-8", "replace")
+                            rests[head] = self._tokenize(rest)[:_LONGEST_TAIL]
+                        tails = tails_of.setdefault(token, [])
+                        if rests[head] not in tails:
+                            tails.append(rests[head])
         return tails_of
 
-    def _find(self, breaker: bytes, tails_of: dict[int, list[list[int]]]) -> None:
-        rests: dict[int, list[int]] = {}
-        for token, word in enumerate(self._spell_alone()):
-            if breaker in word:
-                tails_of.setdefault(token, []).append([])
-                continue
-            if len(breaker) == 1:
-                continue
-            for length in range(min(len(breaker) - 1, len(word)), 0, -1):
-                if word.endswith(breaker[:length]):
-                    if length not in rests:
-                        rest = breaker[length:].decode("utf-8", "replace")
-                        rests[length] = self._tokenize(rest)[:_LONGEST_TAIL]
-                    tails = tails_of.setdefault(token, [])
-                    if rests[length] not in tails:
-                        tails.append(rests[length])
 
-    def _spell_alone(self) -> list[bytes]:
-        """Return the bytes of each token as a text of its own, without the space that a tokenizer puts before a text."""
-        if not self._words:
-            words = [self._spelled(token) for token in range(self._n_vocab)]
-            begin = self._tokenize("x")
-            prefixed = bool(begin) and words[begin[0]].startswith(b" ")
-            self._words = [word.removeprefix(b" ") for word in words] if prefixed else words
-        return self._words
+def compute_penalties(settings: SamplerSettings, breakers: Tails, past: Sequence[int]) -> dict[int, float]:
+    """Return the amount that each token loses that would continue a repetition after these ids."""
+    recent, allowed = list(past[-settings.dry_penalty_last_n :]), settings.dry_allowed_length
+    limit = _count_since_breaker(recent, breakers)
+    if len(recent) <= allowed or limit < allowed:
+        return {}
+    base = float(np.float32(settings.dry_base))
+    most = int(_LARGEST_LOG / np.float32(math.log(base))) if base > 1.000001 else 0
+    penalties: dict[int, float] = {}
+    lengths = _repeated(np.array(recent, np.int32), min(limit, allowed + most) if most else limit)
+    for at in (lengths >= allowed).nonzero()[0].tolist():
+        token = recent[at + 1]
+        if [] not in breakers.get(token, ()):
+            penalty = float(np.float32(settings.dry_multiplier)) * math.pow(base, int(lengths[at]) - allowed)
+            # Beyond a float's range it is infinite.
+            penalties[token] = max(penalties.get(token, 0.0), ctypes.c_float(penalty).value)
+    return penalties
 
 
-class Dry:
-    """DRY under some settings."""
-
-    def __init__(self, settings: SamplerSettings, breakers: Tails) -> None:
-        self._breakers = breakers
-        self._multiplier, self._base = np.float32(settings.dry_multiplier), np.float32(settings.dry_base)
-        self._allowed, self._last_n = settings.dry_allowed_length, settings.dry_penalty_last_n
-        self._most = int(_LARGEST_LOG / np.float32(math.log(self._base))) if self._base > 1.000001 else 0
-
-    def compute_penalties(self, past: Sequence[int]) -> dict[int, float]:
-        """Return the amount that each token loses that would continue a repetition after these ids."""
-        recent, allowed = list(past[-self._last_n :]), self._allowed
-        limit = self._count_since_breaker(recent)
-        if len(recent) <= allowed or limit < allowed:
-            return {}
-        penalties: dict[int, float] = {}
-        ids = np.array(recent, np.int32)
-        lengths = _repeated(ids, min(limit, allowed + self._most) if self._most else limit)
-        at = (lengths >= allowed).nonzero()[0]
-        for token, length in sorted(zip(ids[at + 1].tolist(), lengths[at].tolist(), strict=True)):
-            if [] not in self._breakers.get(token, ()):
-                penalty = float(self._multiplier) * math.pow(float(self._base), length - allowed)
-                penalties[token] = ctypes.c_float(penalty).value  # beyond a float's range it is infinite
-        return penalties
-
-    def _count_since_breaker(self, recent: list[int]) -> int:
-        """Count the tokens after the last breaker, or all without one."""
-        for behind in range(len(recent)):
-            head = len(recent) - 1 - behind
-            tails = self._breakers.get(recent[head], ())
-            fitting = [len(tail) for tail in tails if recent[head + 1 : head + 1 + len(tail)] == tail]
-            if fitting:
-                return behind - max(fitting)
-        return len(recent)
+def _count_since_breaker(recent: list[int], breakers: Tails) -> int:
+    """Count the tokens after the last breaker, or all without one."""
+    for behind in range(len(recent)):
+        head = len(recent) - 1 - behind
+        tails = breakers.get(recent[head], ())
+        fitting = [len(tail) for tail in tails if recent[head + 1 : head + 1 + len(tail)] == tail]
+        if fitting:
+            return behind - max(fitting)
+    return len(recent)
 
 
 def _repeated(ids: NDArray[np.int32], limit: int) -> NDArray[np.int64]:

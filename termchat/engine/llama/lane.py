@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.decoding.records import Prefill, SettingsRecord
+from termchat.decoding.conditions import Measure
+from termchat.decoding.records import Prefill, SettingsRecord, Token
 from termchat.engine.llama.cache import MAIN, Cache
 from termchat.engine.llama.chain import Chain
-from termchat.engine.llama.observe import Drawn
 from termchat.engine.llama.reply import Reply, draw_here
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.speculation import Speculation
@@ -26,6 +27,7 @@ class CacheLane:
     """
 
     draws_here = True
+    least: ClassVar[Mapping[Measure, float]] = {}
 
     def __init__(self, cache: Cache, drafts: Speculation, main: Callable[[], Row] | None) -> None:
         self.cells = self._cache = cache
@@ -54,7 +56,7 @@ class CacheLane:
     def steer(self, request: ReplyRequest, ids: list[int], walk: int | None) -> Steering:
         return Steering(request, self, ids, len(ids) - request.done, walk)
 
-    def draw(self, reply: Reply) -> Generator[SettingsRecord, None, Drawn]:
+    def draw(self, reply: Reply) -> Generator[SettingsRecord, None, Token]:
         return draw_here(reply)
 
     def row(self, reply: Reply, chain: Chain) -> Row:

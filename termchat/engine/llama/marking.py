@@ -18,18 +18,18 @@ _PRIVATE = (range(0xE000, 0xF8FF), range(0xF0000, 0xFFFFD))
 
 
 def unused(texts: Iterable[str]) -> str:
-    """A private-use character that no text has, nor the one that follows it."""
+    """Return a private-use character that no text has, nor the one that follows it."""
     used = set().union(*texts)
     return next(chr(c) for c in chain(*_PRIVATE) if not {chr(c), chr(c + 1)} & used)
 
 
 def broken(text: str, names: re.Pattern[str], mark: str) -> str:
-    """The text with the mark inside every name."""
+    """Put the mark inside every name of a text."""
     # Breaking one name may leave another (a name inside or across a name), but none that begins before it.
     parts, at = [], 0
-    while (found := names.search(text, at)) is not None:
-        parts.append(text[at : found.start() + 1])
-        at = found.start() + 1
+    while (match := names.search(text, at)) is not None:
+        parts.append(text[at : match.start() + 1])
+        at = match.start() + 1
     return mark.join([*parts, text[at:]])
 
 
@@ -65,7 +65,7 @@ class MarkedMessages:
         return [*parts, text[at:]]
 
     def lost(self, parts: Iterable[str | int]) -> set[int]:
-        """The replies that the template left out, repeated, or changed: their borders must not be there."""
+        """Return the replies that the template left out, repeated, or changed: their borders must not be there."""
         numbers = [part for part in parts if isinstance(part, int)]
         lost = {number for number in self._contents if numbers.count(number) != 1}
         stray = any(isinstance(part, str) and self._border in part for part in parts)
@@ -73,13 +73,13 @@ class MarkedMessages:
 
 
 def ids_of_replies(messages: Iterable[Message], spell: Callable[[int], bytes], n_vocab: int) -> dict[int, list[int]]:
-    """The ids of the contents of replies, by number: behind thoughts they are the last ids that spell just the content. Ids
-    that the vocabulary lacks, as a foreign transcript may have them, are not known."""
-    found = {}
+    """Return the ids of the contents of replies, by number: behind thoughts the last ids that spell just the content. Replies
+    with ids that the vocabulary lacks, as a foreign transcript may have them, are left out."""
+    ids_by_number = {}
     for number, message in enumerate(messages):
         if message.content and message.ids and min(message.ids) >= 0 and max(message.ids) < n_vocab:
-            found[number] = _spelling(message, spell) if message.thinking else message.ids
-    return {number: ids for number, ids in found.items() if ids}
+            ids_by_number[number] = _spelling(message, spell) if message.thinking else message.ids
+    return {number: ids for number, ids in ids_by_number.items() if ids}
 
 
 def _spelling(message: Message, spell: Callable[[int], bytes]) -> list[int]:
@@ -93,7 +93,7 @@ def _spelling(message: Message, spell: Callable[[int], bytes]) -> list[int]:
 
 
 def as_drawn(before: str, prompt: str) -> str:
-    """What a template has before a reply, with the blanks at its end that end the `prompt`, behind which replies are drawn: a
-    space that the template writes before the text of a reply is the reply's own."""
+    """Replace the blanks at the end of a template's text before a reply by those of the `prompt`, behind which replies are
+    drawn: a space that the template writes before the text of a reply is the reply's own."""
     end, drawn = before.rstrip(), prompt.rstrip()
     return end + prompt[len(drawn) :] if end[-_ALIKE:] == drawn[-_ALIKE:] else before

@@ -6,9 +6,13 @@ import ctypes
 import os
 from collections.abc import Callable
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from termchat.decoding.thinking import tags_from, tags_of
+from termchat.engine.llama import observe
 from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.native import LIB, last_errors, placements, version
@@ -97,7 +101,7 @@ class Model(Vocabulary):
         self._pieces: dict[int, bytes] = {}
         self.thinking = tags_from(spec.thinking) or tags_of(self.template or "")
         self.names = Labels(self.n_vocab, self._label)
-        self.breakers = Breakers(self.n_vocab, self.spelled, partial(self.tokenize, special=False))
+        self.breakers = Breakers(self.spell_all, partial(self.tokenize, special=False))
 
     def close(self) -> None:
         """Free the model; its contexts must be gone."""
@@ -145,6 +149,17 @@ class Model(Vocabulary):
         if piece is None:
             piece = self._pieces[token] = self._to_piece(token, special=False)
         return piece
+
+    def spell_all(self) -> list[bytes]:
+        library, ends = observe.load(), np.empty(self.n_vocab, np.int64)
+        text = ctypes.create_string_buffer(64 * self.n_vocab)
+        function = ctypes.cast(LIB.llama_token_to_piece, ctypes.c_void_p)
+        if library is not None and library.termchat_spell(
+            function, ctypes.c_void_p(self.vocab), self.n_vocab, text, len(text), ctypes.c_void_p(ends.ctypes.data)
+        ):
+            data, places = text.raw, [0, *ends.tolist()]
+            self._pieces = {i: data[begin:end] for i, (begin, end) in enumerate(pairwise(places))}
+        return super().spell_all()
 
     def _suppressed(self) -> list[int]:
         """Return the tokens that the file has in `tokenizer.ggml.suppress_tokens`: never to be drawn."""

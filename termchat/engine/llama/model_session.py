@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 from termchat.decoding.records import Token
 from termchat.engine import gpu_wheel
 from termchat.engine.llama import native, offload, rpc, source
-from termchat.engine.llama.asked_model import AskedModel
 from termchat.engine.llama.batch_costs import measure_batches
 from termchat.engine.llama.cache import Aborted, Cache, OutOfTime
 from termchat.engine.llama.draft_model import DraftModel
 from termchat.engine.llama.model import Model
 from termchat.engine.llama.model_loading import open_model
+from termchat.engine.llama.model_queries import ModelQueries
 from termchat.engine.llama.scheduler import Poll, Scheduler
-from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.speculation import Learned
-from termchat.engine.llama.spellings import Speller
 from termchat.engine.llama.thread_tuner import ThreadTuner
 from termchat.engine.port import (
     DraftInfo,
@@ -37,7 +35,7 @@ from termchat.engine.port import (
 )
 
 
-class ModelSession(AskedModel):
+class ModelSession(ModelQueries):
     """Owns model, context and template.
 
     Raises:
@@ -65,7 +63,7 @@ class ModelSession(AskedModel):
                 cache.limit_threads(tuner.observe(cache.threads, (perf_counter() - begun) * 1e6))
                 if not tuner.tries:
                     break
-        super().__init__(Scorer(self.cache), Speller(self.model))
+        super().__init__(self.model, self.cache)
         self._learned = Learned(self.cache.measured)
         self._group: source.CacheSource | None = None
 

@@ -49,20 +49,20 @@ def _load() -> Any:
 
 
 def _low_level() -> Any:
-    """`llama_cpp.llama_cpp` in a package that is not run: its high-level API takes four times as long to import."""
-    found = importlib.util.find_spec("llama_cpp")
-    if found is not None and "llama_cpp" not in sys.modules:
-        sys.modules["llama_cpp"] = importlib.util.module_from_spec(found)
+    """Import `llama_cpp.llama_cpp` without running its package, whose high-level API takes four times as long to import."""
+    spec = importlib.util.find_spec("llama_cpp")
+    if spec is not None and "llama_cpp" not in sys.modules:
+        sys.modules["llama_cpp"] = importlib.util.module_from_spec(spec)
     return importlib.import_module("llama_cpp.llama_cpp")
 
 
 @cache
 def version() -> str:
-    """What the package's text says: importlib.metadata takes as long to import as llama.cpp."""
+    """Read the version in the package's source: importlib.metadata takes as long to import as llama.cpp."""
     package = importlib.util.find_spec("llama_cpp")
     text = Path(package.origin).read_text("utf-8") if package is not None and package.origin is not None else ""
-    found = re.search(r"^__version__ = [\"'](.+)[\"']", text, re.MULTILINE)
-    return found[1] if found is not None else "unknown"
+    match = re.search(r"^__version__ = [\"'](.+)[\"']", text, re.MULTILINE)
+    return match[1] if match is not None else "unknown"
 
 
 LIB: Any = _load()
@@ -86,23 +86,23 @@ def _log(level: int, text: bytes | None, _data: object) -> None:
 
 
 def start() -> None:
-    """Takes llama.cpp's log over and readies its backends; once a process."""
+    """Redirect llama.cpp's log and initialise its backends, once a process."""
     LIB.llama_log_set(_log, ctypes.c_void_p(0))
     LIB.llama_backend_init()
 
 
 def last_errors() -> str:
-    """The errors that llama.cpp logged since the last call, newest last."""
+    """Return the errors that llama.cpp logged since the last call, newest last."""
     text = "; ".join(dict.fromkeys(_errors))
     _errors.clear()
     return text
 
 
 def placements() -> list[str]:
-    """What the log said since the last call of where a model was put: devices, offloaded layers, locking."""
-    found = list(_placements)
+    """Return the log lines since the last call about devices, offloaded layers and locking."""
+    lines = list(_placements)
     _placements.clear()
-    return found
+    return lines
 
 
 class _Limits(ctypes.Structure):
@@ -129,7 +129,7 @@ class AbortFlag:
         self._none = LIB.ggml_abort_callback()
 
     def set(self) -> None:
-        """Stops the decode that is running; may be called from any thread."""
+        """Stop the running decode; may be called from any thread."""
         self._limits.stop = b"\1"
 
     def clear(self) -> None:
@@ -140,11 +140,11 @@ class AbortFlag:
         return bool(self._limits.stop != b"\0")
 
     def watch(self, context: Any, seconds: float = inf) -> None:
-        """Attaches the flag to a context; the next decode may take so many seconds."""
+        """Attach the flag to a context; the next decode may take so many seconds."""
         if self._limit is not None:
             self._limit(self._address, seconds if seconds < inf else 0.0)
         LIB.llama_set_abort_callback(context, self._function, self._address)
 
     def leave(self, context: Any) -> None:
-        """Detaches the flag from a context."""
+        """Detach the flag from a context."""
         LIB.llama_set_abort_callback(context, self._none, self._address)

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#define ABI 10
+#define ABI 13
 #define GROUP 64
 #define MAX_GROUPS 8192 /* vocabularies up to 524,288 */
 #define MAX_NEAR 2048
@@ -125,7 +125,7 @@ static double mass_of(const tokens *t) {
 typedef struct {
     const int32_t *ids;
     const float *penalties;
-    int32_t count;
+    int64_t count;
 } dry;
 
 void termchat_stage_dry(sampler *s, tokens *t) {
@@ -152,8 +152,7 @@ void termchat_stage_xtc(sampler *s, tokens *t) {
 }
 
 typedef struct {
-    float mu;
-    int32_t n_vocab;
+    float mu, n_vocab;
 } mirostat;
 
 void termchat_stage_mirostat1(sampler *s, tokens *t) {
@@ -168,7 +167,7 @@ void termchat_stage_mirostat1(sampler *s, tokens *t) {
         squares += ranks * ranks;
     }
     float exponent = products / squares, excess = exponent - 1;
-    float kept = powf((excess * powf(2, with->mu)) / (1 - powf((float)with->n_vocab, -excess)), 1 / exponent);
+    float kept = powf((excess * powf(2, with->mu)) / (1 - powf(with->n_vocab, -excess)), 1 / exponent);
     size_t count = !(kept >= 1) ? 1 : kept >= 2147483648.0f ? t->size : (size_t)kept;
     if (count < t->size) t->size = count;
 }
@@ -421,37 +420,37 @@ typedef struct {
     uint32_t masking;   /* the stages that mask with -inf instead of cutting: the n-th bit is the n-th stage's */
     int32_t hiding;     /* the stage until which what is not near is only hidden: the first that cuts */
     int32_t cut;        /* what that leaves: see below */
+    int32_t after;      /* the grammar masks what the other stages left */
     float share;        /* min_p's or top_n_sigma's knob */
-    double change;        /* the most by which a difference of two logits may be another; 0: no near ties are looked for */
-    const int32_t *rules; /* how each stage cuts: see below */
-    const double *knobs;
+    double change;      /* the most by which a difference of two logits may be another; 0: no near ties are looked for */
+    const int32_t *rules;  /* how each stage cuts: see below */
+    const int32_t *ends;   /* the end tokens */
+    const int32_t *biased; /* tokens whose logits a bias moves, without banning them, and by how much */
+    const double *knobs;   /* of the rules */
+    const double *bias;
     const int32_t *moving;
     const uint32_t *allowed; /* by the grammar, a bit each; NULL: there is none */
     float *masked;           /* room for n_vocab logits; the grammar's business */
-    int32_t after;           /* the grammar masks what the other stages left */
-    const int32_t *ends;   /* the end tokens */
-    const int32_t *biased; /* tokens whose logits a bias moves, without banning them, and by how much */
-    const double *bias;
-    void *const *samplers; /* the stages */
+    void *const *samplers;   /* the stages */
     apply_sampler apply;
     /* What is answered; the columns have room for `candidates` + 2 tokens, `survivors` for a number a stage. */
     int32_t n_watched;
     int32_t chosen; /* which of the watched was drawn or forced */
     int32_t rank;   /* how many raw logits are higher than its */
-    double entropy; /* bits */
-    double p_end;
-    double before;  /* the chosen one's p as the last stage found it, in llama.cpp's way; 0 where it is not left */
-    double won;     /* the probability of what the dice take */
-    double margin;  /* NaN where one token was left, or none was drawn */
     int32_t near_tie;
     int32_t n_allowed, n_kept; /* tokens that the grammar allows, of all and of those that it was given */
-    double kept, kept_of_all;  /* the share of the mass of those, of what it was given and of the model's own */
+    double entropy;            /* bits */
+    double p_end;
+    double before; /* the chosen one's p as the last stage found it, in llama.cpp's way; 0 where it is not left */
+    double won;    /* the probability of what the dice take */
+    double margin; /* NaN where one token was left, or none was drawn */
+    double kept, kept_of_all; /* the share of the mass of those, of what it was given and of the model's own */
     int32_t *ids;
-    double *logits_of, *logprobs, *probabilities, *noise;
-    double *biases;      /* NaN for none */
     int32_t *removed_by; /* the number of a stage, -1 for none */
     int32_t *survivors;
-    double *masses; /* what those hold of the mass that the stage was given */
+    double *logits_of, *logprobs, *probabilities, *noise;
+    double *biases; /* NaN for none */
+    double *masses; /* what the survivors hold of the mass that the stage was given */
 } step;
 
 static bool is_allowed(const step *s, int32_t id) { return s->allowed[id >> 5] >> (id & 31) & 1; }
@@ -1020,6 +1019,35 @@ int32_t termchat_pack(const step *s, const packing *p) {
         else out = put_number(out, s->biases[w]);
     }
     return (int32_t)(out - p->out);
+}
+
+/* --- the C library over a row, for `decoding/arithmetic.py` ------------------------------------------------------------- */
+
+void termchat_expf(const float *from, float *to, int32_t n) {
+    for (int32_t i = 0; i < n; i++) to[i] = expf(from[i]);
+}
+
+void termchat_logf(const float *from, float *to, int32_t n) {
+    for (int32_t i = 0; i < n; i++) to[i] = logf(from[i]);
+}
+
+void termchat_log2f(const float *from, float *to, int32_t n) {
+    for (int32_t i = 0; i < n; i++) to[i] = log2f(from[i]);
+}
+
+/* --- the bytes of all tokens ------------------------------------------------------------------------------------------ */
+
+typedef int32_t (*spell_token)(const void *vocabulary, int32_t id, char *out, int32_t room, int32_t lstrip, bool special);
+
+/* Writes them one after the other, and where each ends; false where there is no room. */
+bool termchat_spell(spell_token spell, const void *vocabulary, int32_t n, char *out, int32_t room, int64_t *ends) {
+    int32_t at = 0;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t length = spell(vocabulary, i, out + at, room - at, 0, false);
+        if (length < 0) return false;
+        ends[i] = at += length;
+    }
+    return true;
 }
 
 /* --- whether a decode has to stop ------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Iterator
 from enum import Enum, auto
 from functools import cached_property, partial
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -24,7 +24,6 @@ from termchat.decoding.constraint import GRAMMAR, INCOMPLETE
 from termchat.decoding.records import (
     FORMAT,
     UNKNOWN,
-    Draft,
     Failed,
     Finished,
     ModelIdentity,
@@ -35,11 +34,10 @@ from termchat.decoding.records import (
     Token,
 )
 from termchat.decoding.samplers import SamplerSettings
-from termchat.decoding.thinking import Phase
 from termchat.engine.abilities import LOCAL
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
-from termchat.engine.llama.observe import Drawn, Mask
+from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.steering import Cancelled, Context, Redraw, Steering
 from termchat.engine.llama.vocabulary import Vocabulary
@@ -112,7 +110,7 @@ class Lane(Context, Protocol):
     def steer(self, request: ReplyRequest, ids: list[int], walk: int | None) -> Steering:
         """Return what steers a reply with these ids."""
 
-    def draw(self, reply: Reply) -> Generator[Event | Wait, None, Drawn]:
+    def draw(self, reply: Reply) -> Generator[Event | Wait, None, Token]:
         """Draw the next token of the reply, which is not taken yet."""
 
     def row(self, reply: Reply, chain: Chain) -> Row:
@@ -306,7 +304,7 @@ class Reply(Running):
                 drawn = yield from self.lane.draw(self)
                 if steering.pin(drawn):
                     pinned = yield from self.lane.draw(self)
-                    drawn = pinned._replace(margin=drawn.margin, near_tie=drawn.near_tie)
+                    drawn = msgspec.structs.replace(pinned, margin=drawn.margin, near_tie=drawn.near_tie)
                 seconds = self._now() - self.drawn_at[0] if self.drawn_at else 0.0
                 rule = steering.before(self.step, drawn, drawn.id, seconds, self.redraw)
                 if rule:
@@ -365,54 +363,43 @@ class Reply(Running):
 
     def _redraw(self, samplers: SamplerSettings) -> int:
         model, state = self.model, self.steering.chain.state if self.steering.chain is not None else {}
-        bias = model.bias(samplers.logit_bias)
-        chain = Chain(samplers, model.n_vocab, self.ids, state=state, breakers=model.breakers, bias=bias)
+        chain = model.make_chain(samplers, self.ids, state)
         observer = Observer(model.n_vocab, model.end_ids, model.names, 1)
         try:
             return observer.draw(self.lane.row(self, chain), chain, self.request.seed, self.step, mask=self.mask).id
         finally:
             chain.close()
 
-    def _wait(self, drawn: Drawn) -> Generator[Event | Wait, None, Drawn]:
+    def _wait(self, drawn: Token) -> Generator[Event | Wait, None, Token]:
         """Wait until the step may be taken; return what is drawn then."""
         steering = self.steering
         while steering.waiting and steering.forced is None:
             since = perf_counter()
-            yield Paused(self._record(drawn, "", 0), steering.why, self.walk)
+            yield Paused(self._record(drawn), steering.why, self.walk)
             yield from self._read()
             drawn = yield from self.lane.draw(self)
             self.waited += perf_counter() - since
         return drawn
 
-    def _take(self, drawn: Drawn, begun: float) -> tuple[Token, tuple[Reason, str] | None]:
+    def _take(self, drawn: Token, begun: float) -> tuple[Token, tuple[Reason, str] | None]:
         """Add the token to the reply; return its record, and why the reply ends with it, or None."""
         steering = self.steering
         forced = steering.forced is not None
         steering.tell_chain(drawn, forced=forced)
         text, ending = self._ending(drawn.id)
         phase = steering.thoughts.push(self.model.spelled(drawn.id))
-        token = self._record(drawn, text, int((self._now() - begun) * 1e6), forced=forced, phase=phase)
+        sample_us = int((self._now() - begun) * 1e6) if self.lane.draws_here else 0
+        token = self._record(drawn, text=text, sample_us=sample_us, forced=forced, phase=phase)
         self.accepted += token.draft is not None and token.draft.accepted
         self.ids.append(drawn.id)
         return token, ending
 
-    def _record(
-        self, drawn: Drawn, text: str, sample_us: int, *, forced: bool = False, phase: Phase | None = None
-    ) -> Token:
-        return token_record(
-            drawn,
-            self.step,
-            len(self.ids),
-            text,
-            self.model,
-            self.steering.number,
-            self.lane.decode_us,
-            sample_us if self.lane.draws_here else 0,
-            forced=forced,
-            phase=phase,
-            walk=self.walk,
-            draft=self.lane.drafts.of(drawn.id),
-        )
+    def _record(self, drawn: Token, **fields: Any) -> Token:
+        lane = self.lane
+        return complete_record(
+            drawn, self.model, len(self.ids), settings=self.steering.number, decode_us=lane.decode_us, walk=self.walk,
+            draft=lane.drafts.of(drawn.id), **fields,
+        )  # fmt: skip
 
     def _ending(self, token: int) -> tuple[str, tuple[Reason, str] | None]:
         """Return the text that the token lets out, and why the reply ends with it, or None."""
@@ -467,7 +454,7 @@ class Reply(Running):
         )
 
 
-def draw_here(reply: Reply) -> Generator[SettingsRecord, None, Drawn]:
+def draw_here(reply: Reply) -> Generator[SettingsRecord, None, Token]:
     """Draw from the row of the reply's lane, with our dice."""
     steering = reply.steering
     if steering.chain is None:
@@ -496,44 +483,9 @@ def identity(model: Vocabulary) -> ModelIdentity:
     )
 
 
-def token_record(
-    drawn: Drawn,
-    step: int,
-    position: int,
-    text: str,
-    model: Vocabulary,
-    settings: int,
-    decode_us: int,
-    sample_us: int,
-    *,
-    forced: bool = False,
-    phase: Phase | None = None,
-    walk: int | None = None,
-    draft: Draft | None = None,
-) -> Token:
-    return Token(
-        step=step,
-        position=position,
-        id=drawn.id,
-        bytes=model.piece(drawn.id) if drawn.id != UNKNOWN else b"",
-        text=text,
-        logit=drawn.logit,
-        logprob=drawn.logprob,
-        rank=drawn.rank,
-        probability=drawn.probability,
-        entropy=drawn.entropy,
-        p_end=drawn.p_end,
-        settings=settings,
-        forced=forced,
-        stages=drawn.stages,
-        candidates=drawn.candidates,
-        state=drawn.state,
-        decode_us=decode_us,
-        sample_us=sample_us,
-        end=drawn.id in model.end_ids,
-        phase=phase,
-        walk=walk,
-        draft=draft,
-        margin=drawn.margin,
-        near_tie=drawn.near_tie,
-    )
+def complete_record(drawn: Token, model: Vocabulary, position: int, **fields: Any) -> Token:
+    """Complete the record of a step by its token's place and bytes, and by other fields."""
+    return msgspec.structs.replace(
+        drawn, position=position, bytes=model.piece(drawn.id) if drawn.id != UNKNOWN else b"",
+        end=drawn.id in model.end_ids, **fields,
+    )  # fmt: skip

@@ -15,8 +15,7 @@ import numpy as np
 
 from termchat.decoding.draw import draw
 from termchat.engine.llama.cells import Aborted, Cells
-from termchat.engine.llama.chain import Chain, NothingFits, left_by
-from termchat.engine.llama.observe import Mask
+from termchat.engine.llama.chain import NothingFits
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import EngineError, Score, Scored
 
@@ -29,13 +28,17 @@ _BLOCK = 64
 
 
 class Rows:
-    """The logits before each token of a reply, from its first on, up to a number of `bytes`."""
+    """The logits before each token of a reply, from its first on, up to a number of `bytes`.
+
+    Room for copies is allocated many rows at a time: fresh pages cost more than the copy.
+    """
 
     def __init__(self, size: int, n_vocab: int) -> None:
-        self._limit = size // (4 * n_vocab)
+        self._limit, self._n_vocab = size // (4 * n_vocab), n_vocab
         self.ids: list[int] = []
         self._first = 0
         self._rows: list[Row] = []
+        self._room = np.empty((0, n_vocab), np.float32)
 
     def of(self, ids: list[int], first: int) -> list[Row]:
         """Return the rows that hold for the reply `ids[first:]` too: up to and including the first token that differs."""
@@ -51,36 +54,18 @@ class Rows:
     def full(self) -> bool:
         return len(self._rows) >= self._limit
 
-    def add(self, rows: Row) -> None:
-        """Append copies of rows, shape (n, n_vocab), up to the limit."""
-        room = self._limit - len(self._rows)
-        if room > 0:
-            self._rows += list(rows[:room].copy())
-
-    def take(self, row: Row) -> None:
-        """Append a row, shape (n_vocab,), without a copy: nobody may write to it any more."""
-        self._rows.append(row)
-
-
-class KeptRows:
-    """Room for rows that may be kept, allocated many at a time: fresh pages cost more than the copy."""
-
-    def __init__(self, n_vocab: int) -> None:
-        self._shape = (_BLOCK, n_vocab)
-        self._block = np.empty((0, n_vocab), np.float32)
-        self._used = 0
-
     def write(self, row: Row) -> Row:
-        """Return a copy, which the next call overwrites unless `keep` is called before."""
-        if self._used == len(self._block):
-            self._block, self._used = np.empty(self._shape, np.float32), 0
-        draft: Row = self._block[self._used]
-        draft[:] = row
-        return draft
+        """Return a copy of a row, shape (n_vocab,), which the next call overwrites unless `keep` is called before."""
+        if not len(self._room):
+            self._room = np.empty((_BLOCK, self._n_vocab), np.float32)
+        copy: Row = self._room[0]
+        copy[:] = row
+        return copy
 
     def keep(self) -> None:
-        """Keep the last copy."""
-        self._used += 1
+        """Append the last copy."""
+        self._rows.append(self._room[0])
+        self._room = self._room[1:]
 
 
 class Scorer:
@@ -90,8 +75,6 @@ class Scorer:
         self._cache = cells
         self._n_vocab = cells.model.n_vocab
         self._streamed, self._asked = Rows(streamed_bytes, self._n_vocab), Rows(asked_bytes, self._n_vocab)
-        self._drafts = KeptRows(self._n_vocab)
-        self._draft: Row | None = None
         self._follows = False
 
     def follow(self, ids: list[int], done: int, *, keep: bool = True) -> None:
@@ -107,18 +90,14 @@ class Scorer:
         The copy comes first, so that all that looks at them finds them near.
         """
         logits = self._cache.logits()
-        self._draft = self._drafts.write(logits) if self._follows and not self._streamed.full else None
-        return logits if self._draft is None else self._draft
+        return self._streamed.write(logits) if self._follows and not self._streamed.full else logits
 
     def keep(self, token: int) -> None:
         """Keep the row that the streaming reply drew this token from."""
-        if not self._follows:
-            return
-        if self._draft is not None:
-            self._streamed.take(self._draft)
-            self._drafts.keep()
-            self._draft = None
-        self._streamed.ids.append(token)
+        if self._follows:
+            if not self._streamed.full:
+                self._streamed.keep()
+            self._streamed.ids.append(token)
 
     def score(self, command: Score, progress: Callable[[int, int], None], wanted: Callable[[], bool]) -> Scored:
         """Draw the reply's tokens again. `progress` is called with the number of tokens that have their logits, and of all.
@@ -134,8 +113,7 @@ class Scorer:
         if not 0 < first < len(ids) or not all(0 <= i < self._n_vocab for i in ids):
             raise EngineError("prompt", "no such reply", "")
         model = self._cache.model
-        bias = model.bias(command.samplers.logit_bias)
-        chain = Chain(command.samplers, self._n_vocab, ids[:first], breakers=model.breakers, bias=bias)
+        chain = model.make_chain(command.samplers, ids[:first])
         drawn: list[int] = []
         probabilities: list[float] = []
         own = self._streamed.of(ids, first)
@@ -144,25 +122,28 @@ class Scorer:
         grammar = None
         if command.constraint is not None:
             begun = first + command.constraint_begun - command.done
-            grammar = self._cache.model.grammars.followed(command.constraint, ids[begun:first])
+            grammar = model.grammars.followed(command.constraint, ids[begun:first])
         try:
             with closing(self._logits(ids, kept, command.count, progress, wanted)) as rows:
-                for token, row in zip(ids[first:], rows, strict=True):
-                    step = command.done + len(drawn)
-                    mask = None if grammar is None or first + len(drawn) < begun else grammar.mask()
+                for at, row in enumerate(rows):
+                    token, step = ids[first + at], command.done + at
+                    mask = None if grammar is None or first + at < begun else grammar.mask()
                     try:
-                        winner, probability = _draw(row, chain, command.seed, step, token, mask)
+                        left = chain.run(row, command.seed, step, mask)
                     except NothingFits:
                         grammar = None
-                        winner, probability = _draw(row, chain, command.seed, step, token, None)
-                    drawn.append(winner)
+                        left = chain.run(row, command.seed, step)
+                    thrown = draw(left.ids, left.logits, command.seed, step, (token,))
+                    probability = thrown.probability[token]
+                    chain.remember(thrown.id == token, probability, float(left.before[left.ids == token].sum()))
+                    drawn.append(thrown.id)
                     probabilities.append(probability)
                     chain.accept(token)
-                    if grammar is not None and first + len(drawn) > begun:
+                    if grammar is not None and first + at + 1 > begun:
                         grammar.take(token)
         finally:
             chain.close()
-        texts = [self._cache.model.name(i) for i in drawn]
+        texts = [model.name(i) for i in drawn]
         return Scored(drawn, texts, probabilities, recomputed=len(own) < command.count)
 
     def _logits(
@@ -180,17 +161,12 @@ class Scorer:
             return
         with closing(self._cache.rows_after(ids, len(ids) - count - 1 + done)) as batches:
             for batch in batches:
-                self._asked.add(batch)
+                for row in batch:
+                    if not self._asked.full:
+                        self._asked.write(row)
+                        self._asked.keep()
                 done += len(batch)
                 progress(done, count)
                 yield from batch
                 if done < count and wanted():
                     raise Aborted
-
-
-def _draw(logits: Row, chain: Chain, seed: int, step: int, token: int, mask: Mask | None) -> tuple[int, float]:
-    """Return the token that the dice take, as in `Observer.draw`, and the probability that the chain leaves for `token`."""
-    left = left_by(chain, logits, seed, step, mask)
-    drawn = draw(left.ids, left.logits, seed, step, (token,))
-    chain.remember(drawn.id == token, drawn.probability[token], float(left.before[left.ids == token].sum()))
-    return drawn.id, drawn.probability[token]

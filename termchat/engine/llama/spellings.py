@@ -11,7 +11,7 @@ _EXAMPLES = 4
 
 
 class Speller:
-    """Holds what a vocabulary says as text: made when it is first asked, which takes about a second for 256,000 tokens."""
+    """Finds the spellings of words. The index is made at the first question, in about a second for 256,000 tokens."""
 
     def __init__(self, model: Vocabulary) -> None:
         self._model = model
@@ -19,12 +19,12 @@ class Speller:
         self._words: list[str] = []
 
     def spellings(self, text: str) -> list[Spelling]:
-        """With and without a leading space, as written, in lower case, capitalised and in upper case."""
+        """Spell a word with and without a leading space, as written, in lower case, capitalised and in upper case."""
         word = text.strip()
         if not word:
             return []
         self._read()
-        forms = dict.fromkeys(form for form in (word, word.lower(), word.capitalize(), word.upper()))
+        forms = dict.fromkeys((word, word.lower(), word.capitalize(), word.upper()))
         return [self._spelling(space + form) for form in forms for space in (" ", "")]
 
     def _read(self) -> None:
@@ -45,15 +45,15 @@ class Speller:
         return Spelling(text, ids, names, len(others), others[:_EXAMPLES])
 
     def _tokens(self, text: str) -> list[int]:
-        """Without a first piece that is only a space, which some tokenisers put before a text."""
+        """Tokenise a text, without a first piece that is only a space, which some tokenisers put before a text."""
         ids = self._model.tokenize(text, special=False)
         return ids[1:] if len(ids) > 1 and not self._model.piece(ids[0]).strip() else ids
 
     def _beginning_with(self, token: int, name: str, text: str) -> list[str]:
-        """Other words of the vocabulary which, written like it, have no token of their own, and begin with this one."""
+        """Find other words of the vocabulary that, written like `text`, have no token of their own, and begin with this one."""
         space = " " if name.startswith(" ") else ""
         begin = name.strip().lower()
-        found: list[str] = []
+        forms: list[str] = []
         tried = 0
         for word in self._words:
             if not word.startswith(begin):
@@ -64,7 +64,7 @@ class Speller:
                     continue
                 tried += 1
                 if tried > MOST:
-                    return found
+                    return forms
                 if self._tokens(other)[:1] == [token]:
-                    found.append(form)
-        return found
+                    forms.append(form)
+        return forms

@@ -13,6 +13,7 @@ from termchat.decoding.conditions import (
     ConditionError,
     Length,
     Loop,
+    Measure,
     Rule,
     Stop,
     TextGate,
@@ -21,7 +22,7 @@ from termchat.decoding.conditions import (
 )
 from termchat.decoding.constraint import GRAMMAR, NOT_YET, Constraint
 from termchat.decoding.deadline import MATCHING, deadline
-from termchat.decoding.records import SettingsRecord
+from termchat.decoding.records import SettingsRecord, Token
 from termchat.decoding.rules import Rules
 from termchat.decoding.samplers import KNOBS, SamplerSettings
 from termchat.decoding.stages import chain_of
@@ -29,7 +30,7 @@ from termchat.decoding.thinking import PhaseParser
 from termchat.decoding.units import ends_sentence
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.grammars import ConstraintError, Follower
-from termchat.engine.llama.observe import Drawn, Mask
+from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.speculation import NoDrafts
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import (
@@ -73,7 +74,10 @@ class Cancelled(Exception):
 
 
 class Context(Protocol):
-    """What a reply is made in: a model, room for `capacity` tokens, `threads` that compute the next decode, and its drafts."""
+    """What a reply is made in: a model, room for `capacity` tokens, `threads` that compute the next decode, and its drafts.
+
+    `least` is the least that measures of the newest step can be, where the step has only the most.
+    """
 
     capacity: int
 
@@ -85,6 +89,9 @@ class Context(Protocol):
 
     @property
     def threads(self) -> int: ...
+
+    @property
+    def least(self) -> Mapping[Measure, float]: ...
 
     def set_threads(self, threads: int) -> bool:
         """Set the threads of the next decode, unless others choose them."""
@@ -176,17 +183,9 @@ class Steering:
         """Makes a chain for the settings, whose penalties have seen all ids so far."""
         state = self.state
         self.close()
-        model = self._model
-        self.chain = Chain(
-            self.samplers,
-            model.n_vocab,
-            self._past,
-            state=state,
-            breakers=model.breakers,
-            bias=model.bias(self.samplers.logit_bias),
-        )
+        self.chain = self._model.make_chain(self.samplers, self._past, state)
 
-    def tell_chain(self, drawn: Drawn, *, forced: bool) -> None:
+    def tell_chain(self, drawn: Token, *, forced: bool) -> None:
         """The chain is told of the token that is taken."""
         assert self.chain is not None
         self.chain.take(drawn, forced=forced)
@@ -266,7 +265,7 @@ class Steering:
         if self._budget is not None and self.thoughts.thought >= self._budget:
             self._answer()
 
-    def pin(self, drawn: Drawn) -> bool:
+    def pin(self, drawn: Token) -> bool:
         """Force the pinned token of the step if a different one was drawn in a near tie; return whether it is forced."""
         pin, self._pin = self._pin, None
         if pin is None or pin.id is None or pin.id == drawn.id or not (pin.pinned or drawn.near_tie):
@@ -276,7 +275,7 @@ class Steering:
 
     # --- what is met -------------------------------------------------------------------------------------------------
 
-    def before(self, step: int, drawn: Drawn, token: int, seconds: float, redraw: Redraw) -> str:
+    def before(self, step: int, drawn: Token, token: int, seconds: float, redraw: Redraw) -> str:
         """Looks at the step that is about to be taken, once, when the reply has streamed for `seconds`: the rule that ends the
         reply here, or "".
 
@@ -292,7 +291,7 @@ class Steering:
             return ""
         model = self._model
         ends = token in model.end_ids and not self.rules.ignores_end
-        rule = self.rules.before(step, drawn, seconds, None if ends else model.piece(token), drawn.least)
+        rule = self.rules.before(step, drawn, seconds, None if ends else model.piece(token), self._context.least)
         return self._met(rule, f": {self._loop(token, redraw)}" if isinstance(rule, Loop) else "")
 
     def after(self, token: int, data: bytes) -> str:

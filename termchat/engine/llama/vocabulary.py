@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 from termchat.decoding import biases
 from termchat.decoding.records import TokenBias
+from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.thinking import ThinkingTags
+from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.dry import Breakers
 from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.observe import Labels
@@ -45,9 +48,16 @@ class Vocabulary(ABC):
     def __init__(self) -> None:
         self.bias = lru_cache(8)(self._bias)
 
+    def make_chain(
+        self, samplers: SamplerSettings, past: Sequence[int], state: Mapping[str, float] = MappingProxyType({})
+    ) -> Chain:
+        """Make a chain of these settings that has seen the ids `past`."""
+        bias = self.bias(samplers.logit_bias)
+        return Chain(samplers, self.n_vocab, past, state=state, breakers=self.breakers, bias=bias)
+
     @abstractmethod
     def close(self) -> None:
-        """Frees it; what computes with it must be gone."""
+        """Free it, after all that computes with it."""
 
     @property
     @abstractmethod
@@ -61,7 +71,7 @@ class Vocabulary(ABC):
 
     @property
     def has_template(self) -> bool:
-        """Whether chats can be told to it, be it by a template whose source only its server has."""
+        """Whether there is a chat template, be it one whose source only its server has."""
         return self.template is not None
 
     has_switch = False
@@ -74,35 +84,38 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def metadata(self, key: str) -> str | None:
-        """What its file says under this key, as far as that is known."""
+        """Return the value of a key of its file, if it is known."""
 
     @abstractmethod
     def attributes(self, token: int) -> int:
-        """llama.cpp's attribute bits of a token."""
+        """Return llama.cpp's attribute bits of a token."""
 
     @abstractmethod
     def is_control(self, token: int) -> bool:
-        """Whether it is a control token, or the unknown token: it has a name and no text."""
+        """Return whether it is a control token, or the unknown token: it has a name and no text."""
 
     @abstractmethod
     def piece(self, token: int) -> bytes:
-        """The bytes a token adds to a text; b"" for control tokens. Any length."""
+        """Return the bytes that a token adds to a text; b"" for control tokens."""
 
     @abstractmethod
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
-        """Ids of a text. With `special`, control tokens written in it are recognised; `begin` adds what begins a text."""
+        """Return the ids of a text. `special` recognises control tokens in it; `begin` adds the token that begins a text."""
 
     def spelled(self, token: int) -> bytes:
-        """The bytes of a token; of a control token its name."""
+        """Return the bytes of a token; of a control token its name."""
         return self.piece(token) or self.names[token].encode("utf-8", "surrogatepass")
 
+    def spell_all(self) -> list[bytes]:
+        """Return the bytes of all tokens, of control tokens their names."""
+        return [self.spelled(token) for token in range(self.n_vocab)]
+
     def name(self, token: int) -> str:
-        """The token as a label: its text, with U+FFFD for bytes that are no text alone; control tokens by their name."""
+        """Return the label of a token: its text, with U+FFFD for bytes that are no text alone; of a control token its name."""
         return self.names[token]
 
     def _bias(self, written: tuple[str, ...]) -> Mapping[int, float]:
-        """What is added to the logits of tokens: those that the model suppresses are banned, then what is `written`
-        (`decoding.biases`).
+        """Sum the biases of tokens: bans of the model's suppressed tokens, and the `written` ones (`decoding.biases`).
 
         Raises:
             EngineError: an id is not in the vocabulary.
@@ -113,13 +126,13 @@ class Vocabulary(ABC):
                 f"logit_bias: token {unknown} is not in this model's vocabulary (0 to {self.n_vocab - 1})",
                 "remove that bias, or write the token as a text",
             )
-        found = [(self.suppressed, biases.BANNED)]
+        values = [(self.suppressed, biases.BANNED)]
         for what, value in map(biases.parse, written):
-            found.append(([what] if isinstance(what, int) else self.tokenize(what, special=False), value))
-        return biases.added(found)
+            values.append(([what] if isinstance(what, int) else self.tokenize(what, special=False), value))
+        return biases.added(values)
 
     def token_biases(self, written: tuple[str, ...]) -> tuple[TokenBias, ...]:
-        """The same, token by token, for records."""
+        """Return the sums of `bias` token by token, for records."""
         known = set(self.suppressed)
         return tuple(
             TokenBias(token, self.name(token), None if value == biases.BANNED else value, token in known)

@@ -15,11 +15,10 @@ from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.abilities import LLAMA_SERVER
 from termchat.engine.access_key import read_key
 from termchat.engine.llama import native
-from termchat.engine.llama.asked_model import AskedModel
 from termchat.engine.llama.cells import Aborted
+from termchat.engine.llama.model_queries import ModelQueries
 from termchat.engine.llama.scheduler import Poll, Scheduler
 from termchat.engine.llama.scoring import Scorer
-from termchat.engine.llama.spellings import Speller
 from termchat.engine.port import (
     EngineError,
     Event,
@@ -50,7 +49,7 @@ LOADING = 1800.0
 _LOOK = 0.5
 
 
-class ServerSession(AskedModel):
+class ServerSession(ModelQueries):
     """A connection to a server, and what was learnt of its model.
 
     Raises:
@@ -69,7 +68,7 @@ class ServerSession(AskedModel):
             self._client.close()
             raise
         self.cache = ServerCells(self._server, self.model, context)
-        super().__init__(Scorer(self.cache), Speller(self.model))
+        super().__init__(self.model, self.cache)
         self._kept_as: Look | None = None
         self._group: Scheduler | None = None
         self._told_slow: set[str] = set()

@@ -11,14 +11,17 @@ those of a server do whose slots share one cache: there, one reply comes after t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from time import perf_counter
 
-from termchat.decoding.records import TAIL, Prefill, SettingsRecord
+import msgspec
+
+from termchat.decoding.conditions import Measure
+from termchat.decoding.records import TAIL, Prefill, SettingsRecord, Token
 from termchat.decoding.rules import Rules
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain
-from termchat.engine.llama.observe import Drawn, Mask
+from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.reply import Reply, Running, draw_here
 from termchat.engine.llama.scheduler import Failure
 from termchat.engine.llama.softmax import Row
@@ -46,6 +49,7 @@ class ServerLane:
         self.decode_us, self.prefill_ms = 0, 0.0
         self.prefill: Prefill | None = None
         self.drafts = NoDrafts()
+        self.least: Mapping[Measure, float] = {}
 
     def set_threads(self, threads: int) -> bool:
         """Do nothing: they are the server's own affair."""
@@ -54,9 +58,15 @@ class ServerLane:
     def steer(self, request: ReplyRequest, ids: list[int], walk: int | None) -> Steering:
         return Steering(request, self, ids, len(ids) - request.done, walk)
 
-    def draw(self, reply: Reply) -> Generator[SettingsRecord, None, Drawn]:
-        drawn = yield from draw_here(reply)
-        return as_bounds(drawn, self.cells)
+    def draw(self, reply: Reply) -> Generator[SettingsRecord, None, Token]:
+        """Draw the next token; where not all tokens are listed its `p_end` is the most that it can be."""
+        drawn, cells = (yield from draw_here(reply)), self.cells
+        self.least = {}
+        if not cells.tail:
+            return drawn
+        known = proof.bounds(cells.known, cells.model.end_ids)
+        self.least = known.least
+        return msgspec.structs.replace(drawn, p_end=known.p_end[1], state=drawn.state | {TAIL: cells.tail})
 
     def row(self, reply: Reply, chain: Chain) -> Row:
         """Return the row, with as many candidates as prove what is drawn."""
@@ -259,11 +269,3 @@ def suffice(
         cells.ask_for(cells.model.n_vocab)
     if moving and proof.is_absolute(samplers):
         cells.lift(samplers)
-
-
-def as_bounds(drawn: Drawn, cells: ServerCells) -> Drawn:
-    """Return the step with bounds where not all tokens are listed: `p_end` is the most that it can be."""
-    if not cells.tail:
-        return drawn
-    found = proof.bounds(cells.known, cells.model.end_ids)
-    return drawn._replace(p_end=found.p_end[1], state={**drawn.state, TAIL: cells.tail}, least=found.least)

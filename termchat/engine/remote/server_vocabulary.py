@@ -24,7 +24,7 @@ class ServerVocabulary(ServedVocabulary):
         super().__init__()
         self._server, self.spec, self.build = server, spec, props.build_info
         self.n_vocab = server.model.n_vocab
-        self.breakers = Breakers(self.n_vocab, self.spelled, partial(self.tokenize, special=False))
+        self.breakers = Breakers(self.spell_all, partial(self.tokenize, special=False))
         self.context_trained = server.model.n_ctx_train
         self._pieces = server.vocabulary()
         self._control = [i for i, piece in enumerate(self._pieces) if not piece]

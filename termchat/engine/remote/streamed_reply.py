@@ -9,23 +9,22 @@ since the server's random numbers begin anew.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from time import perf_counter
 
 import msgspec
 import numpy as np
 
-from termchat.decoding.conditions import Condition
+from termchat.decoding.conditions import Condition, Measure
 from termchat.decoding.constraint import NOT_YET, Constraint
 from termchat.decoding.lacking import without
-from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord
+from termchat.decoding.records import UNKNOWN, Prefill, SettingsRecord, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.decoding.stages import LOGIT_BIAS
 from termchat.engine.abilities import refused_constraint, refused_knobs, refused_rule, refused_value
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.grammars import ConstraintError
-from termchat.engine.llama.observe import Drawn
 from termchat.engine.llama.reply import Ended, Reply, Running, Wait
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.speculation import NoDrafts
@@ -73,7 +72,7 @@ class ServedSteering(Steering):
     def rebuild(self) -> None:
         self.stale = True
 
-    def tell_chain(self, drawn: Drawn, *, forced: bool) -> None:
+    def tell_chain(self, drawn: Token, *, forced: bool) -> None:
         """The server's chain begins with all ids in each segment."""
 
     def record(self) -> SettingsRecord:
@@ -193,6 +192,7 @@ class StreamLane:
         self.prefill: Prefill | None = None
         self._stream: TokenStream | None = None
         self._events: Iterator[Told | Reading | StreamEnd] = iter(())
+        self.least: Mapping[Measure, float] = {}
         self._drawn: Told | None = None
         self._empty, self._since = 0, asked_at
         self._steering: ServedSteering | None = None
@@ -238,7 +238,7 @@ class StreamLane:
         """Take the token that was drawn last: the next one is due."""
         self._drawn = None
 
-    def draw(self, reply: Reply) -> Generator[Event | Wait, None, Drawn]:
+    def draw(self, reply: Reply) -> Generator[Event | Wait, None, Token]:
         """Return what the server draws next.
 
         Raises:
@@ -251,7 +251,9 @@ class StreamLane:
                 self._drawn = event  # what it would have drawn lists others, too
             self._hang_up()
             listed = (self._drawn.ids, self._drawn.logprobs) if self._drawn is not None else (None, None)
-            return as_drawn(Told(forced, ids=listed[0], logprobs=listed[1]), model, count)
+            told = Told(forced, ids=listed[0], logprobs=listed[1])
+            drawn, self.least = as_drawn(told, model, count, reply.step)
+            return drawn
         if steering.stale:
             self._hang_up()
             self._drawn = None
@@ -271,7 +273,8 @@ class StreamLane:
                 raise EngineError("internal", "a stream ended without a word", "")
         if steering.waiting:
             self.hold()
-        return as_drawn(self._drawn, model, count)
+        drawn, self.least = as_drawn(self._drawn, model, count, reply.step)
+        return drawn
 
     def _open(self, reply: Reply) -> Iterator[SettingsRecord]:
         """Begin a segment."""

@@ -8,11 +8,10 @@ from typing import ClassVar
 
 from termchat.decoding.records import UNKNOWN, Token
 from termchat.engine.abilities import FEATURES, Feature, who_can
-from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.cells import Aborted, ContextFull
-from termchat.engine.llama.reply import check, token_record
+from termchat.engine.llama.model_queries import ModelQueries
+from termchat.engine.llama.reply import check, complete_record
 from termchat.engine.llama.scheduler import Poll, Scheduler
-from termchat.engine.llama.spellings import Speller
 from termchat.engine.llama.template import RenderedPrompt
 from termchat.engine.port import (
     EngineError,
@@ -36,16 +35,14 @@ from termchat.engine.remote.streams import StreamingServer, Told
 from termchat.engine.remote.told_numbers import StepListing, as_drawn, explanation_of, listing_of
 
 
-class StreamedSession(AskedVocabulary):
+class StreamedSession(ModelQueries):
     """Answers as `ServerSession` does; what takes dice or logits of our own is refused. `client` is the server's."""
 
     refused: ClassVar[dict[type | str, str]] = {"walks": FEATURES["walks"], Keep: FEATURES["walks"]}
 
     def __init__(self, server: StreamingServer, client: HttpClient, progress: Callable[[float], None]) -> None:
-        super().__init__()
+        super().__init__(server.model)
         self.served, self._client = server, client
-        self.model = server.model
-        self.speller = Speller(server.model)
         self._noted = len(server.remarks)
         self._listed: tuple[list[int], set[int], StepListing] | None = None
         progress(1.0)
@@ -93,8 +90,9 @@ class StreamedSession(AskedVocabulary):
         """
         with self._asking(command.ids, alone=alone):
             ids, logprobs = self.served.listed(command.ids, command.candidates, [])
-        drawn = as_drawn(Told(UNKNOWN, ids=ids, logprobs=logprobs), self.model, command.candidates)
-        return token_record(drawn, command.done, len(command.ids), "", self.model, -1, 0, 0), True
+        told = Told(UNKNOWN, ids=ids, logprobs=logprobs)
+        drawn, _ = as_drawn(told, self.model, command.candidates, command.done)
+        return complete_record(drawn, self.model, len(command.ids)), True
 
     def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
         """How likely a token was by the model, beside the one that was drawn; what the server's chain did is not known.

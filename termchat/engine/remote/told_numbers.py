@@ -4,24 +4,25 @@ tokens that it lists is the most that it can be, and the state says what mass is
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.decoding.records import ABSENT, TAIL, UNKNOWN, Candidate, DrawnThere, Explanation, TokenBias
-from termchat.engine.llama.observe import Drawn
+from termchat.decoding.conditions import Measure
+from termchat.decoding.records import ABSENT, TAIL, UNKNOWN, Candidate, DrawnThere, Explanation, Token, TokenBias
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.remote.proof import Shortlist, bounds
 from termchat.engine.remote.streams import StreamingServer, Told
 
 
-def as_drawn(told: Told, model: Vocabulary, most: int) -> Drawn:
-    """The step at which this token was drawn, with `most` candidates."""
+def as_drawn(told: Told, model: Vocabulary, most: int, step: int) -> tuple[Token, Mapping[Measure, float]]:
+    """Return the record of the step at which this token was drawn, with `most` candidates, as `Observer.draw` does; and the
+    least that measures can be which it can only bound."""
     if told.ids is None or told.logprobs is None or not len(told.ids):
         alone = [] if math.isnan(told.logprob) else [_candidate(told.id, told.logprob, model)]
-        return Drawn(told.id, ABSENT, told.logprob, UNKNOWN, told.probability, ABSENT, ABSENT, [], alone, {})
+        return _record(told, step, told.logprob, UNKNOWN, ABSENT, ABSENT, alone, {}), {}
     ids, logprobs = told.ids.tolist(), told.logprobs.tolist()
     rank = ids.index(told.id) if told.id in ids else UNKNOWN
     logprob = logprobs[rank] if rank != UNKNOWN and math.isnan(told.logprob) else told.logprob
@@ -30,19 +31,18 @@ def as_drawn(told: Told, model: Vocabulary, most: int) -> Drawn:
         candidates.append(_candidate(told.id, logprob, model))
     found = bounds(Shortlist(told.ids, told.logprobs, model.n_vocab), model.end_ids)
     state = {TAIL: found.tail} if found.tail else {}
-    return Drawn(
-        told.id,
-        ABSENT,
-        logprob,
-        rank,
-        told.probability,
-        found.entropy[1],
-        found.p_end[1],
-        [],
-        candidates,
-        state,
-        found.least,
-    )
+    record = _record(told, step, logprob, rank, found.entropy[1], found.p_end[1], candidates, state)
+    return record, found.least
+
+
+def _record(
+    told: Told, step: int, logprob: float, rank: int, entropy: float, p_end: float, candidates: list[Candidate],
+    state: dict[str, float],
+) -> Token:  # fmt: skip
+    return Token(
+        step, UNKNOWN, told.id, b"", "", ABSENT, logprob, rank, told.probability, entropy, p_end, UNKNOWN, False, [],
+        candidates, state, 0, 0, phase=None,
+    )  # fmt: skip
 
 
 def _candidate(token: int, logprob: float, model: Vocabulary) -> Candidate:

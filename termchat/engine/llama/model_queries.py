@@ -1,9 +1,10 @@
-"""Answers to questions about past positions of a loaded model. They take a `Vocabulary` and `Cells` alone."""
+"""Answers to questions about a model: about texts and tokens, which take a `Vocabulary` alone, and about past positions, which
+take `Cells`, too."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,37 +12,99 @@ from numpy.typing import NDArray
 from termchat.decoding import whynot
 from termchat.decoding.records import Token
 from termchat.engine.abilities import LOCAL
-from termchat.engine.llama.asked_vocabulary import AskedVocabulary
 from termchat.engine.llama.cells import Aborted, Cells, ContextFull
-from termchat.engine.llama.chain import Chain, NothingFits, Observer
+from termchat.engine.llama.chain import NothingFits, Observer
 from termchat.engine.llama.observe import Mask
-from termchat.engine.llama.reply import token_record
+from termchat.engine.llama.reply import complete_record
 from termchat.engine.llama.scoring import Scorer
 from termchat.engine.llama.spellings import Speller
-from termchat.engine.port import EngineError, Explain, Explained, Inspect, Score, Scored
+from termchat.engine.llama.template import ChatTemplate, RenderedPrompt
+from termchat.engine.llama.vocabulary import Vocabulary
+from termchat.engine.port import (
+    EngineError,
+    Explain,
+    Explained,
+    Inspect,
+    Message,
+    Render,
+    Rendered,
+    Score,
+    Scored,
+    Tokenized,
+)
 
 
-class AskedModel(AskedVocabulary, ABC):
-    """Whoever derives from it sets `model` and `cache` first. `larger_context`: see `EngineAbilities`."""
+class ModelQueries:
+    """Without `cells` a session answers by itself what takes logits. `larger_context`: see `EngineAbilities`."""
 
+    model: Vocabulary
     cache: Cells
     larger_context = LOCAL.larger_context
 
-    def __init__(self, scorer: Scorer, speller: Speller) -> None:
-        super().__init__()
-        self._scorer, self.speller = scorer, speller
+    def __init__(self, model: Vocabulary, cells: Cells | None = None) -> None:
+        self.model, self.speller = model, Speller(model)
+        if cells is not None:
+            self.cache, self._scorer = cells, Scorer(cells)
+        self._template: ChatTemplate | None = None
         self._asked: tuple[list[int], NDArray[np.float32], bool] | None = None
 
+    # --- texts and tokens --------------------------------------------------------------------------------------------
+
+    @property
+    def has_switch(self) -> bool:
+        """Whether the template can turn the model's thoughts on and off."""
+        if self.model.has_switch:
+            return True
+        with suppress(EngineError):  # it is told when a chat needs the template
+            self._template = self._template or ChatTemplate(self.model)
+            return self._template.has_switch
+        return False
+
+    def render(self, command: Render) -> Rendered:
+        """Return prompt ids; see `Render`."""
+        prompt, before = self.prompt(command.messages, command.think), command.before
+        ids = prompt.ids
+        if command.append and prompt.after is not None:
+            added = ids[prompt.after :]
+            ended = added[:1] == before[-1:] and added[0] in self.model.end_ids
+            return Rendered(added[ended:], False, prompt.remark)
+        if before and ids[: len(before)] == before:
+            return Rendered(ids[len(before) :], False, prompt.remark)
+        return Rendered(ids, True, prompt.remark)
+
+    def prompt(self, messages: list[Message], think: bool | None) -> RenderedPrompt:
+        """Return the whole prompt of these messages.
+
+        Raises:
+            EngineError: there is no template, or it refuses the messages.
+        """
+        self._template = self._template or ChatTemplate(self.model)
+        return self._template.prompt(messages, think)
+
+    def describe(self, ids: list[int]) -> Tokenized:
+        """Return the bytes and labels of ids.
+
+        Raises:
+            EngineError: one is not in the vocabulary.
+        """
+        model = self.model
+        for token in ids:
+            self._check_id(token)
+        control = [index for index, i in enumerate(ids) if model.is_control(i)]
+        return Tokenized(ids, [model.piece(i) for i in ids], [model.name(i) for i in ids], control)
+
+    def _check_id(self, token: int) -> None:
+        if not 0 <= token < self.model.n_vocab:
+            raise EngineError("prompt", f"token {token} is not in this model's vocabulary", "")
+
+    # --- past positions ----------------------------------------------------------------------------------------------
+
     def abort(self) -> None:
-        """Ends what is computed; may be called from any thread."""
+        """End what is computed; may be called from any thread."""
         self.cache.abort.set()
 
-    @abstractmethod
-    def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
-        """The logits after `ids`, and whether a fresh forward pass was needed; see `inspect`."""
-
     def inspect(self, command: Inspect, *, alone: bool, wanted: Callable[[], bool]) -> tuple[Token, bool]:
-        """What would be drawn after `command.ids`, and whether a fresh forward pass was needed.
+        """Return what would be drawn after `command.ids`, and whether a fresh forward pass was needed.
 
         With `alone`, no reply is running: much that is not in the cache is then decoded where the next turn can reuse it,
         unless walks are still there. That is given up once something else is `wanted`.
@@ -50,9 +113,8 @@ class AskedModel(AskedVocabulary, ABC):
             EngineError: there is no room, it was given up, or llama.cpp failed.
         """
         logits, recomputed = self._after(command.ids, alone, wanted)
-        ids, model = command.ids, self.model
-        bias = model.bias(command.samplers.logit_bias)
-        chain = Chain(command.samplers, model.n_vocab, ids, state=command.state, breakers=model.breakers, bias=bias)
+        model = self.model
+        chain = model.make_chain(command.samplers, command.ids, command.state)
         try:
             observer = Observer(model.n_vocab, model.end_ids, model.names, command.candidates)
             mask = self._mask(command)
@@ -62,19 +124,18 @@ class AskedModel(AskedVocabulary, ABC):
                 drawn = observer.draw(logits, chain, command.seed, command.done)
         finally:
             chain.close()
-        return token_record(drawn, command.done, len(ids), "", model, -1, 0, 0), recomputed
+        return complete_record(drawn, model, len(command.ids)), recomputed
 
     def explain(self, command: Explain, *, alone: bool, wanted: Callable[[], bool]) -> Explained:
-        """Why a token was or was not drawn; `alone` and `wanted` as in `inspect`.
+        """Return why a token was or was not drawn; `alone` and `wanted` as in `inspect`.
 
         Raises:
             EngineError: see `inspect`; or there is no such token.
         """
-        if not 0 <= command.id < self.model.n_vocab:
-            raise EngineError("prompt", f"token {command.id} is not in this model's vocabulary", "")
+        self._check_id(command.id)
         logits, recomputed = self._after(command.ids, alone, wanted)
         model = self.model
-        chain = Chain(command.samplers, model.n_vocab, command.ids, breakers=model.breakers)
+        chain = model.make_chain(command.samplers, command.ids)
         dry = chain.compute_dry_penalties()
         chain.close()
         mask, misfit = self._mask(command), None
@@ -91,7 +152,7 @@ class AskedModel(AskedVocabulary, ABC):
     def score(
         self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]
     ) -> Scored:
-        """A reply drawn again with its own past; see `Scorer.score`. `alone`: no reply is running.
+        """Draw a reply again with its own past; see `Scorer.score`. `alone`: no reply is running.
 
         Raises:
             EngineError: no such reply, no room, it was given up, or llama.cpp failed.
@@ -112,13 +173,13 @@ class AskedModel(AskedVocabulary, ABC):
             ) from None
 
     def _mask(self, command: Inspect | Explain) -> Mask | None:
-        """What the constraint allows there; None where it does not apply."""
+        """Return the tokens that the constraint allows there; None where it does not apply."""
         if command.constraint is None or command.done < command.constraint_begun:
             return None
         return self.model.grammars.followed(command.constraint, _matching(command)).mask()
 
     def _after(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
-        """The logits after `ids`, and whether a fresh forward pass was needed; those last asked for are kept."""
+        """Return the logits after `ids`, and whether a fresh forward pass was needed; the last ones are kept."""
         if not ids or not all(0 <= i < self.model.n_vocab for i in ids):
             raise EngineError("prompt", "no such position", "")
         if self._asked is None or self._asked[0] != ids:
@@ -130,7 +191,11 @@ class AskedModel(AskedVocabulary, ABC):
                 raise EngineError("busy", "interrupted by another request", "") from None
         return self._asked[1:]
 
+    def _logits(self, ids: list[int], alone: bool, wanted: Callable[[], bool]) -> tuple[NDArray[np.float32], bool]:
+        """Compute the logits after `ids`; return whether a fresh forward pass was needed, too. See `inspect`."""
+        raise NotImplementedError
+
 
 def _matching(command: Inspect | Explain) -> list[int]:
-    """The ids that the constraint was told of."""
+    """Return the ids that the constraint was told of."""
     return command.ids[len(command.ids) - command.done + command.constraint_begun :]
