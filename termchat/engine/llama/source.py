@@ -27,10 +27,10 @@ from termchat.engine.llama.cache import EXACT_BATCH, MAIN, Aborted, Cache, Conte
 from termchat.engine.llama.lane import CacheLane
 from termchat.engine.llama.pace import Pace
 from termchat.engine.llama.reply import Reply, Running, Wait
-from termchat.engine.llama.scheduler import Failure
+from termchat.engine.llama.reply_controls import MOST_THREADS
+from termchat.engine.llama.scheduler import Failure, Source
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.speculation import MOST_ROWS, Learned, Speculation
-from termchat.engine.llama.steering import MOST_THREADS
 from termchat.engine.llama.threads import all_threads
 from termchat.engine.port import EngineError, Generate, Prefilling, ReplyRequest
 
@@ -44,7 +44,7 @@ class _Prompt(NamedTuple):
     decode_us: int
 
 
-class CacheSource:
+class CacheSource(Source):
     """Decodes for the replies of one request. `rows_alone`: each row of a group has the bits that it has alone, and no cells
     are freed while others go on.
 

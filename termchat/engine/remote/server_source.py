@@ -14,74 +14,58 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from time import perf_counter
 
-from termchat.decoding.records import TAIL, Prefill, SettingsRecord
+from termchat.decoding.records import TAIL, Prefill
 from termchat.decoding.rules import Rules
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.observe import Drawn, Mask
-from termchat.engine.llama.reply import Reply, Running, draw_here
-from termchat.engine.llama.scheduler import Failure
+from termchat.engine.llama.reply import Lane, Reply, Running, Wait
+from termchat.engine.llama.scheduler import Failure, Source
 from termchat.engine.llama.softmax import Row
-from termchat.engine.llama.speculation import NoDrafts
-from termchat.engine.llama.steering import Steering
 from termchat.engine.port import Cancel, Event, Generate, Noted, Prefilling, Remark, ReplyRequest
 from termchat.engine.remote import proof
-from termchat.engine.remote.llama_server import Candidates
+from termchat.engine.remote.llama_server import Timings
+from termchat.engine.remote.proof import Shortlist
 from termchat.engine.remote.server_cells import ServerCells
 
 _SLACK = 8
 """Tokens that a slot may read again."""
 
 
-class ServerLane:
+class ServerLane(Lane):
     """What a reply has of a server's cells; `take_row` gives the logits that they have at hand, or a copy of them."""
 
-    exact = False
-    threads = 0
-    draws_here = True
+    cells: ServerCells
 
     def __init__(self, cells: ServerCells, take_row: Callable[[], Row], *, alone: bool) -> None:
         self.cells, self._take_row, self._alone = cells, take_row, alone
         self.model, self.capacity = cells.model, cells.capacity
-        self.decode_us, self.prefill_ms = 0, 0.0
-        self.prefill: Prefill | None = None
-        self.drafts = NoDrafts()
 
     def set_threads(self, threads: int) -> bool:
         """Do nothing: they are the server's own affair."""
         return self._alone
 
-    def steer(self, request: ReplyRequest, ids: list[int], walk: int | None) -> Steering:
-        return Steering(request, self, ids, len(ids) - request.done, walk)
-
-    def draw(self, reply: Reply) -> Generator[SettingsRecord, None, Drawn]:
-        drawn = yield from draw_here(reply)
+    def draw(self, reply: Reply) -> Generator[Event | Wait, None, Drawn]:
+        drawn = yield from super().draw(reply)
         return as_bounds(drawn, self.cells)
 
     def row(self, reply: Reply, chain: Chain) -> Row:
         """Return the row, with as many candidates as prove what is drawn."""
-        suffice(self.cells, chain, reply.steering.rules, reply.mask, reply.steering.forced)
+        suffice(self.cells, chain, reply.controls.rules, reply.mask, reply.controls.forced)
         return self._take_row()
 
-    def take(self, ids: list[int], candidates: Candidates, seconds: float) -> None:
+    def take(self, ids: list[int], known: Shortlist, timings: Timings, seconds: float) -> None:
         """Take what the server told of these ids."""
-        self.cells.take(ids, candidates)
+        self.cells.take(ids, known)
         self.decode_us = int(seconds * 1e6)
         if self.prefill is None:
-            timings = candidates.timings
             self.take_prompt(Prefill(len(ids), timings.cache_n, [timings.prompt_n], seconds * 1e3))
 
     def take_prompt(self, record: Prefill) -> None:
         self.prefill, self.prefill_ms = record, record.ms
 
-    def hold(self) -> None:
-        """Its row stays."""
 
-    def close(self, count: int) -> None:
-        """The server keeps what it holds."""
-
-
-class ServerSource:
+class ServerSource(Source):
     """Has a server decode for the replies of one request; see `Source`."""
 
     def __init__(self, cells: ServerCells, command: Generate, take_row: Callable[[], Row]) -> None:
@@ -170,9 +154,6 @@ class ServerSource:
         if self._prompt is not None and len(run.request.ids) <= len(self._ids):
             self._share(_lane_of(run))
 
-    def accept(self, run: Running) -> bool:
-        return False
-
     def decode(self, runs: Sequence[Running], running: Sequence[Running]) -> Iterator[Failure | Event]:
         if self._alone:
             yield from self._decode_alone(runs[0])
@@ -194,10 +175,10 @@ class ServerSource:
             self.steps += 1
             seconds = perf_counter() - begun
             again = []
-            for run, own, answer in zip(turn, ids, answers, strict=True):
+            for run, own, (known, timings) in zip(turn, ids, answers, strict=True):
                 lane = _lane_of(run)
-                again.append(answer.timings.prompt_n - lane.cells.to_read(own))
-                lane.take(own, answer, seconds)
+                again.append(timings.prompt_n - lane.cells.to_read(own))
+                lane.take(own, known, timings, seconds)
                 run.waits = None
             if len(turn) > 1 and self._forgot(again):
                 yield self._note_turns()
@@ -211,9 +192,6 @@ class ServerSource:
             return
         _lane_of(run).decode_us = int((perf_counter() - begun) * 1e6)
         run.waits = None
-
-    def close(self, runs: Collection[Running]) -> None:
-        """The server keeps what it holds."""
 
 
 def _lane_of(run: Running) -> ServerLane:
