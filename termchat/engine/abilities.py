@@ -89,12 +89,10 @@ class EngineAbilities(msgspec.Struct, frozen=True):
 
     - `ids`: prompts and replies are token ids; without them text is all there is.
     - `tokenizer`: texts can be taken apart, and the chat template is known.
-    - `candidates`: how many tokens of a step are told as a rule, 0 for all, `told` before the sampler chain or after it.
+    - `candidates`: how many tokens of a step are told as a rule, 0 for all.
     - `client_draw`: tokens are drawn here, one step at a time: so seeds are ours, and what the chain does is seen.
-    - `adjust`: a change in mid-reply holds from the next token on, or has the engine begin anew from there.
     - `rewind`: past positions can be asked about.
     - `exact`: the same seed gives the same bits.
-    - `absolute`: logits are told, and not only log-probabilities.
     - `grammar`: replies can match a constraint.
     - `walks`: several replies to one prompt run together.
     - `batches`: what is decoded in a batch is chosen here, for beams and drafts.
@@ -109,12 +107,9 @@ class EngineAbilities(msgspec.Struct, frozen=True):
     ids: bool = True
     tokenizer: bool = True
     candidates: int = 0
-    told: Literal["before", "after"] = "before"
     client_draw: bool = True
-    adjust: Literal["next", "restart"] = "next"
     rewind: bool = True
     exact: bool = True
-    absolute: bool = True
     grammar: bool = True
     walks: bool = True
     batches: bool = True
@@ -145,19 +140,19 @@ class EngineAbilities(msgspec.Struct, frozen=True):
 
 LOCAL = EngineAbilities()
 LLAMA_SERVER = EngineAbilities(
-    candidates=200, exact=False, absolute=False, batches=False,
+    candidates=200, exact=False, batches=False,
     larger_context="start the server with a larger --ctx-size, or with fewer slots (--parallel)",
 )  # fmt: skip
 """llama.cpp's HTTP server, whose tokens are drawn here."""
 _OF_THE_CHAIN: tuple[Measure, ...] = ("survivors", "probability")
 LLAMA_SERVER_STREAMED = EngineAbilities(
-    candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False,
+    candidates=20, client_draw=False, exact=False, walks=False,
     batches=False, constraints=("json_schema", "gbnf", "choice"), untold=_OF_THE_CHAIN,
     lacks=("p_less", "top_h", "min_k"), larger_context=LLAMA_SERVER.larger_context,
 )  # fmt: skip
 """The same, whose tokens are its own: it draws and streams them."""
 VLLM = EngineAbilities(
-    candidates=20, client_draw=False, adjust="restart", exact=False, absolute=False, walks=False, batches=False,
+    candidates=20, client_draw=False, exact=False, walks=False, batches=False,
     untold=_OF_THE_CHAIN,
     ranges={
         "temperature": (0.0, 2.0), "frequency_penalty": (-2.0, 2.0), "presence_penalty": (-2.0, 2.0),
@@ -168,8 +163,8 @@ VLLM = EngineAbilities(
 """A vLLM, which draws and streams, too; it tells how many candidates it can."""
 _OF_CHAT_API = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop", "max_tokens", "seed")
 TEXT_ONLY = EngineAbilities(
-    ids=False, tokenizer=False, candidates=20, client_draw=False, adjust="restart", rewind=False, exact=False,
-    absolute=False, grammar=False, walks=False, batches=False,
+    ids=False, tokenizer=False, candidates=20, client_draw=False, rewind=False, exact=False,
+    grammar=False, walks=False, batches=False,
     lacks=tuple(name for name in KNOBS if name not in _OF_CHAT_API),
     larger_context="choose a server with a larger context",
 )  # fmt: skip

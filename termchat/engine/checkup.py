@@ -10,53 +10,19 @@ from threading import Thread
 from time import monotonic
 from typing import TypeVar
 
-import msgspec
-
 from termchat.decoding.records import Failed
-from termchat.engine.abilities import LOCAL, EngineAbilities, of_server
+from termchat.engine.abilities import LOCAL
 from termchat.engine.access_key import read_key
-from termchat.engine.address import EngineAddress, ServerKind
+from termchat.engine.address import EngineAddress
 from termchat.engine.make import engine_at
-from termchat.engine.port import Command, Engine, EngineError, Event, Probe, Probed, Tokenize, is_last
-from termchat.engine.remote.served import ThereModel
+from termchat.engine.port import Command, Engine, EngineError, Probe, Probed, Tokenize, is_last
+from termchat.engine.remote.served import Checkup as Checkup
 
 T = TypeVar("T")
 
 ROUNDS = 3
 RPC = "RPC"
 """llama.cpp's backend that computes on other machines."""
-
-
-class Checkup(msgspec.Struct, frozen=True):
-    """What an engine said.
-
-    `kind` is that of a server. `version` is of the termchat or of the server there, `library` of llama-cpp-python, "" where it
-    does not tell; `rpc` says whether that can compute on further machines. `models` are a server's; `several` says that it
-    chooses among them by name. `slots` is how many replies it makes at a time, 0 where it does not tell. `abilities` are what
-    can be done with it, as far as that is known before a model is loaded. `round_trip` is the median of a few, in seconds.
-    `failure` says why there is no answer.
-    """
-
-    address: EngineAddress
-    kind: ServerKind | None = None
-    version: str = ""
-    library: str = ""
-    rpc: bool = False
-    models: tuple[ThereModel, ...] = ()
-    several: bool = False
-    slots: int = 0
-    abilities: EngineAbilities | None = None
-    round_trip: float = 0.0
-    failure: Failed | None = None
-
-    @property
-    def manner(self) -> str:
-        """How replies are made with it: "draws there, 20 candidates"; "" where that is not known."""
-        if self.abilities is None:
-            return ""
-        draws_there = self.abilities.ids and not self.abilities.client_draw
-        listed = self.abilities.candidates if draws_there else 0
-        return self.abilities.manner + (f", {listed} candidates" if listed else "")
 
 
 def check(address: EngineAddress, within: float = 10.0) -> Checkup:
@@ -72,13 +38,13 @@ def _checked_server(address: EngineAddress, within: float) -> Checkup:
     EngineError: it cannot be reached, or refuses.
     """
     from termchat.engine.remote.http_client import HttpClient  # with all that it takes, needed here alone
-    from termchat.engine.remote.server_lookup import ServerLook, look
+    from termchat.engine.remote.server_lookup import look
 
-    client, said = HttpClient(address, read_key(address), silence=within), list[ServerLook | EngineError]()
+    client, said = HttpClient(address, read_key(address), silence=within), list[Checkup | EngineError]()
 
     def ask() -> None:
         try:
-            said.append(look(client, address.kind, address.model))
+            said.append(look(client))
         except EngineError as error:
             said.append(error)
         finally:
@@ -90,10 +56,7 @@ def _checked_server(address: EngineAddress, within: float) -> Checkup:
     found = said[0] if said else _late()
     if isinstance(found, EngineError):
         raise found
-    return Checkup(
-        address, kind=found.kind, version=found.version, models=found.models, several=found.several, slots=found.slots,
-        abilities=of_server(found.kind, address), round_trip=found.round_trip,
-    )  # fmt: skip
+    return found
 
 
 def _checked_ssh(address: EngineAddress, within: float) -> Checkup:
@@ -128,14 +91,10 @@ def _answer(engine: Engine, command: Command, kind: type[T] | None, end: float) 
         for of, event in engine.receive(min(left, 0.5)):
             if isinstance(event, Failed) and (event.kind == "engine" or (kind is not None and of in (0, number))):
                 raise EngineError(event.kind, event.message, event.hint)
-            if of == number and _is_answer(event, kind):
+            if of == number and (is_last(event) if kind is None else isinstance(event, kind)):
                 return event  # type: ignore[return-value]
     raise _late()
 
 
 def _late() -> EngineError:
     return EngineError("engine", "it takes too long", "check the machine and the line to it")
-
-
-def _is_answer(event: Event, kind: type[T] | None) -> bool:
-    return is_last(event) if kind is None else isinstance(event, kind)

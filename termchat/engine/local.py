@@ -173,7 +173,7 @@ class LocalEngine:
             self._rpc = command.spec.rpc
         if not isinstance(command, Steer):
             self._open[number] = command
-        self._write(wire.frame(wire.COMMAND_ENCODER, number, command))
+        self._write(wire.frame(number, command))
         return number
 
     def _write(self, data: bytes) -> None:
@@ -190,7 +190,7 @@ class LocalEngine:
         while poller.poll(wait):
             data = os.read(self._out.fileno(), _READ)
             if not data:
-                found.append(self._died())
+                found.append(self._given_up(None))
                 break
             end = end if taken else monotonic() + _SLICE
             taken += len(data)
@@ -307,9 +307,6 @@ class LocalEngine:
             return regular_files.opened(self._log, "ab", permissions=0o600)  # for nobody else to read
         except OSError:
             return None  # a chat without a log is better than none
-
-    def _died(self) -> tuple[int, Event]:
-        return self._given_up(None)
 
     def _given_up(self, failure: Failed | None) -> tuple[int, Event]:
         """Ends what is left of the process; whom that concerns, and why (None: the process ended by itself)."""

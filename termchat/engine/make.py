@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -10,20 +12,23 @@ from termchat.engine.local import LocalEngine
 from termchat.engine.port import Engine, EngineError
 from termchat.engine.switching_engine import SwitchingEngine
 
+SERVER_WORKER = "termchat.engine.remote.server_worker"
+
 
 def make_engine(log: Path | None = None, *, started: bool = False) -> Engine:
-    """The engine of this machine, until a model is loaded elsewhere; `log`: see `LocalEngine`.
+    """Make the engine of this machine, until a model is loaded elsewhere; `log`: see `LocalEngine`.
 
     With `started` its process starts at once instead of with the first command, which tells of it if that fails.
     """
-    engine = SwitchingEngine(partial(engine_at, log=log))
+    here = LocalEngine(log)
     if started:
-        engine.start()
-    return engine
+        with suppress(EngineError):
+            here.start()
+    return SwitchingEngine(here, partial(engine_at, log=log))
 
 
 def engine_at(address: EngineAddress, log: Path | None = None) -> Engine:
-    """The engine at one address.
+    """Make the engine at one address.
 
     Raises:
         EngineError: termchat has none for it.
@@ -35,7 +40,5 @@ def engine_at(address: EngineAddress, log: Path | None = None) -> Engine:
 
         return SshEngine(address, log)
     if address.is_server:
-        from termchat.engine.remote.server_engine import ServerEngine
-
-        return ServerEngine(log)
+        return LocalEngine(log, command=[sys.executable, "-P", "-m", SERVER_WORKER])
     raise EngineError("capability", f"{address.shown}: this termchat has no engine for {address.scheme}://")

@@ -501,25 +501,25 @@ class ModelInfo(msgspec.Struct, frozen=True):
 
     name: str
     path: str
-    sha256: str
-    architecture: str
-    quantization: str
-    description: str
-    size: Count
-    parameters: Count
-    vocabulary: Count
-    context: Count
-    context_trained: Count
-    threads: Count
-    threads_batch: Count
-    prefill_batch: Count
-    kv_type: str
-    layers: Count
-    gpu_layers: Int32
-    device: str
-    has_template: bool
-    can_rewind: bool
-    end_ids: list[Int32]
+    sha256: str = ""
+    architecture: str = ""
+    quantization: str = ""
+    description: str = ""
+    size: Count = 0
+    parameters: Count = 0
+    vocabulary: Count = 0
+    context: Count = 0
+    context_trained: Count = 0
+    threads: Count = 0
+    threads_batch: Count = 0
+    prefill_batch: Count = 0
+    kv_type: str = ""
+    layers: Count = 0
+    gpu_layers: Int32 = 0
+    device: str = ""
+    has_template: bool = False
+    can_rewind: bool = False
+    end_ids: list[Int32] = []
     remarks: list[Remark] = []
     suppressed: list[int] = []
     thinking: ThinkingTags | None = None

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 from termchat.engine.address import HERE, EngineAddress
-from termchat.engine.port import Command, Engine, EngineError, Event, Feature, Load
+from termchat.engine.port import Command, Engine, Event, Feature, Load
 
 
 class SwitchingEngine:
-    """The engine where the model is that was loaded last; this machine's at first. It changes with `Load`."""
+    """The engine where the model is that was loaded last, at first the one that is `here`. It changes with `Load`."""
 
-    def __init__(self, make: Callable[[EngineAddress], Engine]) -> None:
-        self._make = make
-        self._address = HERE
-        self._engine = make(HERE)
-
-    @property
-    def address(self) -> EngineAddress:
-        return self._address
+    def __init__(self, here: Engine, make: Callable[[EngineAddress], Engine]) -> None:
+        self._make, self._engine, self._address = make, here, HERE
 
     @property
     def offers(self) -> frozenset[Feature]:
@@ -31,13 +24,6 @@ class SwitchingEngine:
 
     def fileno(self) -> int:
         return self._engine.fileno()
-
-    def start(self) -> None:
-        """Starts the process of this machine's engine, as far as it can be; the first command tells of a failure."""
-        start = getattr(self._engine, "start", None)
-        with suppress(EngineError):
-            if start is not None:
-                start()
 
     def send(self, command: Command) -> int:
         if isinstance(command, Load) and command.spec.engine != self._address:

@@ -22,7 +22,7 @@ from termchat.text import UNREADABLE, explain_unreadable, size
 
 T = TypeVar("T")
 
-EVENT_ENCODER = COMMAND_ENCODER = msgspec.msgpack.Encoder(enc_hook=as_packed)
+ENCODER = msgspec.msgpack.Encoder(enc_hook=as_packed)
 EVENTS: msgspec.msgpack.Decoder[tuple[int, Event]] = msgspec.msgpack.Decoder(tuple[int, Event])
 COMMANDS: msgspec.msgpack.Decoder[tuple[int, Command]] = msgspec.msgpack.Decoder(tuple[int, Command])
 
@@ -41,8 +41,8 @@ class FrameError(ValueError):
     """The bytes on a pipe are not what termchat sends; the message says what is wrong with them."""
 
 
-def frame(encoder: msgspec.msgpack.Encoder, number: int, message: Command | Event) -> bytes:
-    body = encoder.encode((number, message))
+def frame(number: int, message: Command | Event) -> bytes:
+    body = ENCODER.encode((number, message))
     return len(body).to_bytes(_HEAD, "little") + body
 
 

@@ -44,7 +44,7 @@ class Pipe:
 
     def send(self, events: list[Event]) -> None:
         """As the worker does it."""
-        data = b"".join(wire.frame(wire.EVENT_ENCODER, 1, event) for event in events)
+        data = b"".join(wire.frame(1, event) for event in events)
         while data:
             data = data[os.write(self._descriptor, data) :]
 

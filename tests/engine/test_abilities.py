@@ -90,7 +90,7 @@ sys.stdin.buffer.read()
 
 def test_an_engine_offers_what_its_model_tells_and_all_before(tmp_path: Path) -> None:
     info = msgspec.structs.replace(INFO, abilities=LLAMA_SERVER)
-    said = wire.frame(wire.EVENT_ENCODER, 1, Loaded(info)).hex()
+    said = wire.frame(1, Loaded(info)).hex()
     engine = LocalEngine(tmp_path / "log", command=[sys.executable, "-c", _WORKER, said])
     try:
         assert engine.offers == ALL_FEATURES

@@ -449,7 +449,7 @@ def test_signs_of_life_are_given_only_to_who_knows_them(tmp_path: Path) -> None:
     )
     assert line.stdin is not None
     assert line.stdout is not None
-    line.stdin.write(wire.frame(wire.COMMAND_ENCODER, 1, Probe()))
+    line.stdin.write(wire.frame(1, Probe()))
     data = b""
     frames: wire.Frames[tuple[int, Event]] = wire.Frames(wire.EVENTS)
     while not (heard := wire.heard(data)) or not frames.feed(heard[2]):
@@ -467,7 +467,7 @@ def test_signs_of_life_are_given_only_to_who_knows_them(tmp_path: Path) -> None:
         number = remote.engine.send(Probe())
         remote.engine.receive(0.5)
         remote.engine.close()
-        assert got.read_bytes() == asked + wire.frame(wire.COMMAND_ENCODER, number, Probe())
+        assert got.read_bytes() == asked + wire.frame(number, Probe())
 
 
 def test_the_worker_leaves_when_the_line_ends(remote: Remote) -> None:

@@ -47,7 +47,7 @@ def engine(made: list[Counting]) -> SwitchingEngine:
         made.append(Counting(address))
         return made[-1]
 
-    return SwitchingEngine(make)
+    return SwitchingEngine(make(HERE), make)
 
 
 def test_a_model_is_loaded_where_it_is_and_the_engine_before_ends(engine: SwitchingEngine, made) -> None:
@@ -65,7 +65,7 @@ def test_a_model_is_loaded_where_it_is_and_the_engine_before_ends(engine: Switch
 def test_numbers_are_given_once_by_all_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalEngine, "_start", lambda _: None)
     monkeypatch.setattr(LocalEngine, "_write", lambda *_: None)
-    engine = SwitchingEngine(lambda _: LocalEngine())
+    engine = SwitchingEngine(LocalEngine(), lambda _: LocalEngine())
     numbers = [engine.send(Probe()), engine.send(Probe())]
     for place in (LAB, HERE):
         numbers.append(engine.send(Load(ModelSpec("m", "m", engine=place))))

@@ -12,6 +12,7 @@ from time import perf_counter
 import pytest
 
 from termchat.decoding.records import Finished, Prefill, Record, Token
+from termchat.engine.access_key import read_key
 from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import FirstToken, Generate, Message, ModelSpec, Noted, Paused, Prefilling, Render, Steer
@@ -68,7 +69,7 @@ def free_port() -> int:
 def on_server(url: str, **more: object) -> ServerSession:
     """A session with the model that is behind a URL."""
     address = EngineAddress(url=address_of(url).url, **more)  # type: ignore[arg-type]
-    return ServerSession(ModelSpec("", "", engine=address), lambda _: None)
+    return ServerSession(HttpClient(address, read_key(address)), ModelSpec("", "", engine=address), lambda _: None)
 
 
 def streamed_by(url: str, model: str = "") -> StreamedSession:

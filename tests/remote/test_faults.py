@@ -22,7 +22,7 @@ from termchat.engine.address import EngineAddress, address_of
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import EngineError, Generate, ModelSpec
-from termchat.engine.remote import http_client, steady_response
+from termchat.engine.remote import http_client
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_session import ServerSession
 from tests.asking import ask_for, events_of
@@ -137,7 +137,7 @@ def test_silence_ends_and_a_cancel_does_at_once(
         asked = command(on_twin)  # a text can still be taken apart
         twin.faults[0] = twin_server.silent(release)
         on_twin._client.close()  # the next connection has less patience
-        monkeypatch.setattr(on_twin._client, "_silence", 0.3)
+        monkeypatch.setattr(on_twin._client, "silence", 0.3)
         _, error = as_far_as_it_goes(on_twin, asked)
         assert "has not answered for 0.3 s" in error.message
     finally:
@@ -174,7 +174,7 @@ def test_a_server_that_drips_is_told_and_the_reply_is_kept(
     on_twin: ServerSession, twin: TwinServer, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     whole = [token.id for token in tokens_of(drawn(on_twin, command(on_twin)))]
-    monkeypatch.setattr(steady_response, "GRACE", 1.0)
+    monkeypatch.setattr(http_client, "WHOLE", 1.0)
     twin.faults.extend(after(3, fault))
     began = monotonic()
     came, error = as_far_as_it_goes(on_twin, command(on_twin))
@@ -185,10 +185,13 @@ def test_a_server_that_drips_is_told_and_the_reply_is_kept(
     assert came + [token.id for token in tokens_of(drawn(on_twin, command(on_twin, *came)))] == whole
 
 
-def test_a_server_that_puts_off_without_end_is_told(on_twin: ServerSession, twin: TwinServer) -> None:
+def test_a_server_that_puts_off_without_end_is_told(
+    on_twin: ServerSession, twin: TwinServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "WHOLE", 1.0)
     twin.faults.append(twin_server.puts_off_fast)
     _, error = as_far_as_it_goes(on_twin, command(on_twin))
-    assert "answers without end" in error.message
+    assert "answers too slowly" in error.message
 
 
 @pytest.mark.parametrize(
@@ -364,8 +367,9 @@ def test_a_redirect_tells_the_url_to_give(path: str, kind: Literal["openai"] | N
 def test_nobody_there(twin: TwinServer) -> None:
     with pytest.raises(EngineError, match="cannot be reached: Connection refused"):
         on_server("http://127.0.0.1:9")
+    address = address_of(twin.url)
     with pytest.raises(EngineError, match="has no model 'nothing'"):
-        ServerSession(ModelSpec("nothing", "", engine=address_of(twin.url)), lambda _: None)
+        ServerSession(HttpClient(address), ModelSpec("nothing", "", engine=address), lambda _: None)
 
 
 # --- the real server -------------------------------------------------------------------------------------------------
@@ -399,7 +403,7 @@ def test_a_server_that_is_killed_and_comes_back(mortal: RealServer, small_model_
 
 def test_a_server_that_is_stopped_is_waited_for(mortal: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
     session = on_server(mortal.url)
-    monkeypatch.setattr(session._client, "_silence", 1.0)
+    monkeypatch.setattr(session._client, "silence", 1.0)
     asked = command(session)
     whole = [token.id for token in tokens_of(drawn(session, asked))]
     session._client.close()  # the next connection has less patience

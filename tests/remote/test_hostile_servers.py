@@ -41,12 +41,12 @@ def _heard(said: Iterator[Event]) -> tuple[list[Event], EngineError | None]:
     begun = monotonic()
     try:
         for one in said:
-            wire.frame(wire.EVENT_ENCODER, 1, one)
+            wire.frame(1, one)
             heard.append(one)
             assert monotonic() - begun < 60
     except EngineError as failure:
         error = failure
-        wire.EVENT_ENCODER.encode((failure.message, failure.hint))
+        wire.ENCODER.encode((failure.message, failure.hint))
     for one in (one for one in heard if isinstance(one, Token)):
         assert math.isnan(one.logprob) or -700 <= one.logprob <= 0
         assert all(math.isnan(other.logprob) or other.logprob <= 0 for other in one.candidates)
@@ -431,14 +431,14 @@ def _llama(draws: str, pieces: list[bytes], tricks: dict[str, Any]) -> tuple[lis
         address = EngineAddress(url=f"http://127.0.0.1:{server.server_port}", draws=draws)  # type: ignore[arg-type]
         spec, client = ModelSpec("", "", engine=address), HttpClient(address, silence=10)
         session: ServerSession | StreamedSession = (
-            ServerSession(spec, lambda _: None)
+            ServerSession(client, spec, lambda _: None)
             if draws == "here"
             else StreamedSession(LlamaStream(client, spec), client, lambda _: None)
         )
         tuning = Tuning(max_tokens=12, temperature=0.0)
         ids = session.model.tokenize("Hi", special=False)
         try:
-            wire.EVENT_ENCODER.encode(session.info())
+            wire.ENCODER.encode(session.info())
             yield from events_of(
                 session, ask_for(ids, tuning.samplers(), tuning.conditions(), 1), lambda: None, perf_counter()
             )  # type: ignore[misc]

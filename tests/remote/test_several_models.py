@@ -13,7 +13,8 @@ from termchat.engine.address import EngineAddress
 from termchat.engine.checkup import check
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import EngineError, ModelSpec
-from termchat.engine.remote.served import ThereModel, quantization_of
+from termchat.engine.remote.http_client import HttpClient
+from termchat.engine.remote.served import quantization_of
 from termchat.engine.remote.server_session import ServerSession
 from termchat.models.elsewhere import engine_rows, models_of
 from tests.asking import ask_for
@@ -23,7 +24,7 @@ from tests.remote.twin_server import TwinServer
 
 def asked_for(twin: TwinServer, model: str) -> ServerSession:
     address = EngineAddress(name="lab", url=twin.url, model=model)
-    return ServerSession(ModelSpec(model, model or "lab", engine=address), lambda _: None)
+    return ServerSession(HttpClient(address), ModelSpec(model, model or "lab", engine=address), lambda _: None)
 
 
 def test_the_model_is_loaded_and_named_in_every_request_about_it(twin: TwinServer, twin_session: ModelSession) -> None:
@@ -125,7 +126,9 @@ def test_a_server_of_one_model_is_told_in_its_own_row(twin: TwinServer) -> None:
     assert row.serves == (twin.name,)
     checkup = check(address)
     assert (checkup.kind, checkup.version, checkup.slots, checkup.several) == ("llama-server", "twin", 1, False)
-    assert checkup.models == (ThereModel("/models/big/Qwen-Q4_K_M.gguf", 2048, "Q4_1", 1),)
+    (one,) = checkup.models
+    assert (one.id, one.context, one.quantization) == ("/models/big/Qwen-Q4_K_M.gguf", 2048, "Q4_1")
+    assert (one.size, one.state, one.names) == (1, "loaded", (one.id,))
 
 
 def test_one_that_wants_a_key_says_so_and_the_key_is_nowhere(twin: TwinServer, tmp_path: Path) -> None:

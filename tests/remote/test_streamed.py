@@ -212,7 +212,7 @@ def test_the_server_gets_every_knob_that_it_has(streamed: StreamedSession) -> No
     assert isinstance(source, LlamaStream)
     samplers = SamplerSettings(**knobs, order=order, logit_bias=("5=ban", "6=1.5"))
     body = source.body(Segment([1, 2, 3], 0, samplers, (), 9, 1, 5))
-    told = json.loads(source.server.completed(body | {"stream": False}))["generation_settings"]
+    told = json.loads(source.server.request_completion(body | {"stream": False}))["generation_settings"]
     assert {name: told[name] for name in knobs} == pytest.approx(knobs)
     names = {"typical_p": "typ_p"}
     assert told["samplers"] == [names.get(name, name) for name in order]

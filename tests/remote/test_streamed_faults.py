@@ -15,7 +15,7 @@ from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.port import Adjust, EngineError, Generate, SteerReply
-from termchat.engine.remote import steady_response
+from termchat.engine.remote import http_client
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.streamed_session import StreamedSession
 from tests.asking import ask_for, events_of, only
@@ -143,8 +143,8 @@ def test_a_stream_that_takes_for_ever_is_told(
     on_stream: StreamedSession, twin: TwinServer, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     asked = command(on_stream)
-    monkeypatch.setattr(steady_response, "GRACE", 1.0)
-    monkeypatch.setattr(client_of(on_stream), "_silence", 1.0)
+    monkeypatch.setattr(http_client, "WHOLE", 1.0)
+    monkeypatch.setattr(client_of(on_stream), "silence", 1.0)
     twin.faults.append(fault)
     begun = monotonic()
     came, error = as_far_as_it_goes(on_stream, asked)
@@ -203,7 +203,7 @@ def test_silence_ends_the_reply_and_pings_do_not(
 
     asked = command(on_stream)
     whole = [token.id for token in tokens_of(drawn(on_stream, asked))]
-    monkeypatch.setattr(client_of(on_stream), "_silence", 2.0)
+    monkeypatch.setattr(client_of(on_stream), "silence", 2.0)
     twin.at_chunk = {3: pings}
     assert [token.id for token in tokens_of(drawn(on_stream, asked))] == whole
     twin.at_chunk = {3: twin_server.silent(release)}
@@ -223,7 +223,7 @@ def test_a_line_that_drips_does_not_hold_the_reply(
             sleep(0.1)
 
     asked = command(on_stream)
-    monkeypatch.setattr(client_of(on_stream), "_silence", 4.0)
+    monkeypatch.setattr(client_of(on_stream), "silence", 4.0)
     twin.at_chunk = {3: drips}
     begun = monotonic()
     came, error = as_far_as_it_goes(on_stream, asked)
@@ -244,8 +244,8 @@ def test_a_cancel_ends_a_silent_stream_at_once(on_stream: StreamedSession, twin:
         return twin_server.silent(release)(handler)
 
     twin.at_chunk = {3: cancels}
-    for record in on_stream.generate(command(on_stream), lambda: None, 0.0):
-        stream.append(record)
+    for records in on_stream.generate(command(on_stream), lambda: None, lambda: None, 0.0):
+        stream.extend(records)
         if len(tokens_of(stream)) == 3:
             read.set()
     release.set()

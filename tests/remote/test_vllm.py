@@ -28,7 +28,7 @@ from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.model_session import ModelSession
 from termchat.engine.llama.template import NO_SYSTEM_ROLE
 from termchat.engine.port import EngineError, Explain, Generate, Message, ModelSpec, Noted
-from termchat.engine.remote import steady_response
+from termchat.engine.remote import http_client
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.streamed_session import StreamedSession
 from termchat.engine.remote.streams import Reading, Segment, StreamEnd, Told
@@ -476,8 +476,8 @@ def test_a_stream_that_takes_for_ever_is_told(
     vllm: ReplayedVllm, model: VllmStream, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     asked = segment(prompt(model))
-    monkeypatch.setattr(steady_response, "GRACE", 1.0)
-    monkeypatch.setattr(model.server.client, "_silence", 1.0)
+    monkeypatch.setattr(http_client, "WHOLE", 1.0)
+    monkeypatch.setattr(model.server.client, "silence", 1.0)
     vllm.faults.append(fault)
     begun = monotonic()
     try:
@@ -587,7 +587,7 @@ def test_a_silent_server_is_told(vllm: ReplayedVllm, model: VllmStream, monkeypa
     release = threading.Event()
     asked = segment(prompt(model))
     vllm.faults.append(twin_server.silent(release))
-    monkeypatch.setattr(model.server.client, "_silence", 0.3)
+    monkeypatch.setattr(model.server.client, "silence", 0.3)
     try:
         with pytest.raises(EngineError, match=r"has not answered for 0\.3 s"):
             drawn(model, asked)

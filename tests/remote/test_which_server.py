@@ -10,9 +10,8 @@ from termchat.engine.checkup import check
 from termchat.engine.port import EngineError, Message
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.openai_server import ChatPiece, ChatRequest, OpenAIServer
-from termchat.engine.remote.served import ThereModel
-from termchat.engine.remote.server_kind import kind_of
-from termchat.engine.remote.server_lookup import look
+from termchat.engine.remote.served import ServedEntry
+from termchat.engine.remote.server_lookup import kind_of, look
 from termchat.models.elsewhere import engine_rows
 from tests.remote.chat_twin import Serve, refuses, words
 
@@ -34,7 +33,7 @@ def test_one_that_loads_its_model_is_a_llama_server_and_one_that_is_busy_need_no
 def test_the_path_of_a_chat_api_is_taken_as_it_is_given(serve: Serve, base: str) -> None:
     twin = serve(words("Hello"), base=base)
     client = client_of(twin.url, kind="openai")
-    assert look(client, "openai").models == (ThereModel("some-model"),)
+    assert look(client).models == (ServedEntry("some-model"),)
     server = OpenAIServer(client)
     server.find()
     asked = ChatRequest([Message("user", "Hi")], SamplerSettings(), (), 0, 0, 0)
@@ -44,7 +43,7 @@ def test_the_path_of_a_chat_api_is_taken_as_it_is_given(serve: Serve, base: str)
 
 def test_where_no_path_is_given_or_the_kind_is_not_said_it_is_openais(serve: Serve) -> None:
     twin = serve(words("Hello"))
-    assert look(client_of(twin.url.removesuffix("/v1"), kind="openai"), "openai").models
+    assert look(client_of(twin.url.removesuffix("/v1"), kind="openai")).models
     assert kind_of(client_of(twin.url)) == kind_of(client_of(twin.url.removesuffix("/v1"))) == "openai"
 
 
@@ -53,7 +52,7 @@ def test_a_chat_api_that_lists_no_models_has_the_one_that_is_wanted(serve: Serve
     wanted = EngineAddress(name="chat", url=twin.url, kind="openai", model="glm")
     (row,) = engine_rows(wanted)
     assert (row.state, row.told) == ("ready", "glm · text only")
-    assert check(wanted).models == (ThereModel("glm"),)
+    assert check(wanted).models == (ServedEntry("glm"),)
     (row,) = engine_rows(EngineAddress(name="chat", url=twin.url, kind="openai"))
     assert row.state == "broken"
     unsaid = check(EngineAddress(name="chat", url=twin.url, model="glm")).failure

@@ -127,7 +127,7 @@ def only(abilities: EngineAbilities) -> Callable[[FakeEngine], Chat]:
 
 
 async def test_a_refusal_names_the_engine_the_reason_and_who_can() -> None:
-    streams = EngineAbilities(candidates=20, client_draw=False, adjust="restart", walks=False)
+    streams = EngineAbilities(candidates=20, client_draw=False, walks=False)
     async with desktop(spec=LAB, chat=only(streams)) as desk:
         await talked(desk, ("hello", "hi"))
         await command(desk, "/regenerate-same")
@@ -140,7 +140,7 @@ async def test_a_refusal_names_the_engine_the_reason_and_who_can() -> None:
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
 async def test_why_not_of_an_engine_that_draws_there_says_who_tells_more(size: tuple[int, int]) -> None:
-    streams = EngineAbilities(candidates=20, client_draw=False, adjust="restart", walks=False)
+    streams = EngineAbilities(candidates=20, client_draw=False, walks=False)
     async with desktop(size, spec=LAB, chat=only(streams)) as desk:
         await talked(desk, ("hello", "hi"))
         await desk.type("", "ctrl+g", "w", "space", *"cat", "enter")

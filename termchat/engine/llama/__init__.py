@@ -9,8 +9,8 @@ The `scheduler` runs the replies of a request, one or many. A `reply` is a gener
 `chain` apply the stages of `decoding.stages` and draw, writes a record, and waits for its token to be decoded. The `source`
 decodes what all wait for: for a single reply on the cache's main sequence, else in one batch, with a sequence for each. What a
 reply has of the cache is its `lane`. A beam search (`beams`) is a policy of how the rows of a step go on as sequences.
-`steering` holds what a person changes meanwhile: settings, conditions, pauses, forced tokens. `spellings` says which tokens a
-word is made of. `chain` does a step in one call of `observe.c`, which `build_hook` compiles and `observe` loads,
+`reply_controls` holds what a person changes meanwhile: settings, conditions, pauses, forced tokens. `spellings` says which
+tokens a word is made of. `chain` does a step in one call of `observe.c`, which `build_hook` compiles and `observe` loads,
 over the samplers of `native_samplers`; or with `decoding.arithmetic` and `softmax`. `dry` finds the penalties of DRY.
 `speculation` decides which guessed tokens the source decodes ahead, in one batch with the newest one: from the context, or by a
 second model (`draft_model`). `batch_costs` measures the times of batches.

@@ -8,7 +8,7 @@ the search can take, cells that nobody needs any more stay until its end, so tha
 numbers depend on the course of the search. The same search gives the same then, too, but `Start` says that it is not exact.
 
 Which beams are among the best is known in the end. So each token is observed when its beam takes it, while its logits are at
-hand, and is kept, as a list that later tokens share, until the replies are told.
+hand, and is kept on the paths of the beams that go on from it, until the replies are told.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import numpy as np
 from termchat.decoding.beam_search import BeamStep, Continuation, Scored, Search, choose, enough, problem
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.constraint import GRAMMAR, INCOMPLETE, NOT_YET
-from termchat.decoding.records import Beam, Beams, Finished, Prefill, Reason, Record, Token
+from termchat.decoding.records import Beam, Beams, Reason, Record, Token
 from termchat.decoding.thinking import Phase
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer, top
 from termchat.engine.llama.grammars import Follower
 from termchat.engine.llama.lane import CacheLane
-from termchat.engine.llama.reply import Lane, Running, Wait, complete_record
+from termchat.engine.llama.reply import Lane, Running, Wait, complete_record, finish
+from termchat.engine.llama.reply_controls import Cancelled, ReplyControls
 from termchat.engine.llama.softmax import Exponentials, Row
-from termchat.engine.llama.steering import Cancelled
 from termchat.engine.port import (
     Cancel,
     EngineError,
@@ -51,9 +51,8 @@ Ending = tuple[Reason, str]
 
 
 class _Taken(NamedTuple):
-    """A token that a beam took, after others."""
+    """A token that a beam took."""
 
-    before: _Taken | None
     drawn: Token
     decode_us: int
     sample_us: int
@@ -62,26 +61,18 @@ class _Taken(NamedTuple):
 class _Ended(NamedTuple):
     """A beam that runs no longer, and why. Its sequence lacks the last token: that was not decoded."""
 
-    last: _Taken | None
+    path: tuple[_Taken, ...]
     ending: Ending
     sequence: int | None = None
 
 
-def _path(last: _Taken | None) -> list[_Taken]:
-    """All that a beam took, from its first token on."""
-    found = []
-    while last is not None:
-        found.append(last)
-        last = last.before
-    return found[::-1]
-
-
 class _Running(NamedTuple):
-    """A beam and its sequence. `total` is the sum of its logprobs, `tail` the bytes in which a stop sequence may have begun."""
+    """A beam, its sequence, and the `path` of tokens that it took. `total` is the sum of its logprobs, `tail` the bytes in
+    which a stop sequence may have begun."""
 
     sequence: int
     total: float
-    last: _Taken | None
+    path: tuple[_Taken, ...]
     chain: Chain
     tail: bytes
     grammar: Follower | None
@@ -106,9 +97,8 @@ class BeamSearch(Running):
         super().__init__(request, command, lane, asked_at)
         self.how, self.width = how, how.width
         assert isinstance(lane, CacheLane)
-        self.beam_lane = lane
-        self.steering = lane.steer(request, list(request.ids), 0)
-        if self.steering.constraint_begun == NOT_YET:
+        self.beam_lane, self.cells = lane, lane.cells
+        if self.controls.constraint_begun == NOT_YET:
             raise EngineError(
                 "constraint",
                 "a beam search cannot keep to a constraint that begins behind thoughts",
@@ -134,18 +124,18 @@ class BeamSearch(Running):
     def free(self) -> None:
         for chain in self.chains:
             chain.close()
-        self.steering.close()
+        self.controls.close()
 
     @property
     def left(self) -> int:
         """How many tokens its beams may have yet."""
-        limit = self.steering.limit
+        limit = self.controls.limit
         room = self.lane.capacity - len(self.ids) - self.length
         return max(room if limit is None else min(room, limit - self.request.done - self.length), 0)
 
     def has_room(self) -> bool:
         """Return whether there is a cell for each token that the beams can take; the last of each is not decoded."""
-        limit = self.steering.limit
+        limit = self.controls.limit
         left = self.lane.capacity - len(self.request.ids)
         return limit is not None and self.how.width * (limit - self.request.done - 1) <= left
 
@@ -153,22 +143,22 @@ class BeamSearch(Running):
         """Yield what answers the request, and what the search waits for in between."""
         capacity = self.lane.capacity
         yield self._start()
-        yield self.steering.record()
+        yield self.controls.record()
         ending: Ending | None
         try:
-            yield from self._prefill()
+            yield from self.prefill()
             ending = yield from self._search()
         except (Cancelled, Aborted):
             ending = "user", "" if self.running else "during prefill"
         except ContextFull:
             ending = "context", f"{capacity} of {capacity}"
-        best = [_Ended(None, ending or ("user", ""))]
+        best = [_Ended((), ending or ("user", ""))]
         if self.length:
             running = [(self._broken_off(beam, ending), beam.total) for beam in self.running] if ending else []
             best = [one.beam for one in self.search.n_best(running, self.length)]
         for walk, ended in enumerate(best):
             if ended.sequence is not None:
-                self.kept[walk] = ended.sequence, self.beam_lane.cells.sequences[ended.sequence]
+                self.kept[walk] = ended.sequence, self.cells.sequences[ended.sequence]
         for walk, ended in enumerate(best):
             yield from self._reply(walk, ended)
         decoding = self.chosen_at[-1] - self.chosen_at[0] if self.chosen_at else 0.0
@@ -177,12 +167,7 @@ class BeamSearch(Running):
 
     # --- its course --------------------------------------------------------------------------------------------------
 
-    def _read(self) -> None:
-        """Obey the commands.
-
-        Raises:
-            Cancelled: the search is to end.
-        """
+    def read_commands(self) -> tuple[()]:
         while self.commands:
             command = self.commands.popleft()
             if isinstance(command, Cancel):
@@ -192,21 +177,14 @@ class BeamSearch(Running):
             elif isinstance(command, StepOn):
                 self.waiting = True
                 self.steps += 1
-
-    def _prefill(self) -> Iterator[Prefill | Wait]:
-        self._read()
-        while self.lane.prefill is None:
-            yield Wait.PROMPT
-            if self.lane.prefill is None:
-                self._read()
-        yield msgspec.structs.replace(self.lane.prefill, walk=0)
+        return ()
 
     def _search(self) -> Generator[Event | Wait, None, Ending | None]:
         """Search; return why the beams that still run were broken off, None where they were beaten."""
-        limit, lane = self.steering.limit, self.beam_lane
+        limit, lane = self.controls.limit, self.beam_lane
         self.running = [self._root()]
         while True:
-            self._read()
+            yield from self.read_commands()
             begun, rows = self._now(), lane.rows
             self.endings, self.followers = {}, {}
             best = [self._best(beam, row) for beam, row in zip(self.running, rows, strict=True)]
@@ -216,8 +194,8 @@ class BeamSearch(Running):
                 return "rule", f"no token fits ({GRAMMAR})"
             drawn = [self._draw(one, rows[one.parent]) for one in going]
             sample_us = int((self._now() - begun) * 1e6)
-            taken = [
-                _Taken(self.running[one.parent].last, each, lane.decode_us, sample_us)
+            paths = [
+                (*self.running[one.parent].path, _Taken(each, lane.decode_us, sample_us))
                 for one, each in zip(going, drawn, strict=True)
             ]
             yield from self._wait(drawn[0])
@@ -227,22 +205,22 @@ class BeamSearch(Running):
                 yield FirstToken((self.chosen_at[0] - self.asked_at) * 1e3, 0)
             self.tokens += len(going)
             yield self._describe(chosen)
-            for one, last in zip(chosen.finished, taken[len(chosen.running) :], strict=True):
-                self._finish(one, last)
-            self._advance(chosen.running, taken)
+            for one, path in zip(chosen.finished, paths[len(chosen.running) :], strict=True):
+                self._finish(one, path)
+            self._advance(chosen.running, paths)
             if self.search.is_over(self.running[0].total if self.running else None, self.length):
                 return None
             if limit is not None and self.request.done + self.length >= limit:
                 return "length", f"max_tokens {limit}"
-            lane.wanted = [(beam.sequence, beam.last.drawn.id) for beam in self.running if beam.last is not None]
+            lane.wanted = [(beam.sequence, beam.path[-1].drawn.id) for beam in self.running]
             yield Wait.TOKEN
 
-    def _wait(self, drawn: Token) -> Iterator[Paused]:
+    def _wait(self, drawn: Token) -> Iterator[Event]:
         """Wait until the step may be taken, with what the best beam would take."""
         while self.waiting and not self.steps:
             since = perf_counter()
             yield Paused(self._token(drawn, self.length, "", self.lane.decode_us, 0), walk=0)
-            self._read()
+            yield from self.read_commands()
             self.waited += perf_counter() - since
         self.steps -= bool(self.steps)
 
@@ -250,19 +228,19 @@ class BeamSearch(Running):
 
     def _root(self) -> _Running:
         """What all beams begin with."""
-        steering, model = self.steering, self.model
+        controls, model = self.controls, self.model
         own = self.request.ids[len(self.request.ids) - self.request.done :]
         tail = self._tail(b"".join(map(model.piece, own)))
-        grammar = None if steering.dropped else steering.grammar
-        return _Running(self.beam_lane.sequence, 0.0, None, self._chain(None), tail, grammar)
+        grammar = None if controls.dropped else controls.grammar
+        return _Running(self.beam_lane.sequence, 0.0, (), self._chain(()), tail, grammar)
 
     def _tail(self, data: bytes) -> bytes:
         return data[len(data) - min(self.open_tail, len(data)) :]
 
-    def _chain(self, last: _Taken | None) -> Chain:
+    def _chain(self, path: tuple[_Taken, ...]) -> Chain:
         """A chain that has seen the prompt and what a beam took."""
         request, model = self.request, self.model
-        past = [*request.ids, *(taken.drawn.id for taken in _path(last))]
+        past = [*request.ids, *(taken.drawn.id for taken in path)]
         made = model.make_chain(request.samplers, past, request.state)
         self.chains.append(made)
         return made
@@ -340,7 +318,7 @@ class BeamSearch(Running):
         kept = len(chosen.running) + len(chosen.finished)
         return Beams(self.request.done + self.length, beams[:kept], beams[kept:])
 
-    def _advance(self, chosen: list[Continuation], taken: list[_Taken]) -> None:
+    def _advance(self, chosen: list[Continuation], paths: list[tuple[_Taken, ...]]) -> None:
         """These run on, each in a sequence of its own."""
         before, after = self.running, list[_Running]()
         parents = {one.parent for one in chosen}
@@ -348,31 +326,31 @@ class BeamSearch(Running):
             if place not in parents:
                 self._drop(beam)
         staying = set[int]()
-        for one, last in zip(chosen, taken[: len(chosen)], strict=True):
+        for one, path in zip(chosen, paths[: len(chosen)], strict=True):
             parent = before[one.parent]
             stays = one.parent not in staying
             staying.add(one.parent)
-            sequence = parent.sequence if stays else self.beam_lane.cells.begin(parent.sequence)
+            sequence = parent.sequence if stays else self.cells.begin(parent.sequence)
             if not parent.chain.remembers:
                 chain = parent.chain
             elif stays:
                 chain = parent.chain
                 chain.accept(one.id)
             else:
-                chain = self._chain(last)
+                chain = self._chain(path)
             tail = self._tail(parent.tail + self.model.piece(one.id))
-            after.append(_Running(sequence, one.total, last, chain, tail, self.followers.get(one)))
+            after.append(_Running(sequence, one.total, path, chain, tail, self.followers.get(one)))
         self.running, self.length = after, self.length + 1
 
-    def _finish(self, one: Continuation, last: _Taken) -> None:
+    def _finish(self, one: Continuation, path: tuple[_Taken, ...]) -> None:
         """This one ends; its cells stay as long as it is one of the best."""
-        sequence = self.beam_lane.cells.begin(self.running[one.parent].sequence)
-        worst = self.search.finish(_Ended(last, self.endings[one], sequence), one.total, self.length + 1)
+        sequence = self.cells.begin(self.running[one.parent].sequence)
+        worst = self.search.finish(_Ended(path, self.endings[one], sequence), one.total, self.length + 1)
         if worst is not None and worst.sequence is not None:
-            self.beam_lane.cells.drop(worst.sequence, free=not self.beam_lane.rows_alone)
+            self.cells.drop(worst.sequence, free=not self.beam_lane.rows_alone)
 
     def _drop(self, beam: _Running) -> None:
-        self.beam_lane.cells.drop(beam.sequence, free=not self.beam_lane.rows_alone)
+        self.cells.drop(beam.sequence, free=not self.beam_lane.rows_alone)
         if beam.chain.remembers:
             self.chains.remove(beam.chain)
             beam.chain.close()
@@ -381,31 +359,26 @@ class BeamSearch(Running):
         reason, detail = ending
         if beam.grammar is not None and not beam.grammar.accepting:
             detail = f"{detail}; {INCOMPLETE}" if detail else INCOMPLETE
-        return _Ended(beam.last, (reason, detail), beam.sequence)
+        return _Ended(beam.path, (reason, detail), beam.sequence)
 
     # --- what it tells -----------------------------------------------------------------------------------------------
 
     def _reply(self, walk: int, ended: _Ended) -> Iterator[Record]:
         """The records of one of the best: all but of the first one's beginning, which is told already."""
-        steering, model = self.lane.steer(self.request, list(self.request.ids), walk), self.model
+        controls = ReplyControls(self.request, self.lane, list(self.request.ids), walk)
+        model = self.model
         if walk and self.lane.prefill is not None:
             yield msgspec.structs.replace(self._start(), walk=walk)
-            yield steering.record()
+            yield controls.record()
             yield msgspec.structs.replace(self.lane.prefill, walk=walk)
-        (reason, detail), path, gate = ended.ending, _path(ended.last), steering.gate
+        (reason, detail), path, gate = ended.ending, ended.path, controls.gate
         for step, taken in enumerate(path):
             text = gate.push(model.piece(taken.drawn.id))
             if step + 1 == len(path) and reason not in ("end", "stop", "user"):
                 text += gate.release()
-            phase = steering.thoughts.push(model.spelled(taken.drawn.id))
+            phase = controls.thoughts.push(model.spelled(taken.drawn.id))
             yield self._token(taken.drawn, step, text, taken.decode_us, taken.sample_us, phase, walk)
-        gate.finish()
-        times = self.chosen_at[: len(path)]
-        decoding = times[-1] - times[0] if times else 0.0
-        yield Finished(
-            reason, detail, gate.held, len(path), (times[0] - self.asked_at) * 1e3 if times else None, self.lane.prefill_ms,
-            decoding * 1e3, (len(path) - 1) / decoding if decoding else None, walk,
-        )  # fmt: skip
+        yield finish(reason, detail, gate, self.chosen_at[: len(path)], self.asked_at, self.lane.prefill_ms, walk)
 
     def _token(
         self,

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from termchat.decoding.conditions import Measure
-from termchat.decoding.records import Prefill, SettingsRecord, Token
 from termchat.engine.llama.cache import MAIN, Cache
 from termchat.engine.llama.chain import Chain
-from termchat.engine.llama.reply import Reply, draw_here
+from termchat.engine.llama.model import Model
+from termchat.engine.llama.reply import Lane, Reply
+from termchat.engine.llama.reply_controls import ReplyControls
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.speculation import Speculation
-from termchat.engine.llama.steering import Steering
-from termchat.engine.port import ReplyRequest
 
 
-class CacheLane:
+class CacheLane(Lane):
     """What a reply has of the cache: its drafts, its newest rows, and in a group its `sequence`; `own` is the cache's list of
     the ids of that. `rows_alone`: its rows have the bits that they have alone.
 
     `wanted` are rows of several sequences to be decoded in place of the reply's newest token: those of a beam search.
     """
 
-    draws_here = True
-    least: ClassVar[Mapping[Measure, float]] = {}
+    model: Model
+    drafts: Speculation
+    cells: Cache
 
     def __init__(self, cache: Cache, drafts: Speculation, main: Callable[[], Row] | None) -> None:
         self.cells = self._cache = cache
         self.model, self.capacity, self.drafts = cache.model, cache.capacity, drafts
-        self.exact = False
-        self.decode_us, self.prefill_ms = 0, 0.0
-        self.prefill: Prefill | None = None
         self.sequence = MAIN
         self.rows_alone = True
         self.own: list[int] | None = None
@@ -52,12 +47,6 @@ class CacheLane:
         if self._main is not None:
             self._cache.set_threads(threads)
         return self._main is not None
-
-    def steer(self, request: ReplyRequest, ids: list[int], walk: int | None) -> Steering:
-        return Steering(request, self, ids, len(ids) - request.done, walk)
-
-    def draw(self, reply: Reply) -> Generator[SettingsRecord, None, Token]:
-        return draw_here(reply)
 
     def row(self, reply: Reply, chain: Chain) -> Row:
         return self._row if self._main is None else self._main()
@@ -86,7 +75,7 @@ class CacheLane:
         self.decode_us = 0
         return True
 
-    def hold(self) -> None:
+    def hold(self, controls: ReplyControls) -> None:
         if self._main is None:
             self.drafts.cut()
             self._row = self._row.copy()

@@ -19,7 +19,7 @@ import msgspec
 
 import termchat
 from termchat.decoding import dice
-from termchat.decoding.conditions import Length
+from termchat.decoding.conditions import Length, TextGate
 from termchat.decoding.constraint import GRAMMAR, INCOMPLETE
 from termchat.decoding.records import (
     FORMAT,
@@ -38,8 +38,8 @@ from termchat.engine.abilities import LOCAL
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain, NothingFits, Observer
 from termchat.engine.llama.observe import Mask
+from termchat.engine.llama.reply_controls import Cancelled, Context, ReplyControls
 from termchat.engine.llama.softmax import Row
-from termchat.engine.llama.steering import Cancelled, Context, Redraw, Steering
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import (
     EngineError,
@@ -80,43 +80,56 @@ class Room(Protocol):
 class Batched(Protocol):
     """Prompts are read `batch_size` tokens at once, by so many threads, into cells of a type: "" where that is not known."""
 
-    kv_type: str
-    batch_size: int
-    threads_batch: int
+    kv_type: str = ""
+    batch_size: int = 0
+    threads_batch: int = 0
 
     @property
     def largest_change(self) -> float | None:
         """See `Start`."""
+        return None
 
 
-class Lane(Context, Protocol):
+class Lane(Context):
     """What the source of a reply's rows has for it: how its tokens are decoded and drawn.
 
     `prefill` is the record of its prompt, None until that is decoded; `prefill_ms` the time of what is decoded of it, and
     `decode_us` that of the last decode.
     """
 
-    exact: bool
-    decode_us: int
-    prefill: Prefill | None
-    prefill_ms: float
-
-    draws_here: bool
-    """Whether the tokens are drawn here, with our dice."""
-
-    @property
-    def cells(self) -> Batched: ...
-
-    def steer(self, request: ReplyRequest, ids: list[int], walk: int | None) -> Steering:
-        """Return what steers a reply with these ids."""
+    cells: Batched
+    exact = False
+    decode_us = 0
+    prefill: Prefill | None = None
+    prefill_ms = 0.0
 
     def draw(self, reply: Reply) -> Generator[Event | Wait, None, Token]:
-        """Draw the next token of the reply, which is not taken yet."""
+        """Draw the next token of the reply, which is not taken yet: from its row, with our dice."""
+        controls = reply.controls
+        if controls.chain is None:
+            controls.rebuild()
+        reply.mask = None
+        if controls.constrains and controls.grammar is not None:
+            reply.mask = controls.grammar.mask()
+            if reply.mask is None:
+                yield controls.drop(controls.grammar.problem)
+        assert controls.chain is not None
+        draw = partial(
+            reply.observer.draw,
+            self.row(reply, controls.chain), controls.chain, reply.request.seed, reply.step, controls.forced,
+        )  # fmt: skip
+        try:
+            return draw(reply.mask)
+        except NothingFits:
+            reply.mask = None
+            yield controls.drop("all tokens that fit are impossible")
+            return draw()
 
     def row(self, reply: Reply, chain: Chain) -> Row:
         """Return the logits that this chain draws the reply's next token from."""
+        raise NotImplementedError
 
-    def hold(self) -> None:
+    def hold(self, controls: ReplyControls) -> None:
         """Keep the row while others are decoded: the reply is paused."""
 
     def close(self, count: int) -> None:
@@ -157,6 +170,7 @@ class Running(ABC):
         self.walk = request.number if command.group is not None else None
         self.model = lane.model
         self.ids = list(request.ids)
+        self.controls = ReplyControls(request, lane, self.ids, self.walk)
         self.commands: deque[SteerReply] = deque()
         self.waits: Wait | Paused | None = None
         self.over = False
@@ -167,6 +181,28 @@ class Running(ABC):
     @abstractmethod
     def records(self) -> Generator[Event | Wait, None, None]:
         """Yield the events from `Start` to `Finished`, and what it waits for in between."""
+
+    @abstractmethod
+    def read_commands(self) -> Iterable[SettingsRecord | Noted]:
+        """Obey the commands that have come; yield a record of each change of settings.
+
+        Raises:
+            Cancelled: it is to end.
+        """
+
+    def prefill(self) -> Iterator[Event | Wait]:
+        """Wait for the prompt. On a busy machine the threads may be fewer then, which is a change of settings."""
+        lane = self.lane
+        yield from self.read_commands()
+        threads = lane.threads
+        while lane.prefill is None:
+            yield Wait.PROMPT
+            if lane.threads != threads:
+                threads = lane.threads
+                yield self.controls.record()
+            if lane.prefill is None:
+                yield from self.read_commands()
+        yield msgspec.structs.replace(lane.prefill, walk=self.walk)
 
     @property
     @abstractmethod
@@ -196,7 +232,7 @@ class Running(ABC):
                     break
                 yield event
                 if isinstance(event, Paused):
-                    self.lane.hold()
+                    self.lane.hold(self.controls)
                     break
             self.waits = event
         except StopIteration:
@@ -249,7 +285,7 @@ class Running(ABC):
 
 
 class Reply(Running):
-    """One reply: its ids, its steering, and its clock.
+    """One reply: its ids, its controls, and its clock.
 
     Raises:
         EngineError: a condition or the constraint cannot be used.
@@ -261,8 +297,7 @@ class Reply(Running):
         begun = len(request.ids) - request.done
         limit = min((c.tokens for c in request.conditions if isinstance(c, Length)), default=lane.capacity)
         self._most = min(begun + limit, lane.capacity)
-        self.steering = lane.steer(request, self.ids, self.walk)
-        lane.drafts.follow(self.steering)
+        lane.drafts.follow(self.controls)
         self.drawn_at: list[float] = []
         self.accepted = 0
         self.mask: Mask | None = None
@@ -280,7 +315,7 @@ class Reply(Running):
         )
 
     def free(self) -> None:
-        self.steering.close()
+        self.controls.close()
         self.__dict__.pop("observer", None)
 
     def records(self) -> Generator[Event | Wait, None, None]:
@@ -289,28 +324,29 @@ class Reply(Running):
         Raises:
             EngineError: a regular expression takes too long, or llama.cpp failed.
         """
-        steering = self.steering
+        controls, lane = self.controls, self.lane
         yield self._start()
-        yield steering.record()
+        yield controls.record()
         ending: tuple[Reason, str] | None = None
         prefilled = False
         try:
-            yield from self._prefill()
+            yield from self.prefill()
             prefilled = True
             while True:
-                yield from self._read()
-                yield from steering.begin(self.step)
+                yield from self.read_commands()
+                yield from controls.begin(self.step)
                 begun = self._now()
-                drawn = yield from self.lane.draw(self)
-                if steering.pin(drawn):
-                    pinned = yield from self.lane.draw(self)
+                drawn = yield from lane.draw(self)
+                if controls.pin(drawn):
+                    pinned = yield from lane.draw(self)
                     drawn = msgspec.structs.replace(pinned, margin=drawn.margin, near_tie=drawn.near_tie)
                 seconds = self._now() - self.drawn_at[0] if self.drawn_at else 0.0
-                rule = steering.before(self.step, drawn, drawn.id, seconds, self.redraw)
+                redraw = self._redraw if lane.draws_here else None
+                rule = controls.before(self.step, drawn, drawn.id, seconds, redraw)
                 if rule:
                     ending = ("rule", rule)
                     break
-                if steering.waiting:
+                if controls.waiting:
                     drawn = yield from self._wait(drawn)
                 self.drawn_at.append(self._now())
                 if len(self.drawn_at) == 1:
@@ -318,51 +354,39 @@ class Reply(Running):
                 token, ending = self._take(drawn, begun)
                 yield token
                 self.tokens += 1
-                if (dropped := steering.take(drawn.id)) is not None:
+                if (dropped := controls.take(drawn.id)) is not None:
                     yield dropped
-                elif ending is None and steering.complete:
+                elif ending is None and controls.complete:
                     ending = ("end", f"nothing can follow ({GRAMMAR})")
                 if ending is not None:
                     break
-                steering.prepare()
-                yield from self._decode()
+                if controls.constrains and controls.grammar is not None:
+                    controls.grammar.begin()
+                # The threads may be fewer then, or drafts stop or go on: a change of settings.
+                threads, why = lane.threads, lane.drafts.why
+                yield Wait.TOKEN
+                self.step += 1
+                if lane.threads != threads or lane.drafts.why != why:
+                    yield controls.record()
         except (Cancelled, Aborted):
             ending = ("user", "" if prefilled else "during prefill")
         except Ended as end:
             ending = end.ending
         except ContextFull as full:
-            ending = ("context", str(full) or f"{self.lane.capacity} of {self.lane.capacity}")
+            ending = ("context", str(full) or f"{lane.capacity} of {lane.capacity}")
         assert ending is not None
         reason, detail = ending
-        if reason not in ("end", "stop") and steering.incomplete:
+        if reason not in ("end", "stop") and controls.incomplete:
             detail = f"{detail}; {INCOMPLETE}" if detail else INCOMPLETE
         yield self._finished(reason, detail)
 
-    def _read(self) -> Iterator[SettingsRecord | Noted]:
+    def read_commands(self) -> Iterator[SettingsRecord | Noted]:
         while self.commands:
-            yield from self.steering.obey(self.commands.popleft())
-
-    def _prefill(self) -> Iterator[Event | Wait]:
-        """Wait for the prompt. On a busy machine the threads may be fewer then, which is a change of settings."""
-        lane = self.lane
-        yield from self._read()
-        threads = lane.threads
-        while lane.prefill is None:
-            yield Wait.PROMPT
-            if lane.threads != threads:
-                threads = lane.threads
-                yield self.steering.record()
-            if lane.prefill is None:
-                yield from self._read()
-        yield msgspec.structs.replace(lane.prefill, walk=self.walk)
-
-    @property
-    def redraw(self) -> Redraw:
-        """Return the function that says which token other settings would take at this step."""
-        return self._redraw if self.lane.draws_here else None
+            yield from self.controls.obey(self.commands.popleft())
 
     def _redraw(self, samplers: SamplerSettings) -> int:
-        model, state = self.model, self.steering.chain.state if self.steering.chain is not None else {}
+        """Return the token that other settings would take at this step."""
+        model, state = self.model, self.controls.chain.state if self.controls.chain is not None else {}
         chain = model.make_chain(samplers, self.ids, state)
         observer = Observer(model.n_vocab, model.end_ids, model.names, 1)
         try:
@@ -372,22 +396,23 @@ class Reply(Running):
 
     def _wait(self, drawn: Token) -> Generator[Event | Wait, None, Token]:
         """Wait until the step may be taken; return what is drawn then."""
-        steering = self.steering
-        while steering.waiting and steering.forced is None:
+        controls = self.controls
+        while controls.waiting and controls.forced is None:
             since = perf_counter()
-            yield Paused(self._record(drawn), steering.why, self.walk)
-            yield from self._read()
+            yield Paused(self._record(drawn), controls.why, self.walk)
+            yield from self.read_commands()
             drawn = yield from self.lane.draw(self)
             self.waited += perf_counter() - since
         return drawn
 
     def _take(self, drawn: Token, begun: float) -> tuple[Token, tuple[Reason, str] | None]:
         """Add the token to the reply; return its record, and why the reply ends with it, or None."""
-        steering = self.steering
-        forced = steering.forced is not None
-        steering.tell_chain(drawn, forced=forced)
+        controls = self.controls
+        forced = controls.forced is not None
+        if controls.chain is not None:
+            controls.chain.take(drawn, forced=forced)
         text, ending = self._ending(drawn.id)
-        phase = steering.thoughts.push(self.model.spelled(drawn.id))
+        phase = controls.thoughts.push(self.model.spelled(drawn.id))
         sample_us = int((self._now() - begun) * 1e6) if self.lane.draws_here else 0
         token = self._record(drawn, text=text, sample_us=sample_us, forced=forced, phase=phase)
         self.accepted += token.draft is not None and token.draft.accepted
@@ -397,80 +422,68 @@ class Reply(Running):
     def _record(self, drawn: Token, **fields: Any) -> Token:
         lane = self.lane
         return complete_record(
-            drawn, self.model, len(self.ids), settings=self.steering.number, decode_us=lane.decode_us, walk=self.walk,
+            drawn, self.model, len(self.ids), settings=self.controls.number, decode_us=lane.decode_us, walk=self.walk,
             draft=lane.drafts.of(drawn.id), **fields,
         )  # fmt: skip
 
     def _ending(self, token: int) -> tuple[str, tuple[Reason, str] | None]:
         """Return the text that the token lets out, and why the reply ends with it, or None."""
-        steering, model = self.steering, self.model
-        gate, piece = steering.gate, model.piece(token)
+        controls, model = self.controls, self.model
+        gate, piece = controls.gate, model.piece(token)
         text = gate.push(piece)
-        rule = steering.after(token, piece)
+        rule = controls.after(token, piece)
         length = len(self.ids) + 1
         ending: tuple[Reason, str] | None = None
         if gate.stopped_by is not None:
             return text, ("stop", gate.stopped_by)
-        if token in model.end_ids and not steering.rules.ignores_end:
+        if token in model.end_ids and not controls.rules.ignores_end:
             return text, ("end", model.name(token))
-        if steering.is_stop(token):
+        if model.is_control(token) and model.name(token) in controls.stops:  # it has no text in which to find it
             return text + gate.release(), ("stop", model.name(token))
         if rule:
             ending = ("rule", rule)
-        elif steering.limit is not None and self.step + 1 >= steering.limit:
-            ending = ("length", f"max_tokens {steering.limit}")
+        elif controls.limit is not None and self.step + 1 >= controls.limit:
+            ending = ("length", f"max_tokens {controls.limit}")
         elif length >= self.lane.capacity:
             ending = ("context", f"{length} of {self.lane.capacity}")
         return (text + gate.release(), ending) if ending is not None else (text, None)
 
-    def _decode(self) -> Iterator[SettingsRecord | Wait]:
-        """Wait for the newest token. The threads may be fewer then, or drafts stop or go on: a change of settings."""
-        lane = self.lane
-        threads, why = lane.threads, lane.drafts.why
-        yield Wait.TOKEN
-        self.step += 1
-        if lane.threads != threads or lane.drafts.why != why:
-            yield self.steering.record()
-
     def _finished(self, reason: Reason, detail: str) -> Finished:
-        drawn_at, lane = self.drawn_at, self.lane
-        drafts = lane.drafts
-        self.steering.gate.finish()
-        decoding = drawn_at[-1] - drawn_at[0] if len(drawn_at) > 1 else 0.0
-        return Finished(
-            reason=reason,
-            detail=detail,
-            held=self.steering.gate.held,
-            tokens=len(drawn_at),
-            ttft_ms=(drawn_at[0] - self.asked_at) * 1e3 if drawn_at else None,
-            prefill_ms=lane.prefill_ms,
-            decode_ms=decoding * 1e3,
-            tokens_per_second=(len(drawn_at) - 1) / decoding if decoding else None,
-            walk=self.walk,
-            drafted=drafts.drafted if drafts.rounds else None,
-            accepted=self.accepted if drafts.rounds else None,
-            rounds=drafts.rounds or None,
+        drafts, prefill_ms = self.lane.drafts, self.lane.prefill_ms
+        finished = finish(reason, detail, self.controls.gate, self.drawn_at, self.asked_at, prefill_ms, self.walk)
+        rounds = drafts.rounds or None
+        return msgspec.structs.replace(
+            finished,
+            drafted=drafts.drafted if rounds else None,
+            accepted=self.accepted if rounds else None,
+            rounds=rounds,
             not_drafted=drafts.nothing,
         )
 
 
-def draw_here(reply: Reply) -> Generator[SettingsRecord, None, Token]:
-    """Draw from the row of the reply's lane, with our dice."""
-    steering = reply.steering
-    if steering.chain is None:
-        steering.rebuild()
-    reply.mask = yield from steering.mask()
-    assert steering.chain is not None
-    draw = partial(
-        reply.observer.draw,
-        reply.lane.row(reply, steering.chain), steering.chain, reply.request.seed, reply.step, steering.forced,
-    )  # fmt: skip
-    try:
-        return draw(reply.mask)
-    except NothingFits:
-        reply.mask = None
-        yield steering.drop("all tokens that fit are impossible")
-        return draw()
+def finish(
+    reason: Reason,
+    detail: str,
+    gate: TextGate,
+    drawn_at: list[float],
+    asked_at: float,
+    prefill_ms: float,
+    walk: int | None,
+) -> Finished:
+    """Return the record of a reply's end, whose tokens were drawn at these times, and whose text went through this gate."""
+    gate.finish()
+    decoding = drawn_at[-1] - drawn_at[0] if len(drawn_at) > 1 else 0.0
+    return Finished(
+        reason=reason,
+        detail=detail,
+        held=gate.held,
+        tokens=len(drawn_at),
+        ttft_ms=(drawn_at[0] - asked_at) * 1e3 if drawn_at else None,
+        prefill_ms=prefill_ms,
+        decode_ms=decoding * 1e3,
+        tokens_per_second=(len(drawn_at) - 1) / decoding if decoding else None,
+        walk=walk,
+    )
 
 
 def identity(model: Vocabulary) -> ModelIdentity:

@@ -6,9 +6,10 @@ source decodes for those that wait. The source is this machine's cache, the slot
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.records import Failed
@@ -37,20 +38,20 @@ class Failure(NamedTuple):
     error: Exception
 
 
-class Source(Protocol):
+class Source(ABC):
     """Decodes prompts and tokens, in so many `steps` behind the prompts, and has the rows after them."""
 
     steps: int
+    room: Room
 
-    @property
-    def room(self) -> Room: ...
-
+    @abstractmethod
     def open(self, request: ReplyRequest) -> Lane:
         """Return a lane for a reply."""
 
-    def plan(self, runs: Sequence[Running]) -> None:
+    def plan(self, runs: Sequence[Running]) -> None:  # noqa: B027 - a server finds it out by itself
         """Find out what is to be decoded of the prompts."""
 
+    @abstractmethod
     def prefill(self, runs: Collection[Running]) -> Iterator[Event | Failure]:
         """Decode the prompts of all runs that there are when it is done, and yield how far it is.
 
@@ -58,16 +59,18 @@ class Source(Protocol):
             Aborted, ContextFull, EngineError: for all of them.
         """
 
-    def join(self, run: Running) -> None:
+    def join(self, run: Running) -> None:  # noqa: B027
         """Give a reply that joins what is there of its prompt: all but its last token, or more."""
 
     def accept(self, run: Running) -> bool:
         """Return whether the newest token of a run need not be decoded: the row after it is at hand."""
+        return False
 
+    @abstractmethod
     def decode(self, runs: Sequence[Running], running: Sequence[Running]) -> Iterable[Failure | Event]:
         """Decode for all or some of the runs that wait; those for which it is done wait for nothing. `running` are all."""
 
-    def close(self, runs: Collection[Running]) -> None:
+    def close(self, runs: Collection[Running]) -> None:  # noqa: B027
         """End it: all are over."""
 
 

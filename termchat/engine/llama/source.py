@@ -27,10 +27,10 @@ from termchat.engine.llama.beams import BeamSearch
 from termchat.engine.llama.cache import EXACT_BATCH, MAIN, Aborted, Cache, ContextFull, OutOfTime, count_common
 from termchat.engine.llama.lane import CacheLane
 from termchat.engine.llama.reply import Running, Wait
-from termchat.engine.llama.scheduler import Failure
+from termchat.engine.llama.reply_controls import MOST_THREADS
+from termchat.engine.llama.scheduler import Failure, Source
 from termchat.engine.llama.softmax import Row
 from termchat.engine.llama.speculation import MOST_ROWS, Learned, Speculation
-from termchat.engine.llama.steering import MOST_THREADS
 from termchat.engine.llama.thread_tuner import ThreadTuner, all_threads
 from termchat.engine.port import EngineError, Generate, Prefilling, ReplyRequest
 
@@ -44,7 +44,7 @@ class _Prompt(NamedTuple):
     decode_us: int
 
 
-class CacheSource:
+class CacheSource(Source):
     """Decodes for the replies of one request. `rows_alone`: each row of a group has the bits that it has alone, and no cells
     are freed while others go on.
 

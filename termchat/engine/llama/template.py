@@ -160,7 +160,8 @@ class ChatTemplate:
         replies = ids_of_replies(messages, model.piece, model.n_vocab)
         for attempt in range(MOST_RENDERINGS):
             marked = MarkedMessages(messages, self._pattern, replies)
-            parts = marked.parts(self._render(marked, think))
+            self._mark = marked.mark
+            parts = marked.parts(self._rendered(marked.messages, think, parts=self._takes_parts))
             if not (lost := marked.lost(parts)):
                 break
             replies = {} if attempt else {number: ids for number, ids in replies.items() if number not in lost}
@@ -207,18 +208,21 @@ class ChatTemplate:
         model = self._model
         whole = model.tokenize(text, special=True)
         runs = self._runs(text)
-        grouped: list[list[int] | int] | None = self._grouped(whole)
+        grouped: list[Any] = [[]]
+        for token in whole:
+            if model.is_control(token):
+                grouped += [token, []]
+            else:
+                grouped[-1].append(token)
         specials = [run for run in runs if isinstance(run, int)]
         if [token for token in whole if model.is_control(token)] != specials:
-            grouped = None  # the tokenizer saw other borders than we did: every run is tokenised by itself
+            grouped = []  # the tokenizer saw other borders than we did: every run is tokenised by itself
         ids: list[int] = []
         for i, run in enumerate(runs):
             if isinstance(run, int):
                 ids.append(run)
-            elif grouped is not None and mark not in run and (i or not guarded):
-                found = grouped[i]
-                assert isinstance(found, list)
-                ids += found
+            elif grouped and mark not in run and (i or not guarded):
+                ids += grouped[i]
             else:
                 before = runs[i - 1] if i else None
                 after = runs[i + 1] if i + 1 < len(runs) else None
@@ -254,19 +258,6 @@ class ChatTemplate:
                     split += [piece] if j == 0 else [control, piece]
             runs = split
         return runs
-
-    def _grouped(self, ids: list[int]) -> list[list[int] | int]:
-        groups: list[list[int] | int] = [[]]
-        for token in ids:
-            if self._model.is_control(token):
-                groups += [token, []]
-            else:
-                groups[-1].append(token)  # type: ignore[union-attr]
-        return groups
-
-    def _render(self, marked: MarkedMessages, think: bool | None) -> str:
-        self._mark = marked.mark
-        return self._rendered(marked.messages, think, parts=self._takes_parts)
 
     def _rendered(self, messages: list[Message], think: bool | None, *, parts: bool) -> str:
         model = self._model

@@ -62,6 +62,9 @@ if TYPE_CHECKING:
 _BETWEEN_TOKENS = LoadDraft | Tokenize | Describe | Spell | Render | Inspect | Explain | Score | Check
 """Commands that need not wait until a reply is over."""
 
+Open = Callable[[ModelSpec, Callable[[float], None]], "ModelSession"]
+"""How a model becomes a session; the callable is told of progress, 0 to 1."""
+
 Find = Callable[[ModelSpec], tuple[ModelSpec, dict[str, Any]]]
 """What to load for a model that another machine asks for, and the knobs recommended for it. Raises `EngineError`."""
 
@@ -154,10 +157,10 @@ class Inbox:
 
 
 class Worker:
-    """Answers the commands of the inbox, one after the other."""
+    """Answer the commands of the inbox, one after the other, with the session that `open_session` makes."""
 
-    def __init__(self, inbox: Inbox, descriptor: int, find: Find | None = None) -> None:
-        self._find = find
+    def __init__(self, inbox: Inbox, descriptor: int, open_session: Open, find: Find | None = None) -> None:
+        self._find, self._open = find, open_session
         self._inbox = inbox
         self._descriptor = descriptor
         self._session: ModelSession | None = None
@@ -187,6 +190,7 @@ class Worker:
 
     def _do(self, number: int, command: Command, arrived: float) -> None:
         try:
+            self._check_offered(command)
             if isinstance(command, Generate):
                 self._generate(number, command, arrived)
             else:
@@ -199,6 +203,15 @@ class Worker:
             traceback.print_exc()
             self._send(number, Failed("internal", f"{type(error).__name__}: {error}", "see the log for details"))
 
+    def _check_offered(self, command: Command) -> None:
+        kind: type | str = type(command)
+        if isinstance(command, Generate) and command.group is not None:
+            kind = "beams" if command.group.beams is not None else "walks"
+        refused: dict[type | str, str] = getattr(self._session, "refused", {})
+        if kind in refused:
+            what = f"a model on a server cannot {refused[kind]}"
+            raise EngineError("capability", what, "load one on this machine for that")
+
     def _answer(self, number: int, command: Command) -> Event:
         if isinstance(command, Load):
             return self._load(number, command)
@@ -206,7 +219,11 @@ class Worker:
             self._unload()
             return Unloaded()
         if isinstance(command, Probe):
-            return self._probe()
+            from termchat.engine.llama import native, observe, offload
+
+            native.start()
+            compiled = observe.load() is not None
+            return Probed(native.version(), offload.system(), offload.backends(), offload.devices(), compiled)
         if isinstance(command, LoadDraft):
             return self._load_draft(number, command.spec)
         session = self._loaded()
@@ -258,18 +275,6 @@ class Worker:
             spec, _ = self._find(spec)
         return DraftLoaded(session.load_draft(spec, lambda fraction: self._send(number, Progress(fraction))))
 
-    def _probe(self) -> Probed:
-        from termchat.engine.llama import native, observe, offload
-
-        native.start()
-        compiled = observe.load() is not None
-        return Probed(native.version(), offload.system(), offload.backends(), offload.devices(), compiled)
-
-    def _open(self, spec: ModelSpec, progress: Callable[[float], None]) -> ModelSession:
-        from termchat.engine.llama.model_session import ModelSession
-
-        return ModelSession(spec, progress)
-
     def _load(self, number: int, command: Load) -> Loaded:
         self._unload()
         spec, recommended = self._find(command.spec) if self._find is not None else (command.spec, {})
@@ -308,7 +313,7 @@ class Worker:
             self._replying = False
 
     def _send(self, number: int, *events: Event) -> None:
-        self._write(b"".join(wire.frame(wire.EVENT_ENCODER, number, event) for event in events))
+        self._write(b"".join(wire.frame(number, event) for event in events))
 
     def _write(self, whole: bytes) -> None:
         data = memoryview(whole)
@@ -317,11 +322,17 @@ class Worker:
                 data = data[os.write(self._descriptor, data) :]
 
 
-def main(find: Find | None = None, *, kind: type[Worker] | None = None) -> None:
-    """Takes the pipes over and works until the input ends.
+def open_here(spec: ModelSpec, progress: Callable[[float], None]) -> ModelSession:
+    """Load a model into this process."""
+    from termchat.engine.llama.model_session import ModelSession
+
+    return ModelSession(spec, progress)
+
+
+def main(find: Find | None = None, open_session: Open = open_here) -> None:
+    """Take the pipes over and work until the input ends.
 
     With `find` it works for a termchat on another machine: it says hello first, and looks for the models that it is to load.
-    `kind` is another worker than llama.cpp's.
     """
     gc.disable()  # nothing that is imported is garbage
     commands, events = os.dup(0), os.dup(1)
@@ -334,7 +345,7 @@ def main(find: Find | None = None, *, kind: type[Worker] | None = None) -> None:
         greeting = memoryview(wire.hello())
         while greeting:
             greeting = greeting[os.write(events, greeting) :]
-    (kind or Worker)(Inbox(commands), events, find).run()
+    Worker(Inbox(commands), events, open_session, find).run()
 
 
 if __name__ == "__main__":

@@ -2,38 +2,53 @@
 `EngineError` that says what to do.
 
 No redirect is followed: it could take a key, or a chat, to somebody else. Proxies from the environment are not used. Answers
-are read up to a limit, and have to come steadily (`steady_response`).
+are read up to a limit, and in a limited time.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import http.client
+import io
 import socket
 import ssl
+import struct
+import zlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
 from termchat.engine.address import EngineAddress
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.port import EngineError
-from termchat.engine.remote.event_stream import Caller, EventStream
 from termchat.engine.remote.server_answers import BadAnswer, read_json, read_part, read_phrase, read_text
-from termchat.engine.remote.steady_response import Endless, Packed, SteadyResponse, TooSlow
 from termchat.text import one_line, size
 
 CONNECT = 5.0
 """Seconds until a connection must be there."""
 SILENCE = 120.0
 """Seconds in which a server must begin to answer: others may be in front of us."""
+WHOLE = 600.0
+"""Seconds in which an answer must be there whole once it has begun."""
+MOST_OF_STREAM = 8 << 20
+"""Bytes of one event, and of all that come without anything new in them."""
+_LEAST = 64
+"""Bytes that a line counts at least: to look at it costs as much."""
 _PIECE = 1 << 18
+_PART = 1 << 16
 _MOST_OF_ERRORS = 1 << 16
-_MOST_OF_HEAD = 1 << 18
 _SAID = 300
 """Characters of a server's own words that are told."""
 _HIDDEN = "(the key)"
+_BROKEN = (http.client.HTTPException, OSError, ValueError, AttributeError)
+"""How an answer fails; the last two, where its socket is closed while it is read."""
+_STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+_AT_ONCE = struct.pack("ii", 1, 0)
+"""For SO_LINGER: the server learns at once that nobody listens any more."""
 
 
 class ServerError(EngineError):
@@ -44,12 +59,95 @@ class ServerError(EngineError):
         self.status, self.type, self.said = status, type, said
 
 
-class StaleConnection(Exception):
+class _StaleConnection(Exception):
     """The server had closed the kept connection before this request; nothing was answered."""
 
 
+class TooSlow(TimeoutError):
+    """An answer has begun, and is not there whole in time."""
+
+
+class Endless(OSError):
+    """There is more of an answer than was wanted."""
+
+
+class Packed(OSError):
+    """An answer is packed in a way that was not asked for."""
+
+
+class _Timed(io.RawIOBase):
+    """Bytes of a socket that have to come within so many `seconds` in all: its own time-out counts from byte to byte."""
+
+    def __init__(self, raw: Any, sock: socket.socket, seconds: float) -> None:
+        self._raw, self._sock = raw, sock
+        self._begun = False
+        self.limit(seconds, TimeoutError)
+
+    def limit(self, seconds: float, late: type[TimeoutError]) -> None:
+        """Begin to count anew."""
+        self._until, self._late = monotonic() + seconds, late
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        if (left := self._until - monotonic()) <= 0:
+            raise self._late
+        self._sock.settimeout(left)
+        try:
+            count: int = self._raw.readinto(buffer)
+        except TimeoutError:
+            raise self._late from None
+        if not self._begun:
+            self._begun = True
+            self.limit(WHOLE, TooSlow)
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer that begins within `silence` seconds, and is there whole within `WHOLE`; one that is read part by part may go
+    on for ever."""
+
+    def __init__(self, sock: socket.socket, *args: Any, silence: float, **more: Any) -> None:
+        super().__init__(sock, *args, **more)
+        self._silence, self._timed = silence, _Timed(self.fp.detach(), sock, silence)
+        self.fp = io.BufferedReader(self._timed)
+        self._unpacks: zlib._Decompress | None = None
+
+    def begin(self) -> None:
+        super().begin()
+        packing = self.headers.get("Content-Encoding", "").strip().lower()
+        if packing in ("gzip", "x-gzip"):  # which some proxies do though nobody asked for it
+            self._unpacks = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        elif packing not in ("", "identity"):
+            raise Packed(packing)
+
+    def read_part(self, size: int) -> bytes:
+        """Read some bytes of a body that may be a stream, within the same time as its first; b"" at its end."""
+        self._timed.limit(self._silence, TimeoutError)
+        return self.read_some(size)
+
+    def read_some(self, size: int) -> bytes:
+        """Read some bytes of the body, unpacked; b"" at its end."""
+        unpacks = self._unpacks
+        if unpacks is None:
+            return self.read1(size)
+        try:
+            while packed := unpacks.unconsumed_tail or self.read1(size):
+                if not unpacks.eof and (data := unpacks.decompress(packed, size)):
+                    return data
+        except zlib.error as error:
+            raise OSError(str(error)) from None
+        return b""
+
+
 class HttpClient:
-    """A connection to the server at `address`, made when it is needed; `key` goes with every request to it.
+    """A connection to the server at `address`, made when it is needed; `key` goes with every request to it. Before the first
+    request on a new connection `on_connect` is called, which may ask over it, and says whether that can be stopped.
 
     `stop` may be called from any thread; everything else belongs to one.
     """
@@ -63,7 +161,7 @@ class HttpClient:
         self._base = path.removesuffix("/v1")
         self._api = path if path and address.kind == "openai" else f"{self._base}/v1"
         self._ends_in_api = bool(path) and path == self._api
-        self._address, self._silence = address, silence
+        self.address, self.silence = address, silence
         self._headers = {"Content-Type": "application/json", "User-Agent": "termchat"}
         self._key = key
         if key:
@@ -74,22 +172,19 @@ class HttpClient:
         self._stream: EventStream | None = None
         self._asked = ""
         """The path that was asked last, as far as it is no part of the address."""
-        self._answered = self._stopped = self._stoppable = False
+        self._answered = self.stopped = self._stoppable = False
+        self.on_connect: Callable[[bool], None] | None = None
 
     def _trusting(self) -> ssl.SSLContext:
-        file = self._address.ssl_cert_file
+        file = self.address.ssl_cert_file
         try:
             return ssl.create_default_context(cafile=Path(file).expanduser() if file else None)
         except (OSError, RuntimeError, ssl.SSLError) as error:
             raise EngineError("tls", f"ssl_cert_file cannot be read: {file}: {_why(error)}", "correct it") from None
 
-    @property
-    def connected(self) -> bool:
-        return self._connection is not None
-
     def stop(self) -> None:
-        """Ends the request that is under way if it can be stopped, and every later one of those until `go_on`."""
-        self._stopped = True
+        """End the request that is under way if it can be stopped, and every later one of those until `go_on`."""
+        self.stopped = True
         stream, found = self._stream, self._socket
         for open_ in (found if self._stoppable else None, None if stream is None else stream.socket):
             if open_ is not None:
@@ -98,7 +193,7 @@ class HttpClient:
                     socket.socket.shutdown(open_, socket.SHUT_RDWR)
 
     def go_on(self) -> None:
-        self._stopped = False
+        self.stopped = False
 
     def close(self) -> None:
         self._let_go()
@@ -106,98 +201,108 @@ class HttpClient:
             self._stream.close()
 
     def _let_go(self) -> None:
-        """Closes the kept connection."""
+        """Close the kept connection."""
         connection, self._connection, self._socket = self._connection, None, None
         if connection is not None:
             connection.close()
 
     def stream(self, path: str, body: bytes) -> EventStream:
-        """The events that answer a POST as they come, on a connection of their own: servers close it afterwards, whatever they
-        say. It can be stopped, and to close it ends it, too. There is one at a time: an earlier one is closed.
+        """Open the events that answer a POST as they come, on a connection of their own: servers close it afterwards, whatever
+        they say. It can be stopped, and to close it ends it, too. There is one at a time: an earlier one is closed.
 
         Raises:
             Aborted, ServerError, EngineError: as `ask`.
         """
-        if self._stopped:
+        if self.stopped:
             raise Aborted
         if self._stream is not None:
             self._stream.close()
         connection = self._made()
-        self._limit(connection, _MOST_OF_ERRORS)
-        caller = Caller(lambda: self._stopped, self._silence, self._broken, self._refused)
-        stream = self._stream = EventStream(caller, connection)
+        stream = self._stream = EventStream(self, connection)
         try:
             connection.request("POST", self._whole(path), body, self._headers | {"Accept": "text/event-stream"})
-            if self._stopped:  # maybe before there was something to end
+            if self.stopped:  # maybe before there was something to end
                 raise Aborted
         except Aborted:
             stream.close()
             raise
         except (http.client.HTTPException, OSError) as error:
             stream.close()
-            if self._stopped:
+            if self.stopped:
                 raise Aborted from None
-            raise self._broken(error) from None
+            raise self.explain(error) from None
         return stream
 
     def ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool = False) -> bytes:
-        """The body of the answer to a request, at most `limit` bytes.
+        """Return the body of the answer to a request, at most `limit` bytes; ask again where the kept connection was closed
+        meanwhile, also right after the server was met on a new one.
 
         Raises:
-            StaleConnection: ask again.
             Aborted: `stop` was called, and it is `stoppable`.
             ServerError, EngineError: the server cannot be reached, refuses, or breaks off.
         """
+        met = False
+        for _ in range(3):
+            if self._connection is None and not met:
+                self.meet(stoppable=stoppable)
+                met = True
+            with contextlib.suppress(_StaleConnection):
+                return self._ask(method, path, body, limit, stoppable=stoppable)
+        what = f"{self.shown} closes every connection"
+        raise EngineError("server", what, "is it starting? go on when it is ready")
+
+    def meet(self, *, stoppable: bool) -> None:
+        """Have `on_connect` ask as it does on a new connection."""
+        meet, self.on_connect = self.on_connect, None
+        try:
+            if meet is not None:
+                meet(stoppable)
+        finally:
+            self.on_connect = meet
+
+    def _ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool) -> bytes:
         self._stoppable = stoppable
-        if stoppable and self._stopped:
+        if stoppable and self.stopped:
             raise Aborted
-        connection = self._connected()
-        if stoppable and self._stopped:  # while it was made: whoever stopped it saw nothing to end
+        if self._connection is None:
+            self._answered = False
+            self._connection = self._made()
+            self._socket = self._connection.sock
+        connection = self._connection
+        if stoppable and self.stopped:  # while it was made: whoever stopped it saw nothing to end
             raise Aborted
-        self._limit(connection, limit + _MOST_OF_ERRORS)
         try:
             connection.request(method, self._whole(path), body, self._headers)
             response = connection.getresponse()
-            assert isinstance(response, SteadyResponse)
+            assert isinstance(response, _Response)
             status = response.status
             data = self._read(response, limit if status == 200 else _MOST_OF_ERRORS, strict=status == 200)
         except (http.client.HTTPException, OSError) as error:
-            stale, self._answered = self._answered and _is_stale(error), False
+            stale, self._answered = self._answered and isinstance(error, _STALE), False
             self._let_go()
-            if stoppable and self._stopped:
+            if stoppable and self.stopped:
                 raise Aborted from None
             if stale:
-                raise StaleConnection from None
-            raise self._broken(error) from None
+                raise _StaleConnection from None
+            raise self.explain(error) from None
         except EngineError:
             self._let_go()
             raise
-        if stoppable and self._stopped:  # an answer that was cut may look whole
+        if stoppable and self.stopped:  # an answer that was cut may look whole
             self._let_go()
             raise Aborted
         self._answered = True
         if response.will_close:
             self._let_go()
         if status != 200:
-            raise self._refused(status, data, response)
+            raise self.refuse(status, data, response)
         return data
 
     def get(self, path: str, limit: int, *, stoppable: bool = False) -> bytes:
-        """Return the answer to a GET, asking once more if the server closed the kept connection meanwhile.
-
-        Raises:
-            Aborted, ServerError, EngineError: as `ask`.
-        """
-        for _ in range(2):
-            with contextlib.suppress(StaleConnection):
-                return self.ask("GET", path, None, limit, stoppable=stoppable)
-        raise self.closing_error()
-
-    def closing_error(self) -> EngineError:
-        return EngineError("server", f"{self.shown} closes every connection", "is it starting? go on when it is ready")
+        return self.ask("GET", path, None, limit, stoppable=stoppable)
 
     def _whole(self, path: str) -> str:
-        """A path at the server; those of OpenAI's API begin with /v1 here."""
+        """Return a path at the server; those of OpenAI's API begin with /v1 here."""
         if not path.startswith("/v1/"):
             self._asked = path
             return self._base + path
@@ -205,22 +310,8 @@ class HttpClient:
         self._asked = rest if self._ends_in_api else path
         return self._api + rest
 
-    def _connected(self) -> http.client.HTTPConnection:
-        if self._connection is not None:
-            return self._connection
-        self._answered = False
-        connection = self._connection = self._made()
-        self._socket = connection.sock
-        return connection
-
-    def _limit(self, connection: http.client.HTTPConnection, most: int) -> None:
-        """The body of the next answer has so many bytes at most."""
-        connection.response_class = partial(  # type: ignore[assignment]
-            SteadyResponse, silence=self._silence, most=most + _MOST_OF_HEAD
-        )
-
     def _made(self) -> http.client.HTTPConnection:
-        """A new connection."""
+        """Make a new connection."""
         connection = (
             http.client.HTTPConnection(self._host, self._port, timeout=CONNECT)
             if self._context is None
@@ -244,12 +335,13 @@ class HttpClient:
             raise EngineError(
                 "server", f"{self.shown} cannot be reached: {_why(error)}", "is the server running, and the URL right?"
             ) from None
-        connection.sock.settimeout(self._silence)
+        connection.sock.settimeout(self.silence)
+        connection.response_class = partial(_Response, silence=self.silence)  # type: ignore[assignment]
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
-    def _read(self, response: SteadyResponse, limit: int, *, strict: bool) -> bytes:
-        """The body; what is beyond the limit is an error if `strict`, and cut off otherwise."""
+    def _read(self, response: _Response, limit: int, *, strict: bool) -> bytes:
+        """Read the body; more than the limit is an error if `strict`, and cut off otherwise."""
         parts: list[bytes] = []
         count = 0
         if strict and (response.length or 0) > limit:
@@ -271,7 +363,7 @@ class HttpClient:
     def _too_long(self, limit: int) -> EngineError:
         return EngineError("server", f"{self.shown} answers with more than {size(limit)}", "check the URL")
 
-    def _broken(self, error: Exception) -> EngineError:
+    def explain(self, error: Exception) -> EngineError:
         if isinstance(error, TooSlow):
             return EngineError(
                 "server", f"{self.shown} answers too slowly", "is the line down? go on when it is better"
@@ -287,7 +379,7 @@ class HttpClient:
         if isinstance(error, TimeoutError):
             return EngineError(
                 "server",
-                f"{self.shown} has not answered for {self._silence:g} s",
+                f"{self.shown} has not answered for {self.silence:g} s",
                 "it may be stopped, or busy for others; go on when it answers again",
             )
         return EngineError(
@@ -295,10 +387,10 @@ class HttpClient:
         )
 
     def hidden(self, said: str) -> str:
-        """What the server says is wrong, without the key: some servers quote it."""
+        """Return a server's words without the key: some servers quote it."""
         return said.replace(self._key, _HIDDEN) if self._key else said
 
-    def _refused(self, status: int, data: bytes, response: http.client.HTTPResponse) -> ServerError:
+    def refuse(self, status: int, data: bytes, response: http.client.HTTPResponse) -> ServerError:
         location = self.hidden(response.headers.get("Location", ""))
         whole = self.hidden(data.decode("utf-8", "replace"))
         said, type_ = _complaint(whole)
@@ -307,7 +399,7 @@ class HttpClient:
             where = one_line(location.removesuffix(self._asked), _SAID) or "somewhere else"
             return ServerError("server", f"{shown} redirects to {where}", "give that URL, if you trust it", status)
         if status in (401, 403) and not self._key:
-            name = self._address.name
+            name = self.address.name
             hint = (
                 f"set key_env or key_file in [engines.{name}]"
                 if name
@@ -317,13 +409,119 @@ class HttpClient:
             return ServerError("key", f"{shown} {wants} ({status}){told}", hint, status)
         if status in (401, 403):
             return ServerError("key", f"{shown} refuses the key ({status}){told}", "check key_env or key_file", status)
+        wait = response.headers.get("Retry-After", "")
+        when = f"in {int(wait)} s" if wait.isascii() and wait.isdigit() and len(wait) < 7 else "later"
         hints = {
             404: "is it a llama-server, and the path of the URL right?",
-            429: f"it is busy: try again {_when(response.headers.get('Retry-After', ''))}",
+            429: f"it is busy: try again {when}",
             503: "wait until it is ready, and go on",
         }
         hint = hints.get(status, "see the server's log" if status >= 500 else "")
         return ServerError("server", f"{shown} answers {status}{told}", hint, status, type_, whole)
+
+
+class EventStream:
+    """The events that come over a `connection` for the request that was sent on it. Comments are signs of life, and nothing
+    else. `socket` may be shut down by any thread, once the client was stopped.
+
+    Whoever reads them says with `moved` when there was something new: without that they have an end.
+    """
+
+    def __init__(self, client: HttpClient, connection: http.client.HTTPConnection) -> None:
+        self._client, self._connection = client, connection
+        self.socket: socket.socket | None = connection.sock
+        self._response: _Response | None = None
+        self._idle = 0
+
+    def begin(self) -> None:
+        """Wait until the server begins to answer.
+
+        Raises:
+            Aborted: the client was stopped.
+            EngineError: the server refuses, breaks off, or is silent.
+        """
+        if self._response is not None:
+            return
+        try:
+            response = self._connection.getresponse()
+            assert isinstance(response, _Response)
+            self._response = response
+            refused = response.status != 200
+            data = response.read(_MOST_OF_ERRORS) if refused else b""
+        except _BROKEN as error:
+            raise self._ended(error) from None
+        if refused:
+            self.close()
+            raise self._client.refuse(response.status, data, response)
+
+    def moved(self) -> None:
+        """Note that the reply came further with the last event."""
+        self._idle = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The data of each event. It ends where the answer does, be it cut or not: whoever reads it knows what comes last.
+
+        Raises:
+            Aborted, EngineError: as `begin`; or an event has no end.
+        """
+        for line in self.lines():
+            name, _, data = line.partition(b":")
+            if not line.endswith(b"\n"):
+                return  # it is cut
+            if name == b"data":
+                yield data.strip()
+            elif name == b"error":
+                yield b'{"error":' + data + b"}"
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines of the answer, each with "\\n" at its end, whatever the server ends them with; the last one may be cut."""
+        client, rest, since, begins = self._client, b"", monotonic(), True
+        try:
+            self.begin()
+            assert self._response is not None
+            while piece := self._response.read_part(_PART):
+                # An end of two characters makes an empty line more, which says nothing.
+                first, *others = piece.replace(b"\r", b"\n").split(b"\n")
+                *complete, rest = rest + first, *others
+                for line in complete:
+                    self._idle += max(len(line), _LEAST)
+                    if self._idle > MOST_OF_STREAM:
+                        raise Endless
+                    yield (line.removeprefix(codecs.BOM_UTF8) if begins else line) + b"\n"
+                    begins = False
+                if complete:
+                    since = monotonic()
+                elif len(rest) > MOST_OF_STREAM:
+                    raise Endless
+                elif monotonic() - since > client.silence:
+                    raise client.explain(TimeoutError())
+        except http.client.IncompleteRead:
+            pass
+        except _BROKEN as error:
+            raise self._ended(error) from None
+        finally:
+            self.close()
+        if client.stopped:
+            raise Aborted
+        if rest:
+            yield rest
+
+    def close(self) -> None:
+        """End it, wherever it is. It may be called twice."""
+        found, self.socket = self.socket, None
+        if found is None:
+            return
+        with contextlib.suppress(OSError):
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        if self._response is not None:
+            self._response.close()
+        self._connection.close()
+        found.close()
+
+    def _ended(self, error: Exception) -> Exception:
+        """What it means that the answer fails so."""
+        self.close()
+        return Aborted() if self._client.stopped else self._client.explain(error)
 
 
 def _complaint(data: str) -> tuple[str, str]:
@@ -339,15 +537,6 @@ def _complaint(data: str) -> tuple[str, str]:
 
 def _read_words(said: Any) -> str:
     return one_line(read_text(said if isinstance(said, str) else str(said)), _SAID)
-
-
-def _when(seconds: str) -> str:
-    """When to try again, as a server says it."""
-    return f"in {int(seconds)} s" if seconds.isascii() and seconds.isdigit() and len(seconds) < 7 else "later"
-
-
-def _is_stale(error: Exception) -> bool:
-    return isinstance(error, (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError))
 
 
 def _why(error: Exception) -> str:

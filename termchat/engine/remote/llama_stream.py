@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -25,13 +24,12 @@ from termchat.decoding.biases import BANNED
 from termchat.decoding.stages import chain_of
 from termchat.engine.abilities import LLAMA_SERVER_STREAMED
 from termchat.engine.llama.cells import ContextFull
-from termchat.engine.port import EngineError, Message, ModelSpec, Remark
-from termchat.engine.remote.event_stream import EventStream
-from termchat.engine.remote.http_client import HttpClient, ServerError
+from termchat.engine.port import EngineError, ModelSpec, Remark
+from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.llama_server import Listed, Timings
 from termchat.engine.remote.server_answers import Count, Total, read_drawn_logprob
 from termchat.engine.remote.server_session import connected
-from termchat.engine.remote.streams import Reading, Segment, StreamEnd, TokenStream, Told
+from termchat.engine.remote.streams import Reading, Segment, StreamEnd, StreamingServer, TokenStream, Told
 from termchat.text import one_line
 
 _STAGES = {
@@ -82,7 +80,7 @@ class _Chunk(msgspec.Struct, frozen=True):
     error: _Complaint | None = None
 
 
-class LlamaStream:
+class LlamaStream(StreamingServer):
     """The model of a llama-server. See `StreamingServer`; its chain is in our order.
 
     Raises:
@@ -90,7 +88,6 @@ class LlamaStream:
     """
 
     abilities = LLAMA_SERVER_STREAMED
-    order: tuple[str, ...] = ()
 
     def __init__(self, client: HttpClient, spec: ModelSpec) -> None:
         self.server, self.model, self.capacity = connected(client, spec)
@@ -99,14 +96,56 @@ class LlamaStream:
         self.alone_at = -1
         """With so many ids the next token is drawn alone: it may be a part of a character."""
 
-    def prompt(self, messages: list[Message], think: bool | None) -> None:
-        """The template is known here."""
-
     def stream(self, asked: Segment) -> TokenStream:
         body = self.body(asked)
         if asked.limit == 1 or len(asked.ids) == self.alone_at:
-            return _OneToken(self, asked, body)
-        return _Stream(self, asked, self.server.events(body))
+            return self._draw_one(asked, body)
+        return self._draw_many(asked, body)
+
+    def _draw_many(self, asked: Segment, body: dict[str, Any]) -> TokenStream:
+        told = 0
+        with self.server.open_events(body) as events:
+            for data in events:
+                chunk = self.decoded(data)
+                if (read := chunk.prompt_progress) is not None:
+                    if read.cache <= read.processed <= read.total:
+                        yield Reading(read.processed, read.total, read.cache)
+                    continue
+                drawn = chunk.completion_probabilities[-1:] or [_Drawn(i) for i in chunk.tokens[-1:]]
+                missing = chunk.tokens_predicted - told - (not chunk.stop)
+                if chunk.tokens_predicted > told:
+                    events.moved()
+                if missing > 0:
+                    found = self.lost(chunk.content, drawn[0].id, missing) if drawn and not chunk.stop else None
+                    if found is None:
+                        self.alone_at = len(asked.ids) + told
+                        yield StreamEnd("length")
+                        return
+                    yield from map(Told, found)
+                if chunk.stop:
+                    yield self.end_of(chunk)
+                    return
+                if drawn and missing >= 0:
+                    told = chunk.tokens_predicted
+                    yield self.told_of(drawn[0])
+        what = f"{self.server.client.shown} broke off in the middle of the reply"
+        raise EngineError("server", what, "is it still running? go on when it is")
+
+    def _draw_one(self, asked: Segment, body: dict[str, Any]) -> TokenStream:
+        """Draw one token in a request that is answered whole: so the server tells its id, whatever it is a part of."""
+        body |= {"stream": False, "n_predict": 1, "return_tokens": True}
+        chunk = self.decoded(self.server.request_completion(body))
+        end = self.end_of(chunk)
+        yield Reading(len(asked.ids), len(asked.ids), chunk.timings.cache_n)
+        if len(chunk.tokens) == 1:
+            last = chunk.tokens[0]
+            drawn = chunk.completion_probabilities[-1:]
+            is_part = is_incomplete(b"".join(map(self.model.piece, [*asked.ids[-4:], last])))
+            self.alone_at = len(asked.ids) + 1 if is_part else -1
+            yield self.told_of(drawn[0]) if drawn and drawn[0].id == last else Told(last)
+        elif end.reason == "length":
+            raise self.server.otherwise("it does not tell which token it drew")
+        yield end
 
     def listed(self, ids: list[int], count: int, also: list[int]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         found = self.server.candidates(ids, count)
@@ -118,7 +157,7 @@ class LlamaStream:
         return all_.ids[keep], all_.logprobs[keep]
 
     def body(self, asked: Segment) -> dict[str, Any]:
-        """What is asked of the server."""
+        """Return the request for a segment."""
         samplers = asked.samplers
         body: dict[str, Any] = {
             "prompt": asked.ids, "n_predict": asked.limit, "stream": True, "return_progress": True, "cache_prompt": True,
@@ -138,7 +177,7 @@ class LlamaStream:
         return body
 
     def told_of(self, drawn: _Drawn) -> Told:
-        """What it says of a token."""
+        """Read what it tells of a token."""
         if not drawn.top_logprobs:  # while it speculates it knows no probabilities, and says that the token is certain
             return Told(drawn.id)
         listed = self.server.read_step(drawn.top_logprobs)
@@ -147,13 +186,12 @@ class LlamaStream:
         )
 
     def end_of(self, chunk: _Chunk) -> StreamEnd:
-        """Why the last chunk ends a segment.
+        """Read why the last chunk ends a segment.
 
         Raises:
             EngineError: it is of another model.
         """
-        if not self.server.is_meant(chunk.model):
-            raise self.server.another(chunk.model)
+        self.server.check_answered_by(chunk.model)
         if chunk.stop_type == "eos":
             return StreamEnd("end")
         if chunk.stop_type == "word":
@@ -164,7 +202,7 @@ class LlamaStream:
         """Raises:
         EngineError: it is no chunk, tells of an error, or of tokens that the vocabulary lacks.
         """
-        chunk = self.server.told(data, _Chunk)
+        chunk = self.server.decode(data, _Chunk)
         self.server.check_ids([*chunk.tokens, *(one.id for one in chunk.completion_probabilities)])
         if chunk.error is not None:
             if chunk.error.type == "exceed_context_size_error":
@@ -175,7 +213,7 @@ class LlamaStream:
         return chunk
 
     def lost(self, text: str, last: int, count: int) -> list[int] | None:
-        """The `count` tokens that were not told before the `last`, where the bytes of `text` leave no doubt; else None."""
+        """Return the `count` tokens that were not told before the `last`, where the bytes of `text` leave no doubt."""
         data, piece = text.encode(), self.model.piece(last)
         before = data[: len(data) - len(piece)]
         if "\ufffd" in text or not data.endswith(piece) or not count <= len(before) <= _MOST_LOST:
@@ -208,84 +246,8 @@ class LlamaStream:
         return found
 
 
-class _Stream:
-    """Many tokens of one request."""
-
-    def __init__(self, source: LlamaStream, asked: Segment, events: EventStream) -> None:
-        self._source, self._asked, self._events = source, asked, events
-
-    def close(self) -> None:
-        self._events.close()
-
-    def __iter__(self) -> Iterator[Told | Reading | StreamEnd]:
-        source, told = self._source, 0
-        try:
-            for data in self._events:
-                chunk = source.decoded(data)
-                if (read := chunk.prompt_progress) is not None:
-                    if read.cache <= read.processed <= read.total:
-                        yield Reading(read.processed, read.total, read.cache)
-                    continue
-                drawn = chunk.completion_probabilities[-1:] or [_Drawn(i) for i in chunk.tokens[-1:]]
-                missing = chunk.tokens_predicted - told - (not chunk.stop)
-                if chunk.tokens_predicted > told:
-                    self._events.moved()
-                if missing > 0:
-                    found = source.lost(chunk.content, drawn[0].id, missing) if drawn and not chunk.stop else None
-                    if found is None:
-                        source.alone_at = len(self._asked.ids) + told
-                        yield StreamEnd("length")
-                        return
-                    yield from map(Told, found)
-                if chunk.stop:
-                    yield source.end_of(chunk)
-                    return
-                if drawn and missing >= 0:
-                    told = chunk.tokens_predicted
-                    yield source.told_of(drawn[0])
-        except ServerError as error:
-            if error.type == "exceed_context_size_error":
-                raise ContextFull from None
-            raise
-        finally:
-            self.close()
-        shown = source.server.client.shown
-        raise EngineError(
-            "server", f"{shown} broke off in the middle of the reply", "is it still running? go on when it is"
-        )
-
-
-class _OneToken:
-    """One token of one request, which is answered whole: so the server tells its id, whatever it is a part of."""
-
-    def __init__(self, source: LlamaStream, asked: Segment, body: dict[str, Any]) -> None:
-        self._source, self._asked = source, asked
-        self._body = body | {"stream": False, "n_predict": 1, "return_tokens": True}
-
-    def close(self) -> None:
-        """It is over when it is there."""
-
-    def __iter__(self) -> Iterator[Told | Reading | StreamEnd]:
-        source, ids = self._source, self._asked.ids
-        chunk = source.decoded(source.server.completed(self._body))
-        end = source.end_of(chunk)
-        yield Reading(len(ids), len(ids), chunk.timings.cache_n)
-        if len(chunk.tokens) == 1:
-            last = chunk.tokens[0]
-            drawn = chunk.completion_probabilities[-1:]
-            source.alone_at = len(ids) + 1 if self._is_part(last) else -1
-            yield source.told_of(drawn[0]) if drawn and drawn[0].id == last else Told(last)
-        elif end.reason == "length":
-            raise source.server.otherwise("it does not tell which token it drew")
-        yield end
-
-    def _is_part(self, last: int) -> bool:
-        model = self._source.model
-        return is_incomplete(b"".join(map(model.piece, [*self._asked.ids[-4:], last])))
-
-
 def is_incomplete(data: bytes) -> bool:
-    """Whether the last character lacks bytes, as the server sees it."""
+    """Return whether the last character lacks bytes, as the server sees it."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:
@@ -294,5 +256,5 @@ def is_incomplete(data: bytes) -> bool:
 
 
 def _one_of(texts: list[str]) -> str:
-    """A grammar of one of these texts."""
+    """Return a grammar of one of these texts."""
     return "root ::= " + " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)

@@ -17,9 +17,8 @@ import msgspec
 
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import EngineError, Message, Remark
-from termchat.engine.remote.event_stream import EventStream
-from termchat.engine.remote.http_client import HttpClient, ServerError
-from termchat.engine.remote.served import another_model, read_models
+from termchat.engine.remote.http_client import EventStream, HttpClient, ServerError
+from termchat.engine.remote.served import UNLISTED, ServedEntry, another_model, read_models
 from termchat.engine.remote.server_answers import (
     BadAnswer,
     read_amount,
@@ -31,7 +30,6 @@ from termchat.engine.remote.server_answers import (
     read_phrase,
     read_text,
 )
-from termchat.engine.remote.server_kind import UNLISTED
 from termchat.text import one_line
 
 _SMALL = 8 << 20
@@ -58,13 +56,6 @@ _KEPT = "what it said is kept: regenerate the reply, or ask it to go on"
 _LONG_MESSAGE = re.compile(r"context.{0,20}(length|window|size)|too many tokens|context_length", re.IGNORECASE)
 
 
-class ChatModel(msgspec.Struct, frozen=True):
-    """A model as its server tells of it; `context` in tokens, 0 where it does not say."""
-
-    id: str
-    context: int = 0
-
-
 class ChatRequest(NamedTuple):
     """What a reply is asked for with. `limit` is the most tokens, 0 for no limit; so many `candidates` of a step are to be told
     as far as the API can."""
@@ -78,16 +69,12 @@ class ChatRequest(NamedTuple):
 
 
 class ListedText(msgspec.Struct, frozen=True, gc=False):
-    """A token by its text, which may be only a part of a character, and its bytes; `logprob` is ABSENT where it is not told."""
+    """A token by its text, which may be only a part of a character, and its bytes; `logprob` is ABSENT where it is not told.
+    Of a token of the reply `top_logprobs` are those that the model thought likely in its place, best first."""
 
     token: str
     data: bytes
     logprob: float
-
-
-class ToldText(ListedText, frozen=True, gc=False):
-    """A token of the reply, and what the model thought likely in its place, best first."""
-
     top_logprobs: list[ListedText] = []
 
 
@@ -97,7 +84,7 @@ class ChatPiece(NamedTuple):
 
     text: str
     thought: bool = False
-    told: tuple[ToldText, ...] = ()
+    told: tuple[ListedText, ...] = ()
 
 
 class ChatEnd(NamedTuple):
@@ -130,19 +117,19 @@ class OpenAIServer:
 
     def __init__(self, client: HttpClient, wanted: str = "") -> None:
         self.client, self._wanted = client, wanted
-        self.model = ChatModel(wanted)
+        self.model = ServedEntry(wanted)
         self._only = ""
         """The one model that it listed; "" where there were more, or none."""
         self._left_out: set[str] = set()
         self._limit = "max_tokens"
 
-    def find(self) -> ChatModel:
+    def find(self) -> ServedEntry:
         """The model that is wanted. A server that lists no models is believed to have it."""
         found = self._listed()
         there = {one.id: one for one in found}
         self._only = found[0].id if len(found) == 1 else ""
         if self._wanted:
-            self.model = there.get(self._wanted, ChatModel(self._wanted))
+            self.model = there.get(self._wanted, ServedEntry(self._wanted))
         elif len(found) == 1:
             self.model = found[0]
         else:
@@ -151,7 +138,9 @@ class OpenAIServer:
 
     def stream(self, asked: ChatRequest) -> Iterator[Heard]:
         """The reply as it comes. What is left out for this server is told first."""
-        self._check_model()
+        now = [one.id for one in self._listed()] if self._only else []
+        if now and self._only not in now:
+            raise another_model(self.client.shown, _some(now))
         stream, remarks = self._begun(asked)
         yield from remarks
         ended = answered = False
@@ -185,13 +174,6 @@ class OpenAIServer:
             raise self._otherwise("it sends no events")
         if not ended:
             raise EngineError("server", f"{self.client.shown} broke off in mid-reply", _KEPT)
-
-    def _check_model(self) -> None:
-        if not self._only:
-            return
-        now = [one.id for one in self._listed()]
-        if now and self._only not in now:
-            raise another_model(self.client.shown, _some(now))
 
     def _begun(self, asked: ChatRequest) -> tuple[EventStream, list[Remark]]:
         """The answer, once the server takes the request, and what had to be left out for that."""
@@ -287,17 +269,16 @@ class OpenAIServer:
             _KEPT,
         )
 
-    def _listed(self) -> list[ChatModel]:
+    def _listed(self) -> list[ServedEntry]:
         """Its models; none where it does not list them, and one was named."""
-        with suppress(BadAnswer):
-            try:
-                listed = read_models(self.client.get("/v1/models", _SMALL, stoppable=True))
-            except ServerError as error:
-                if not self._wanted or error.status not in UNLISTED:
-                    raise
-                return []
-            return [ChatModel(one.id, one.context) for one in listed]
-        return []
+        try:
+            return read_models(self.client.get("/v1/models", _SMALL, stoppable=True))
+        except BadAnswer:
+            return []
+        except ServerError as error:
+            if not self._wanted or error.status not in UNLISTED:
+                raise
+            return []
 
     def _unchosen(self, ids: list[str]) -> EngineError:
         shown = self.client.shown
@@ -351,21 +332,18 @@ def _join_texts(content: Any) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _told(logprobs: Any) -> tuple[ToldText, ...]:
+def _told(logprobs: Any) -> tuple[ListedText, ...]:
     """The tokens of an event; none where one cannot be read."""
     listed = read_part(logprobs, "content")
-    told: list[ToldText] = []
+    told: list[ListedText] = []
     for value in listed if isinstance(listed, list) else ():
         if (one := _read_token(value)) is None:
             return ()
         drawn = read_drawn_logprob(one.logprob)
-        told.append(ToldText(one.token, one.data, drawn, [*filter(None, map(_read_token, _list_candidates(value)))]))
+        top = read_part(value, "top_logprobs")
+        candidates = map(_read_token, top[:_MOST_CANDIDATES] if isinstance(top, list) else [])
+        told.append(ListedText(one.token, one.data, drawn, [*filter(None, candidates)]))
     return tuple(told)
-
-
-def _list_candidates(value: Any) -> list[Any]:
-    top = read_part(value, "top_logprobs")
-    return top[:_MOST_CANDIDATES] if isinstance(top, list) else []
 
 
 def _read_token(value: Any) -> ListedText | None:

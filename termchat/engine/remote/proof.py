@@ -92,11 +92,6 @@ def is_absolute(samplers: SamplerSettings) -> bool:
     return samplers.repeat_penalty != 1 and any(s.name == "penalties" and s.active(samplers) for s in stages)
 
 
-def penalties_of(samplers: SamplerSettings) -> tuple[float, int] | None:
-    """What of them makes logits absolute: the penalty and its window; None where they need not be."""
-    return (samplers.repeat_penalty, samplers.repeat_last_n) if is_absolute(samplers) else None
-
-
 def needed(samplers: SamplerSettings, n_vocab: int, moving: int) -> int:
     """How many candidates a chain needs, whatever they are, when so many tokens may be moved; `USUAL` where that depends on
     them."""

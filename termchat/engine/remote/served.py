@@ -8,10 +8,14 @@ from typing import Any
 
 import msgspec
 
-from termchat.engine.address import called
+from termchat.decoding.records import Failed
+from termchat.engine.abilities import EngineAbilities
+from termchat.engine.address import EngineAddress, ServerKind, called
 from termchat.engine.port import EngineError
 from termchat.engine.remote.server_answers import BadAnswer, Count, Name, Phrase, convert, read_json, read_part
 
+UNLISTED = (400, 404, 405, 501)
+"""What servers of a chat API answer that list no models."""
 LOADED = "loaded"
 _READY = (LOADED, "sleeping")
 """What a sleeping model is asked wakes it."""
@@ -72,27 +76,56 @@ class ServedEntry(msgspec.Struct, frozen=True):
     def ready(self) -> bool:
         return self.state in _READY
 
+    @property
+    def quantization(self) -> str:
+        return quantization_of(self.meta.ftype) if self.meta is not None else ""
 
-class ThereModel(msgspec.Struct, frozen=True):
-    """A model of a server: what to ask for there; its context and its size in bytes, 0 where that is not told. `state` is
-    "loaded", or what a server of several models says of it; `aliases` are what else it can be asked for with."""
-
-    id: str
-    context: int = 0
-    quantization: str = ""
-    size: int = 0
-    state: str = LOADED
-    aliases: tuple[str, ...] = ()
+    @property
+    def size(self) -> int:
+        """In bytes, 0 where it is not told."""
+        return self.meta.size if self.meta is not None else 0
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The name by which it is shown."""
         return called(self.id)
 
     @property
     def names(self) -> tuple[str, ...]:
         """All that it can be asked for with."""
         return tuple(dict.fromkeys((self.id, *self.aliases)))
+
+
+class Checkup(msgspec.Struct, frozen=True):
+    """What an engine said.
+
+    `kind` is that of a server. `version` is of the termchat or of the server there, `library` of llama-cpp-python, "" where it
+    does not tell; `rpc` says whether that can compute on further machines. `models` are a server's; `several` says that it
+    chooses among them by name. `slots` is how many replies it makes at a time, 0 where it does not tell. `abilities` are what
+    can be done with it, as far as that is known before a model is loaded. `round_trip` is the median of a few, in seconds.
+    `failure` says why there is no answer.
+    """
+
+    address: EngineAddress
+    kind: ServerKind | None = None
+    version: str = ""
+    library: str = ""
+    rpc: bool = False
+    models: tuple[ServedEntry, ...] = ()
+    several: bool = False
+    slots: int = 0
+    abilities: EngineAbilities | None = None
+    round_trip: float = 0.0
+    failure: Failed | None = None
+
+    @property
+    def manner(self) -> str:
+        """How replies are made with it: "draws there, 20 candidates"; "" where that is not known."""
+        if self.abilities is None:
+            return ""
+        draws_there = self.abilities.ids and not self.abilities.client_draw
+        listed = self.abilities.candidates if draws_there else 0
+        return self.abilities.manner + (f", {listed} candidates" if listed else "")
 
 
 def read_models(data: bytes) -> list[ServedEntry]:

@@ -3,21 +3,37 @@ what is told of the model."""
 
 from __future__ import annotations
 
-from termchat.engine.abilities import EngineAbilities
+import hashlib
+
+import msgspec
+
+from termchat.engine.abilities import FEATURES, EngineAbilities
 from termchat.engine.llama.grammars import Grammars
 from termchat.engine.llama.vocabulary import Vocabulary
-from termchat.engine.port import ModelInfo, Remark
+from termchat.engine.port import Keep, LoadDraft, MeasureBatches, ModelInfo, Remark, Score
+
+REFUSED: dict[type | str, str] = {
+    "beams": FEATURES["beams"],
+    LoadDraft: FEATURES["drafts"],
+    MeasureBatches: "measure batches",
+}
+"""What no model of a server can do: commands, and kinds of groups."""
+REFUSED_THERE = REFUSED | {"walks": FEATURES["walks"], Keep: FEATURES["walks"], Score: FEATURES["score"]}
+"""The same where the server draws."""
 
 
 class ServedVocabulary(Vocabulary):
-    """`_pieces` are the bytes of every token by its id."""
+    """`_pieces` are the bytes of every token by its id, `_control` the names of control tokens."""
 
     can_rewind = True
     gpu_layers = 0
     _pieces: list[bytes]
+    _control: dict[int, str]
+    _template: str | None = None
 
     def __init__(self) -> None:
         super().__init__()
+        self.suppressed = []
         self._grammars: Grammars | None = None
 
     def close(self) -> None:
@@ -30,6 +46,21 @@ class ServedVocabulary(Vocabulary):
         if self._grammars is None:
             self._grammars = Grammars(None, self.n_vocab, self.end_ids, self.spelled, self.is_control)
         return self._grammars
+
+    def identify(self, facts: str) -> None:
+        """Tell the model by what was read of it, and facts: another one of the same name is another model."""
+        pieces = b"\0".join(map(self.piece, range(self.n_vocab)))
+        self.spec = msgspec.structs.replace(self.spec, sha256=hashlib.sha256(facts.encode() + pieces).hexdigest())
+
+    @property
+    def template(self) -> str | None:
+        return self._template
+
+    def is_control(self, token: int) -> bool:
+        return token in self._control
+
+    def label(self, token: int) -> str:
+        return self._control[token] if token in self._control else self._pieces[token].decode("utf-8", "replace")
 
     def metadata(self, key: str) -> str | None:
         return None
@@ -56,7 +87,6 @@ def info_of(
         name=model.spec.name,
         path=model.spec.path,
         sha256=model.spec.sha256,
-        architecture="",
         quantization=model.spec.quantization,
         description=model.description,
         size=size,
@@ -64,12 +94,7 @@ def info_of(
         vocabulary=model.n_vocab,
         context=context,
         context_trained=model.context_trained,
-        threads=0,
-        threads_batch=0,
         prefill_batch=prefill_batch,
-        kv_type="",
-        layers=0,
-        gpu_layers=0,
         device=device,
         has_template=model.has_template,
         can_rewind=model.can_rewind,

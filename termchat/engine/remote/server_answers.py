@@ -1,7 +1,7 @@
 """The one gate for what a server answers: bytes of JSON become values of ours, and nothing behind it checks them again.
 
 A number that makes no sense is absent, a structure that does is `BadAnswer`, which says what is wrong and where. Texts are
-valid Unicode. `http_client` and `event_stream` bound the sizes of answers and events.
+valid Unicode. `http_client` bounds the sizes of answers and events.
 
 A log-probability is at most 0: up to `LIKELIEST` above it is the rounding of a server's normalizer. Below `_ZERO` it stands for
 a probability of zero, as do -Infinity, llama-server's null and the -9999 of OpenAI and vLLM.

@@ -24,7 +24,7 @@ from termchat.engine.llama.cache import EXACT_BATCH
 from termchat.engine.llama.softmax import Row
 from termchat.engine.port import EngineError
 from termchat.engine.remote.http_client import HttpClient
-from termchat.engine.remote.llama_server import Candidates, LlamaServer, Timings
+from termchat.engine.remote.llama_server import LlamaServer, Timings
 from termchat.engine.remote.proof import USUAL, Shortlist
 from termchat.engine.remote.server_vocabulary import ServerVocabulary
 
@@ -125,9 +125,9 @@ class ServerCells:
         for _ in self.read(ids):
             pass
 
-    def take(self, ids: list[int], found: Candidates) -> None:
-        """The server has read the ids, and these are the candidates after them."""
-        self.known, self.lifted = self._shortlist(found), False
+    def take(self, ids: list[int], known: Shortlist) -> None:
+        """Take the candidates after ids that the server has read."""
+        self.known, self.lifted = known, False
         self.row, self.ids, self.current = self._row_of(self.known), list(ids), True
         self._there = self.ids
         self.tail = self.known.tail
@@ -156,7 +156,7 @@ class ServerCells:
         """The row after other ids: of as many candidates as `aside` says, 0 for all, and absolute if it names penalties that
         need it."""
         count, samplers = self.aside
-        known = self._shortlist(self.server.candidates(ids, count or self.model.n_vocab))
+        known = self.server.candidates(ids, count or self.model.n_vocab)
         self._there = list(ids)
         constant = None if samplers is None else self._constant(ids, known, samplers)
         return self._row_of(known, constant or 0.0)
@@ -196,12 +196,9 @@ class ServerCells:
         return next(i for i in range(limit) if there[i] != ids[i])
 
     def _ask(self, ids: list[int], count: int) -> Timings:
-        found = self.server.candidates(ids, min(count, self.model.n_vocab))
-        self.take(ids, found)
-        return found.timings
-
-    def _shortlist(self, found: Candidates) -> Shortlist:
-        return Shortlist(found.ids, found.logprobs, self.model.n_vocab)
+        ((known, timings),) = self.server.candidates_of([ids], min(count, self.model.n_vocab))
+        self.take(ids, known)
+        return timings
 
     def _row_of(self, known: Shortlist, constant: float = 0.0) -> Row:
         """Logits, shape (n_vocab,): the hidden ones share what mass is left."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from time import monotonic, sleep
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from termchat.decoding.records import SettingsRecord, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.abilities import LLAMA_SERVER
-from termchat.engine.access_key import read_key
 from termchat.engine.llama import native
 from termchat.engine.llama.cells import Aborted
 from termchat.engine.llama.model_queries import ModelQueries
@@ -38,7 +37,7 @@ from termchat.engine.remote import proof
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.llama_server import LlamaServer
 from termchat.engine.remote.served import quantization_of
-from termchat.engine.remote.served_vocabulary import info_of
+from termchat.engine.remote.served_vocabulary import REFUSED, info_of
 from termchat.engine.remote.server_cells import ServerCells
 from termchat.engine.remote.server_source import ServerSource
 from termchat.engine.remote.server_vocabulary import ServerVocabulary
@@ -60,13 +59,11 @@ class ServerSession(ModelQueries):
     cache: ServerCells
     larger_context = LLAMA_SERVER.larger_context
 
-    def __init__(self, spec: ModelSpec, progress: Callable[[float], None]) -> None:
-        self._client = HttpClient(spec.engine, read_key(spec.engine))
-        try:
-            self._server, self.model, context = connected(self._client, spec, progress)
-        except EngineError:
-            self._client.close()
-            raise
+    refused: ClassVar[dict[type | str, str]] = REFUSED
+
+    def __init__(self, client: HttpClient, spec: ModelSpec, progress: Callable[[float], None]) -> None:
+        self._client = client
+        self._server, self.model, context = connected(client, spec, progress)
         self.cache = ServerCells(self._server, self.model, context)
         super().__init__(self.model, self.cache)
         self._kept_as: Look | None = None
@@ -158,7 +155,8 @@ class ServerSession(ModelQueries):
         each row may need others."""
         if not proof.is_by_rank(samplers) or samplers.logit_bias:
             return None
-        return proof.needed(samplers, self.model.n_vocab, samplers.repeat_last_n), proof.penalties_of(samplers)
+        penalty = (samplers.repeat_penalty, samplers.repeat_last_n) if proof.is_absolute(samplers) else None
+        return proof.needed(samplers, self.model.n_vocab, samplers.repeat_last_n), penalty
 
     def _look_as(self, count: int, samplers: SamplerSettings) -> None:
         """Rows of past positions have so many candidates from now on, 0 for all, and what these samplers need."""
@@ -187,13 +185,20 @@ def connected(
     """
     native.start()
     server = LlamaServer(client, spec.path)
-    _wait_for(server, progress)
+    until = monotonic() + LOADING
+    while not server.is_ready():
+        progress(0.0)
+        if monotonic() > until:
+            raise EngineError("server", f"{server.client.shown} is still loading its model", "see the server's log")
+        sleep(_LOOK)
     found, props = server.find(), server.props()
-    model = ServerVocabulary(server, _identified(spec, found.id, quantization_of(found.ftype)), props)
-    # What it was read from says which model it is: another one of the same name is another model.
-    parts = b"\0".join(model.piece(i) for i in range(model.n_vocab))
-    sizes = f"{found.n_vocab} {found.n_params} {found.size} {found.ftype}"
-    model.spec = msgspec.structs.replace(model.spec, sha256=hashlib.sha256(sizes.encode() + parts).hexdigest())
+    # Records call it as it was asked for, or else as the server does.
+    name = found.id.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
+    name = name if spec.name in ("", spec.engine.shown) else spec.name
+    quantization = quantization_of(found.ftype)
+    spec = msgspec.structs.replace(spec, name=name, path=spec.path or found.id, quantization=quantization, kv_type="")
+    model = ServerVocabulary(server, spec, props)
+    model.identify(f"{found.n_vocab} {found.n_params} {found.size} {found.ftype}")
     return server, model, props.default_generation_settings.n_ctx
 
 
@@ -204,24 +209,3 @@ def remarks_of(spec: ModelSpec) -> list[Remark]:
     return [
         Remark(f"{', '.join(spec.said)}: the server's own affair, and left out", "set it where the server is started")
     ]
-
-
-def _wait_for(server: LlamaServer, progress: Callable[[float], None]) -> None:
-    """Until the server has loaded its model.
-
-    Raises:
-        EngineError: it cannot be reached, or takes too long.
-    """
-    until = monotonic() + LOADING
-    while not server.is_ready():
-        progress(0.0)
-        if monotonic() > until:
-            raise EngineError("server", f"{server.client.shown} is still loading its model", "see the server's log")
-        sleep(_LOOK)
-
-
-def _identified(spec: ModelSpec, id: str, quantization: str) -> ModelSpec:
-    """What records call the model: as it was asked for, or else as the server does."""
-    called = id.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
-    name = called if spec.name in ("", spec.engine.shown) else spec.name
-    return msgspec.structs.replace(spec, name=name, path=spec.path or id, quantization=quantization, kv_type="")

@@ -11,56 +11,45 @@ those of a server do whose slots share one cache: there, one reply comes after t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from time import perf_counter
 
 import msgspec
 
-from termchat.decoding.conditions import Measure
-from termchat.decoding.records import TAIL, Prefill, SettingsRecord, Token
+from termchat.decoding.records import TAIL, Prefill, Token
 from termchat.decoding.rules import Rules
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.observe import Mask
-from termchat.engine.llama.reply import Reply, Running, draw_here
-from termchat.engine.llama.scheduler import Failure
+from termchat.engine.llama.reply import Lane, Reply, Running, Wait
+from termchat.engine.llama.scheduler import Failure, Source
 from termchat.engine.llama.softmax import Row
-from termchat.engine.llama.speculation import NoDrafts
-from termchat.engine.llama.steering import Steering
 from termchat.engine.port import Cancel, Event, Generate, Noted, Prefilling, Remark, ReplyRequest
 from termchat.engine.remote import proof
-from termchat.engine.remote.llama_server import Candidates
+from termchat.engine.remote.llama_server import Timings
+from termchat.engine.remote.proof import Shortlist
 from termchat.engine.remote.server_cells import ServerCells
 
 _SLACK = 8
 """Tokens that a slot may read again."""
 
 
-class ServerLane:
+class ServerLane(Lane):
     """What a reply has of a server's cells; `take_row` gives the logits that they have at hand, or a copy of them."""
 
-    exact = False
-    threads = 0
-    draws_here = True
+    cells: ServerCells
 
     def __init__(self, cells: ServerCells, take_row: Callable[[], Row], *, alone: bool) -> None:
         self.cells, self._take_row, self._alone = cells, take_row, alone
         self.model, self.capacity = cells.model, cells.capacity
-        self.decode_us, self.prefill_ms = 0, 0.0
-        self.prefill: Prefill | None = None
-        self.drafts = NoDrafts()
-        self.least: Mapping[Measure, float] = {}
 
     def set_threads(self, threads: int) -> bool:
         """Do nothing: they are the server's own affair."""
         return self._alone
 
-    def steer(self, request: ReplyRequest, ids: list[int], walk: int | None) -> Steering:
-        return Steering(request, self, ids, len(ids) - request.done, walk)
-
-    def draw(self, reply: Reply) -> Generator[SettingsRecord, None, Token]:
+    def draw(self, reply: Reply) -> Generator[Event | Wait, None, Token]:
         """Draw the next token; where not all tokens are listed its `p_end` is the most that it can be."""
-        drawn, cells = (yield from draw_here(reply)), self.cells
+        drawn, cells = (yield from super().draw(reply)), self.cells
         self.least = {}
         if not cells.tail:
             return drawn
@@ -70,28 +59,21 @@ class ServerLane:
 
     def row(self, reply: Reply, chain: Chain) -> Row:
         """Return the row, with as many candidates as prove what is drawn."""
-        suffice(self.cells, chain, reply.steering.rules, reply.mask, reply.steering.forced)
+        suffice(self.cells, chain, reply.controls.rules, reply.mask, reply.controls.forced)
         return self._take_row()
 
-    def take(self, ids: list[int], candidates: Candidates, seconds: float) -> None:
+    def take(self, ids: list[int], known: Shortlist, timings: Timings, seconds: float) -> None:
         """Take what the server told of these ids."""
-        self.cells.take(ids, candidates)
+        self.cells.take(ids, known)
         self.decode_us = int(seconds * 1e6)
         if self.prefill is None:
-            timings = candidates.timings
             self.take_prompt(Prefill(len(ids), timings.cache_n, [timings.prompt_n], seconds * 1e3))
 
     def take_prompt(self, record: Prefill) -> None:
         self.prefill, self.prefill_ms = record, record.ms
 
-    def hold(self) -> None:
-        """Its row stays."""
 
-    def close(self, count: int) -> None:
-        """The server keeps what it holds."""
-
-
-class ServerSource:
+class ServerSource(Source):
     """Has a server decode for the replies of one request; see `Source`."""
 
     def __init__(self, cells: ServerCells, command: Generate, take_row: Callable[[], Row]) -> None:
@@ -180,9 +162,6 @@ class ServerSource:
         if self._prompt is not None and len(run.request.ids) <= len(self._ids):
             self._share(_lane_of(run))
 
-    def accept(self, run: Running) -> bool:
-        return False
-
     def decode(self, runs: Sequence[Running], running: Sequence[Running]) -> Iterator[Failure | Event]:
         if self._alone:
             yield from self._decode_alone(runs[0])
@@ -204,10 +183,10 @@ class ServerSource:
             self.steps += 1
             seconds = perf_counter() - begun
             again = []
-            for run, own, answer in zip(turn, ids, answers, strict=True):
+            for run, own, (known, timings) in zip(turn, ids, answers, strict=True):
                 lane = _lane_of(run)
-                again.append(answer.timings.prompt_n - lane.cells.to_read(own))
-                lane.take(own, answer, seconds)
+                again.append(timings.prompt_n - lane.cells.to_read(own))
+                lane.take(own, known, timings, seconds)
                 run.waits = None
             if len(turn) > 1 and self._forgot(again):
                 yield self._note_turns()
@@ -221,9 +200,6 @@ class ServerSource:
             return
         _lane_of(run).decode_us = int((perf_counter() - begun) * 1e6)
         run.waits = None
-
-    def close(self, runs: Collection[Running]) -> None:
-        """The server keeps what it holds."""
 
 
 def _lane_of(run: Running) -> ServerLane:

@@ -27,28 +27,23 @@ class ServerVocabulary(ServedVocabulary):
         self.breakers = Breakers(self.spell_all, partial(self.tokenize, special=False))
         self.context_trained = server.model.n_ctx_train
         self._pieces = server.vocabulary()
-        self._control = [i for i, piece in enumerate(self._pieces) if not piece]
-        if not self._control:
+        control = [i for i, piece in enumerate(self._pieces) if not piece]
+        if not control:
             raise EngineError(
                 "server",
                 f"{server.client.shown} tells control tokens as text, so that they cannot be told apart from what is typed",
                 "start it without --special",
             )
-        self._names = self._named()
-        self.names = Labels(self.n_vocab, self._label)
-        self.suppressed = []
+        self._control = self._read_names(control)
+        self.names = Labels(self.n_vocab, self.label)
         self.end_ids = server.end_ids()
-        by_name = {name: i for i, name in self._names.items()}
+        by_name = {name: i for i, name in self._control.items()}
         self.bos, self.eos = (self._one(text, by_name) for text in (props.bos_token, props.eos_token))
         begun = server.tokenize("", special=False, begin=True)
         self.adds_bos = self.bos >= 0 and begun[:1] == [self.bos]
         self._template = props.chat_template or None
         self.thinking = tags_from(spec.thinking) or tags_of(self._template or "")
         self._attributes: dict[int, int] = {}
-
-    @property
-    def template(self) -> str | None:
-        return self._template
 
     @property
     def description(self) -> str:
@@ -59,20 +54,14 @@ class ServerVocabulary(ServedVocabulary):
             self._attributes[token] = self._seen_attributes(token)
         return self._attributes[token]
 
-    def is_control(self, token: int) -> bool:
-        return token in self._names
-
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
         # Asked to add what begins a text, it would add what ends one, too.
         ids = self._server.tokenize(text, special=special, begin=False)
         return [self.bos, *ids] if begin and self.adds_bos else ids
 
-    def _label(self, token: int) -> str:
-        return self._names[token] if token in self._names else self._pieces[token].decode("utf-8", "replace")
-
-    def _named(self) -> dict[int, str]:
-        """The names of control tokens: in one request if they can be told apart there, else in one each."""
-        server, control = self._server, self._control
+    def _read_names(self, control: list[int]) -> dict[int, str]:
+        """Read the names of control tokens: in one request if they can be told apart there, else in one each."""
+        server = self._server
         newline = next((i for i, piece in enumerate(self._pieces) if piece == b"\n"), None)
         if newline is not None:
             apart = server.text_of([i for one in control for i in (one, newline)]).split("\n")[:-1]
@@ -90,9 +79,9 @@ class ServerVocabulary(ServedVocabulary):
     def _seen_attributes(self, token: int) -> int:
         """What can be seen of them from outside: whether it is a control token, and whether it takes the white space beside it
         along when it stands in a text."""
-        if token not in self._names:
+        if token not in self._control:
             return 0
-        name, plain = self._names[token], self.tokenize("x", special=False)
+        name, plain = self._control[token], self.tokenize("x", special=False)
         before = self.tokenize(f"x  {name}", special=True) == [*plain, token]
         behind = self.tokenize(f"{name}  x", special=True) == [token, *plain]
         return CONTROL | before * LSTRIP | behind * RSTRIP

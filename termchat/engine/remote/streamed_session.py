@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 from termchat.decoding.records import UNKNOWN, Token
-from termchat.engine.abilities import FEATURES, Feature, who_can
 from termchat.engine.llama.cells import Aborted, ContextFull
 from termchat.engine.llama.model_queries import ModelQueries
 from termchat.engine.llama.reply import check, complete_record
@@ -20,25 +19,22 @@ from termchat.engine.port import (
     Explained,
     Generate,
     Inspect,
-    Keep,
     Message,
     ModelInfo,
     Noted,
-    Score,
-    Scored,
 )
 from termchat.engine.remote.http_client import HttpClient
-from termchat.engine.remote.served_vocabulary import info_of
+from termchat.engine.remote.served_vocabulary import REFUSED_THERE, info_of
+from termchat.engine.remote.server_logprobs import StepListing, as_drawn, explanation_of, listing_of
 from termchat.engine.remote.server_session import remarks_of
 from termchat.engine.remote.streamed_reply import StreamSource
 from termchat.engine.remote.streams import StreamingServer, Told
-from termchat.engine.remote.told_numbers import StepListing, as_drawn, explanation_of, listing_of
 
 
 class StreamedSession(ModelQueries):
     """Answers as `ServerSession` does; what takes dice or logits of our own is refused. `client` is the server's."""
 
-    refused: ClassVar[dict[type | str, str]] = {"walks": FEATURES["walks"], Keep: FEATURES["walks"]}
+    refused: ClassVar[dict[type | str, str]] = REFUSED_THERE
 
     def __init__(self, server: StreamingServer, client: HttpClient, progress: Callable[[float], None]) -> None:
         super().__init__(server.model)
@@ -132,12 +128,3 @@ class StreamedSession(ModelQueries):
             raise EngineError("context", "not enough free context to inspect this position", "") from None
         except Aborted:
             raise EngineError("busy", "interrupted by another request", "") from None
-
-    def score(
-        self, command: Score, *, alone: bool, progress: Callable[[int, int], None], wanted: Callable[[], bool]
-    ) -> Scored:
-        raise _refused("score")
-
-
-def _refused(feature: Feature) -> EngineError:
-    return EngineError("capability", f"a server that draws by itself cannot {FEATURES[feature]}", who_can(feature))

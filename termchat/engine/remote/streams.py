@@ -6,8 +6,9 @@ one goes on from the ids that are there. `llama_stream`, `vllm_stream` … are t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,43 +65,40 @@ class Segment(NamedTuple):
     constraint: Constraint | None = None
 
 
-class TokenStream(Protocol):
-    """What comes of one segment. Iterating raises Aborted where the client was stopped, ContextFull, and EngineError; a line
-    that ends without `StreamEnd` was cut, which is an EngineError."""
-
-    def __iter__(self) -> Iterator[Told | Reading | StreamEnd]: ...
-
-    def close(self) -> None:
-        """Ends it; the server stops computing soon after. It may be called in the middle of an iteration, or twice."""
+TokenStream = Generator[Told | Reading | StreamEnd, None, None]
+"""What comes of one segment. Iterating raises Aborted where the client was stopped, ContextFull, and EngineError; a line that
+ends without `StreamEnd` was cut, which is an EngineError. To close it ends it: the server stops computing soon after."""
 
 
-class StreamingServer(Protocol):
-    """A server that draws. `order` are the names of the stages that its chain has, in its own order. `model` is what it told of
-    its tokens, `capacity` how many of them have room in a context, `size` and `parameters` are 0 where it does not say.
-    `remarks` are what a person should know of the server; more may come while it answers."""
+class StreamingServer(ABC):
+    """A server that draws. `order` are the names of the stages that its chain has, in its own order; () stands for ours.
+    `model` is what it told of its tokens, `capacity` how many of them have room in a context, `size` and `parameters` are 0
+    where it does not say. `remarks` are what a person should know of the server; more may come while it answers."""
 
     abilities: EngineAbilities
-    order: tuple[str, ...]
+    order: tuple[str, ...] = ()
     model: Vocabulary
     capacity: int
-    size: int
-    parameters: int
+    size = parameters = 0
     remarks: list[Remark]
 
     def prompt(self, messages: list[Message], think: bool | None) -> RenderedPrompt | None:
-        """The whole prompt by the server's own template; None where the template is known here (`model.template`), or there is
-        none.
+        """Return the whole prompt by the server's own template; None where the template is known here (`model.template`), or
+        there is none.
 
         Raises:
             EngineError: it refuses the messages.
         """
+        return None
 
+    @abstractmethod
     def stream(self, asked: Segment) -> TokenStream:
-        """Begins a segment."""
+        """Begin a segment."""
 
+    @abstractmethod
     def listed(self, ids: list[int], count: int, also: list[int]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The model's own most likely tokens after ids, and their log-probabilities: `count` of them, or as many as it tells,
-        best first; `also` are tokens that are told whatever their rank, as far as it can, behind those.
+        """Return the model's own most likely tokens after ids, and their log-probabilities: `count` of them, or as many as it
+        tells, best first; `also` are tokens that are told whatever their rank, as far as it can, behind those.
 
         Raises:
             Aborted, ContextFull, EngineError: as for streams.

@@ -30,6 +30,7 @@ from termchat.decoding.rules import Rules
 from termchat.decoding.thinking import Phase, PhaseParser, ThinkingTags
 from termchat.engine.abilities import TEXT_ONLY
 from termchat.engine.llama.cells import Aborted
+from termchat.engine.llama.reply import finish
 from termchat.engine.llama.scheduler import Poll
 from termchat.engine.port import Cancel, EngineError, FirstToken, Noted, Remark, ReplyRequest
 from termchat.engine.remote.openai_server import (
@@ -40,7 +41,6 @@ from termchat.engine.remote.openai_server import (
     Heard,
     ListedText,
     OpenAIServer,
-    ToldText,
 )
 
 Said = Record | FirstToken | Noted
@@ -64,7 +64,7 @@ class _Piece(NamedTuple):
 
     data: bytes
     phase: Phase | None
-    told: ToldText | None = None
+    told: ListedText | None = None
 
 
 class TextReply:
@@ -268,39 +268,30 @@ class TextReply:
 
     def _finished(self, reason: Reason, detail: str) -> Finished:
         came, usage = self._came_at, self._usage
-        self._gate.finish()
-        decoding = came[-1] - came[0] if len(came) > 1 else 0.0
+        prefill_ms = ABSENT if usage is None or usage.prompt_ms is None else usage.prompt_ms
+        finished = finish(reason, detail, self._gate, came, self._asked_at, prefill_ms, None)
         count = UNKNOWN if usage is None or usage.reply is None else usage.reply
         rate = usage.per_second if usage is not None else None
-        if rate is None and decoding and count - len(came) in (0, 1):  # a chunk is a token, and the end may be one more
-            rate = (len(came) - 1) / decoding
-        return Finished(
-            reason=reason,
-            detail=detail,
-            held=self._gate.held,
-            tokens=count,
-            ttft_ms=(came[0] - self._asked_at) * 1e3 if came else None,
-            prefill_ms=ABSENT if usage is None or usage.prompt_ms is None else usage.prompt_ms,
-            decode_ms=decoding * 1e3,
-            tokens_per_second=rate,
-        )
+        if rate is None and count - len(came) in (0, 1):  # a chunk is a token, and the end may be one more
+            rate = finished.tokens_per_second
+        return msgspec.structs.replace(finished, tokens=count, tokens_per_second=rate)
 
 
-def _is_rest(told: ToldText) -> bool:
+def _is_rest(told: ListedText) -> bool:
     """Whether a token stood where a character was half said: some servers tell the whole character, and the numbers of its
     last part."""
     expected = told.top_logprobs[0].data if told.top_logprobs else b""
     return told.data[:1] not in _PARTS and (expected[:1] in _PARTS or expected == _NO_TEXT)
 
 
-def _rank(told: ToldText | None) -> int:
+def _rank(told: ListedText | None) -> int:
     """The place of a token among those that the model thought likeliest; `UNKNOWN` where it is none of those that are told."""
     if told is None:
         return UNKNOWN
     return next((rank for rank, one in enumerate(told.top_logprobs) if one.data == told.data), UNKNOWN)
 
 
-def _candidates(told: ToldText, count: int) -> list[Candidate]:
+def _candidates(told: ListedText, count: int) -> list[Candidate]:
     """What is told of a step: so many of the likeliest tokens, and the one that was drawn."""
     listed: list[ListedText] = list(told.top_logprobs[:count])
     if listed and all(one.data != told.data for one in listed):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from termchat.decoding.records import ModelIdentity
 from termchat.decoding.thinking import ThinkingTags, tags_from
-from termchat.engine.abilities import FEATURES, TEXT_ONLY
+from termchat.engine.abilities import TEXT_ONLY
 from termchat.engine.llama.scheduler import Poll
 from termchat.engine.port import (
     Check,
@@ -17,18 +17,17 @@ from termchat.engine.port import (
     Explain,
     Generate,
     Inspect,
-    Keep,
     ModelInfo,
     ModelSpec,
     Remark,
     Render,
     Rendered,
-    Score,
     Spell,
     Tokenize,
 )
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.openai_server import OpenAIServer
+from termchat.engine.remote.served_vocabulary import REFUSED_THERE
 from termchat.engine.remote.text_reply import TextReply
 
 _TAGS = ThinkingTags("<think>", "</think>")
@@ -43,14 +42,12 @@ class TextSession:
     """
 
     refused: ClassVar[dict[type | str, str]] = {
-        "walks": FEATURES["walks"],
-        Keep: FEATURES["walks"],
+        **REFUSED_THERE,
         Tokenize: "complete raw text, or take texts apart: it takes messages alone",
         Describe: "tell of tokens",
         Spell: "tell of tokens",
         Inspect: "be asked about a past position",
         Explain: "say why a token was not drawn",
-        Score: "redraw a reply",
         Check: "match a constraint",
     }
     """Commands that it cannot answer, and what it cannot do."""
@@ -73,37 +70,16 @@ class TextSession:
 
     def info(self) -> ModelInfo:
         found = self._server.model
+        said = ", ".join(self._spec.said)
         return ModelInfo(
             name=self._identity.name,
             path=found.id,
-            sha256="",
-            architecture="",
-            quantization="",
-            description="",
-            size=0,
-            parameters=0,
-            vocabulary=0,
             context=found.context,
-            context_trained=0,
-            threads=0,
-            threads_batch=0,
-            prefill_batch=0,
-            kv_type="",
-            layers=0,
-            gpu_layers=0,
             device=self._client.shown,
             has_template=True,
-            can_rewind=False,
-            end_ids=[],
-            remarks=self._remarks(),
+            remarks=[Remark(f"{said}: the server's own affair, and left out")] if said else [],
             abilities=TEXT_ONLY,
         )
-
-    def _remarks(self) -> list[Remark]:
-        said = self._spec.said
-        if not said:
-            return []
-        return [Remark(f"{', '.join(said)}: the server's own affair, and left out")]
 
     def render(self, _command: Render) -> Rendered:
         """No ids: the server makes the prompt of the messages that it is sent."""

@@ -8,29 +8,20 @@ vocabulary is, and how many candidates are told, it says only where one asks for
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from termchat.engine.llama.cells import ContextFull
 from termchat.engine.port import EngineError
-from termchat.engine.remote.http_client import HttpClient, ServerError, StaleConnection
-from termchat.engine.remote.served import another_model, read_models
-from termchat.engine.remote.server_answers import BadAnswer, Count, Phrase, decode
+from termchat.engine.remote.http_client import ServerError
+from termchat.engine.remote.model_server import LARGEST_VOCABULARY, SMALL, ModelServer
+from termchat.engine.remote.server_answers import Count, Phrase
 from termchat.text import one_line
 
-T = TypeVar("T")
-
-_SMALL = 8 << 20
 _TEXT, _PER_CHARACTER = 1 << 16, 128
 """Bytes that tell of the tokens of a text, at most: for each text, and for each of its characters."""
 _PER_TOKEN = 200
 """Bytes that tell of one token, at most, on average."""
-_LARGEST = 2_000_000
-"""Tokens of a vocabulary that is believed; the largest have 262,144."""
 _TOO_MANY = 1_000_000_000
 """More candidates than anybody tells."""
 _NO_TOKEN = 2**31 - 2
@@ -38,7 +29,6 @@ _NO_TOKEN = 2**31 - 2
 _SIZE = re.compile(r"Vocabulary size: (\d{1,9})\b")
 _MOST = re.compile(r"max allowed: (\d{1,9})\b")
 _FULL = "maximum context length"
-_SHOWN = 80
 
 
 class VllmModel(msgspec.Struct, frozen=True):
@@ -103,49 +93,27 @@ class VllmAnswer(msgspec.Struct, frozen=True):
     error: _Complaint | str | None = None
 
 
-class VllmServer:
-    """A vLLM, and the one model of it that is asked for as `wanted` ("": its own choice). `model` is that one, once it is
-    `found`: from then on every new connection, and every answer, must be about the same.
+class VllmServer(ModelServer[VllmModel]):
+    """A vLLM; see `ModelServer`."""
 
-    Everything raises EngineError, and Aborted where the client was stopped.
-    """
-
-    kind = "vLLM"
-
-    def __init__(self, client: HttpClient, wanted: str = "") -> None:
-        self.client, self._wanted = client, wanted
-        self._model: VllmModel | None = None
-
-    @property
-    def model(self) -> VllmModel:
-        assert self._model is not None
-        return self._model
-
-    def on(self, client: HttpClient) -> VllmServer:
-        """The same model over another connection."""
-        other = type(self)(client, self._wanted)
-        other._model = self._model
-        return other
-
-    def find(self) -> VllmModel:
-        """The model that is wanted."""
-        self._model = self._found()
-        return self._model
+    kind, since = "vLLM", "vLLM of 2026 or newer"
+    completions = "/v1/completions"
+    n_vocab = 0
 
     def version(self) -> str:
         """Its own; "" where it says none."""
         try:
-            return self._told(self._ask("GET", "/version", None, _SMALL), _Version).version
+            return self.decode(self.client.get("/version", SMALL), _Version).version
         except ServerError as error:
             if error.status == 404:
                 return ""
             raise
 
     def vocabulary_size(self) -> int:
-        said = self._refusal_of({"logit_bias": {str(_NO_TOKEN): 0.0}}, _SIZE)
-        if not 0 < said <= _LARGEST:
+        self.n_vocab = self._refusal_of({"logit_bias": {str(_NO_TOKEN): 0.0}}, _SIZE)
+        if not 0 < self.n_vocab <= LARGEST_VOCABULARY:
             raise self.otherwise("it does not say, or not credibly, how large the vocabulary of its model is")
-        return said
+        return self.n_vocab
 
     def most_candidates(self) -> int:
         """How many candidates a step it tells at most."""
@@ -155,7 +123,7 @@ class VllmServer:
         """A text taken apart, control tokens and all. With `begin`, what begins a text is added."""
         well = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         asked = {"prompt": well, "add_special_tokens": begin, "return_token_strs": strings, "model": self.model.id}
-        return self._told(self._post("/tokenize", asked, _TEXT + _PER_CHARACTER * len(well)), TakenApart)
+        return self.decode(self.post("/tokenize", asked, _TEXT + _PER_CHARACTER * len(well)), TakenApart)
 
     def chat(self, messages: list[dict[str, str]], **arguments: object) -> list[int]:
         """The prompt that its template makes of messages, up to where the assistant begins to speak.
@@ -167,12 +135,12 @@ class VllmServer:
         if arguments:
             asked["chat_template_kwargs"] = arguments
         size = sum(len(text) for message in messages for text in message.values())
-        return self._told(self._post("/tokenize", asked, _SMALL + _PER_CHARACTER * size), TakenApart).tokens
+        return self.decode(self.post("/tokenize", asked, SMALL + _PER_CHARACTER * size), TakenApart).tokens
 
     def text_of(self, ids: list[int]) -> str:
         """The text of tokens, with the names of control tokens; parts of characters become U+FFFD."""
         asked = {"tokens": ids, "model": self.model.id}
-        return self._told(self._post("/detokenize", asked, _SMALL + 64 * len(ids)), _Text).prompt
+        return self.decode(self.post("/detokenize", asked, SMALL + 64 * len(ids)), _Text).prompt
 
     def complete(self, ids: list[int], count: int, **more: object) -> VllmAnswer:
         """At most `count` tokens after ids, all at once.
@@ -182,8 +150,8 @@ class VllmServer:
         """
         asked = self.request(ids, count, **more)
         listed = more.get("logprobs")
-        limit = _SMALL + _PER_TOKEN * (len(ids) + count * (listed if isinstance(listed, int) else 1))
-        return self.checked(self._told(self._completed(asked, limit), VllmAnswer))
+        limit = SMALL + _PER_TOKEN * (len(ids) + count * (listed if isinstance(listed, int) else 1))
+        return self.checked(self.decode(self.request_completion(asked, limit), VllmAnswer))
 
     def request(self, ids: list[int], count: int, **more: object) -> dict[str, Any]:
         """What every request about ids has."""
@@ -198,7 +166,7 @@ class VllmServer:
         Raises:
             EngineError: it is an error, of another model, or none that a vLLM sends.
         """
-        return self.checked(self._told(line, VllmAnswer))
+        return self.checked(self.decode(line, VllmAnswer))
 
     def checked(self, answer: VllmAnswer) -> VllmAnswer:
         if answer.error is not None:
@@ -207,20 +175,13 @@ class VllmServer:
             raise EngineError(
                 "server", f"{self.client.shown} ended the reply: {one_line(said, 300)}", "see the server's log"
             )
-        if answer.model and answer.model != self.model.id:
-            self.client.close()
-            raise another_model(self.client.shown, one_line(answer.model, _SHOWN))
+        self.check_answered_by(answer.model)
         return answer
-
-    def otherwise(
-        self, how: str, hint: str = "is it a vLLM of 2026 or newer, and the path of the URL right?"
-    ) -> EngineError:
-        return EngineError("server", f"{self.client.shown} does not answer as a {self.kind} does: {how}", hint)
 
     def _refusal_of(self, too_much: dict[str, Any], pattern: re.Pattern[str]) -> int:
         """The number in what it says to a request that it refuses; 0 if there is none."""
         try:
-            self._completed(self.request([0], 1, **too_much), _SMALL)
+            self.request_completion(self.request([0], 1, **too_much), SMALL)
         except ServerError as error:
             if error.status != 400:
                 raise
@@ -228,79 +189,13 @@ class VllmServer:
             return int(found[1]) if found else 0
         return 0
 
-    def _completed(self, asked: dict[str, Any], limit: int) -> bytes:
-        try:
-            return self._post("/v1/completions", asked, limit)
-        except ServerError as error:
-            if is_full(error):
-                raise ContextFull from None
-            raise
-
-    def _post(self, path: str, asked: dict[str, Any], limit: int) -> bytes:
-        stoppable = path == "/v1/completions"
-        return self._ask("POST", path, msgspec.json.encode(asked), limit, stoppable=stoppable)
-
-    def _ask(self, method: str, path: str, body: bytes | None, limit: int, *, stoppable: bool = False) -> bytes:
-        """Asks, once more where the kept connection was closed meanwhile."""
-        client = self.client
-        for _ in range(2):
-            try:
-                if not client.connected and self._model is not None:
-                    self._meet_again(stoppable=stoppable)
-                return client.ask(method, path, body, limit, stoppable=stoppable)
-            except StaleConnection:
-                continue
-        raise self.client.closing_error()
-
-    def is_the_same(self) -> None:
-        """Asks what model it has now; for requests on connections of their own.
-
-        Raises:
-            EngineError: it is another one.
-        """
-        for _ in range(2):
-            with suppress(StaleConnection):
-                return self._meet_again(stoppable=True)
-        raise self.client.closing_error()
-
-    def _meet_again(self, *, stoppable: bool) -> None:
-        """The connection is a new one: is it still the same model?
-
-        Raises:
-            EngineError: it is another one.
-        """
-        if (found := self._found(stoppable=stoppable)) != self._model:
-            self.client.close()
-            raise another_model(self.client.shown, one_line(found.id, _SHOWN))
-
-    def _found(self, *, stoppable: bool = False) -> VllmModel:
-        client = self.client
-        data = self._read(read_models, client.ask("GET", "/v1/models", None, _SMALL, stoppable=stoppable))
-        entry = next((one for one in data if self._wanted == one.id), None)
-        if entry is None and not self._wanted and data:
-            entry = data[0]
-        if entry is None:
-            there = one_line(", ".join(one.id for one in data), _SHOWN) or "none"
-            raise EngineError(
-                "model", f"{self.client.shown} has no model {self._wanted!r}", f"it has: {there}" if data else ""
-            )
-        of = next((one for one in data if one.id == entry.parent), entry)  # an adapter has the context of its base
+    def look_up(self, *, stoppable: bool = False) -> VllmModel:
+        entry, listed = self.find_entry(stoppable=stoppable)
+        of = next((one for one in listed if one.id == entry.parent), entry)  # an adapter has the context of its base
         context = entry.max_model_len or of.max_model_len
         if not context:
             raise self.otherwise("it does not say how large its context is")
         return VllmModel(entry.id, entry.root or "", context)
 
-    def _told(self, data: bytes, as_: type[T]) -> T:
-        return self._read(partial(decode, as_=as_), data)
-
-    def _read(self, read: Callable[[bytes], T], data: bytes) -> T:
-        try:
-            return read(data)
-        except BadAnswer as error:
-            self.client.close()
-            raise self.otherwise(str(error)) from None
-
-
-def is_full(error: ServerError) -> bool:
-    """Whether it refuses ids for which its context has no room."""
-    return error.status == 400 and _FULL in error.message
+    def is_full(self, error: ServerError) -> bool:
+        return error.status == 400 and _FULL in error.message

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice, takewhile
 from operator import eq
 from typing import Any, Literal
@@ -25,11 +24,10 @@ from termchat.engine.abilities import VLLM
 from termchat.engine.llama.cells import ContextFull
 from termchat.engine.llama.template import RenderedPrompt
 from termchat.engine.port import EngineError, Message, ModelSpec, Remark
-from termchat.engine.remote.event_stream import EventStream
-from termchat.engine.remote.http_client import HttpClient, ServerError
+from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.server_answers import read_drawn_logprob, read_logprob, read_phrase
-from termchat.engine.remote.streams import Reading, Segment, StreamEnd, TokenStream, Told
-from termchat.engine.remote.vllm_server import VllmAnswer, VllmChoice, VllmServer, is_full
+from termchat.engine.remote.streams import Reading, Segment, StreamEnd, StreamingServer, TokenStream, Told
+from termchat.engine.remote.vllm_server import VllmChoice, VllmServer
 from termchat.engine.remote.vllm_vocabulary import VllmVocabulary
 
 ORDER = (GRAMMAR, "logit_bias", "penalties", "temperature", "min_p", "top_k", "top_p")
@@ -47,7 +45,7 @@ Tells = Literal["logprobs", "drawn from", "logits"]
 """What its numbers are: the model's log-probabilities, those that are left after its chain, or logits."""
 
 
-class VllmStream:
+class VllmStream(StreamingServer):
     """The model of a vLLM. See `StreamingServer`.
 
     Raises:
@@ -55,7 +53,7 @@ class VllmStream:
     """
 
     order = ORDER
-    size = parameters = 0
+    model: VllmVocabulary
 
     def __init__(self, client: HttpClient, spec: ModelSpec) -> None:
         self._client = client
@@ -65,10 +63,7 @@ class VllmStream:
         name = called if spec.name in ("", spec.engine.shown) else spec.name
         spec = msgspec.structs.replace(spec, name=name, path=spec.path or found.id, kv_type="")
         self.model = VllmVocabulary(self.server, spec)
-        # What it was read from says which model it is: another one of the same name is another model.
-        parts = b"\0".join(map(self.model.piece, range(self.model.n_vocab)))
-        said = f"{found.root} {self.model.n_vocab}".encode()
-        self.model.spec = msgspec.structs.replace(spec, sha256=hashlib.sha256(said + parts).hexdigest())
+        self.model.identify(f"{found.root} {self.model.n_vocab}")
         self.capacity = found.max_model_len
         self.most = self.server.most_candidates()
         self.tells: Tells = self._what_it_tells()
@@ -81,7 +76,47 @@ class VllmStream:
         return self.model.prompt(messages, think)
 
     def stream(self, asked: Segment) -> TokenStream:
-        return _Stream(self, asked)
+        server = self.server
+        if len(asked.ids) >= self.capacity:
+            raise ContextFull
+        count = 0
+        end: StreamEnd | None = None
+        read = Reading(len(asked.ids), len(asked.ids))
+        with server.open_events(self.asked(asked)) as events:
+            for data in events:
+                if data == b"[DONE]":
+                    break
+                event = server.event(data)
+                if not count and event.choices:
+                    yield read
+                for choice in islice(event.choices, 1):
+                    for at in range(len(choice.token_ids or ())):
+                        count += 1
+                        events.moved()
+                        yield self.told(choice, at, asked.candidates)
+                    end = self._ended(asked, choice, count) or end
+                details = event.usage.prompt_tokens_details if event.usage is not None else None
+                if details is not None and details.cached_tokens is not None:
+                    read = read._replace(reused=details.cached_tokens)
+        if end is None:
+            raise EngineError(
+                "server", f"{server.client.shown} broke off the reply", "is it still running? go on when it is"
+            )
+        self.answered(asked.ids, read.reused)
+        yield end._replace(read=read)
+
+    def _ended(self, asked: Segment, choice: VllmChoice, count: int) -> StreamEnd | None:
+        """Return how the segment ended with this event, `count` tokens being there."""
+        if choice.finish_reason is None:
+            return None
+        if choice.finish_reason == "stop":
+            if isinstance(choice.stop_reason, str):
+                return StreamEnd("stop", read_phrase(choice.stop_reason))
+            return StreamEnd("end")
+        if choice.finish_reason == "length":
+            full = len(asked.ids) + count >= self.capacity
+            return StreamEnd("context" if full and count < asked.limit else "length")
+        raise EngineError("server", f"{self._client.shown} ended the reply: {read_phrase(choice.finish_reason)}", "")
 
     def listed(self, ids: list[int], count: int, also: list[int]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         if self.tells != "logprobs":
@@ -138,7 +173,7 @@ class VllmStream:
     def told(self, choice: VllmChoice, at: int, count: int) -> Told:
         """One of the tokens that it drew, with what the server tells of it."""
         ids = choice.token_ids or []
-        self.model.check_ids([ids[at]])
+        self.server.check_ids([ids[at]])
         logprobs = choice.logprobs.token_logprobs if choice.logprobs is not None else []
         own = read_drawn_logprob(logprobs[at]) if at < len(logprobs) else ABSENT
         if math.isnan(own) or self.tells == "logits":
@@ -151,7 +186,7 @@ class VllmStream:
     def _read_candidates(self, choice: VllmChoice, at: int, count: int | None) -> dict[int, float]:
         """Read the candidates of one step by id, best first: `count` at most, as the drawn one is told whatever its rank."""
         read = {token: read_logprob(value) for token, value in _read_values(choice, at).items()}
-        self.model.check_ids([*read])
+        self.server.check_ids([*read])
         known = ((token, value) for token, value in read.items() if not math.isnan(value))
         return dict(islice(sorted(known, key=lambda one: -one[1]), count))
 
@@ -183,76 +218,6 @@ class VllmStream:
 
 _TOKEN_ID = re.compile(r"token_id:([0-9]{1,9})")
 _HOW_TO_TELL = "start it with --logprobs-mode raw_logprobs"
-
-
-class _Stream:
-    """The tokens of one segment, as the events come; several can come at once."""
-
-    def __init__(self, model: VllmStream, asked: Segment) -> None:
-        self._model, self._asked = model, asked
-        self._events: EventStream | None = None
-
-    def __iter__(self) -> Iterator[Told | Reading | StreamEnd]:
-        model, asked, server = self._model, self._asked, self._model.server
-        if len(asked.ids) >= model.capacity:
-            raise ContextFull
-        server.is_the_same()
-        path, body = "/v1/completions", msgspec.json.encode(model.asked(asked))
-        count = 0
-        end: StreamEnd | None = None
-        read = Reading(len(asked.ids), len(asked.ids))
-        try:
-            events = self._events = server.client.stream(path, body)
-            for data in events:
-                if data == b"[DONE]":
-                    break
-                event = server.event(data)
-                if not count and event.choices:
-                    yield read
-                for choice in islice(event.choices, 1):
-                    for at in range(len(choice.token_ids or ())):
-                        count += 1
-                        events.moved()
-                        yield model.told(choice, at, asked.candidates)
-                    end = self._ended(choice, count) or end
-                read = read._replace(reused=_reused(event, read.reused))
-        except ServerError as error:
-            if is_full(error):
-                raise ContextFull from None
-            raise
-        finally:
-            self.close()
-        if end is None:
-            raise EngineError(
-                "server", f"{server.client.shown} broke off the reply", "is it still running? go on when it is"
-            )
-        model.answered(asked.ids, read.reused)
-        yield end._replace(read=read)
-
-    def close(self) -> None:
-        events, self._events = self._events, None
-        if events is not None:
-            events.close()
-
-    def _ended(self, choice: VllmChoice, count: int) -> StreamEnd | None:
-        """How the segment ended with this event, `count` tokens being there."""
-        asked = self._asked
-        if choice.finish_reason is None:
-            return None
-        if choice.finish_reason == "stop":
-            if isinstance(choice.stop_reason, str):
-                return StreamEnd("stop", read_phrase(choice.stop_reason))
-            return StreamEnd("end")
-        if choice.finish_reason == "length":
-            full = len(asked.ids) + count >= self._model.capacity
-            return StreamEnd("context" if full and count < asked.limit else "length")
-        shown = self._model.server.client.shown
-        raise EngineError("server", f"{shown} ended the reply: {read_phrase(choice.finish_reason)}", "")
-
-
-def _reused(event: VllmAnswer, before: int | None) -> int | None:
-    details = event.usage.prompt_tokens_details if event.usage is not None else None
-    return before if details is None or details.cached_tokens is None else details.cached_tokens
 
 
 def _read_values(choice: VllmChoice, at: int) -> dict[int, float]:

@@ -1,7 +1,7 @@
 """The vocabulary of a model that a vLLM has, and its chat template, as far as both can be found out from outside.
 
 It tells no list of tokens, no control tokens, no end tokens and no template. Pieces are read by putting tokens together
-(`told_pieces`). A token that is taken whole out of every text may be a control token: the model is made to draw all of those
+(`token_bytes`). A token that is taken whole out of every text may be a control token: the model is made to draw all of those
 once, and those whose names the server leaves out of its text are control tokens, those at which it ends are end tokens. Prompts
 are made by its template, with the names of control tokens in texts broken up; what had one is taken apart anew.
 """
@@ -17,7 +17,7 @@ from termchat.engine.llama.model import CONTROL
 from termchat.engine.llama.observe import Labels
 from termchat.engine.llama.template import MOST_RENDERINGS, NO_SYSTEM_ROLE, SWITCHES, RenderedPrompt, without_system
 from termchat.engine.port import EngineError, Message, ModelSpec
-from termchat.engine.remote import told_pieces
+from termchat.engine.remote import token_bytes
 from termchat.engine.remote.http_client import ServerError
 from termchat.engine.remote.served_vocabulary import ServedVocabulary
 from termchat.engine.remote.server_answers import BadAnswer
@@ -42,6 +42,7 @@ class VllmVocabulary(ServedVocabulary):
 
     context_trained = 0
     eos = -1
+    has_template = False
 
     def __init__(self, server: VllmServer, spec: ModelSpec) -> None:
         super().__init__()
@@ -51,34 +52,24 @@ class VllmVocabulary(ServedVocabulary):
         self.build = f"{server.kind} {server.version()}".strip()
         self.n_vocab = server.vocabulary_size()
         try:
-            self._pieces = told_pieces.read(self, self.n_vocab)
+            self._pieces = token_bytes.read(self, self.n_vocab)
         except BadAnswer as error:
             raise server.otherwise(str(error)) from None
-        self._control: dict[int, str] = {i: f"[token {i}]" for i, piece in enumerate(self._pieces) if not piece}
+        self._control = {i: f"[token {i}]" for i, piece in enumerate(self._pieces) if not piece}
         whole = self._taken_whole()
         special, ends = self._examined(whole)
-        self._named = {whole[i]: i for i in special}
         self._control |= {i: whole[i] for i in special}
         for i in special:
             self._pieces[i] = b""
         self.end_ids = sorted(ends)
-        longest_first = sorted(self._named, key=len, reverse=True)
+        longest_first = sorted({whole[i] for i in special}, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
-        self.names = Labels(self.n_vocab, self._label)
-        self.suppressed = []
+        self.names = Labels(self.n_vocab, self.label)
         begun = server.tokenize("", begin=True).tokens
         self.adds_bos = len(begun) == 1
         self.bos = begun[0] if self.adds_bos else -1
         self.thinking = tags_from(spec.thinking) or tags_of("".join(whole.values()))
-        self._has_template, self.has_switch = self._tried_template()
-
-    @property
-    def template(self) -> str | None:
-        return None
-
-    @property
-    def has_template(self) -> bool:
-        return self._has_template
+        self.has_template, self.has_switch = self._tried_template()
 
     @property
     def description(self) -> str:
@@ -86,9 +77,6 @@ class VllmVocabulary(ServedVocabulary):
 
     def attributes(self, token: int) -> int:
         return CONTROL if token in self._control else 0
-
-    def is_control(self, token: int) -> bool:
-        return token in self._control
 
     def tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
         bos = [self.bos] if begin and self.adds_bos else []
@@ -101,7 +89,7 @@ class VllmVocabulary(ServedVocabulary):
         strings = told.token_strs or []
         if len(strings) != len(told.tokens):
             raise self.server.otherwise(f"it returns {len(strings)} strings for {len(told.tokens)} tokens")
-        return self.check_ids(told.tokens), strings
+        return self.server.check_ids(told.tokens), strings
 
     def together(self, ids: list[int]) -> str:
         return self.server.text_of(ids)
@@ -114,7 +102,7 @@ class VllmVocabulary(ServedVocabulary):
         Raises:
             EngineError: it has no template, or refuses the messages.
         """
-        if not self._has_template:
+        if not self.has_template:
             raise EngineError(
                 "template",
                 f"{self.server.client.shown} has no chat template",
@@ -162,7 +150,7 @@ class VllmVocabulary(ServedVocabulary):
         ]
         arguments = {} if think is None else dict.fromkeys(SWITCHES, think)
         try:
-            return self.check_ids(self.server.chat(said, **arguments))
+            return self.server.check_ids(self.server.chat(said, **arguments))
         except ServerError as error:
             if error.status == 400:
                 raise EngineError("template", f"the chat template refuses the chat: {error.message}", "") from None
@@ -198,9 +186,6 @@ class VllmVocabulary(ServedVocabulary):
 
     # --- control tokens ---
 
-    def _broken(self, text: str, mark: str) -> str:
-        return text if self._pattern is None else broken(text, self._pattern, mark)
-
     def _plain(self, text: str, *, begins: bool = False) -> list[int]:
         """The ids of a text without control tokens: their names are cut behind the first character. Where it `begins`, it has
         the space that some tokenizers put before a text.
@@ -209,8 +194,9 @@ class VllmVocabulary(ServedVocabulary):
             EngineError: the server takes some of it for a control token all the same.
         """
         mark = unused([text])
-        first, *others = self._broken(text, mark).split(mark)
-        ids = self.check_ids(self.server.tokenize(first).tokens) if begins else self._as_written(first)
+        whole = text if self._pattern is None else broken(text, self._pattern, mark)
+        first, *others = whole.split(mark)
+        ids = self.server.check_ids(self.server.tokenize(first).tokens) if begins else self._as_written(first)
         ids += [i for part in others for i in self._as_written(part)]
         if any(i in self._control for i in ids):
             raise EngineError("prompt", f"{self.server.client.shown} takes a part of this text for a control token", "")
@@ -220,23 +206,11 @@ class VllmVocabulary(ServedVocabulary):
         """Without a space that some tokenizers put before a text."""
         if not text:
             return []
-        ids = self.check_ids(self.server.tokenize(text).tokens)
+        ids = self.server.check_ids(self.server.tokenize(text).tokens)
         if self._bytes(ids) == b" " + text.encode("utf-8", "replace"):
-            guard, guarded = (self.check_ids(self.server.tokenize(t).tokens) for t in (_GUARD, _GUARD + text))
+            guard, guarded = (self.server.check_ids(self.server.tokenize(t).tokens) for t in (_GUARD, _GUARD + text))
             if guarded[: len(guard)] == guard:
                 return guarded[len(guard) :]
-        return ids
-
-    def check_ids(self, ids: list[int]) -> list[int]:
-        """Return the ids.
-
-        Raises:
-            EngineError: the vocabulary lacks one.
-        """
-        unknown = next((i for i in ids if not 0 <= i < self.n_vocab), None)
-        if unknown is not None:
-            hint = "load its model again"
-            raise self.server.otherwise(f"token {unknown} is not in its vocabulary", hint)
         return ids
 
     def _taken_whole(self) -> dict[int, str]:
@@ -288,9 +262,6 @@ class VllmVocabulary(ServedVocabulary):
         choice = answer.choices[0]
         drawn = [i for i in dict.fromkeys(choice.token_ids or ()) if i in ids]
         return drawn, choice.text, choice.finish_reason == "stop"
-
-    def _label(self, token: int) -> str:
-        return self._control[token] if token in self._control else self._pieces[token].decode("utf-8", "replace")
 
 
 def _may_be_name(text: str) -> bool:

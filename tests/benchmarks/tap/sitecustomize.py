@@ -11,9 +11,9 @@ if os.environ.get("TERMCHAT_TAP") and any("llama.worker" in argument for argumen
     _log = os.open(os.environ["TERMCHAT_TAP"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     _frame = wire.frame
 
-    def _noted(encoder, number, message):
+    def _noted(number, message):
         if isinstance(message, Token):
             os.write(_log, f"{time.monotonic()!r} {message.text!r}\n".encode())
-        return _frame(encoder, number, message)
+        return _frame(number, message)
 
     wire.frame = _noted

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -30,7 +29,6 @@ from termchat.decoding.thinking import PhaseParser
 from termchat.decoding.units import ends_sentence
 from termchat.engine.llama.chain import Chain
 from termchat.engine.llama.grammars import ConstraintError, Follower
-from termchat.engine.llama.observe import Mask
 from termchat.engine.llama.speculation import NoDrafts
 from termchat.engine.llama.vocabulary import Vocabulary
 from termchat.engine.port import (
@@ -56,6 +54,8 @@ _REMEDIES: dict[str, float] = {"dry_multiplier": 0.8, "repeat_penalty": 1.1}
 """Knobs that end a loop, and the values at which people set them."""
 _SHOWN = 30
 """Characters of a token that is told."""
+BEGUN_ANEW = "the server begins it anew when the reply goes on"
+"""Why a server that draws cannot follow a constraint on."""
 MOST_THREADS = 512
 """llama.cpp aborts above it."""
 _OPENING = 64  # tokens before a reply in which the tag is looked for that opens its thoughts
@@ -73,68 +73,91 @@ class Cancelled(Exception):
     """The user ended the reply."""
 
 
-class Context(Protocol):
+class Context:
     """What a reply is made in: a model, room for `capacity` tokens, `threads` that compute the next decode, and its drafts.
 
-    `least` is the least that measures of the newest step can be, where the step has only the most.
+    With `draws_here` its tokens are drawn here, with our dice; else by a server, whose chain has the stages of `order`, or all
+    in ours where that is empty. `least` is the least that measures of the newest step can be, where the step has only the most.
     """
 
+    model: Vocabulary
     capacity: int
+    drafts = NoDrafts()
+    draws_here = True
+    order: tuple[str, ...] = ()
+    least: Mapping[Measure, float] = {}
 
     @property
-    def model(self) -> Vocabulary: ...
-
-    @property
-    def drafts(self) -> NoDrafts: ...
-
-    @property
-    def threads(self) -> int: ...
-
-    @property
-    def least(self) -> Mapping[Measure, float]: ...
+    def threads(self) -> int:
+        """The threads of the next decode, 0 where they are the server's own affair."""
+        return 0
 
     def set_threads(self, threads: int) -> bool:
-        """Set the threads of the next decode, unless others choose them."""
+        """Set the threads of the next decode; return whether that changes the settings of this reply."""
+        return True
+
+    def admit(
+        self, samplers: SamplerSettings, conditions: tuple[Condition, ...], constraint: Constraint | None
+    ) -> SamplerSettings:
+        """Return the settings that the reply can have of those.
+
+        Raises:
+            EngineError: a value, a condition or the constraint is beyond what the engine can do.
+        """
+        return samplers
+
+    def origin_at(self, controls: ReplyControls) -> dict[str, str]:
+        """Return what the engine adds to the origins of a record of settings."""
+        return {}
 
 
-class Steering:
-    """Obeys the commands, the script and the conditions of one reply.
+class ReplyControls:
+    """Obey the commands, the script and the conditions of one reply.
 
-    `waiting`: the reply pauses before its next step, unless that is forced; `why` is the condition that was met. `past`
-    are all ids so far, of which `reply` do not belong to the reply; it is read, never written. `walk` is for its records.
+    `waiting`: the reply pauses before its next step, unless that is forced, or goes on for some `steps`; `why` is the condition
+    that was met. `stops` are the stop sequences. `past` are all ids so far; it is read, never written. `walk` is for its
+    records. `stale`: a server that draws must be asked anew, since settings that it was told have changed.
 
     Raises:
-        EngineError: a condition does not compile.
+        EngineError: the engine cannot do what is asked, or a condition does not compile.
     """
 
-    def __init__(
-        self, request: ReplyRequest, context: Context, past: list[int], reply: int, walk: int | None = None
-    ) -> None:
-        self.samplers: SamplerSettings = request.samplers
+    def __init__(self, request: ReplyRequest, context: Context, past: list[int], walk: int | None = None) -> None:
+        self.samplers = context.admit(request.samplers, request.conditions, request.constraint)
         self.origin = request.origin
         self.number = -1
         self.chain: Chain | None = None
         self.waiting = request.paused
         self.why = ""
         self._context, self._model, self._walk = context, context.model, walk
-        self._past, self._reply, self._state = past, reply, request.state
+        self.past, self._reply, self._state = past, len(past) - request.done, request.state
+        self.stale = True
         self._script = deque(request.script)
         self._queue: deque[int] = deque()
         self._pin: Scripted | None = None
-        self._steps: deque[Unit] = deque()
+        self.steps: deque[Unit] = deque()
         self._said: bytes | None = None
         self.gate = TextGate()
-        self.constraint: Constraint | None = None
-        self.constraint_begun = 0
-        self.grammar: Follower | None = None
-        self.dropped = ""
+        self.constraint: Constraint | None
+        self.grammar: Follower | None
         self._compile_ms: float | None = None
         self.rules = Rules(())
-        self.thoughts = self._thoughts()
+        model, tags, begun = self._model, self._model.thinking, self._reply
+        before = past[max(begun - _OPENING, 0) : begun] if tags is not None else []
+        self.thoughts = PhaseParser(tags, b"".join(map(model.spelled, before)))
+        for token in past[begun:] if tags is not None else []:
+            self.thoughts.push(model.spelled(token))
         self._constrain(request.constraint, request.constraint_begun)
-        self._check_constraint()
+        if self.constraint is not None and self.grammar is None and self.dropped:
+            raise EngineError("constraint", self.dropped, "change or remove the constraint")
+        if not context.draws_here and self.constrains and self.constraint_begun < self.step:
+            raise EngineError(
+                "capability",
+                f"the constraint cannot be followed further: {BEGUN_ANEW}",
+                "remove the constraint, and the reply goes on without it",
+            )
         self._condition(request.conditions)
-        self.gate.resume(b"".join(map(self._model.piece, past[reply:])))
+        self.gate.resume(b"".join(map(model.piece, past[begun:])))
         self._use_threads(next((e.threads for e in request.script if e.threads and e.step <= request.done), 0))
 
     @property
@@ -143,36 +166,30 @@ class Steering:
         return self._queue[0] if self._queue else None
 
     @property
-    def stepping(self) -> bool:
-        """Whether the reply goes on for a step or two only."""
-        return bool(self._steps)
-
-    @property
     def state(self) -> Mapping[str, float]:
         """What mirostat and adaptive_p remember."""
         return self._state if self.chain is None else self.chain.state
 
     def fork_constraint(self) -> Follower | None:
-        """The constraint as it is now, to try what could follow; None where nothing constrains the next token."""
-        return self.grammar.fork() if self._constrains and self.grammar is not None else None
+        """Return the constraint as it is now, to try what could follow; None where nothing constrains the next token."""
+        return self.grammar.fork() if self.constrains and self.grammar is not None else None
 
     def record(self) -> SettingsRecord:
-        """The present settings, under the next number."""
+        """Return the present settings, under the next number."""
         self.number += 1
         biases = self._model.token_biases(self.samplers.logit_bias)
-        order = self._order(biased=bool(biases))
+        order = [stage.name for stage in chain_of(self.samplers, biased=bool(biases))]
+        if self._context.order:
+            order = [name for name in self._context.order if name in order]
         if self.constraint is not None and not self.dropped:
             order.insert(len(order) if self.constraint.after_chain else 0, GRAMMAR)
         compile_ms, self._compile_ms = self._compile_ms, None
         return SettingsRecord(
-            self.number, self.samplers, self.conditions, self.origin, self._context.threads, tuple(order), biases,
+            self.number, self.samplers, self.conditions, self.origin | self._context.origin_at(self),
+            self._context.threads, tuple(order), biases,
             self.constraint, self.constraint_begun, compile_ms, self.dropped, self._walk,
             self._context.drafts.settings, self._context.drafts.why,
         )  # fmt: skip
-
-    def _order(self, *, biased: bool) -> list[str]:
-        """The names of the stages that a step goes through."""
-        return [stage.name for stage in chain_of(self.samplers, biased=biased)]
 
     def close(self) -> None:
         if self.chain is not None:
@@ -180,28 +197,13 @@ class Steering:
             self.chain = None
 
     def rebuild(self) -> None:
-        """Makes a chain for the settings, whose penalties have seen all ids so far."""
+        """Make a chain for the settings, whose penalties have seen all ids so far."""
         state = self.state
         self.close()
-        self.chain = self._model.make_chain(self.samplers, self._past, state)
-
-    def tell_chain(self, drawn: Token, *, forced: bool) -> None:
-        """The chain is told of the token that is taken."""
-        assert self.chain is not None
-        self.chain.take(drawn, forced=forced)
-
-    def _thoughts(self) -> PhaseParser:
-        """Knows the phase of the next token; has seen the reply so far."""
-        model, past, reply = self._model, self._past, self._reply
-        tags = model.thinking
-        before = past[max(reply - _OPENING, 0) : reply] if tags is not None else []
-        thoughts = PhaseParser(tags, b"".join(map(model.spelled, before)))
-        for token in past[reply:] if tags is not None else []:
-            thoughts.push(model.spelled(token))
-        return thoughts
+        self.chain = self._model.make_chain(self.samplers, self.past, state)
 
     def _answer(self) -> None:
-        """Forces the end of the thoughts, unless tokens are forced already: those may be that end."""
+        """Force the end of the thoughts, unless tokens are forced already: those may be that end."""
         tags = self._model.thinking
         if tags is not None and self.thoughts.phase == "thinking" and not self._queue:
             self._queue.extend(self._model.tokenize(tags.ending, special=True))
@@ -209,8 +211,8 @@ class Steering:
     # --- what is asked -----------------------------------------------------------------------------------------------
 
     def obey(self, command: SteerReply) -> Iterator[SettingsRecord | Noted]:
-        """Carries out a command, from the next token on; a change of settings is a record. One that cannot be made is told, and
-        the settings stay.
+        """Carry out a command, from the next token on; yield the record of a change of settings. One that cannot be made is
+        noted, and the settings stay.
 
         Raises:
             Cancelled: the reply is to end.
@@ -228,7 +230,7 @@ class Steering:
             yield self.record()
         elif isinstance(command, Pause):
             self.waiting = True
-            self._steps.clear()
+            self.steps.clear()
         else:
             self.why = ""
             if isinstance(command, EndThinking):
@@ -239,14 +241,14 @@ class Steering:
                 return
             self.waiting = False
             if isinstance(command, Resume):
-                self._steps.clear()
+                self.steps.clear()
             else:
-                self._steps.append(command.unit)
-                if len(self._steps) == 1:
+                self.steps.append(command.unit)
+                if len(self.steps) == 1:
                     self._said = None
 
     def begin(self, step: int) -> Iterator[SettingsRecord]:
-        """Carries out what the script has for `step`; a change of settings is a record."""
+        """Carry out the entries of the script for `step`; yield the record of a change of settings."""
         while self._script and self._script[0].step <= step:
             entry = self._script.popleft()
             changed = self._use_threads(entry.threads)
@@ -276,17 +278,17 @@ class Steering:
     # --- what is met -------------------------------------------------------------------------------------------------
 
     def before(self, step: int, drawn: Token, token: int, seconds: float, redraw: Redraw) -> str:
-        """Looks at the step that is about to be taken, once, when the reply has streamed for `seconds`: the rule that ends the
-        reply here, or "".
+        """Look once at the step that is about to be taken, when the reply has streamed for `seconds`; return the rule that ends
+        the reply here, or "".
 
         The reply may have to wait then. `redraw` says what other settings would take at this step.
         """
-        if self._steps and self._said is not None:
+        if self.steps and self._said is not None:
             next_text = self._model.piece(token).decode("utf-8", "replace")
-            if _UNIT_ENDS[self._steps[0]](self._said, next_text):
-                self._steps.popleft()
+            if _UNIT_ENDS[self.steps[0]](self._said, next_text):
+                self.steps.popleft()
                 self._said = None
-                self.waiting = not self._steps
+                self.waiting = not self.steps
         if self.forced is not None:
             return ""
         model = self._model
@@ -295,7 +297,7 @@ class Steering:
         return self._met(rule, f": {self._loop(token, redraw)}" if isinstance(rule, Loop) else "")
 
     def after(self, token: int, data: bytes) -> str:
-        """Takes in the token and its bytes: the rule that ends the reply with it, or "".
+        """Take in the token and its bytes; return the rule that ends the reply with it, or "".
 
         The reply may have to wait then.
 
@@ -304,7 +306,7 @@ class Steering:
         """
         if self._queue:
             self._queue.popleft()
-        if self._steps:
+        if self.steps:
             self._said = (self._said or b"")[-_TAIL:] + data
         return self._met(self._search(self.rules, lambda: self.rules.after(data, token)))
 
@@ -313,16 +315,16 @@ class Steering:
             return ""
         if rule.action != "stop":
             self.waiting, self.why = True, describe(rule) + more
-            self._steps.clear()
+            self.steps.clear()
             return ""
         return describe(rule) + more
 
     def _loop(self, token: int, redraw: Redraw) -> str:
-        """Which text the reply says again and again, how often, and what a penalty would say instead of going on with it."""
+        """Describe the text that repeats, how often, and the tokens that penalties would draw instead of going on with it."""
         loop, model = self.rules.repetition, self._model
         assert loop is not None
         first = self._reply + loop.begin
-        said = b"".join(map(model.piece, self._past[first : first + loop.period]))
+        said = b"".join(map(model.piece, self.past[first : first + loop.period]))
         instead = []
         for knob, value in _REMEDIES.items():
             if redraw is None:
@@ -355,95 +357,88 @@ class Steering:
         origin: dict[str, str],
         constraint: Constraint | None,
     ) -> None:
+        samplers = self._context.admit(samplers, conditions, constraint)
         if conditions != self.conditions:
             self._condition(conditions)  # first, since it alone may be refused
         self.origin = origin
         if constraint != self.constraint:
-            self._constrain(constraint, self._step)
+            self._constrain(constraint, self.step)
         if samplers != self.samplers:
-            self.samplers = samplers
-            self.rebuild()
+            self.samplers, self.stale = samplers, True
+            if self._context.draws_here:
+                self.rebuild()
 
     def _constrain(self, constraint: Constraint | None, begun: int) -> None:
-        """Follows another constraint, from step `begun` of the reply on, or from its answer on. One that cannot be used is
+        """Follow another constraint, from step `begun` of the reply on, or from its answer on. One that cannot be used is
         dropped."""
         thinking = constraint is not None and self.thoughts.phase == "thinking"
-        begun = NOT_YET if thinking else min(begun, self._step)
+        begun = NOT_YET if thinking else min(begun, self.step)
         self.constraint, self.constraint_begun, self.grammar, self.dropped = constraint, begun, None, ""
-        if constraint is None:
+        self.stale = True
+        if constraint is None or not self._context.draws_here:
             return
         try:
-            self.grammar = self._model.grammars.follow(constraint, self._past[self._reply + begun :])
+            self.grammar = self._follow(constraint, begun)
         except ConstraintError as error:
             self.dropped = f"the constraint cannot be used: {error}"
         else:
             self._compile_ms = self.grammar.compile_ms
             self.dropped = self.grammar.problem
 
-    def _check_constraint(self) -> None:
-        """Raises:
-        EngineError: the constraint that the reply begins with cannot be used.
-        """
-        if self.constraint is not None and self.grammar is None:
-            raise EngineError("constraint", self.dropped, "change or remove the constraint")
-
-    def mask(self) -> Generator[SettingsRecord, None, Mask | None]:
-        """What the constraint allows next, waiting for it. If it fails the constraint is dropped, which is a record."""
-        if not self._constrains or self.grammar is None:
-            return None
-        found = self.grammar.mask()
-        if found is None:
-            yield self.drop(self.grammar.problem)
-        return found
+    def _follow(self, constraint: Constraint, begun: int) -> Follower:
+        """Return the follower of a constraint that the reply matches from step `begun` on."""
+        return self._model.grammars.follow(constraint, self.past[self._reply + begun :])
 
     def drop(self, why: str) -> SettingsRecord:
-        """The constraint is no longer applied."""
+        """Stop applying the constraint; return the record of that."""
         self.dropped = why
         return self.record()
 
     def take(self, token: int) -> SettingsRecord | None:
-        """The constraint is told of the newest token; a record if it does not fit, or if thoughts begin or end with it."""
-        if self.grammar is None or self.dropped:
+        """Tell the constraint of the newest token; return a record if it does not fit, or if thoughts begin or end with it."""
+        if self.constraint is None or self.dropped:
             return None
         thinking = self.thoughts.phase == "thinking"
         if thinking != (self.constraint_begun == NOT_YET):
-            self._constrain(self.constraint, self._step)
+            self._constrain(self.constraint, self.step)
             return self.record()
-        if thinking:
+        if thinking or self.grammar is None:
             return None
-        first = self.constraint_begun == self._step - 1 and self.thoughts.thought > 0
+        first = self.constraint_begun == self.step - 1 and self.thoughts.thought > 0
         if first and self._model.piece(token).isspace() and not self.grammar.allows(token):
             self.constraint_begun += 1  # white space that is forced behind the thoughts
             return self.record()
         self.grammar.take(token)
         return self.drop(self.grammar.problem) if self.grammar.problem else None
 
-    def prepare(self) -> None:
-        """Computes the mask of the next step in the meantime."""
-        if self._constrains and self.grammar is not None:
-            self.grammar.begin()
-
     @property
-    def _step(self) -> int:
+    def step(self) -> int:
         """The number of the next step."""
-        return len(self._past) - self._reply
+        return len(self.past) - self._reply
 
     @property
-    def _constrains(self) -> bool:
-        return self.grammar is not None and not self.dropped and self.constraint_begun != NOT_YET
+    def constrains(self) -> bool:
+        """Whether the next token has to match a constraint."""
+        return self.constraint is not None and not self.dropped and self.constraint_begun != NOT_YET
 
     @property
     def complete(self) -> bool:
-        """Nothing that matches the constraint could follow."""
+        """Whether nothing that matches the constraint could follow."""
         return self.grammar is not None and not self.dropped and not self._queue and self.grammar.complete
 
     @property
     def incomplete(self) -> bool:
-        """What there is does not match the constraint yet."""
-        return self.grammar is not None and not self.dropped and not self.grammar.accepting
+        """Whether the reply does not match the constraint yet."""
+        if self.constraint is None or self.dropped:
+            return False
+        try:
+            grammar = self.grammar or self._follow(self.constraint, self.constraint_begun)
+        except (ConstraintError, EngineError):
+            return False
+        return not grammar.accepting
 
     def _condition(self, conditions: tuple[Condition, ...]) -> None:
-        """Replaces the conditions. A text that the reply contains already does not count as met.
+        """Replace the conditions. A text that the reply contains already does not count as met.
 
         Raises:
             EngineError: one cannot be used; those that were there stay.
@@ -452,17 +447,13 @@ class Steering:
             rules = Rules(conditions, self.rules)
         except ConditionError as error:
             raise EngineError("condition", str(error), "change or delete the condition") from None
-        said = self._past[self._reply :]
+        said = self.past[self._reply :]
         self._search(rules, lambda: rules.resume(said, b"".join(map(self._model.piece, said))))
         self.rules, self.conditions = rules, conditions
         self.limit = min((c.tokens for c in conditions if isinstance(c, Length)), default=None)
         self._budget = min((c.tokens for c in conditions if isinstance(c, ThinkingBudget)), default=None)
-        self._stops = [c.text for c in conditions if isinstance(c, Stop)]
-        self.gate.set_stops(self._stops)
-
-    def is_stop(self, token: int) -> bool:
-        """Whether a stop sequence names a control token: it has no text in which that could be found."""
-        return bool(self._stops) and self._model.is_control(token) and self._model.name(token) in self._stops
+        self.stops = [c.text for c in conditions if isinstance(c, Stop)]
+        self.gate.set_stops(self.stops)
 
     def _use_threads(self, threads: int) -> bool:
         threads = min(threads, MOST_THREADS)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from termchat.engine.remote import told_pieces
+from termchat.engine.remote import token_bytes
 
 WORDS = [
     "▁Hello",
@@ -67,7 +67,7 @@ class Fallback:
 @pytest.mark.parametrize("tidies", [False, True])
 def test_bytes_as_tokens_and_signs_for_spaces(tidies: bool) -> None:
     tokenizer = Fallback(tidies=tidies)
-    found = told_pieces.read(tokenizer, len(tokenizer.tokens))
+    found = token_bytes.read(tokenizer, len(tokenizer.tokens))
     assert found[:3] == [b"<unk>", b"<s>", b"</s>"]
     assert found[3:259] == [bytes([byte]) for byte in range(256)]
     assert found[259:] == [word.replace("▁", " ").encode() for word in WORDS]
@@ -84,7 +84,7 @@ class Bytes:
 
     def __init__(self) -> None:
         self.pieces = [bytes([byte]) for byte in range(256)] + [bytes.fromhex(part) for part in self.PARTS]
-        self.shown = {byte: character for character, byte in told_pieces._ALPHABET.items()}
+        self.shown = {byte: character for character, byte in token_bytes._ALPHABET.items()}
 
     def apart(self, text: str) -> tuple[list[int], list[str]]:
         ids = list(text.encode())
@@ -96,7 +96,7 @@ class Bytes:
 
 def test_parts_of_characters() -> None:
     tokenizer = Bytes()
-    found = told_pieces.read(tokenizer, len(tokenizer.pieces))
+    found = token_bytes.read(tokenizer, len(tokenizer.pieces))
     never = {0xC0, 0xC1, *range(0xF5, 0x100)}  # no character has these bytes
     assert {i for i, piece in enumerate(found) if piece != tokenizer.pieces[i]} <= never
     assert all(found[byte] == "\ufffd".encode() for byte in never)
