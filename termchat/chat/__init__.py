@@ -18,7 +18,7 @@ person's own after a lesson. Every record of a reply comes in by `Session.add`, 
 
 `Host.ask` sends a command and gives its answers to who asked; a question of several commands is an inquiry (`inquiries`).
 `pump()` takes in the engine's events and returns what changed (`changes`) to whoever shows the chat. A message carries how it
-is to be answered (`conversation.unsent.Wish`) until its reply begins; `reply_group.ReplyBeginning` says where that is, and `Run`
-asks for all its replies with one `Generate`. `prompting` says what the model is told. `live` is the newest step, for the
+is to be answered (`conversation.unsent.Wish`) until its reply begins; `reply_group.ReplyBeginning` says where that is, and
+`Run` asks for all its replies with one `Generate`. `prompting` says what the model is told. `live` is the newest step, for the
 panels; `sizing` counts a message before it is sent.
 """
