@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from termchat.chat.changes import Notice, PathChanged
+from termchat.chat.forks import Forks
+from termchat.chat.groups import Walks
+from termchat.chat.state import State
 from termchat.conversation.session import Session
-
-if TYPE_CHECKING:
-    from termchat.chat.service import Chat
 
 
 class Branches:
     """Moves in the tree; the reply on the branch that was shown is stopped."""
 
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
+    def __init__(self, chat: State, forks: Forks, walks: Walks) -> None:
+        self._chat, self._forks, self._walks = chat, forks, walks
         self._deleted: list[tuple[Session, int]] = []
 
     def select(self, leaf: int) -> None:
@@ -23,8 +21,8 @@ class Branches:
         chat, tree = self._chat, self._chat.conversation
         if leaf not in tree.nodes or tree.is_hidden(leaf):
             chat.changed(Notice("no such branch"))
-        elif leaf != tree.leaf and not chat.walks.select_node(leaf):
-            chat.leave()
+        elif leaf != tree.leaf and not self._walks.select_node(leaf):
+            self._forks.leave()
             tree.leaf = leaf
             chat.show_leaf()
 
@@ -45,7 +43,7 @@ class Branches:
         after = tree.leaf
         if after != before:
             tree.leaf = before
-            chat.leave()
+            self._forks.leave()
             tree.leaf = after
         self._deleted.append((chat.session, number))
         chat.session.save_branch(tree.nodes[number])

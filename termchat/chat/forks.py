@@ -5,19 +5,19 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from termchat.chat.changes import Notice, PathChanged
-from termchat.chat.reply_run import ReplyBeginning
+from termchat.chat.replies import Replies
+from termchat.chat.reply_group import ReplyBeginning
+from termchat.chat.state import State
+from termchat.chat.turns import Turns
 from termchat.conversation.position import position_of
 from termchat.conversation.session import Session
 from termchat.conversation.tree import Node, Span
 from termchat.conversation.unsent import ALONE, Wish
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Tokenize, Tokenized
-
-if TYPE_CHECKING:
-    from termchat.chat.service import Chat
 
 _END = Wish(then="end")
 """A branch of just the tokens that are given."""
@@ -48,8 +48,8 @@ class _Edit(NamedTuple):
 class Forks:
     """What grows from a reply or a message, or beside it. Nothing is rewritten: what was said stays, on its own branch."""
 
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
+    def __init__(self, chat: State, turns: Turns, replies: Replies) -> None:
+        self._chat, self._turns, self._replies = chat, turns, replies
         self._fork: _Fork | None = None
         self._edit: _Edit | None = None
 
@@ -69,6 +69,11 @@ class Forks:
         edit, self._fork, self._edit = self._edit, None, None
         if edit is not None:
             self._chat.give_back(edit.session, edit.text)
+
+    def leave(self) -> None:
+        """Stop what is being made: another chat or branch is to be shown."""
+        self.drop()
+        self._turns.stop()
 
     # --- replies ------------------------------------------------------------------------------------------------------
 
@@ -92,7 +97,7 @@ class Forks:
         switched = chat.model is not None and chat.model.thinking_switch and turn.think != chat.tuning.thinks
         if chat.is_foreign() or switched:  # its ids are another model's, or say otherwise: the message is sent again
             chat.prefill = prefill or chat.prefill
-            self._chat.turns.begin_beside(turn, wish=wish)
+            self._turns.begin_beside(turn, wish=wish)
             return
         seeds = (span.node.start.seed for span in spans if span.node.start is not None)
         seed = next(seeds, None) if same else None
@@ -159,7 +164,7 @@ class Forks:
         if (why := why or self._refusal(fork.node, fork.at)) is not None:
             chat.changed(Notice(f"cannot {what}: {why}"))
             return
-        chat.stop()
+        self._turns.stop()
         self._ask(fork, text)
 
     def from_text(self, spans: Sequence[Span], text: str, *, ends: bool = False) -> None:
@@ -173,7 +178,7 @@ class Forks:
             return
         # Whoever has edited the reply wants the text back where it cannot be sent.
         unsent = None if not text else text if ends else ""
-        self._chat.turns.begin_beside(turn, wish=Wish(then="end" if ends else "go on", words=text, unsent=unsent))
+        self._turns.begin_beside(turn, wish=Wish(then="end" if ends else "go on", words=text, unsent=unsent))
         if text:
             chat.changed(
                 Notice(
@@ -247,7 +252,7 @@ class Forks:
             then=fork.wish.then, prefill=fork.prefill or "", remembered=position.state,
             constraint_begun=position.begun(chat.constraint), plan=fork.wish.plan, before=before,
         )  # fmt: skip
-        chat.replies.start(beginning)
+        self._replies.start(beginning)
 
     # --- in other words -----------------------------------------------------------------------------------------------
 
@@ -283,7 +288,7 @@ class Forks:
             chat.changed(Notice(f"cannot send the edited {'system prompt' if edit.system else 'message'}: {why}"))
             chat.give_back(edit.session, edit.text)
         elif chat.takes(edit.text):
-            chat.stop()
+            self._turns.stop()
             self._edit = edit
             self._send_edit()
 
@@ -294,9 +299,9 @@ class Forks:
         self._edit = None
         edit.session.conversation.unsent.asked = edit.text
         if edit.system:
-            chat.turns.begin_beside(edit.node, system=edit.text, wish=Wish(unsent=edit.text))
+            self._turns.begin_beside(edit.node, system=edit.text, wish=Wish(unsent=edit.text))
         else:
-            chat.turns.begin_beside(edit.node, edit.text)
+            self._turns.begin_beside(edit.node, edit.text)
 
     def replace(self, spans: Sequence[Span], text: str) -> None:
         """Put other words in the place of a reply, given as its pieces: a branch beside it, which ends with the text.

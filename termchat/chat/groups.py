@@ -6,15 +6,18 @@ are branches of the conversation, whichever it continues from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from termchat.chat.changes import Notice, StatusChanged, WalksChanged
-from termchat.chat.live import Live
-from termchat.chat.reply_run import ReplyGroup, Run
+from termchat.chat.forks import Forks
+from termchat.chat.replies import Replies
+from termchat.chat.reply_group import ReplyGroup
+from termchat.chat.reply_run import Run
+from termchat.chat.state import State
+from termchat.chat.turns import Turns
 from termchat.conversation.tree import Conversation, Node, Place
 from termchat.conversation.unsent import Wish
 from termchat.conversation.walk_groups import groups_of, ids_of_beam, origin_of
@@ -24,23 +27,19 @@ from termchat.decoding.samplers import SamplerSettings, Value
 from termchat.decoding.walk_plan import PlanError, WalkPlan
 from termchat.engine.port import Cancel, Event, Feature, Tokenize, Tokenized
 
-if TYPE_CHECKING:
-    from termchat.chat.service import Chat
-
 
 class Walks:
-    """One group at a time is shown: `group` is the one that runs, the last one, or one that was opened."""
+    """One group at a time is shown; `send` sends a message (see `Chat.send`)."""
 
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
-        self.group: ReplyGroup | None = None
+    def __init__(
+        self, chat: State, turns: Turns, replies: Replies, forks: Forks, send: Callable[[str, Wish], None]
+    ) -> None:
+        self._chat, self._turns, self._replies, self._forks, self._send = chat, turns, replies, forks, send
 
     @property
     def shown(self) -> ReplyGroup | None:
         """The group on the screen: None once another branch or chat is shown."""
-        group, tree = self.group, self._chat.conversation
-        there = group is not None and group.conversation is tree and group.walk_of(tree.leaf) is not None
-        return group if there else None
+        return self._chat.shown_group
 
     @property
     def running(self) -> bool:
@@ -49,7 +48,7 @@ class Walks:
 
     @property
     def _run(self) -> Run | None:
-        run = self._chat.replies.run
+        run = self._replies.run
         return run if run is not None and not run.group.alone else None
 
     @property
@@ -83,55 +82,43 @@ class Walks:
                 chat.give_back(chat.session, text)
                 chat.changed(StatusChanged())
         elif text:
-            chat.send(text, wish)
+            self._send(text, wish)
         elif node is not None:
             # Other settings are compared with the reply's own dice; replies that only differ need others.
-            chat.forks.fork(node, at, wish=wish, seed=None if plan.group.same_dice else chat.seed())
+            self._forks.fork(node, at, wish=wish, seed=None if plan.group.same_dice else chat.seed())
         else:
-            chat.forks.regenerate(wish=wish)
+            self._forks.regenerate(wish=wish)
 
     def open(self, number: int) -> None:
         """Show a group of the conversation: the reply that the chat ends in is selected, else the first. A reply that is
         running elsewhere ends."""
         chat, run = self._chat, self._run
         if run is not None and run.group.group.number == number:
-            self.show(run.group, run.group.cursor)
+            self._chat.show_group(run.group, run.group.cursor)
             return
         group = next((group for group in groups(chat.conversation) if group.group.number == number), None)
         if group is None:
             chat.changed(Notice("these walks were deleted"))
             return
-        chat.stop()
+        self._turns.stop()
         group.before = chat.conversation.leaf
-        self.show(group, group.cursor)
-
-    def show(self, group: ReplyGroup, number: int) -> None:
-        """Show a group, and select one of its replies: it is the leaf of the conversation."""
-        self.group, group.cursor = group, number
-        self._move(group.nodes[number].number, group.lives.get(number))
-        self._chat.paused = group.paused.get(number)
-
-    def _move(self, leaf: int, live: Live | None) -> None:
-        """Select another leaf; without `live`, the numbers of its newest token are read."""
-        self._chat.conversation.leaf = leaf
-        self._chat.show_leaf(live)
-        self._chat.changed(WalksChanged())
+        self._chat.show_group(group, group.cursor)
 
     def select_node(self, leaf: int) -> bool:
         """Select the running reply whose node is `leaf`; return False if it is none."""
-        run, shown = self._chat.replies.run, self.shown
+        run, shown = self._replies.run, self.shown
         number = run.group.walk_of(leaf) if run is not None else None
         if run is None or number is None or run.group.conversation is not self._chat.conversation:
             return False
         run.moved, group = True, run.group
-        self.show(group, number)
+        self._chat.show_group(group, number)
         if group.kept is not None:
-            group.kept, self.group = number, shown
+            group.kept, self._chat.group = number, shown
         return True
 
     def sync_with_tree(self) -> None:
         """Drop deleted replies; close the group if its branch is shown no longer."""
-        group, run = self.group, self._run
+        group, run = self._chat.group, self._run
         if group is None:
             return
         runs = run is not None and run.group is group
@@ -140,10 +127,10 @@ class Walks:
             del group.nodes[number]
         selected = group.walk_of(self._chat.conversation.leaf)
         if self.shown is None or selected is None:
-            self.group = None
+            self._chat.group = None
         elif selected != group.cursor:
-            self.show(group, selected)
-        if deleted or self.group is None:
+            self._chat.show_group(group, selected)
+        if deleted or self._chat.group is None:
             self._chat.changed(WalksChanged())
 
     def select(self, number: int) -> None:
@@ -152,7 +139,7 @@ class Walks:
         if group is not None and number in group.nodes and number != group.cursor:
             if run is not None:
                 run.moved = True
-            self.show(group, number)
+            self._chat.show_group(group, number)
 
     def fork(self, number: int, at: int, ids: Sequence[int] = (), *, text: str = "", paused: bool = False) -> None:
         """Add a reply beside the others, with the same dice, that begins with the first `at` tokens of this one's node and then
@@ -162,7 +149,7 @@ class Walks:
             return
         if run is None or run.group is not group:
             wish = Wish(then="wait" if paused else "go on")
-            self._chat.forks.fork(group.nodes[number], at, ids=ids, text=text, wish=wish)
+            self._forks.fork(group.nodes[number], at, ids=ids, text=text, wish=wish)
         elif text:
             self._chat.host.ask(Tokenize(text), partial(self._hear_ids, run, number, at, paused))
         else:
@@ -179,11 +166,11 @@ class Walks:
         group, run = self.shown, self._run
         if group is None or number not in group.nodes:
             return
-        self.show(group, number)
-        group.kept, self.group = number, None
+        self._chat.show_group(group, number)
+        group.kept, self._chat.group = number, None
         if run is None or run.group is not group:
-            self._chat.replies.held = queue_waits
-            self._chat.replies.keep_cells(group.nodes[number])
+            self._replies.held = queue_waits
+            self._replies.keep_cells(group.nodes[number])
             return
         run.queue_waits, run.kept_running = queue_waits, not group.nodes[number].done
         if stop_others:
@@ -204,12 +191,12 @@ class Walks:
         if group is None:
             return
         if run is not None and run.group is group:
-            self._chat.replies.stop()
+            self._replies.stop()
         tree, before = group.conversation, group.before
         from_reply = tree.nodes[group.origin.node].role == "assistant"
         if from_reply and before is not None and before in tree.nodes and not tree.is_hidden(before):
-            self.group = None
-            self._move(before, None)
+            self._chat.group = None
+            self._chat.move(before, None)
         else:
             self.keep(group.cursor, stop_others=False, queue_waits=True)
 
@@ -227,7 +214,7 @@ class Walks:
             self._chat.changed(Notice("no such beam"))
         else:
             origin, ids = group.origin, ids_of_beam(steps, beam, at)
-            self._chat.forks.write(group.conversation.nodes[origin.node], origin.at, ids)
+            self._forks.write(group.conversation.nodes[origin.node], origin.at, ids)
 
 
 def groups(conversation: Conversation) -> list[ReplyGroup]:

@@ -6,15 +6,16 @@ model, nothing of it changes: the next turn is rendered from its texts (see `tur
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from termchat.chat.changes import DrafterChanged, Notice, StatusChanged, TuningChanged
+from termchat.chat.state import State
 from termchat.config import per_model
 from termchat.config.origins import MODEL, followed
 from termchat.decoding.biases import parse
@@ -36,9 +37,6 @@ from termchat.engine.port import (
     Progress,
     Remark,
 )
-
-if TYPE_CHECKING:
-    from termchat.chat.service import Chat
 
 _COST = "cost"
 """The kind of failure of a model that cannot pay: whoever asks for it by name may have it."""
@@ -63,11 +61,11 @@ class Choice(NamedTuple):
 class Loading:
     """One model at a time. `wanted` is the one that is loaded or to be loaded, `attempts` how many times one was loaded or
     unloaded, whatever came of it. `then_continue` says that the last reply goes on once the model is there; `speculation` has
-    the model that drafts for it.
+    the model that drafts for it. `forget` drops what waits for an answer of a model that goes.
     """
 
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
+    def __init__(self, chat: State, forget: Callable[[], None]) -> None:
+        self._chat, self._forget = chat, forget
         self.attempts = 0
         self.wanted: Choice | None = None
         self._loaded: Choice | None = None
@@ -75,7 +73,7 @@ class Loading:
         self._shown: set[Remark] = set()
         self._vocabulary: tuple[int, list[int]] | None = None
         self.then_continue = False
-        self.speculation = Drafters(chat)
+        self.speculation = Drafters(chat, self.set_drafter)
 
     @property
     def earlier(self) -> Choice | None:
@@ -166,8 +164,7 @@ class Loading:
         self.speculation.end()
         if chat.host.spec is None or not chat.engine.alive:
             return
-        chat.forks.drop()
-        chat.questions.forget()
+        self._forget()
         chat.engine.close()
         chat.host.broken(Failed("engine", "the model was unloaded"))
 
@@ -237,8 +234,8 @@ class Drafters:
     Until it is there, or where it cannot be had, a reply is made without it.
     """
 
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
+    def __init__(self, chat: State, chosen: Callable[[ModelSpec | None], None]) -> None:
+        self._chat, self._chosen = chat, chosen
         self._configured: ModelSpec | Failed | None = None
         self._engine = self._pending = 0
 
@@ -335,7 +332,7 @@ class Drafters:
         chat, model = self._chat, self._chat.host.model
         assert model is not None
         self._configured = spec
-        chat.loading.set_drafter(spec)
+        self._chosen(spec)
         chat.changed(DrafterChanged(model.sha256, draft_model))
         drafter, by = chat.host.drafter, chat.tuning.draft
         hints, problems = [], []
@@ -360,7 +357,7 @@ class Drafters:
         chat.changed(StatusChanged(), Notice(failure.message, failure.hint, "warning"))
 
 
-def measure(chat: Chat, *, needed: bool = False) -> None:
+def measure(chat: State, *, needed: bool = False) -> None:
     """Have the engine measure what batches of its model cost and change, unless that is known, and keep it; `needed` for what
     follows, else when nothing else is to be done, and again for times that a busy machine did not tell."""
     model = chat.host.model
@@ -371,7 +368,7 @@ def measure(chat: Chat, *, needed: bool = False) -> None:
         chat.host.ask(MeasureBatches(needed=needed), partial(_hear_measured, chat, model))
 
 
-def _hear_measured(chat: Chat, model: ModelInfo, event: Event) -> None:
+def _hear_measured(chat: State, model: ModelInfo, event: Event) -> None:
     """Keep what was measured; other work went first where it is `busy`, so it is measured later."""
     now = chat.host.model
     if now is None or (now.path, now.sha256) != (model.path, model.sha256):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
+from termchat.chat.state import State
 from termchat.conversation.node import Omission
 from termchat.conversation.thoughts import answer_of, thoughts_of
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.engine.port import Message, ModelInfo, Render, Tokenize
-
-if TYPE_CHECKING:
-    from termchat.chat.service import Chat
 
 Turn = list[Span]
 """What a person wrote, and all pieces of the reply to it."""
@@ -82,7 +79,7 @@ def is_cut(path: Sequence[Span]) -> bool:
     return cut
 
 
-def question(chat: Chat, said: list[Message], text: str, parent: Node | None, *, anew: bool) -> Render | Tokenize:
+def question(chat: State, said: list[Message], text: str, parent: Node | None, *, anew: bool) -> Render | Tokenize:
     """What asks for the prompt ids of a turn behind `parent`.
 
     Args:
@@ -95,15 +92,3 @@ def question(chat: Chat, said: list[Message], text: str, parent: Node | None, *,
     tree = chat.conversation
     before = [] if anew else tree.ids()
     return Render(said, before, append=not anew and is_cut(tree.path()), think=chat.tuning.thinks)
-
-
-def is_foreign(path: list[Span], model: ModelInfo) -> bool:
-    """Whether another model made ids of the path, or an engine that has none answered a message of it; a turn whose ids are the
-    whole prompt begins anew."""
-    foreign = False
-    for span in path:
-        start = span.node.start
-        foreign = foreign and not span.node.whole
-        foreign = foreign or (start is not None and start.model.sha256 != model.sha256)
-        foreign = foreign or (model.abilities.ids and span.node.role == "user" and not span.node.ids)
-    return foreign

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from termchat.chat.changes import Answered, LiveChanged
 from termchat.chat.inquiries import Inquiry, Newest, Unanswerable, request
 from termchat.chat.live import Live
-from termchat.chat.prompting import is_foreign
+from termchat.chat.state import State, is_foreign
 from termchat.conversation.position import WhatIf, position_of, summarise
 from termchat.conversation.tree import Conversation, Node, Place, Span
 from termchat.decoding import biases
@@ -38,9 +38,6 @@ from termchat.engine.port import (
     Tokenize,
     Tokenized,
 )
-
-if TYPE_CHECKING:
-    from termchat.chat.service import Chat
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,7 @@ class Questions:
     forgotten; the answer that is there stays meanwhile.
     """
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: State) -> None:
         self._chat = chat
         self.inspected: Inspection | None = None
         self.explained: WhyNot | None = None

@@ -9,18 +9,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from termchat.chat.changes import LiveChanged, Notice, PathChanged, WalksChanged
-from termchat.chat.reply_run import ReplyBeginning, ReplyGroup, Run
+from termchat.chat.reply_group import ReplyBeginning, ReplyGroup
+from termchat.chat.reply_run import Run
+from termchat.chat.state import State
 from termchat.conversation.tree import Node, Place
 from termchat.decoding.conditions import describe
 from termchat.decoding.lacking import acting, is_of_text
 from termchat.decoding.records import Failed
 from termchat.engine.port import Cancel, EndThinking, Event, Force, Keep, Pause, Resume, Step, Tokenize, Tokenized, Unit
-
-if TYPE_CHECKING:
-    from termchat.chat.service import Chat
 
 NUMBERS = 2**53
 """The numbers of groups are below it, so that JSON keeps them."""
@@ -33,7 +31,7 @@ class Replies:
     context ended before it did.
     """
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: State) -> None:
         self._chat = chat
         self.run: Run | None = None
         """None once the engine has finished it, whatever is shown by then."""
@@ -57,13 +55,13 @@ class Replies:
         chat.enter("prefill")
         self._report_missing_drafter()
         self._report_left_out()
-        run = self.run = Run(chat, group, beginning)
+        run = self.run = Run(chat, group, beginning, self._finish)
         paused, self._pausing, self.held = self._pausing, False, False
         self.keep_cells(group.nodes[0])
         if group.alone:
             group.kept = 0
         else:
-            chat.walks.group = group
+            chat.group = group
             chat.changed(WalksChanged())
         chat.live, chat.paused = group.lives[0], None
         chat.changed(PathChanged(), LiveChanged())
@@ -148,7 +146,7 @@ class Replies:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def finish(self, run: Run, failure: Failed | None) -> None:
+    def _finish(self, run: Run, failure: Failed | None) -> None:
         """All replies of a run have ended: rank them, and continue from the one that was kept.
 
         Args:
@@ -186,9 +184,9 @@ class Replies:
             group.group.kind in ("best", "vote")
             and best.score is not None
             and not run.moved
-            and group is chat.walks.shown
+            and group is chat.shown_group
         ):
-            chat.walks.show(group, best.walk)
+            chat.show_group(group, best.walk)
 
     def keep_cells(self, leaf: Node) -> None:
         """Before anything else is decoded: have the engine go on from the cells of the reply that the leaf grows from."""

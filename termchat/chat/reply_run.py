@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -11,18 +10,15 @@ from termchat.chat.changes import LiveChanged, Notice, Phase, ReplyGrew, StatusC
 from termchat.chat.live import Live
 from termchat.chat.loading import measure
 from termchat.chat.prompting import messages
+from termchat.chat.reply_group import ReplyBeginning, ReplyGroup
+from termchat.chat.state import State
 from termchat.conversation.batch_shapes import shapes_of
-from termchat.conversation.node import Node
-from termchat.conversation.tree import Conversation, Place, Span
-from termchat.conversation.unsent import Then
-from termchat.conversation.walk_groups import ranking_of
-from termchat.decoding.answers import AnswerError
+from termchat.conversation.tree import Place
 from termchat.decoding.conditions import Length
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.records import Beams, Failed, Finished, Prefill, Ranking, SettingsRecord, Start, Token
 from termchat.decoding.samplers import Tuning
-from termchat.decoding.walk_plan import ONE, WalkPlan
 from termchat.engine.port import (
     Adjust,
     Cancel,
@@ -40,118 +36,20 @@ from termchat.engine.port import (
     WalksFinished,
 )
 
-if TYPE_CHECKING:
-    from termchat.chat.service import Chat
-
-
-class ReplyBeginning(NamedTuple):
-    """Where the replies of a `plan` begin: at the first `at` ids of `parent`, for a new reply or a piece of one.
-
-    `done` of the ids before them are the reply's own; their cells are decoded again in the batches in which they were decoded
-    first, where those are known. A reply may have `longer` more tokens than its settings say, but no more than `limit` (0: as
-    many as there is room for). It begins with `ids`, whatever the dice say; `then` is what follows. `prefill` is their text,
-    where a person set what the reply begins with. `remembered` is the state of the chain's stages, `constraint_begun` the step
-    at which the chat's constraint began. `before` is the leaf that was shown until then.
-    """
-
-    parent: Node
-    at: int
-    seed: int
-    done: int
-    longer: int = 0
-    limit: int = 0
-    ids: Sequence[int] = ()
-    then: Then = "go on"
-    prefill: str = ""
-    remembered: Mapping[str, float] = {}
-    constraint_begun: int = 0
-    plan: WalkPlan = ONE
-    before: int | None = None
-
-
-class ReplyGroup:
-    """Replies that were made together, each a node; `Replies`, `Walks` and `Run` write the fields.
-
-    A group that is `alone` is one reply, whose records have no number. `origin` is the place from which they grow, `before` the
-    leaf that was shown until then. `cursor` is the reply that is selected, `kept` the one from which the chat continues.
-    `lives` have the newest step of each, `paused` the next one of those that are paused. `ended` is None while they run, where
-    an engine died, and in a chat that was opened again.
-    """
-
-    def __init__(self, conversation: Conversation, plan: WalkPlan, origin: Place, before: int | None = None) -> None:
-        self.conversation, self.plan, self.origin, self.before = conversation, plan, origin, before
-        self.group = plan.group
-        self.alone = plan.group.kind == "walks" and plan.group.size == 1
-        self.nodes: dict[int, Node] = {}
-        self.lives: dict[int, Live] = {}
-        self.paused: dict[int, Paused] = {}
-        self.cursor = 0
-        self.kept: int | None = None
-        self.ended: WalksFinished | None = None
-
-    @property
-    def running(self) -> list[int]:
-        """The walks that have not ended."""
-        return [walk for walk, node in self.nodes.items() if not node.done]
-
-    @property
-    def beams(self) -> Sequence[Beams]:
-        """The steps of a beam search."""
-        return self.nodes[0].beams if 0 in self.nodes else []
-
-    @property
-    def labels(self) -> dict[int, str]:
-        """What is its own of each walk, "" where only the seed is; of one that joined, where it grew from another."""
-        labels = {walk: self.plan.label(walk) for walk in range(self.group.size) if walk in self.nodes}
-        for walk, node in self.nodes.items():
-            base = self.walk_of(node.parent)
-            labels.setdefault(walk, f"from {base + 1}, token {node.at + 1}" if base is not None else "")
-        return labels
-
-    def walk_of(self, leaf: int | None) -> int | None:
-        """The walk whose node this is."""
-        return next((walk for walk, node in self.nodes.items() if node.number == leaf), None)
-
-    def spans(self, walk: int) -> list[Span]:
-        """What a walk has said since the origin: of one that joined, first what it has of the other walk."""
-        return self.conversation.path(self.nodes[walk].number, since=self.origin.node)
-
-    def step_of(self, node: int, at: int) -> int:
-        """How many tokens since the origin stand before a token of one of the walks."""
-        walk = self.walk_of(node)
-        return sum(span.count for span in self.spans(walk)[:-1]) + at if walk is not None else at
-
-    def place_of(self, walk: int, step: int) -> Place | None:
-        """The opposite: where in a walk that token is, or its last one where it has not come as far; None before its first."""
-        found = None
-        for span in self.spans(walk):
-            if span.count:
-                found = Place(span.node.number, min(step, span.count - 1))
-            if step < span.count:
-                break
-            step -= span.count
-        return found
-
-    def ids(self, walk: int) -> list[int]:
-        return [i for span in self.spans(walk) for i in span.node.ids[: span.count]]
-
-    def ranking(self, refused: Callable[[AnswerError], object] = lambda _: None) -> Ranking:
-        """The walks, best first: as it is on record, else as they are now. `refused` is told why no answers of a vote can be
-        taken out."""
-        recorded = self.nodes[0].ranking if 0 in self.nodes else None
-        return recorded or ranking_of({walk: self.spans(walk) for walk in self.nodes}, self.group, refused)
-
 
 class Run:
-    """The running group: its request, and the settings of each reply. `Replies` steers it.
+    """The running group: its request, and the settings of each reply. `Replies` steers it; `over` is called when all have
+    ended, with the failure that ended them, if any.
 
     `moved`: a person has selected a reply. With `ends_joining`, a reply that joins ends at once. `queue_waits` keeps the queue
     waiting afterwards; `kept_running` says that the reply that was kept had not ended then. `stepping` are paused replies that
     pause again after their next token.
     """
 
-    def __init__(self, chat: Chat, group: ReplyGroup, beginning: ReplyBeginning) -> None:
-        self._chat, self.group, self._beginning = chat, group, beginning
+    def __init__(
+        self, chat: State, group: ReplyGroup, beginning: ReplyBeginning, over: Callable[[Run, Failed | None], None]
+    ) -> None:
+        self._chat, self.group, self._beginning, self._over = chat, group, beginning, over
         self.session, self._tuning, self._drafts = chat.session, chat.tuning, chat.drafts
         self._settings = {number: dict(changes) for number, changes in enumerate(group.plan.changes)}
         """The settings of each reply that differ from the chat's."""
@@ -313,11 +211,11 @@ class Run:
         ):
             self._take(event.walk or 0, event)
             if group.alone and isinstance(event, (Finished, Failed)):
-                self._chat.replies.finish(self, event if isinstance(event, Failed) else None)
+                self._over(self, event if isinstance(event, Failed) else None)
         elif isinstance(event, Failed):
             for number in group.running:
                 self._take(number, msgspec.structs.replace(event, walk=number))
-            self._chat.replies.finish(self, event)
+            self._over(self, event)
         elif isinstance(event, (Beams, Ranking)):
             self._begun = True
             self.session.add(group.nodes[0], event)
@@ -344,7 +242,7 @@ class Run:
                 self._chat.changed(Notice(event.remark.message, event.remark.hint, "warning"))
         elif isinstance(event, WalksFinished):
             group.ended = event
-            self._chat.replies.finish(self, None)
+            self._over(self, None)
 
     def _take(self, number: int, record: Start | SettingsRecord | Prefill | Token | Finished | Failed) -> None:
         """Add a record of a reply; a reply that joins grows with its `Start`."""

@@ -1,13 +1,11 @@
 """The chat: one session on one host, and everything a person can do to it.
 
 No method waits. What was asked is done when `pump` has brought the engine's answers; `pump` returns what changed since.
-How things are done is in the rooms beside it, which know the chat.
+What a chat consists of is in `state`; how things are done is in the rooms beside it, which know the state and not the chat.
 """
 
 from __future__ import annotations
 
-import math
-import secrets
 from collections.abc import Iterable, Mapping
 from weakref import WeakSet
 
@@ -17,11 +15,9 @@ from termchat.chat.branches import Branches
 from termchat.chat.changes import (
     BreakpointsChanged,
     Change,
-    Full,
     LiveChanged,
     Notice,
     PathChanged,
-    Phase,
     StatusChanged,
     TuningChanged,
 )
@@ -30,37 +26,23 @@ from termchat.chat.groups import Walks
 from termchat.chat.host import Host, known_of
 from termchat.chat.live import Live
 from termchat.chat.loading import Choice, Loading, measure
-from termchat.chat.prompting import is_foreign
 from termchat.chat.questions import Questions
 from termchat.chat.replies import Replies
+from termchat.chat.state import State
 from termchat.chat.turns import Turns
 from termchat.config.origins import LESSON, MODEL, followed
-from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.conversation.session import Breakpoint, Session, View
-from termchat.conversation.thoughts import is_thinking, thought
 from termchat.conversation.tree import Conversation
-from termchat.conversation.unsent import ALONE, Unsent, Wish
+from termchat.conversation.unsent import ALONE, Wish
 from termchat.decoding import biases
-from termchat.decoding.conditions import Condition, IgnoreEnd, Length
 from termchat.decoding.constraint import Constraint
-from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import Failed
 from termchat.decoding.samplers import KNOBS, STEP_BY_STEP, KnobError, Tuning, Value
 from termchat.decoding.stages import LOGIT_BIAS
-from termchat.engine.abilities import (
-    LOCAL,
-    EngineAbilities,
-    Feature,
-    Refused,
-    refused,
-    refused_constraint,
-    refused_knobs,
-    refused_rule,
-)
-from termchat.engine.port import Engine, Event, ModelInfo, ModelSpec, Paused
+from termchat.engine.port import Event
 
 
-class Chat:
+class Chat(State):
     """A session on a host. Several chats may stand on one host.
 
     `on_full` is what is done about a full context without asking, or "ask". With `keep_logits` a reply may be asked what other
@@ -81,27 +63,9 @@ class Chat:
         configured: Session | None = None,
         measures: bool = False,
     ) -> None:
-        self.host = host
-        self.candidates, self.on_full, self.keep_logits = candidates, on_full, keep_logits
-        self.step_by_step_text = step_by_step_text
+        super().__init__(host, session, candidates, on_full, keep_logits, step_by_step_text)
         self._measures = measures
-        self.session = session
-        tree = session.conversation
-        self.blank = Unsent() if tree.nodes else tree.unsent
-        """What was written in a chat that has no message yet: there is one such chat, however often it is begun."""
-        self.live = Live()
-        self.phase: Phase = "no model" if host.model is None else "idle"
-        self.paused: Paused | None = None
-        """What the running reply waits with, of several the one that is looked at; None while it does not wait."""
-        self.failure: Failed | None = None
-        self.full: Full | None = None
-        """The full context that a person is asked about; `chat.turns.make_room` answers."""
-        self.prefill: str | None = None
-        """What the next reply begins with, whatever the seed; "" leaves it to the model. None: nothing was said of it, so a new
-        reply begins freely, and another one in the place of a reply begins as that did."""
-        self._made_raw: Conversation | None = None
-        """The empty chat that is in raw mode for want of a template."""
-        self._changes: list[Change] = []
+        tree = self.conversation
         self._configured = configured or Session(
             tuning=self.tuning, origins=dict(self.origin), conversation=Conversation(tree.system, raw=tree.raw)
         )
@@ -115,12 +79,12 @@ class Chat:
         """The model of the session that is shown, to be loaded as soon as nothing runs."""
         self._read_only = False
         self.replies = Replies(self)
-        self.turns = Turns(self)
-        self.forks = Forks(self)
-        self.walks = Walks(self)
-        self.branches = Branches(self)
+        self.turns = Turns(self, self.replies)
+        self.forks = Forks(self, self.turns, self.replies)
+        self.walks = Walks(self, self.turns, self.replies, self.forks, self.send)
+        self.branches = Branches(self, self.forks, self.walks)
         self.questions = Questions(self)
-        self.loading = Loading(self)
+        self.loading = Loading(self, self._forget)
         self.show(session)
 
     def send(self, text: str, wish: Wish = ALONE) -> None:
@@ -137,10 +101,7 @@ class Chat:
 
     def stop(self) -> None:
         """End the running reply; what it has stays. The queue is kept, but waits for the next message."""
-        if self.phase == "rendering":
-            self.turns.cancel()
-        elif self.busy:
-            self.replies.stop()
+        self.turns.stop()
 
     def begin_with(self, text: str) -> None:
         """Set what the next reply begins with, be it to a new message or made again; "" leaves it to the dice.
@@ -195,7 +156,7 @@ class Chat:
             session = known
         if session is self.session and session in self._sessions:
             return
-        self.leave()
+        self.forks.leave()
         self._wish, self.loading.then_continue = None, False
         if session not in self._sessions:
             session.close_interrupted()
@@ -443,10 +404,10 @@ class Chat:
         elif not self.host.deliver(number, event) and isinstance(event, Failed):
             self.fail(event)
 
-    def leave(self) -> None:
-        """Stop what is being made: another chat or branch is to be shown."""
+    def _forget(self) -> None:
+        """Drop what waits for an answer of a model that is unloaded."""
         self.forks.drop()
-        self.stop()
+        self.questions.forget()
 
     def _go_on(self) -> None:
         """Start what waits, once nothing else is going on."""
@@ -461,248 +422,3 @@ class Chat:
             self.turns.next()
         elif self._measures and not self.host.waits:
             measure(self)
-
-    # --- the chat as it is --------------------------------------------------------------------------------------------
-
-    @property
-    def conversation(self) -> Conversation:
-        return self.session.conversation
-
-    @property
-    def tuning(self) -> Tuning:
-        """Settings of the next token."""
-        return self.session.tuning
-
-    @property
-    def origin(self) -> dict[str, str]:
-        """Origin of each knob's value."""
-        return self.session.origins
-
-    @property
-    def breakpoints(self) -> tuple[Breakpoint, ...]:
-        return self.session.breakpoints
-
-    @property
-    def constraint(self) -> Constraint | None:
-        return self.session.constraint
-
-    @property
-    def engine(self) -> Engine:
-        return self.host.engine
-
-    @property
-    def spec(self) -> ModelSpec | None:
-        return self.host.spec
-
-    @property
-    def model(self) -> ModelInfo | None:
-        return self.host.model
-
-    @property
-    def busy(self) -> bool:
-        """Whether a reply is being made, paused or not."""
-        return self.phase in ("rendering", "prefill", "decoding", "paused")
-
-    @property
-    def beginning(self) -> str:
-        """Text that another reply in the place of the last one begins with."""
-        spans = self.conversation.reply()
-        before = spans[0].node.start.prefill if spans and spans[0].node.start is not None else ""
-        return self.first_words if self.prefill is not None or before in ("", self.step_by_step_text) else before
-
-    @property
-    def first_words(self) -> str:
-        """Text that the next new reply begins with."""
-        if self.prefill is not None:
-            return self.prefill
-        return self.step_by_step_text if self.tuning.step_by_step and self.refused("continue") is None else ""
-
-    @property
-    def thinking(self) -> int | None:
-        """Number of thought tokens of the running reply that is shown, None while it does not think."""
-        spans = self.conversation.reply() if self.busy else []
-        if not spans or not is_thinking(spans[-1].node):
-            return None
-        return sum(thought(span.node, span.count) for span in spans)
-
-    def check_template(self) -> None:
-        """Put an empty chat into raw mode while the model has no chat template, and say so."""
-        chat, model = self.conversation, self.model
-        if model is None or chat.nodes:
-            return
-        if not model.has_template and not chat.raw:
-            chat.raw, self._made_raw = True, chat
-            hint = "in raw mode the model continues your exact text"
-            self.changed(PathChanged(), StatusChanged(), Notice(f"{model.name} has no chat template", hint))
-        elif model.has_template and self._made_raw is chat:
-            chat.raw, self._made_raw = False, None
-            self.changed(PathChanged(), StatusChanged())
-
-    def check_thinking(self) -> None:
-        """Say where the model cannot do what the knob `think` says."""
-        model, wanted = self.model, self.tuning.thinks
-        if model is None or wanted is None or self.conversation.raw:
-            return
-        if wanted and model.thinking is None:
-            hint = "set think_start and think_end if it does, or turn step_by_step on"
-            self.changed(Notice("this model does not think: its chat template has no thinking tags", hint, "warning"))
-        elif not wanted and model.thinking is not None and not model.thinking_switch:
-            hint = "a budget ends the thoughts early: think 1"
-            self.changed(
-                Notice("thinking cannot be turned off: the model's chat template has no switch", hint, "warning")
-            )
-
-    @property
-    def tolerance(self) -> float | None:
-        """Largest difference of a probability that is computed again from the first one; None if that was not measured."""
-        measured = self.model.measured if self.model is not None else None
-        # The odds of a token change by a factor of exp(largest_change) at most.
-        return None if measured is None else math.tanh(measured.largest_change / 4)
-
-    @property
-    def drafts(self) -> DraftSettings | None:
-        """Speculation settings of the next reply; None if off or unsupported."""
-        return None if self.cannot_draft else self.tuning.drafts
-
-    @property
-    def cannot_draft(self) -> str:
-        """Reason why speculation is unsupported, whatever the knob `draft` says; "" if it is supported."""
-        if (refused := self.refused("drafts")) is not None:
-            return refused.message
-        if self.model is not None and not self.model.can_rewind:
-            return f"{self.model.name} cannot take back drafted tokens"
-        return ""
-
-    @property
-    def abilities(self) -> EngineAbilities:
-        """Abilities of the engine with the loaded model; until they are known, all."""
-        return self.model.abilities if self.model is not None else LOCAL
-
-    @property
-    def offers(self) -> frozenset[Feature]:
-        """Features of the engine now: one that draws by itself answers no questions while it makes a reply."""
-        told = self.busy and not self.abilities.client_draw
-        return self.engine.offers - {"inspect", "explain"} if told else self.engine.offers
-
-    def refused(self, feature: Feature) -> Refused | None:
-        """Explain why the engine lacks a feature, and which has it; None if it has it."""
-        if feature in self.engine.offers and feature not in self.offers:
-            return Refused(f"{self.host.engine_name} is busy with the reply", "ask again when it is over")
-        abilities = self.model.abilities if self.model is not None else None
-        return refused(feature, self.engine.offers, abilities, self.host.engine_name)
-
-    def refused_knobs(self, tuning: Tuning) -> dict[str, Refused]:
-        """List the knobs whose values the engine refuses, and why."""
-        return refused_knobs(tuning, self.abilities, self.host.engine_name)
-
-    def refused_constraint(self, constraint: Constraint) -> Refused | None:
-        """Explain why replies cannot match a constraint; None if they can."""
-        return self.refused("constrain") or refused_constraint(constraint, self.abilities, self.host.engine_name)
-
-    def refused_rule(self, condition: Condition) -> Refused | None:
-        """Explain why the engine cannot evaluate a condition; None if it can."""
-        return refused_rule(condition, self.abilities, self.host.engine_name)
-
-    def lacking(self, tuning: Tuning) -> list[str]:
-        """List the knobs that are turned and that the engine does not know."""
-        return [
-            name for name in self.abilities.lacks if getattr(tuning, name) not in (KNOBS[name].off, KNOBS[name].default)
-        ]
-
-    def offered(self, feature: Feature) -> bool:
-        """Tell whether the engine has a feature; a notice says why not."""
-        why = self.refused(feature)
-        if why is not None:
-            self.changed(Notice(*why))
-        return why is None
-
-    @property
-    def saving_problem(self) -> str | None:
-        """Reason why chats are not being saved at the moment."""
-        return self.session.store.problem() if self.session.store is not None else None
-
-    @property
-    def unsaved(self) -> str | None:
-        """Reason why the messages cannot be saved at the moment; None also in an empty chat."""
-        return self.saving_problem if self.conversation.leaf is not None else None
-
-    def show_leaf(self, live: Live | None = None) -> None:
-        """Show the conversation's leaf, which is another one now; without `live`, the record of its newest token is read."""
-        self.session.save_leaf()
-        if live is None:
-            self.session.read_newest()
-            live = Live.of(self.conversation, self.session.newest)
-        self.live = live
-        self.changed(PathChanged(), LiveChanged(), StatusChanged())
-
-    def changed(self, *changes: Change) -> None:
-        """Add changes to report; equal ones count once."""
-        self._changes += [change for change in changes if isinstance(change, Notice) or change not in self._changes]
-
-    def take_changes(self) -> list[Change]:
-        """Return all changes to report and forget them."""
-        changes, self._changes = self._changes, []
-        return changes
-
-    def enter(self, phase: Phase) -> None:
-        self.phase = phase
-        self.changed(StatusChanged())
-
-    def fail(self, failure: Failed) -> None:
-        """Report a failure once, whoever hears of it first."""
-        if failure is self.failure:
-            return
-        self.failure = failure
-        hint = failure.hint
-        if failure.kind == "engine" and not hint:
-            hint = "restart the engine to continue from the last token"
-        self.changed(Notice(failure.message, hint, "error"))
-
-    def give_back(self, session: Session, *texts: str) -> None:
-        """Return unsent texts to the person, in the chat where they were written."""
-        session.conversation.unsent.give_back(*texts)
-        session.save_unsent()
-
-    def takes(self, text: str) -> bool:
-        """Tell whether a text is short enough for a chat; a longer one is given back, and a notice says why."""
-        if not is_too_large(text):
-            return True
-        self.give_back(self.session, text)
-        most = f"a text can have at most {LARGEST_MESSAGE:,} characters"
-        self.changed(StatusChanged(), Notice(most, "shorten it, or split it into several messages", "error"))
-        return False
-
-    def ready(self, what: str) -> bool:
-        """Tell whether a reply could be made now; a notice says why not."""
-        if self.phase == "idle":
-            return True
-        why = "a reply is running" if self.busy else "no model is loaded"
-        self.changed(Notice(f"cannot {what}: {why}"))
-        return False
-
-    def seed(self) -> int:
-        """Choose the next reply's seed: the knob's, or a fresh one."""
-        return secrets.randbelow(2**31) if self.tuning.seed is None else self.tuning.seed
-
-    def conditions(self, tuning: Tuning, longer: int) -> tuple[Condition, ...]:
-        """List what ends or pauses a reply under these settings that may have `longer` more tokens than they allow. Rules that
-        the engine cannot look at are left out."""
-        ends = (
-            Length(condition.tokens + longer, extra=longer) if isinstance(condition, Length) else condition
-            for condition in tuning.conditions()
-        )
-        return (*ends, *(rule for rule in self.rules if self.refused_rule(rule) is None))
-
-    @property
-    def rules(self) -> tuple[Condition, ...]:
-        """The breakpoints and stop rules that are on."""
-        return tuple(point.condition for point in self.breakpoints if point.enabled)
-
-    @property
-    def ignores_end(self) -> bool:
-        """Whether a reply goes on behind an end token."""
-        return any(isinstance(rule, IgnoreEnd) for rule in self.rules)
-
-    def is_foreign(self, leaf: int | None = None) -> bool:
-        """Tell whether another model than the loaded one made ids of the path to `leaf` (None: of the one shown)."""
-        return self.model is not None and is_foreign(self.conversation.path(leaf), self.model)

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from termchat.chat.inquiries import Inquiry, Newest
 from termchat.chat.prompting import messages, question
+from termchat.chat.state import State
 from termchat.decoding.records import Failed
 from termchat.engine.port import Message, Rendered, Tokenized
-
-if TYPE_CHECKING:
-    from termchat.chat.service import Chat
 
 SAMPLED = 200_000
 """Characters of a longer message that are counted; the rest is thought to be like them."""
@@ -44,7 +42,7 @@ class Size:
 class Sizing:
     """Counts one message at a time; of those that arrive meanwhile only the newest."""
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: State) -> None:
         self._chat = chat
         self._newest: Newest[Size | None] = Newest(chat.host)
 

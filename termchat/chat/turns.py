@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from termchat.chat.changes import WAYS, Full, Notice, PathChanged, StatusChanged, Way
 from termchat.chat.prompting import Turn, messages, omission_of, question, turns_of
-from termchat.chat.reply_run import ReplyBeginning
+from termchat.chat.replies import Replies
+from termchat.chat.reply_group import ReplyBeginning
+from termchat.chat.state import State
 from termchat.conversation.node import Omission
 from termchat.conversation.session import Session
 from termchat.conversation.tree import Node
 from termchat.conversation.unsent import ALONE, Queued, Unsent, Wish
 from termchat.decoding.records import Failed
 from termchat.engine.port import Event, Rendered, Tokenize, Tokenized
-
-if TYPE_CHECKING:
-    from termchat.chat.service import Chat
 
 FREE = 4
 """One part in so many of the context is free again once room was made."""
@@ -78,8 +77,8 @@ class Turns:
     """Messages go out in order, one after each reply. One full context is handled at a time; `chat.full` is the one that a
     person is asked about."""
 
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
+    def __init__(self, chat: State, replies: Replies) -> None:
+        self._chat, self._replies = chat, replies
         self._cancelled = False
         self._request: tuple[Full, Node] | None = None
         """The turn that asks for a summary, and what is to be sent behind it."""
@@ -151,7 +150,7 @@ class Turns:
         anew = chat.is_foreign() or omitted is not None
         turn = tree.grow("user", parent=tree.leaf, at=at, text=text)
         turn.omitted, turn.system, turn.think, turn.wish = omitted, system, chat.tuning.thinks, wish
-        self._cancelled = chat.replies.held = False
+        self._cancelled = self._replies.held = False
         chat.enter("rendering")
         chat.changed(PathChanged())
         command = question(chat, messages(tree, model=chat.model), text, parent, anew=anew)
@@ -166,9 +165,12 @@ class Turns:
         text = turn.written if text is None else text
         self.begin(text, parent, turn.at, turn.omitted, system=turn.system if system is None else system, wish=wish)
 
-    def cancel(self) -> None:
-        """Take the turn back as soon as its ids arrive."""
-        self._cancelled = True
+    def stop(self) -> None:
+        """End the running reply; a turn whose ids are still to come is taken back."""
+        if self._chat.phase == "rendering":
+            self._cancelled = True
+        elif self._chat.busy:
+            self._replies.stop()
 
     def _hear(self, asked: _Asked, event: Event) -> None:
         """Take the prompt ids of a turn; those of what the reply begins with may still be asked for."""
@@ -227,7 +229,7 @@ class Turns:
                 then=wish.then,
                 plan=wish.plan,
             )
-            chat.replies.start(beginning)
+            self._replies.start(beginning)
 
     def _refuse(self, asked: _Asked, failure: Failed) -> None:
         self._take_back(asked)
@@ -279,7 +281,7 @@ class Turns:
         """With nothing else going on: send what waited for a summary, or ask about a reply that was cut; return whether one of
         them did."""
         chat, tree = self._chat, self._chat.conversation
-        cut, chat.replies.cut = chat.replies.cut, None
+        cut, self._replies.cut = self._replies.cut, None
         if self._request is not None:
             (full, request), self._request = self._request, None
             summary = next(iter(full.session.conversation.children(request.number)), None)
@@ -338,7 +340,7 @@ class Turns:
     def _ask_about(self, full: Full) -> None:
         chat = self._chat
         if chat.on_full == "ask":
-            chat.replies.held = True  # what else was written waits, too
+            self._replies.held = True  # what else was written waits, too
             chat.full = full
             chat.changed(StatusChanged())
         else:

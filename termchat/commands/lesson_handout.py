@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from termchat import atomic, paths, regular_files
 from termchat.chat.groups import groups
-from termchat.chat.reply_run import ReplyGroup
+from termchat.chat.reply_group import ReplyGroup
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.store.store import Store
 from termchat.conversation.transcripts.inert import inert

@@ -30,9 +30,8 @@ from termchat.decoding.walk_figures import GroupFigures, WalkFigures
 
 if TYPE_CHECKING:
     from termchat.chat.questions import Questions
-    from termchat.chat.reply_run import ReplyGroup
+    from termchat.chat.reply_group import ReplyGroup
     from termchat.chat.service import Chat
-    from termchat.lessons.lesson import Lesson
 
 FactKind = Literal["number", "text", "truth", "any"]
 FactValue = float | str | bool
@@ -901,13 +900,19 @@ ScreenFacts = Mapping[str, object]
 
 class LessonFacts:
     """The chat as a lesson sees it; `screen` gives the facts of the screen as they are. What is counted since a step began is
-    counted in the conversation that was shown then: in another one all is new. In a `lesson` only replies to its own messages
-    count, and none that the reader stopped, unless it is about that."""
+    counted in the conversation that was shown then: in another one all is new. Only replies to the lesson's own `messages`
+    count (None: all), and of those that the reader stopped only if `stopped_count`."""
 
-    def __init__(self, chat: Chat, screen: Callable[[], ScreenFacts] = dict, lesson: Lesson | None = None) -> None:
+    def __init__(
+        self,
+        chat: Chat,
+        screen: Callable[[], ScreenFacts] = dict,
+        messages: Collection[str] | None = None,
+        *,
+        stopped_count: bool = True,
+    ) -> None:
         self._chat, self._screen = chat, screen
-        self._messages = lesson.messages if lesson is not None else None
-        self._stopped_count = lesson is None or lesson.is_of_endings
+        self._messages, self._stopped_count = messages, stopped_count
         self._begun: tuple[object, dict[str, Fact]] = (None, {})
         self._hints = 0
         self._replies: dict[int, ReplyFacts] = {}

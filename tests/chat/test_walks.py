@@ -8,7 +8,7 @@ import pytest
 
 from termchat.chat.changes import WalksChanged, WalksGrew
 from termchat.chat.groups import groups
-from termchat.chat.reply_run import ReplyGroup
+from termchat.chat.reply_group import ReplyGroup
 from termchat.conversation.tree import Place
 from termchat.decoding import walk_plan
 from termchat.decoding.conditions import Length

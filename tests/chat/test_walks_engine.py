@@ -12,7 +12,7 @@ import pytest
 
 from termchat.chat.groups import groups
 from termchat.chat.opening import load_latest
-from termchat.chat.reply_run import ReplyGroup
+from termchat.chat.reply_group import ReplyGroup
 from termchat.config.settings import load
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan

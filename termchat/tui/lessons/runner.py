@@ -178,7 +178,9 @@ class Runner:
             points = [Breakpoint(rule) for rule in opening.rules]
             parts.do(lambda: chat.set_breakpoints(points))
             parts.do(lambda: chat.constrain(opening.constraint))
-        self._facts = LessonFacts(chat, lambda: screen_facts(parts, self._dialog()), lesson)
+        self._facts = LessonFacts(
+            chat, lambda: screen_facts(parts, self._dialog()), lesson.messages, stopped_count=lesson.is_of_endings
+        )
         if point is not None:
             self._return_to(point)
         if state.step < wanted:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from termchat.chat.changes import Full, Notice
-from termchat.chat.reply_run import ReplyGroup
+from termchat.chat.reply_group import ReplyGroup
 from termchat.chat.service import Chat
 from termchat.text import one_line, sanitize
 from termchat.tui.draw.ink import Ink, Line, doing

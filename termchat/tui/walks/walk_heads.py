@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
-from termchat.chat.reply_run import ReplyGroup
+from termchat.chat.reply_group import ReplyGroup
 from termchat.conversation.node import Node
 from termchat.conversation.tree import Conversation
 from termchat.decoding.group import GroupKind

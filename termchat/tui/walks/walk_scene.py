@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from termchat.chat.reply_run import ReplyGroup
+from termchat.chat.reply_group import ReplyGroup
 from termchat.chat.service import Chat
 from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import NOT_OTHERWISE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from termchat.chat.changes import Change, Notice, PathChanged, WalksChanged, WalksGrew
-from termchat.chat.reply_run import ReplyGroup
+from termchat.chat.reply_group import ReplyGroup
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.parts import Parts

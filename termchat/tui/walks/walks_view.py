@@ -9,7 +9,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.message import Message
 
-from termchat.chat.reply_run import ReplyGroup
+from termchat.chat.reply_group import ReplyGroup
 from termchat.chat.service import Chat
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
