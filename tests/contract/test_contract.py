@@ -456,11 +456,11 @@ def test_questions_are_answered_while_it_waits_and_change_nothing_of_it(side: Si
 
 @of(able("tokenize", among=PROCESSES))
 def test_questions_are_answered_between_two_tokens_and_change_nothing_of_the_reply(side: Side) -> None:
-    alone = side.ask(ask_reply(side, 12))
+    alone = side.ask(ask_reply(side, 40))
     asked = [*questions([*side.prompt, 504, 28], 2)["tokenize"]]
     if "score" in side.engine.offers:
         asked += questions([*side.prompt, 504, 28], 2)["score"]
-    number = side.engine.send(ask_reply(side, 12))
+    number = side.engine.send(ask_reply(side, 40))
     for question, answer in [(side.engine.send(command), answer) for command, answer in asked]:
         assert isinstance(side.until(question)[-1], answer)
     assert not any(isinstance(event, Finished) for _, event in side.waiting)
