@@ -53,7 +53,8 @@ class Replies:
         origin = Place(beginning.parent.number, beginning.at)
         group = ReplyGroup(chat.conversation, plan.numbered(secrets.randbelow(NUMBERS)), origin, beginning.before)
         chat.enter("prefill")
-        self._report_missing_drafter()
+        if group.alone:
+            self._report_missing_drafter()
         self._report_left_out()
         run = self.run = Run(chat, group, beginning, self._finish)
         paused, self._pausing, self.held = self._pausing, False, False

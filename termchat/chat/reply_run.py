@@ -108,7 +108,7 @@ class Run:
         """
         checked = self._chat.tuning.turned(values)
         if self.is_steerable():
-            for one in self.group.running if number is None else {number} & self.group.nodes.keys():
+            for one in self.group.running if number is None else {number} & set(self.group.running):
                 self._settings[one] |= {name: getattr(checked, name) for name in values}
                 self.tell(self._adjustment(one), one)
 
@@ -265,6 +265,8 @@ class Run:
         if ended:
             self.report_change()
         self._report_growth(number)
+        if group.alone and isinstance(record, Token):
+            self._chat.paused = None  # until the next step waits
 
     def _grow(self, number: int, place: Place) -> None:
         """Grow the node of a reply; the leaf stays, except for the first reply."""

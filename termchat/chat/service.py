@@ -31,6 +31,7 @@ from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
 from termchat.config.origins import LESSON, MODEL, followed
+from termchat.conversation.position import constraint_of
 from termchat.conversation.session import Breakpoint, Session, View
 from termchat.conversation.tree import Conversation
 from termchat.conversation.unsent import ALONE, Wish
@@ -276,7 +277,7 @@ class Chat(State):
         self._own = self._own or (self.session, self.loading.wanted)
         self._lesson = begins
         if left is not None:
-            left.origins = dict(begins.origins)
+            left.origins, left.constraint = dict(begins.origins), constraint_of(left.conversation)
             self.show(left)
         else:
             self.new()

@@ -238,6 +238,8 @@ class State:
         if live is None:
             self.session.read_newest()
             live = Live.of(self.conversation, self.session.newest)
+        else:
+            self.session.newest = live.token
         self.live = live
         self.changed(PathChanged(), LiveChanged(), StatusChanged())
 

@@ -225,6 +225,7 @@ class Session:
         """Go on in a copy of the saved chat, as it is here."""
         if self.store is None or not self.id:
             return
+        was_own = self.is_own
         self.id, self.read_to = self.store.duplicate(self.id, self.conversation, self.read_to), None
         self.store.update(
             self.id,
@@ -235,7 +236,7 @@ class Session:
             leaf=self.conversation.leaf,
         )
         for node in self.conversation.nodes.values():
-            if node.failed is LEFT:
+            if node.failed is LEFT and not was_own:  # else it is on record
                 self.store.add_record(self.id, node.number, LEFT)
         self.save_unsent()
 

@@ -445,13 +445,14 @@ def _strings(text: str) -> Iterator[tuple[str, int, bool]]:
 
 def _depth_of_references(schema: Any) -> int:
     """No path through the schema is longer: that of the root, and of everything that is referred to, one after the other."""
-    depth, targets, seen = _depth(schema), _targets(schema), set[str]()
-    while targets - seen:
-        pointer = (targets - seen).pop()
+    depth, waiting, seen = _depth(schema), _targets(schema), set[str]()
+    while waiting:
+        if (pointer := waiting.pop()) in seen:
+            continue
         seen.add(pointer)
         part = resolved(schema, pointer)
         depth += _depth(part) + 1
-        targets |= _targets(part)
+        waiting |= _targets(part)
     return depth if seen else 0
 
 

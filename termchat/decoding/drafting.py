@@ -244,9 +244,8 @@ def explain_cost(model: str, each: float, times: Times) -> str:
 class Judge:
     """Decides whether drafts pay. `why` says why they do not: none are made then, and after a while they are tried again.
 
-    It rests for `rest` tokens, each time in a row for twice as many, up to `longest`. It counts the tokens and the costs of
-    rounds (batches with a draft). If none are made, since guesses were mostly wrong, it
-    says that too.
+    It rests for `rest` tokens, each time in a row for twice as many, up to `longest`. It counts the tokens and the
+    costs of rounds (batches with a draft), and says so if none are made since guesses were mostly wrong.
     """
 
     ROUNDS, TOKENS = 16, 24

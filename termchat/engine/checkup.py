@@ -26,7 +26,7 @@ RPC = "RPC"
 
 
 def check(address: EngineAddress, within: float = 10.0) -> Checkup:
-    """Asks an engine what it is, for at most about so many seconds."""
+    """Ask an engine what it is, for at most about so many seconds."""
     try:
         return _checked_server(address, within) if address.scheme != "ssh" else _checked_ssh(address, within)
     except EngineError as error:

@@ -763,8 +763,11 @@ class EngineError(Exception):
     """An engine cannot start or go on. `kind` is a word for programs, `hint` says what to do."""
 
     def __init__(self, kind: str, message: str, hint: str = "") -> None:
-        super().__init__(message)
+        super().__init__(kind, message, hint)
         self.kind, self.message, self.hint = kind, message, hint
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class Engine(Protocol):

@@ -72,7 +72,7 @@ class FactSet:
                 argument = "".join(method.__code__.co_varnames[1 : method.__code__.co_argcount]) or "none"
                 help = (method.__doc__ or "").removesuffix(".")
                 entries[name] = FactEntry(
-                    kind, help[0].lower() + help[1:], cast("FactArgument", argument + "?" * bool(method.__defaults__))
+                    kind, help[:1].lower() + help[1:], cast("FactArgument", argument + "?" * bool(method.__defaults__))
                 )
         return entries
 

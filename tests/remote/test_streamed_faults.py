@@ -251,7 +251,7 @@ def test_a_cancel_ends_a_silent_stream_at_once(on_stream: StreamedSession, twin:
     release.set()
     assert monotonic() - cancelled[0] < 20  # it would be silent for a minute
     assert finished_of(stream).reason == "user"
-    assert len(tokens_of(stream)) <= 3  # those of them that were read by then
+    assert len(tokens_of(stream)) == 3
 
 
 def test_a_full_context_is_no_failure(twin_session: ModelSession) -> None:

@@ -17,7 +17,7 @@ from termchat.decoding.conditions import After, Condition, Length, Loop, Stop, T
 from termchat.decoding.records import UNKNOWN, Finished, Prefill, Record, SettingsRecord, Start, Token, to_dict
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.address import EngineAddress
-from termchat.engine.port import EngineError, Event, FirstToken, Generate, Message, ModelSpec, Noted, SteerReply
+from termchat.engine.port import Cancel, EngineError, Event, FirstToken, Generate, Message, ModelSpec, Noted, SteerReply
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.text_session import TextSession
 from tests.asking import ask_for, events_of
@@ -292,6 +292,17 @@ def test_what_is_asked_for(serve: Serve) -> None:
     }  # fmt: skip
     (settings,) = (one for one in heard if isinstance(one, SettingsRecord))
     assert (settings.samplers.temperature, settings.samplers.top_k, settings.samplers.min_p) == (0.5, 0, 0.0)
+
+
+def test_a_cancel_hangs_up_at_once(serve: Serve) -> None:
+    twin = serve(never_ends(delta("more ")))
+    commands: list[SteerReply] = []
+    events = events_of(_session(twin.url), _asked(), lambda: commands.pop() if commands else None, perf_counter())
+    heard = [next(events) for _ in range(6)]
+    commands.append(Cancel())
+    heard += events
+    assert (_end(heard).reason, _text(heard)[:5]) == ("user", "more ")
+    assert twin.left.wait(5)
 
 
 def test_it_ends_at_once_while_the_server_says_nothing(serve: Serve) -> None:

@@ -431,7 +431,7 @@ class Store:
         return self._writer.notices()
 
     def take_notices(self) -> list[StoreNotice]:
-        """Take `notices`, and that saving fails, or works again, once each."""
+        """Take the notices, with one when saving begins to fail and one when it works again."""
         notices, problem = self.notices(), self.problem()
         if problem is None and self._told_problem is not None:
             notices.append(StoreNotice("the chat is saved again"))

@@ -110,7 +110,7 @@ class Writer:
             return not self._pending
 
     def opened(self, timeout: float) -> bool:
-        """Wait up to `timeout` seconds until the file was opened, and repaired if need be, or that failed; return whether."""
+        """Wait up to `timeout` seconds until it was tried to open the file, and repair it if need be; return whether it was."""
         with self._wake:
             self._wake.wait_for(lambda: self._attempts, timeout)
             return bool(self._attempts)
@@ -247,8 +247,9 @@ class Writer:
                 if operation.does is not ADD_NODE:
                     raise
                 taken = moved.get(operation.session, operation.session)
-                moved[operation.session] = f"{taken}-{secrets.token_hex(2)}"
-                deleting.copy(db, moved[operation.session], taken, operation.values[0])
+                copy = f"{taken}-{secrets.token_hex(2)}"
+                deleting.copy(db, copy, taken, operation.values[0])
+                moved[operation.session] = copy
                 notices.append(
                     StoreNotice(
                         "Another running termchat has continued this chat.",

@@ -47,7 +47,7 @@ DEEPEST = 32
 
 _CHUNK = 1 << 16
 _NEXT = re.compile(rb"[^\s,]")
-_INSIDE = re.compile(rb'"(?:[^"\\]|\\.)*+("?)|[{}\[\]]', re.DOTALL)
+_INSIDE = re.compile(rb'"(?:[^"\\]++|\\.)*+("?)|[{}\[\]]', re.DOTALL)
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -120,7 +120,7 @@ def values(file: BinaryIO) -> Iterator[Value]:
         elif len(data) - begin > LONGEST:
             raise ValueProblem(begun, f"a chat is larger than {size(LONGEST)}")
     if depth or is_listed:
-        raise ValueProblem(line, "it is cut off: the end is missing")
+        raise ValueProblem(line + data.count(b"\n", at), "it is cut off: the end is missing")
 
 
 class ChatMessage(NamedTuple):

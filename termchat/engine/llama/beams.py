@@ -88,9 +88,10 @@ class BeamSearch(Running):
     """
 
     def __init__(self, request: ReplyRequest, command: Generate, lane: Lane, asked_at: float) -> None:
-        how = command.group.beams if command.group is not None else None
-        wrong = problem(how) if how is not None else "a beam search has settings"
-        if how is None or wrong:
+        assert command.group is not None
+        assert command.group.beams is not None
+        how = command.group.beams
+        if wrong := problem(how):
             raise EngineError("settings", wrong, "change the settings of the search")
         conditions = tuple(c for c in request.conditions if isinstance(c, Length | Stop))
         request = msgspec.structs.replace(request, conditions=conditions)

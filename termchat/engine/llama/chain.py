@@ -380,8 +380,6 @@ class Observer:
         self._exponentials = Exponentials(n_vocab)
         self._library = observe.load() if native else None
         self._chain: Chain | None = None
-        self._row: Row | None = None
-        self._address = 0
         self._mask: Mask | None = None
         self._masked: Row | None = None
         self._stage_names: list[str] = []
@@ -425,8 +423,7 @@ class Observer:
             NothingFits: all that the mask allows is impossible.
         """
         change = None if self._largest_change is None else self._largest_change * chain.stretch
-        can_begin = chain.looks_at() is not None or (mask is not None and not mask.after_chain)
-        if self._library is not None and chain.samplers is not None and can_begin:
+        if self._library is not None and chain.samplers is not None:
             drawn = self.draw_natively(logits, chain, seed, step, forced, mask, change)
             if drawn is not None:
                 return drawn
@@ -444,11 +441,14 @@ class Observer:
         mask: Mask | None = None,
         change: float | None = None,
     ) -> Token | None:
-        """Draw as `draw` does; None if the step is unusual: hardly any logit is finite, many tie, or many tokens are left.
+        """Draw as `draw` does; None if the step is unusual: hardly any logit is finite, many tie, or many tokens are left; or
+        if neither the chain tells what it `looks_at`, nor a `mask` before it allows few tokens.
 
-        The chain can tell what it `looks_at`, or a `mask` before it allows few tokens. `change`: see `is_near_tie`; None leaves
-        near ties open.
+        `change`: see `is_near_tie`; None leaves near ties open.
         """
+        needs = chain.looks_at()
+        if needs is None and (mask is None or mask.after_chain):
+            return None
         step, moving = self._step, chain.moving
         assert self._library is not None
         assert chain.samplers is not None
@@ -462,11 +462,9 @@ class Observer:
         if moving:
             ids = np.array(moving, np.int32)
             step.moving = ids.ctypes.data
-        if logits is not self._row:  # mostly it is llama.cpp's own, and stays where it is: to ask takes long
-            self._row, self._address = logits, logits.__array_interface__["data"][0]
-        needs = chain.looks_at() or 0
+        address = logits.__array_interface__["data"][0]
         observe.ASKED.pack_into(
-            step, 0, self._address, seed, number, needs, -1 if forced is None else forced, len(moving)
+            step, 0, address, seed, number, needs or 0, -1 if forced is None else forced, len(moving)
         )
         if not self._library.termchat_observe(ctypes.byref(step)):
             return None

@@ -95,9 +95,10 @@ def compute_penalties(settings: SamplerSettings, breakers: Tails, past: Sequence
 
 def _count_since_breaker(recent: list[int], breakers: Tails) -> int:
     """Count the tokens after the last breaker, or all without one."""
-    for behind in range(len(recent)):
+    for behind, token in enumerate(reversed(recent)):
+        if not (tails := breakers.get(token)):
+            continue
         head = len(recent) - 1 - behind
-        tails = breakers.get(recent[head], ())
         fitting = [len(tail) for tail in tails if recent[head + 1 : head + 1 + len(tail)] == tail]
         if fitting:
             return behind - max(fitting)

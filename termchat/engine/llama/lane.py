@@ -18,7 +18,8 @@ from termchat.engine.llama.speculation import Speculation
 
 class CacheLane(Lane):
     """What a reply has of the cache: its drafts, its newest rows, and in a group its `sequence`; `own` is the cache's list of
-    the ids of that. `rows_alone`: its rows have the bits that they have alone.
+    the ids of that, of which the first `shared` are those of others, too. `rows_alone`: its rows have the bits that they have
+    alone.
 
     `wanted` are rows of several sequences to be decoded in place of the reply's newest token: those of a beam search.
     """
@@ -33,9 +34,10 @@ class CacheLane(Lane):
         self.sequence = MAIN
         self.rows_alone = True
         self.own: list[int] | None = None
+        self.shared = 0
         self.wanted: list[tuple[int, int]] = []
         self.rows: NDArray[np.float32] = np.empty((0, 0), np.float32)
-        self._main, self._shared, self._decodes = main, 0, 0
+        self._main, self._decodes = main, 0
         self._row: Row = np.empty(0, np.float32)
 
     @property
@@ -53,7 +55,7 @@ class CacheLane(Lane):
 
     def begin(self, source: int, count: int) -> None:
         """Take a sequence that shares the first cells of another one."""
-        self.sequence, self._shared = self._cache.begin(source, count), count
+        self.sequence, self.shared = self._cache.begin(source, count), count
         self.own = self._cache.sequences[self.sequence]
 
     def take(self, rows: NDArray[np.float32], decode_us: int) -> None:
@@ -83,7 +85,7 @@ class CacheLane(Lane):
     def settle(self, count: int) -> None:
         """Take back the cells of drafts that were not drawn: all but those of the first `count` ids."""
         if self.own is not None and self._cache.sequences.get(self.sequence) is self.own and not self.wanted:
-            self._cache.retract(self.sequence, max(count, self._shared))
+            self._cache.retract(self.sequence, max(count, self.shared))
 
     def close(self, count: int) -> None:
         self.settle(count - 1)

@@ -35,7 +35,8 @@ from termchat.engine.port import (
 
 
 class ModelQueries:
-    """Without `cells` a session answers by itself what takes logits. `larger_context`: see `EngineAbilities`."""
+    """Answers about a model's tokens, prompts and past positions. Without `cells` a subclass overrides `inspect`, `explain` and
+    `score`. `larger_context`: see `EngineAbilities`."""
 
     model: Vocabulary
     cache: Cells

@@ -69,10 +69,6 @@ class Mask(NamedTuple):
         return np.unpackbits(self.bits.view(np.uint8), bitorder="little")[:n_vocab].astype(np.bool_)
 
 
-CUTS = ("top_k", "min_p", "top_n_sigma")
-"""The stages whose survivors native code finds in a row without the chain having seen all of it."""
-
-
 class NativeStep(ctypes.Structure):
     """`step` of the source: what is asked of every step, what stays, and what is answered."""
 

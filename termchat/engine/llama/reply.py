@@ -106,8 +106,6 @@ class Lane(Context):
     def draw(self, reply: Reply) -> Generator[Event | Wait, None, Token]:
         """Draw the next token of the reply, which is not taken yet: from its row, with our dice."""
         controls = reply.controls
-        if controls.chain is None:
-            controls.rebuild()
         reply.mask = None
         if controls.constrains and controls.grammar is not None:
             reply.mask = controls.grammar.mask()
@@ -332,6 +330,8 @@ class Reply(Running):
         try:
             yield from self.prefill()
             prefilled = True
+            if lane.draws_here:
+                controls.rebuild()
             while True:
                 yield from self.read_commands()
                 yield from controls.begin(self.step)

@@ -146,6 +146,8 @@ class Scheduler:
         if not self.runs:
             return
         yield from self._step(poll)
+        if not self.running:
+            return
         try:
             for one in self.source.prefill(self.runs.values()):
                 failed = [*self._fail(one)] if isinstance(one, Failure) else [one]
@@ -177,15 +179,23 @@ class Scheduler:
 
     def _step(self, poll: Poll) -> Iterator[list[Event]]:
         """Take all replies as far as they can go with the rows at hand, those of a draft that they accept too."""
-        events = [*self._obey(poll)]
-        for run in self.running:
-            if not run.goes_on:
-                continue
-            events += run.advance()
-            while not run.over and self.source.accept(run):
-                yield events  # a reply reads its commands between any two tokens
-                run.waits = None
-                events = [*self._obey(poll), *run.advance()]
+        events: list[Event] = []
+        try:
+            events += self._obey(poll)
+            for run in self.running:
+                if not run.goes_on:
+                    continue
+                events += run.advance()
+                while not run.over and self.source.accept(run):
+                    if self.command.group is None:  # the rows of a group are views: all draw before others may decode
+                        yield events
+                        events = []
+                    run.waits = None  # a reply reads its commands between any two tokens
+                    events += self._obey(poll)
+                    events += run.advance()
+        except EngineError:
+            yield events  # what came before the failure
+            raise
         yield events
 
     def _obey(self, poll: Poll) -> Iterator[Event]:
@@ -193,17 +203,17 @@ class Scheduler:
         while (command := poll()) is not None:
             if isinstance(command, Join):
                 yield from self._join(command.reply)
-            elif command.reply is None or self.command.group is None:
-                if command.reply is None:
-                    for run in self.running:
-                        run.commands.append(command)
-            elif (one := self.runs.get(command.reply)) is not None:
+            elif command.reply is None:
+                for run in self.running:
+                    run.commands.append(command)
+            elif self.command.group is not None and (one := self.runs.get(command.reply)) is not None:
                 one.commands.append(command)
 
     def _join(self, request: ReplyRequest) -> Iterator[Event]:
         if self.command.group is None or self.command.group.beams is not None:
             return
-        if not any(run.ids[: len(request.ids)] == request.ids for run in self.runs.values()):
+        decoded = [run for run in self.runs.values() if run.lane.prefill is not None] or self.runs.values()
+        if not any(run.ids[: len(request.ids)] == request.ids for run in decoded):
             why = "no running reply begins with these tokens", "begin a new one with them"
             yield Failed("walks", *why, request.number)
             return

@@ -45,8 +45,8 @@ class _Prompt(NamedTuple):
 
 
 class CacheSource(Source):
-    """Decodes for the replies of one request. `rows_alone`: each row of a group has the bits that it has alone, and no cells
-    are freed while others go on.
+    """Decodes for the replies of one request. `rows_alone`: each row of a group has the bits that it has alone; those of a
+    beam search only while no cells are freed.
 
     Raises:
         EngineError: the model cannot make several replies at once.
@@ -114,7 +114,7 @@ class CacheSource(Source):
         self._total = sum(shape.rows for shape in plan)
         for run in runs:
             _lane_of(run).rows_alone = self.rows_alone
-            run.lane.exact = exact if run.ids == self._ids else self.rows_alone and cache.exact and not run.request.done
+            run.lane.exact = exact if run.ids == self._ids else exact and not run.request.done
             if run.ids not in others:
                 self._total += len(run.ids) - max(count_common(ids, run.ids) for ids in others)
                 others.append(run.ids)
@@ -180,6 +180,7 @@ class CacheSource(Source):
                 shapes.append(Shape(count, cache.threads if count == 1 else cache.threads_batch))
                 at += count
                 yield count
+            lane.shared = len(ids)  # others begin with these cells, too
             record = _record_prompt(len(ids), reused, shapes, (perf_counter() - begun) * 1e3)
             self._prompts[tuple(ids)] = _Prompt(lane.sequence, record, rows[0].copy(), us)
         prompt = self._prompts[tuple(ids)]

@@ -41,6 +41,8 @@ _LEAST = 64
 _PIECE = 1 << 18
 _PART = 1 << 16
 _MOST_OF_ERRORS = 1 << 16
+_MORE = 5 << 16
+"""Bytes of an answer that may come beside its body: its head, the frames of its parts."""
 _SAID = 300
 """Characters of a server's own words that are told."""
 _HIDDEN = "(the key)"
@@ -75,17 +77,19 @@ class Packed(OSError):
     """An answer is packed in a way that was not asked for."""
 
 
-class _Timed(io.RawIOBase):
-    """Bytes of a socket that have to come within so many `seconds` in all: its own time-out counts from byte to byte."""
+class _Bounded(io.RawIOBase):
+    """Bytes of a socket, at most so many, that have to come within so many `seconds` in all: its own time-out counts from byte
+    to byte."""
 
-    def __init__(self, raw: Any, sock: socket.socket, seconds: float) -> None:
-        self._raw, self._sock = raw, sock
+    def __init__(self, raw: Any, sock: socket.socket, seconds: float, most: int) -> None:
+        self._raw, self._sock, self._most = raw, sock, most
         self._begun = False
         self.limit(seconds, TimeoutError)
 
     def limit(self, seconds: float, late: type[TimeoutError]) -> None:
         """Begin to count anew."""
         self._until, self._late = monotonic() + seconds, late
+        self._left = self._most
 
     def readable(self) -> bool:
         return True
@@ -101,6 +105,9 @@ class _Timed(io.RawIOBase):
         if not self._begun:
             self._begun = True
             self.limit(WHOLE, TooSlow)
+        self._left -= count
+        if self._left < 0:
+            raise Endless
         return count
 
     def close(self) -> None:
@@ -109,13 +116,13 @@ class _Timed(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer that begins within `silence` seconds, and is there whole within `WHOLE`; one that is read part by part may go
-    on for ever."""
+    """An answer of at most `most` bytes, head and all, that begins within `silence` seconds, and is there whole within `WHOLE`;
+    one that is read part by part may go on for ever."""
 
-    def __init__(self, sock: socket.socket, *args: Any, silence: float, **more: Any) -> None:
+    def __init__(self, sock: socket.socket, *args: Any, silence: float, most: int, **more: Any) -> None:
         super().__init__(sock, *args, **more)
-        self._silence, self._timed = silence, _Timed(self.fp.detach(), sock, silence)
-        self.fp = io.BufferedReader(self._timed)
+        self._silence, self._bounded = silence, _Bounded(self.fp.detach(), sock, silence, most)
+        self.fp = io.BufferedReader(self._bounded)
         self._unpacks: zlib._Decompress | None = None
 
     def begin(self) -> None:
@@ -128,7 +135,7 @@ class _Response(http.client.HTTPResponse):
 
     def read_part(self, size: int) -> bytes:
         """Read some bytes of a body that may be a stream, within the same time as its first; b"" at its end."""
-        self._timed.limit(self._silence, TimeoutError)
+        self._bounded.limit(self._silence, TimeoutError)
         return self.read_some(size)
 
     def read_some(self, size: int) -> bytes:
@@ -272,6 +279,8 @@ class HttpClient:
         if stoppable and self.stopped:  # while it was made: whoever stopped it saw nothing to end
             raise Aborted
         try:
+            connection.sock.settimeout(self.silence)  # the last answer left what was left of its time
+            connection.response_class = partial(_Response, silence=self.silence, most=limit + _MORE)  # type: ignore[assignment]
             connection.request(method, self._whole(path), body, self._headers)
             response = connection.getresponse()
             assert isinstance(response, _Response)
@@ -336,7 +345,7 @@ class HttpClient:
                 "server", f"{self.shown} cannot be reached: {_why(error)}", "is the server running, and the URL right?"
             ) from None
         connection.sock.settimeout(self.silence)
-        connection.response_class = partial(_Response, silence=self.silence)  # type: ignore[assignment]
+        connection.response_class = partial(_Response, silence=self.silence, most=_MORE)  # type: ignore[assignment]
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 

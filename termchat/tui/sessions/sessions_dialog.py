@@ -129,9 +129,9 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
         self.dismiss("new")
 
     def take(self, row: SessionSummary) -> None:
-        if row.id == self.opened:
+        if row.id == self.opened and self._chat.session.is_own:
             self.dismiss(None)
-        else:
+        else:  # one that another termchat writes is read anew
             self.list.open(row.id, self._chat.host.loaded, self.taken)
 
     def _rename(self, title: str) -> None:
