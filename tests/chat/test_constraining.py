@@ -80,3 +80,16 @@ def test_it_is_set_and_dropped_while_a_reply_waits(driven: Driven) -> None:
     chat.stop()
     driven.idle()
     assert [settings.constraint is None for settings in node.settings] == [True, False, True]
+
+
+def test_a_lesson_that_is_taken_up_again_keeps_its_constraint(driven: Driven) -> None:
+    chat = driven.chat
+    chat.begin_lesson("16-constraints", {}, "", raw=False)
+    chat.constrain(WORDS)
+    driven.say("Say two words.")
+    left = chat.session
+    chat.end_lesson()
+    assert chat.constraint is None
+    left.constraint = None  # as a chat is read from its file
+    chat.begin_lesson("16-constraints", {}, "", raw=False, left=left)
+    assert chat.constraint == WORDS

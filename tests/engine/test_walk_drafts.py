@@ -15,7 +15,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.llama import speculation
 from termchat.engine.llama.cache import SPLIT
 from termchat.engine.llama.model_session import ModelSession
-from termchat.engine.port import Adjust, Cancel, Generate, Pause, Resume, Scripted, Step
+from termchat.engine.port import Adjust, Cancel, Generate, Pause, Resume, Score, Scripted, Step
 from tests.asking import ask_for, change, only
 from tests.engine.conftest import records, tokens
 from tests.engine.drafting import LENGTH, SCHEMA, SETTINGS, ids_of, same, session_of
@@ -178,3 +178,17 @@ def test_a_draft_model_is_for_one_reply_at_a_time(small: ModelSession) -> None:
     assert {event.drafted for event in stream if isinstance(event, Finished)} == {None}
     told = next(record for record in of(stream, 0) if hasattr(record, "drafting"))
     assert "one reply at a time" in told.drafting  # type: ignore[union-attr]
+
+
+def test_questions_between_tokens_do_not_disturb_them(small: ModelSession, knowing: type[Knowing]) -> None:
+    """A what-if decodes many rows, where the rows of walks are that have not drawn yet."""
+    ids = ids_of(small, 40)
+    command = ask(ids, [walk(i, FREE, 30 + i) for i in range(3)])
+    without, _ = both(small, knowing, command)
+    small.cache.rewind(0)
+    drafted: list[object] = []
+    for number, events in enumerate(small.generate(change(command, draft=ON), lambda: None, lambda: None, 0.0)):
+        drafted += events
+        question = Score([*ids_of(small, 30), *[500 + number % 7] * 20], 20, FREE.samplers(), number)
+        small.score(question, alone=False, progress=lambda *_: None, wanted=lambda: True)
+    check(without, drafted)

@@ -14,7 +14,7 @@ import pytest
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
 from termchat.engine.llama.model_session import ModelSession
-from termchat.engine.port import Adjust, EngineError, Generate, SteerReply
+from termchat.engine.port import Adjust, Cancel, EngineError, Generate, SteerReply
 from termchat.engine.remote import http_client
 from termchat.engine.remote.http_client import HttpClient
 from termchat.engine.remote.streamed_session import StreamedSession
@@ -252,6 +252,14 @@ def test_a_cancel_ends_a_silent_stream_at_once(on_stream: StreamedSession, twin:
     assert monotonic() - cancelled[0] < 20  # it would be silent for a minute
     assert finished_of(stream).reason == "user"
     assert len(tokens_of(stream)) == 3
+
+
+def test_a_reply_that_is_cancelled_before_it_begins_asks_nothing(on_stream: StreamedSession, twin: TwinServer) -> None:
+    commands: list[SteerReply] = [Cancel()]
+    asked, before = command(on_stream), len(twin.asked)
+    stream = list(events_of(on_stream, asked, lambda: commands.pop() if commands else None, 0.0))
+    assert finished_of(stream).reason == "user"
+    assert twin.asked[before:] == []
 
 
 def test_a_full_context_is_no_failure(twin_session: ModelSession) -> None:
