@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
+import llama_cpp  # noqa: F401  (all of it, before the program takes its lower half)
 import pytest
 from filelock import FileLock
 
