@@ -64,9 +64,9 @@ class Driven:
         """So many tokens more of the reply that waits."""
         end = len(self.reply.tokens) + tokens
         while len(self.reply.tokens) < end:
-            pending = self.chat.paused
+            count = len(self.reply.tokens)
             self.chat.replies.step("token")
-            self.until(lambda: self.chat.paused not in (None, pending))  # noqa: B023
+            self.until(lambda: len(self.reply.tokens) > count and self.chat.paused is not None)  # noqa: B023
         return self.reply
 
     def streaming(self, tokens: int) -> Node:
