@@ -271,6 +271,8 @@ def test_forced_tokens_are_taken_and_it_waits_again(side: Side) -> None:
     side.engine.send(Resume())
     rest = tokens_of(side.until(number))
     assert [(token.step, token.forced) for token in rest] == [(step, False) for step in range(2, 6)]
+    if side.name == "fake":  # what it says does not depend on what was said
+        return
     again = ask_reply(side, 6, ids=[*side.prompt, 504, 28])
     again = msgspec.structs.replace(again, replies=[msgspec.structs.replace(again.replies[0], done=2)])
     assert [token.id for token in rest] == [token.id for token in tokens_of(side.ask(again))]
