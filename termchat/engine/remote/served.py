@@ -28,6 +28,10 @@ _OWN = ("aliases", "meta", "status", "root", "parent")
 """Fields of llama-server's and vLLM's, which may be of other types elsewhere."""
 
 
+class ServedVersion(msgspec.Struct, frozen=True):
+    version: Phrase = ""
+
+
 class ServedMeta(msgspec.Struct, frozen=True):
     n_vocab: Count = 0
     n_ctx: Count = 0

@@ -14,8 +14,8 @@ from termchat.engine.address import ServerKind
 from termchat.engine.port import EngineError
 from termchat.engine.remote.http_client import HttpClient, ServerError
 from termchat.engine.remote.llama_server import Props
-from termchat.engine.remote.served import UNLISTED, Checkup, ServedEntry, read_models
-from termchat.engine.remote.server_answers import BadAnswer, Phrase, decode
+from termchat.engine.remote.served import UNLISTED, Checkup, ServedEntry, ServedVersion, read_models
+from termchat.engine.remote.server_answers import BadAnswer, decode
 
 _SMALL = 8 << 20
 _ROUNDS = 3
@@ -26,10 +26,6 @@ _LOADS = "Loading model"
 """All that llama-server says while it loads; others that are busy have words of their own."""
 _UNSEEN = 'is the path of the URL right? A chat API that lists no models needs kind = "openai" and a model'
 _VERSIONS: dict[ServerKind, str] = {"vllm": "/version", "sglang": "/get_server_info"}
-
-
-class _Version(msgspec.Struct, frozen=True):
-    version: Phrase = ""
 
 
 def kind_of(client: HttpClient) -> ServerKind:
@@ -78,7 +74,7 @@ def look(client: HttpClient) -> Checkup:
     version = props.build_info
     if kind in _VERSIONS:
         with suppress(EngineError, BadAnswer):
-            version = decode(client.get(_VERSIONS[kind], _SMALL), _Version).version
+            version = decode(client.get(_VERSIONS[kind], _SMALL), ServedVersion).version
     several = props.role == "router"
     context = 0 if several else props.default_generation_settings.n_ctx
     return Checkup(

@@ -15,7 +15,8 @@ import msgspec
 from termchat.engine.port import EngineError
 from termchat.engine.remote.http_client import ServerError
 from termchat.engine.remote.model_server import LARGEST_VOCABULARY, SMALL, ModelServer
-from termchat.engine.remote.server_answers import Count, Phrase
+from termchat.engine.remote.served import ServedVersion
+from termchat.engine.remote.server_answers import Count
 from termchat.text import one_line
 
 _TEXT, _PER_CHARACTER = 1 << 16, 128
@@ -37,10 +38,6 @@ class VllmModel(msgspec.Struct, frozen=True):
     id: str
     root: str = ""
     max_model_len: int = 0
-
-
-class _Version(msgspec.Struct, frozen=True):
-    version: Phrase = ""
 
 
 class TakenApart(msgspec.Struct, frozen=True):
@@ -103,7 +100,7 @@ class VllmServer(ModelServer[VllmModel]):
     def version(self) -> str:
         """Its own; "" where it says none."""
         try:
-            return self.decode(self.client.get("/version", SMALL), _Version).version
+            return self.decode(self.client.get("/version", SMALL), ServedVersion).version
         except ServerError as error:
             if error.status == 404:
                 return ""
