@@ -11,7 +11,7 @@ from termchat.tui.transcript.blocks import ChunkBlock
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.markdown.chunks import Splitter
 from termchat.tui.transcript.markdown.inline import begun_table, mended
-from tests.tui.transcripts import PAINT, PROSE, chat_of, finished, settings_record, start, token
+from tests.tui.transcripts import PROSE, chat_of, finished, settings_record, start, token
 
 WIDTH = 60
 
@@ -144,17 +144,17 @@ def test_a_reply_under_a_schema_is_drawn_as_the_json_that_it_is() -> None:
     node.add(start())
     node.add(msgspec.structs.replace(settings_record(0.8), constraint=Constraint("json_schema", "{}")))
     document = Document(WIDTH, "reading")
-    document.show(chat, PAINT, running=True)
+    document.show(chat, running=True)
     for step, character in enumerate(text):
         node.add(token(step, character))
-        document.update(node.number, PAINT)
+        document.update(node.number)
         now = "\n".join(line.rstrip("▌ ") for line in bodies(document)[1:])
         assert now.rstrip() == text[: step + 1].rstrip()
     node.add(finished())
-    document.update(node.number, PAINT)
+    document.update(node.number)
     assert bodies(document) == ["json", *text.split("\n")]
     free = Document(WIDTH, "reading")
-    free.show(chat_of("Go", text), PAINT, running=False)
+    free.show(chat_of("Go", text), running=False)
     assert '{ "list": [ 1, 2' in " ".join(bodies(free))
 
 

@@ -8,7 +8,7 @@ from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.asking import Asking
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.document import Anchor
-from termchat.tui.transcript.hits import Finding, HitPlace
+from termchat.tui.transcript.hits import Finding
 
 _GOES_ON = 1 / 15
 """Seconds between parts of a long search."""
@@ -54,7 +54,7 @@ class Searching:
     def _look_for(self, query: str) -> None:
         self.query = query
         anchor, _ = self._place
-        self._finding.look_for(query, HitPlace(*anchor))
+        self._finding.look_for(query, anchor)
         self._show()
 
     def _go_on(self) -> None:

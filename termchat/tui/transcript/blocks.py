@@ -1,19 +1,18 @@
 """The blocks of a turn: each knows its part of the turn's text, and lays itself out once for a width.
 
-A block's height is an estimate until it has been laid out, or has been told its height by who laid it out before: `known` is
-a width, and the lines that it takes then.
+A block's height is an estimate until it has been laid out. Then it keeps its lines.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from textual.strip import Strip
 
-from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Paint, Run, on_ground
+from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run, on_ground
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.markdown.chunks import Chunk
 from termchat.tui.transcript.markdown.code import code_lines, label_line
@@ -32,125 +31,83 @@ _LINE_END = re.compile(r"[^\S\n]*\n?")
 
 
 class Block:
-    """Characters `start` to `end` of a turn, laid out when somebody looks. `gap` puts a blank line before it."""
+    """Characters `start` to `end` of turn `turn`, laid out when it comes into view. `gap` puts a blank line before it."""
 
     def __init__(self, start: int, end: int, *, gap: bool = False, ground: str = "") -> None:
         self.start, self.end = start, end
         self.gap, self.ground = gap, ground
+        self.turn = 0
         self.marks: Sequence[Mark] = ()
         self.caret = False
         self.lines: list[Line] = []
+        self.strips: list[Strip | None] = []
+        """The lines as they are painted, as far as they have been on the screen."""
         self.width = 0
-        self.known: tuple[int, int] | None = None
+        """The width for which it is laid out; 0 where its text has changed since."""
         self._offsets: list[int] | None = None
-        self._stamped: list[tuple[int, int]] = []
-        self._strips: list[Strip | None] = []
-        self._paint: Paint | None = None
 
     def estimate(self, width: int) -> int:
         """About how many lines it takes."""
         return max((self.end - self.start) // max(width, 1), 1) + self.gap + len(self.marks)
 
     def height(self, width: int) -> int:
-        """Its lines, if it is or was laid out for this width, or an estimate."""
-        if self.width == width:
-            return len(self.lines)
-        return self.known[1] if self.known is not None and self.known[0] == width else self.estimate(width)
-
-    def is_sure(self, width: int) -> bool:
-        """Whether its height is no estimate."""
-        return self.width == width or (self.known is not None and self.known[0] == width)
+        """Its lines, if it is laid out for this width, or an estimate."""
+        return len(self.lines) if self.width == width else self.estimate(width)
 
     def lay(self, width: int) -> None:
         if self.width == width:
             return
         lines, offsets = self.content(width)
-        self._stamped = []
         if self.caret:
             lines = lines or [BLANK]  # behind the last character; the margin leaves a cell for it
             lines = [*lines[:-1], lines[-1]._replace(runs=(*lines[-1].runs, CARET))]
         if self.marks:
-            lines, offsets = self._marked(lines, self.aligned(lines) if offsets is None else offsets, width)
+            lines, offsets = self._marked(lines, self.align(lines) if offsets is None else offsets, width)
         if self.ground:
             lines = on_ground(lines, self.ground)
         if self.gap:
             lines = [BLANK, *lines]
             offsets = [self.start, *offsets] if offsets is not None else None
         self.lines, self._offsets, self.width = lines, offsets, width
-        self._strips = [None] * len(lines)
-
-    def forget(self) -> None:
-        """Lets go of its lines, not of its height."""
-        if self.width:
-            self.known = self.width, len(self.lines)
-            self.lines, self._strips, self._offsets, self.width = [], [], None, 0
+        self.strips = [None] * len(lines)
 
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         """Its own lines, and where each begins in the turn's text if that is known exactly."""
         raise NotImplementedError
 
-    def painted(self, paint: Paint) -> list[tuple[Line, Strip | None]]:
-        """Its lines, and the strips that exist already in this paint."""
-        strips = self._strips if self._paint is paint else [None] * len(self.lines)
-        return list(zip(self.lines, strips, strict=True))
-
-    def adopt(self, index: int, strip: Strip | None, paint: Paint) -> None:
-        """Takes a strip that was made for an equal line."""
-        if self._paint is not paint:
-            self._paint, self._strips = paint, [None] * len(self.lines)
-        self._strips[index] = strip
-
-    def strip(self, index: int, paint: Paint, width: int) -> Strip:
-        if self._paint is not paint:
-            self._paint, self._strips = paint, [None] * len(self.lines)
-        strip = self._strips[index]
-        if strip is None:
-            strip = self._strips[index] = paint.strip(self.lines[index], width)
-        return strip
-
-    def offset_at(self, index: int, width: int) -> int:
+    def offset_at(self, row: int, width: int) -> int:
         """Where in the turn's text a line begins; guessed while the block is not laid out."""
         if self.width != width:
-            return self.start + (self.end - self.start) * index // max(self.estimate(width), 1)
+            return self.start + (self.end - self.start) * row // max(self.estimate(width), 1)
         if self._offsets is None:
-            self._offsets = self.aligned(self.lines)
-        return self._offsets[index] if index < len(self._offsets) else self.end
+            self._offsets = self.align(self.lines)
+        return self._offsets[row] if row < len(self._offsets) else self.end
 
-    def line_of(self, offset: int) -> int:
+    def row_of(self, offset: int) -> int:
         """The line of a laid-out block that holds a character."""
         if self._offsets is None:
-            self._offsets = self.aligned(self.lines)
+            self._offsets = self.align(self.lines)
         return max(bisect_left(self._offsets, offset + 1, hi=min(len(self._offsets), len(self.lines))) - 1, 0)
 
-    def row(self, line: int) -> int:
-        """The line of a laid-out block that is the given one of its own: there may be a gap above it, and marks."""
-        return line + self.gap + sum(count for after, count in self._stamped if after <= line)
+    def is_text(self, row: int) -> bool:
+        """Whether a line shows the text: it is neither a gap nor a mark."""
+        runs = self.lines[row].runs
+        return row >= self.gap and not (runs and runs[0][1] is STAMP)
 
-    def own_line(self, row: int) -> int | None:
-        """The opposite of `row`; None for a gap or a mark."""
-        line = row - self.gap
-        for after, count in self._stamped:
-            if after <= line < after + count:
-                return None
-            line -= count if after <= line else 0
-        return line if line >= 0 else None
-
-    def aligned(self, lines: Sequence[Line]) -> list[int]:
-        """Where each line begins in the turn's text, as far as its words can be found there again."""
+    def align(self, lines: Sequence[Line]) -> list[int]:
+        """Find where each line begins in the turn's text."""
         return [self.start] * len(lines)
 
     def _marked(self, lines: list[Line], offsets: list[int], width: int) -> tuple[list[Line], list[int]]:
-        """The lines with each mark after the line that holds the character before it."""
+        """Put each mark after the line that holds the character before it."""
         begins = offsets[: len(lines)]
         lines, offsets = list(lines), list(begins)
         for mark in reversed(self.marks):
             after = bisect_left(begins, mark.offset)
             wrapper = Wrapper(width, (("┊ ", STAMP),), (("┊ ", STAMP),))
             wrapper.feed(mark.text, STAMP)
-            stamps = wrapper.lines
-            lines[after:after] = stamps
-            self._stamped.insert(0, (after, len(stamps)))
-            offsets[after:after] = [max(mark.offset - 1, self.start)] * len(stamps)
+            lines[after:after] = wrapper.lines
+            offsets[after:after] = [max(mark.offset - 1, self.start)] * len(wrapper.lines)
         return lines, offsets
 
 
@@ -171,12 +128,10 @@ class TextBlock(Block):
         self.breaks_off = False
         """Whether its last character is a line break."""
         self._pieces: list[tuple[Inked, int, int]] = []
-        self._runs: list[Run] = []
-        self._read = start
         self._breaks = 0
-        self._wrapper: Wrapper | None = None
-        self._wrapper_width = 0
-        self._fed = 0
+        self._wrapper = Wrapper(0)
+        self._wrapped = 0, start
+        """The width of the wrapper, and up to which character it was fed."""
 
     def feed(self, inked: Inked, begin: int, text: str) -> None:
         """Adds `text`, which is that of `inked` from `begin` on. The lines that are there already are not laid out again."""
@@ -191,30 +146,23 @@ class TextBlock(Block):
         self._breaks += text.count("\n")
         self.width = 0
 
-    @property
-    def runs(self) -> list[Run]:
+    def runs(self, begin: int, end: int) -> Iterator[Run]:
+        """The characters of the turn from `begin` to `end`, as far as they are the block's."""
         at = self.start
-        for inked, begin, end in self._pieces if self._read < self.end else ():
-            at += end - begin
-            if at > self._read:
-                self._runs += inked.runs(end - (at - self._read), end)
-                self._read = at
-        return self._runs
+        for inked, first, last in self._pieces:
+            before, at = at, at + last - first
+            if at > begin and before < end:
+                yield from inked.runs(first + max(begin - before, 0), last - max(at - end, 0))
 
     def estimate(self, width: int) -> int:
         return (self.end - self.start) // max(width, 1) + self._breaks + 1
 
-    def forget(self) -> None:
-        super().forget()
-        self._wrapper, self._runs, self._read = None, [], self.start
-
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
-        if self._wrapper is None or self._wrapper_width != width:
-            self._wrapper, self._wrapper_width, self._fed = Wrapper(width, self.BAR, self.BAR), width, 0
-        runs = self.runs
-        for text, ink in runs[self._fed :]:
+        if self._wrapped[0] != width:
+            self._wrapper, self._wrapped = Wrapper(width, self.BAR, self.BAR), (width, self.start)
+        for text, ink in self.runs(self._wrapped[1], self.end):
             self._wrapper.feed(text, ink)
-        self._fed = len(runs)
+        self._wrapped = width, self.end
         lines = list(self._wrapper.closed) if self.ends_line else self._wrapper.lines
         return lines, [self.start + start for start in self._wrapper.line_starts[: len(lines)]]
 
@@ -249,7 +197,7 @@ class ChunkBlock(Block):
             source = "\n".join(_dedented(line, chunk.indent) for line in source.split("\n"))
         return markdown_lines(chunk.head + source, width, chunk.indent, hidden=2 if chunk.head else 0), None
 
-    def aligned(self, lines: Sequence[Line]) -> list[int]:
+    def align(self, lines: Sequence[Line]) -> list[int]:
         offsets, at, source, label = [], 0, self.chunk.source, self._label
         for line in lines:
             # The line with the fence, which is not shown, goes with the first line of the code.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from termchat.text import sanitize
 from termchat.tui.draw.ink import MARGIN, Ink
-from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
-from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.selection import next_shown, shown_span
-from termchat.tui.transcript.turn import Turn
+from termchat.tui.transcript.blocks import ChunkBlock, TextBlock
+from termchat.tui.transcript.document import Anchor, Document
+from termchat.tui.transcript.selection import offsets, shown_span
 from termchat.tui.transcript.turn_source import Part, TurnSource
 
 Hit = tuple[int, int]
@@ -27,13 +25,6 @@ _LONGEST = 4096
 
 _GAP = r"[*_`~]{0,3}\s+(?:[-+*>#]+\s+)?[*_`~]{0,3}"
 """What a space stands for: any space and line break, with the marks of Markdown beside it."""
-
-
-class HitPlace(NamedTuple):
-    """A character of the chat: the turn, counted from 0, and how far into its text."""
-
-    turn: int
-    offset: int
 
 
 def pattern_of(query: str) -> re.Pattern[str] | None:
@@ -86,7 +77,7 @@ class Finding:
         self.at: int | None = None
         self._pattern: re.Pattern[str] | None = None
         self._texts: list[_Text] = []
-        self._near = HitPlace(0, 0)
+        self._near = Anchor(0, 0)
 
     @property
     def is_going_on(self) -> bool:
@@ -95,9 +86,6 @@ class Finding:
     @property
     def count(self) -> int:
         return sum(len(text.hits) for text in self._texts)
-
-    def text(self, turn: int) -> str:
-        return self._texts[turn].text
 
     @property
     def current(self) -> tuple[int, Hit] | None:
@@ -124,7 +112,7 @@ class Finding:
             self.at = min(self.at or 0, self.count - 1) if self.count else None
         return (self.count, self.at) != before
 
-    def look_for(self, query: str, near: HitPlace) -> None:
+    def look_for(self, query: str, near: Anchor) -> None:
         """Looks for another text: at its first hit from a place on, or where there is none at the last."""
         self.query, self._pattern = query, pattern_of(query)
         self._near, self.at = near, None
@@ -152,7 +140,7 @@ class Finding:
         if self.count:
             self.at = ((self.at if self.at is not None else -1) + by) % self.count
 
-    def _nearest(self, near: HitPlace) -> int:
+    def _nearest(self, near: Anchor) -> int:
         """The first hit from a place on, or where there is none the last."""
         ends = self._ends()
         if near.turn >= len(self._texts):
@@ -179,70 +167,38 @@ class HitSpan(NamedTuple):
 
 
 def found_on(document: Document, y: int, finding: Finding) -> Iterator[HitSpan]:
-    current, turn = finding.current, document.heights.at(y)
-    for hit, begin, end in _on_line(document, y, finding.hits(turn), lambda: finding.text(turn)):
+    current, turn = finding.current, document.turn_at(y)
+    for hit, begin, end in _on_line(document, y, finding.hits(turn)):
         yield HitSpan(begin, end, current == (turn, hit))
 
 
 def forced_on(document: Document, y: int) -> Iterator[tuple[int, int]]:
     """Which characters of a line a person forced, the margin counted."""
-    return _spans_on(document, y, lambda turn: turn.forced)
+    if document.turns:
+        yield from ((begin, end) for _, begin, end in _on_line(document, y, document.turns[document.turn_at(y)].forced))
 
 
 def loops_on(document: Document, y: int) -> Iterator[tuple[int, int]]:
-    """Which characters of a line belong to a text that is there again and again, the margin counted."""
-    return _spans_on(document, y, lambda turn: turn.loops)
-
-
-def _spans_on(document: Document, y: int, spans: Callable[[Turn], Sequence[Hit]]) -> Iterator[tuple[int, int]]:
+    """Which characters of a line belong to a text that is repeated, the margin counted."""
     if document.turns:
-        turn = document.turns[document.heights.at(y)]
-        yield from ((begin, end) for _, begin, end in _on_line(document, y, spans(turn), lambda: turn.text))
+        yield from ((begin, end) for _, begin, end in _on_line(document, y, document.turns[document.turn_at(y)].loops))
 
 
-def _on_line(
-    document: Document, y: int, hits: Sequence[Hit], text: Callable[[], str]
-) -> Iterator[tuple[Hit, int, int]]:
-    """The hits, of those in a turn's `text`, that are on a line, each with its characters there, the margin counted."""
+def _on_line(document: Document, y: int, hits: Sequence[Hit]) -> Iterator[tuple[Hit, int, int]]:
+    """The hits, of those in a turn's text, that are on a line, each with its characters there, the margin counted."""
     at = document.find(y) if hits else None
     if at is None:
         return
     block, row = at
-    if not isinstance(block, TextBlock | ChunkBlock) or block.own_line(row) is None:
+    if not isinstance(block, TextBlock | ChunkBlock) or not block.is_text(row):
         return
     begin, end = shown_span(block, row)
     first = max(bisect_right(hits, (begin, 0)) - 1, 0)
-    there = [hit for hit in hits[first : bisect_right(hits, (end, 0))] if hit[1] > begin]
-    if not there:
+    here = [hit for hit in hits[first : bisect_right(hits, (end, 0))] if hit[1] > begin]
+    if not here:
         return
-    places = offsets(block, row, text())
-    for hit in there:
+    places = offsets(block, row, document.turns[block.turn].text)
+    for hit in here:
         shown = [index for index, offset in enumerate(places) if hit[0] <= offset < hit[1]]
         if shown:
             yield hit, shown[0] + MARGIN, shown[-1] + 1 + MARGIN
-
-
-def offsets(block: Block, row: int, text: str) -> list[int]:
-    """For each character on a line of a laid-out block where it stands in the turn's text; -1 for a sign of ours."""
-    at, end = shown_span(block, row)
-    shown = block.lines[row].text
-    places: list[int] = []
-    while len(places) < len(shown) and at < end:
-        done = len(places)
-        mark = sanitize(text[at])
-        if shown.startswith(mark, done):
-            places += [at] * len(mark)
-            at += 1
-        elif text[at] == "\t":
-            places += [at] * (len(shown) - done - len(shown[done:].lstrip(" ")))
-            at += 1
-        elif text[at].isspace() and shown[done] == " ":  # a line break that is none on the screen
-            places.append(at)
-            at += 1
-        else:
-            ahead = next_shown(text, at, end, shown[done:])
-            if ahead is None:
-                places.append(-1)
-            else:
-                at = ahead
-    return places

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -59,7 +59,7 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         self._paint = Paint(palette)
         self._background = Color.parse(palette.background)
         self._document = Document(0, "reading")
-        self._cursor = Cursor(self._document, lambda: self.forks)
+        self._cursor = Cursor(self._document)
         self._unseen = 0
         """Lines below the view, once some of them came after the reader had left the end."""
         self._moving = self._working = False
@@ -67,8 +67,6 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         self._worker: Timer | None = None
         self.is_complete = False
         """Whether everything is laid out."""
-        self.forks: Collection[tuple[int, int]] = ()
-        """Tokens, as (number of the node, index in it), at which another branch leaves the path."""
         self.finding: Finding | None = None
         """The search whose hits are marked; None while there is none."""
 
@@ -188,7 +186,6 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         settled = self._document.settle(y, self._rows)
         if settled != y or self._document.height != self.virtual_size.height:
             self._move_to(settled)
-        self._document.tidy(settled, self._rows)
         self.following = self._cursor.ref is None and self._is_at_end
 
     def watch_following(self, following: bool) -> None:
@@ -229,7 +226,6 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
                 self.scroll_target_y = self.scroll_y = y
         finally:
             self._moving = False
-        self._document.tidy(y, self._rows)
 
     def _show_cursor(self, anchor: Anchor | None) -> None:
         """Scrolls the cursor into view: by as few lines as possible where it is near, else to the middle.
@@ -352,14 +348,14 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         self._go(reach)
 
     def _head(self, turn: int) -> int:
-        return self._document.heights.top(turn) + (turn > 0)  # an empty line separates it from the turn before
+        return self._document.top_of(turn) + (turn > 0)  # an empty line separates it from the turn before
 
     def jump(self, turns: int) -> None:
         """Brings the start of a turn to the top: of this one, or of one so many turns away; after the last comes the end."""
         document = self._document
         if not document.turns:
             return
-        index = document.heights.at(self._top)
+        index = document.turn_at(self._top)
         if turns > 0 or self._top == document.reach(Anchor(index, -1), self._rows):
             index += turns
         if index >= len(document.turns):

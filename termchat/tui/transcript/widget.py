@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from textual import events
 from textual.color import Color
-from textual.geometry import Region
+from textual.geometry import Offset, Region
 from textual.message import Message
 from textual.reactive import reactive
 from textual.selection import Selection
@@ -16,7 +16,7 @@ from termchat.tui.draw.ink import MARGIN, Paint
 from termchat.tui.terminal.compositor import touch
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.cursor.cursor import Move
-from termchat.tui.transcript.cursor.token_order import TokenRef, TurnTokens
+from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.looks import Look, TokenLook
 from termchat.tui.transcript.selection import copied
@@ -70,6 +70,7 @@ class TranscriptView(DocumentView):
     def palette(self, palette: Palette) -> None:
         self._paint = Paint(palette)
         self._background = Color.parse(palette.background)
+        self._document.repaint()
         self.refresh()
 
     @property
@@ -82,18 +83,18 @@ class TranscriptView(DocumentView):
 
         Another conversation is shown at its end; in the same one, a reader who has scrolled up stays where they are.
         """
-        self._show(conversation, lambda: self._document.show(conversation, self._paint, running=running))
+        self._show(conversation, lambda: self._document.show(conversation, running=running))
 
     def show_reply(self, spans: Sequence[Span], *, running: bool = True) -> None:
         """Shows one reply, or the end of one, without a title; another one, which begins with another node, at its end."""
         first = spans[0].node if spans else None
-        self._show(first, lambda: self._document.show_reply(spans, self._paint, running=running))
+        self._show(first, lambda: self._document.show_reply(spans, running=running))
 
     def _show(self, subject: Conversation | Node | None, show: Callable[[], None]) -> None:
         if subject is not self._subject:
             self._subject = subject
             self.close_cursor()
-            self._document.turns = []
+            self._document.clear()
             self.following = True
         anchor = self._document.anchor(self._top)
         show()
@@ -104,7 +105,7 @@ class TranscriptView(DocumentView):
     def grew(self, number: int) -> None:
         """Takes in what is new in node `number` of the path: tokens, a settings record, or its end."""
         height = self._document.height
-        changed = self._document.update(number, self._paint)
+        changed = self._document.update(number)
         if changed is None:
             return
         top = self._top
@@ -134,13 +135,7 @@ class TranscriptView(DocumentView):
 
     def token_of(self, anchor: Anchor) -> TokenRef | None:
         """The token that a character of a reply belongs to; None in a message, and where the path does not reach it."""
-        parts = self._document.turns[anchor.turn].parts
-        if parts[0].node.role == "user":
-            return None
-        tokens = TurnTokens(parts)
-        number = tokens.at(anchor.offset)
-        ref = tokens.ref(number) if number >= 0 else None
-        return ref if ref is not None and ref in self._document.track else None
+        return self._document.track.at(*anchor)
 
     def parts(self) -> list[tuple[Part, ...]]:
         return [turn.parts for turn in self._document.turns]
@@ -208,7 +203,7 @@ class TranscriptView(DocumentView):
             return
         if self.look == "reading" or event.button != 1 or self.text_selection is not None:
             return
-        ref = self._cursor.pointer.at(self._top + event.y, event.x - MARGIN)
+        ref = self._cursor.at(self._top + event.y, event.x - MARGIN)
         if ref is not None:
             event.stop()
             self.set_cursor(ref)
@@ -282,10 +277,11 @@ class TranscriptView(DocumentView):
         self.refresh()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        first = selection.start.y if selection.start is not None else 0
-        last = selection.end.y if selection.end is not None else self._document.height - 1
-        lines = range(first, min(last, self._document.height - 1) + 1)
-        return copied(self._document, lines, lambda y: selection.get_span(y) or (0, -1)), "\n"
+        last = self._document.height - 1
+        start = selection.start if selection.start is not None else Offset(0, 0)
+        end = selection.end if selection.end is not None else Offset(-1, last)
+        lines = range(start.y, min(end.y, last) + 1)
+        return copied(self._document, lines, start.x, end.x if end.y <= last else -1), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
