@@ -8,7 +8,7 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 
 from termchat.conversation.tree import Conversation
-from termchat.tui.transcript import TokenRef, TranscriptView, view, widget
+from termchat.tui.transcript import TokenRef, TranscriptView, view
 from termchat.tui.transcript.blocks import Block
 from termchat.tui.transcript.cursor import cursor
 from termchat.tui.transcript.selection import offsets
@@ -273,7 +273,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Region]:
         regions.extend(touched)
 
     monkeypatch.setattr(view, "touch", touch)
-    monkeypatch.setattr(widget, "touch", touch)
     return regions
 
 

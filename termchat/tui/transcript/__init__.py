@@ -3,8 +3,8 @@
 From the text to the screen: `turn_source` reads a turn of the path; `body` cuts it into blocks, by its Markdown
 (`markdown.chunks`) or by its lines; a block (`blocks`) lays itself out into lines of inks, once for a width, with
 `draw.wrap` and the rest of `markdown`; `turn` makes the blocks of a turn, under its `title`, and `document` stacks those of
-all turns. `view` shows the lines of a document and keeps its place, `widget` says which document, and holds the look
-and the cursor. `looks` says how replies are shown.
+all turns. `view` shows the lines of a document, keeps its place, and holds the look and the cursor. `looks` says
+how replies are shown.
 
 From the screen to the text: `selection.offsets` finds the place in the text of every character on a line. From it comes what
 a selection stands for (`selection`), where the hits of a search are and what a person forced (`hits`), and which cells are
@@ -21,6 +21,6 @@ the open end of the last turn is looked at; lines out of sight are laid out when
 from termchat.tui.transcript.cursor.cursor import MOVES, Move
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, Look, TokenLook
-from termchat.tui.transcript.widget import TranscriptView
+from termchat.tui.transcript.view import TranscriptView
 
 __all__ = ["LOOKS", "MOVES", "TOKEN_LOOKS", "Look", "Move", "TokenLook", "TokenRef", "TranscriptView"]

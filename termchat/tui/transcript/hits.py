@@ -6,10 +6,9 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
 from termchat.tui.draw.ink import MARGIN, Ink
-from termchat.tui.transcript.blocks import ChunkBlock, TextBlock
+from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
 from termchat.tui.transcript.document import Anchor, Document
 from termchat.tui.transcript.selection import offsets, shown_span
 from termchat.tui.transcript.turn_source import Part, TurnSource
@@ -158,46 +157,14 @@ HIT = Ink("background", ground="stamp")
 CURRENT = Ink("background", ground="accent", bold=True, underline=True)
 
 
-class HitSpan(NamedTuple):
-    """Characters of a line that belong to a hit, the margin counted; `current`: it is the one that is looked at."""
-
-    begin: int
-    end: int
-    current: bool
-
-
-def found_on(document: Document, y: int, finding: Finding) -> Iterator[HitSpan]:
-    current, turn = finding.current, document.turn_at(y)
-    for hit, begin, end in _on_line(document, y, finding.hits(turn)):
-        yield HitSpan(begin, end, current == (turn, hit))
-
-
-def forced_on(document: Document, y: int) -> Iterator[tuple[int, int]]:
-    """Which characters of a line a person forced, the margin counted."""
-    if document.turns:
-        yield from ((begin, end) for _, begin, end in _on_line(document, y, document.turns[document.turn_at(y)].forced))
-
-
-def loops_on(document: Document, y: int) -> Iterator[tuple[int, int]]:
-    """Which characters of a line belong to a text that is repeated, the margin counted."""
-    if document.turns:
-        yield from ((begin, end) for _, begin, end in _on_line(document, y, document.turns[document.turn_at(y)].loops))
-
-
-def _on_line(document: Document, y: int, hits: Sequence[Hit]) -> Iterator[tuple[Hit, int, int]]:
-    """The hits, of those in a turn's text, that are on a line, each with its characters there, the margin counted."""
-    at = document.find(y) if hits else None
-    if at is None:
-        return
-    block, row = at
-    if not isinstance(block, TextBlock | ChunkBlock) or not block.is_text(row):
+def hits_on(document: Document, block: Block, row: int, hits: Sequence[Hit]) -> Iterator[tuple[Hit, int, int]]:
+    """The hits in a turn's text that are on a line of a block, each with its characters there, the margin counted."""
+    if not hits or not isinstance(block, TextBlock | ChunkBlock) or not block.is_text(row):
         return
     begin, end = shown_span(block, row)
     first = max(bisect_right(hits, (begin, 0)) - 1, 0)
     here = [hit for hit in hits[first : bisect_right(hits, (end, 0))] if hit[1] > begin]
-    if not here:
-        return
-    places = offsets(block, row, document.turns[block.turn].text)
+    places = offsets(block, row, document.turns[block.turn].text) if here else []
     for hit in here:
         shown = [index for index, offset in enumerate(places) if hit[0] <= offset < hit[1]]
         if shown:
