@@ -203,12 +203,7 @@ def test_a_reply_in_several_parts_is_painted_token_by_token_however_it_comes(
         expected += zip(pieces, heats(node.tokens, look), map(bool, node.tokens.forced), strict=True)
     turn = document.turns[-1]
     blocks = [block for block in turn.blocks if isinstance(block, TextBlock)]
-    found = [
-        (char, ink.heat, ink.underline)
-        for block in blocks
-        for text, ink in block.runs(block.start, block.end)
-        for char in text
-    ]
+    found = [(char, ink.heat, ink.underline) for block in blocks for text, ink in block.runs() for char in text]
     assert found == [(char, heat, forced) for text, heat, forced in expected for char in text]
     refs = [TokenRef(part.node.number, index) for part in turn.parts for index in range(len(part.node.tokens))]
     at = 0

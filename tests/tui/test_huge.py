@@ -149,10 +149,8 @@ def test_blocks_are_the_text_in_order_however_it_comes(chosen: list[int]) -> Non
     assert spans[0] == spans[1]
     for block in made[0]:
         assert isinstance(block, TextBlock)
-        assert "".join(run for run, _ in block.runs(block.start, block.end)) == text[block.start : block.end]
-    assert (
-        "".join(run for block in made[0] if isinstance(block, TextBlock) for run, _ in block.runs(0, len(text))) == text
-    )
+        assert "".join(run for run, _ in block.runs()) == text[block.start : block.end]
+    assert "".join(run for block in made[0] if isinstance(block, TextBlock) for run, _ in block.runs()) == text
 
 
 @given(st.text(st.sampled_from("狐かなカー、。「」っ々漢字 a\u3099\n"), max_size=80), st.integers(2, 20))

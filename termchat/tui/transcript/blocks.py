@@ -6,23 +6,23 @@ A block's height is an estimate until it has been laid out. Then it keeps its li
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from textual.strip import Strip
 
+from termchat.conversation.tree import TokenColumns
 from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run, on_ground
 from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.transcript.looks import Look, heat_inks, heats, kinds
 from termchat.tui.transcript.markdown.chunks import Chunk
 from termchat.tui.transcript.markdown.code import code_lines, label_line
 from termchat.tui.transcript.markdown.inline import CODE, begun_table, mended
 from termchat.tui.transcript.markdown.render import markdown_lines, paragraph_lines
-from termchat.tui.transcript.turn_source import Mark
+from termchat.tui.transcript.turn_source import Mark, TurnText
 
 STAMP = Ink("stamp", italic=True)
 ENDING = Ink("muted", italic=True)
-THOUGHT = Ink("muted", italic=True)
 CARET: Run = ("▌", Ink("accent"))
 
 _FAR = 400
@@ -111,9 +111,47 @@ class Block:
         return lines, offsets
 
 
-class Inked(Protocol):
-    def runs(self, begin: int, end: int) -> list[Run]:
+class TurnInks:
+    """The text of a turn as it comes, in inks: where tokens make it and the look shows them, each in that of its heat."""
+
+    def __init__(self, look: Look = "reading") -> None:
+        self._look, self._inks = look, heat_inks(look)
+        self.length = 0
+        self._parts: list[tuple[int, str | TokenColumns, int]] = []
+        """Where each part begins, its text or the tokens that make it, and how many characters of theirs come before it."""
+
+    def feed(self, piece: TurnText) -> None:
+        if piece.tokens is None or not self._parts or self._parts[-1][1] is not piece.tokens:
+            self._parts.append((self.length, piece.text if piece.tokens is None else piece.tokens, piece.begin))
+        self.length += len(piece.text)
+
+    def runs(self, begin: int, end: int, ink: Ink) -> Iterator[Run]:
         """The characters from `begin` to `end`; each token, or part of one, is a run of its own."""
+        at = max(bisect_right(self._parts, begin, key=lambda part: part[0]) - 1, 0)
+        while begin < end and at < len(self._parts):
+            start, source, before = self._parts[at]
+            at += 1
+            stop = min(self._parts[at][0], end) if at < len(self._parts) else end
+            if isinstance(source, str):
+                yield source[begin - start : stop - start], ink
+            elif begin < stop:
+                yield from self._token_runs(source, before + begin - start, before + stop - start, ink)
+            begin = stop
+
+    def _token_runs(self, tokens: TokenColumns, begin: int, end: int, ink: Ink) -> Iterator[Run]:
+        """The texts of tokens from one character of theirs to another; what was forced, and near ties, are marked."""
+        texts = tokens.texts
+        first, last = texts.at(begin), texts.at(end - 1) + 1
+        pieces = texts[first:last]
+        pieces[-1] = pieces[-1][: end - texts.start(last - 1)]
+        pieces[0] = pieces[0][begin - texts.start(first) :]
+        if self._look == "reading":
+            yield "".join(pieces), ink
+            return
+        marks = zip(kinds(tokens, first, last), heats(tokens, self._look)[first:last], strict=True)
+        for text, (kind, heat) in zip(pieces, marks, strict=True):
+            if text:
+                yield text, self._inks[kind][heat]
 
 
 class TextBlock(Block):
@@ -121,38 +159,29 @@ class TextBlock(Block):
 
     BAR: tuple[Run, ...] = ()
     """What stands before each line."""
+    INK = Ink("text")
 
-    def __init__(self, start: int, *, ground: str = "") -> None:
+    def __init__(self, inks: TurnInks, start: int, *, ground: str = "") -> None:
         super().__init__(start, start, ground=ground)
         self.ends_line = False
         self.breaks_off = False
         """Whether its last character is a line break."""
-        self._pieces: list[tuple[Inked, int, int]] = []
+        self._inks = inks
         self._breaks = 0
         self._wrapper = Wrapper(0)
         self._wrapped = 0, start
         """The width of the wrapper, and up to which character it was fed."""
 
-    def feed(self, inked: Inked, begin: int, text: str) -> None:
-        """Adds `text`, which is that of `inked` from `begin` on. The lines that are there already are not laid out again."""
-        if not text:
-            return
-        end = begin + len(text)
-        if self._pieces and self._pieces[-1][0] is inked and self._pieces[-1][2] == begin:
-            begin = self._pieces.pop()[1]
-        self._pieces.append((inked, begin, end))
-        self.end += len(text)
-        self.breaks_off = text[-1] == "\n"
-        self._breaks += text.count("\n")
-        self.width = 0
+    def grow(self, text: str) -> None:
+        """Take in the text that follows. The lines that are there already are not laid out again."""
+        if text:
+            self.end += len(text)
+            self.breaks_off = text[-1] == "\n"
+            self._breaks += text.count("\n")
+            self.width = 0
 
-    def runs(self, begin: int, end: int) -> Iterator[Run]:
-        """The characters of the turn from `begin` to `end`, as far as they are the block's."""
-        at = self.start
-        for inked, first, last in self._pieces:
-            before, at = at, at + last - first
-            if at > begin and before < end:
-                yield from inked.runs(first + max(begin - before, 0), last - max(at - end, 0))
+    def runs(self) -> Iterator[Run]:
+        return self._inks.runs(self.start, self.end, self.INK)
 
     def estimate(self, width: int) -> int:
         return (self.end - self.start) // max(width, 1) + self._breaks + 1
@@ -160,7 +189,7 @@ class TextBlock(Block):
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         if self._wrapped[0] != width:
             self._wrapper, self._wrapped = Wrapper(width, self.BAR, self.BAR), (width, self.start)
-        for text, ink in self.runs(self._wrapped[1], self.end):
+        for text, ink in self._inks.runs(self._wrapped[1], self.end, self.INK):
             self._wrapper.feed(text, ink)
         self._wrapped = width, self.end
         lines = list(self._wrapper.closed) if self.ends_line else self._wrapper.lines
@@ -221,6 +250,7 @@ class ThoughtBlock(TextBlock):
     """A part of the thoughts before an answer."""
 
     BAR = (("▎ ", Ink("border")),)
+    INK = Ink("muted", italic=True)
 
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         """Without blank lines before the first word."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from termchat.conversation.thoughts import is_thinking, thought, thoughts_of
 from termchat.conversation.tree import Role, Span
 from termchat.tui.draw.ink import Ink
-from termchat.tui.transcript.blocks import Block, EndingBlock, FoldBlock, TextBlock
+from termchat.tui.transcript.blocks import Block, EndingBlock, FoldBlock, TextBlock, TurnInks
 from termchat.tui.transcript.body import Body, PlainBody, ReadingBody
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.title import NoTitle, Title, TitleBlock, TitledWalk
@@ -51,7 +51,7 @@ class Turn:
     def _reset(self) -> None:
         """Drop all that was read."""
         self.is_read = False
-        self.text = ""
+        self._texts: list[str] = []
         self.blocks: list[Block] = [UnreadBlock(-1, size_of(self.parts))]
         self._source = TurnSource(self.parts, whole=True)
         self._body: Body = PlainBody()
@@ -62,6 +62,13 @@ class Turn:
     @property
     def role(self) -> Role:
         return self.parts[0].node.role
+
+    @property
+    def text(self) -> str:
+        """The text that has been read."""
+        if len(self._texts) != 1:
+            self._texts = ["".join(self._texts)]
+        return self._texts[0]
 
     @property
     def forced(self) -> Sequence[tuple[int, int]]:
@@ -163,7 +170,7 @@ class Turn:
         """Read on, and put new blocks in the place of those that were open."""
         source, body = self._source, self._body
         for piece in source.read():
-            self.text += piece.text
+            self._texts.append(piece.text)
             body.feed(piece)
         done = source.done or not running
         old_settled = self._settled
@@ -184,7 +191,7 @@ class Turn:
 
     def _put_caret(self, since: int, wanted: bool) -> None:
         if wanted and len(self.blocks) == self._settled:
-            self.blocks.append(TextBlock(self._source.length))
+            self.blocks.append(TextBlock(TurnInks(), self._source.length))
         for block in self.blocks[since:]:
             caret = wanted and block is self.blocks[-1]
             if block.caret != caret:
