@@ -9,8 +9,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from textual.strip import Strip
-
 from termchat.conversation.tree import TokenColumns
 from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run, on_ground
 from termchat.tui.draw.wrap import Wrapper
@@ -40,8 +38,6 @@ class Block:
         self.marks: Sequence[Mark] = ()
         self.caret = False
         self.lines: list[Line] = []
-        self.strips: list[Strip | None] = []
-        """The lines as they are painted, as far as they have been on the screen."""
         self.width = 0
         """The width for which it is laid out; 0 where its text has changed since."""
         self._offsets: list[int] | None = None
@@ -49,10 +45,6 @@ class Block:
     def estimate(self, width: int) -> int:
         """About how many lines it takes."""
         return max((self.end - self.start) // max(width, 1), 1) + self.gap + len(self.marks)
-
-    def height(self, width: int) -> int:
-        """Its lines, if it is laid out for this width, or an estimate."""
-        return len(self.lines) if self.width == width else self.estimate(width)
 
     def lay(self, width: int) -> None:
         if self.width == width:
@@ -69,7 +61,6 @@ class Block:
             lines = [BLANK, *lines]
             offsets = [self.start, *offsets] if offsets is not None else None
         self.lines, self._offsets, self.width = lines, offsets, width
-        self.strips = [None] * len(lines)
 
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         """Its own lines, and where each begins in the turn's text if that is known exactly."""

@@ -23,6 +23,9 @@ from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.turn import Turn
 from termchat.tui.transcript.turn_source import Part, parts_of
 
+PAINTED = 1000
+"""Lines that are kept as they are painted."""
+
 
 class Anchor(NamedTuple):
     """A character: the number of its turn, and how far into the turn's text; -1 is the title."""
@@ -43,6 +46,8 @@ class Document:
         self.blocks: list[Block] = []
         self.tops = [0]
         """The first line of each block, and behind them the number of lines."""
+        self._painted: dict[int, tuple[Line, Strip]] = {}
+        """The lines that were painted last, by their identity."""
         self.track = Track(())
 
     @property
@@ -94,6 +99,7 @@ class Document:
 
     def resize(self, width: int) -> None:
         self.width = width
+        self.repaint()
         self._stack(0)
 
     def change_look(self, look: Look) -> None:
@@ -103,9 +109,8 @@ class Document:
         self._stack_turns()
 
     def repaint(self) -> None:
-        """Drop the painted lines, whose colours are others now."""
-        for block in self.blocks:
-            block.strips = [None] * len(block.lines)
+        """Drop the painted lines, whose colours or widths are others now."""
+        self._painted.clear()
 
     def toggle_thoughts(self, number: int | None) -> bool:
         """Open or fold the thoughts of the turn with a node, or of the last turn that has some (None); False without any."""
@@ -127,16 +132,16 @@ class Document:
         turn = self.turns[number]
         was_read, before = turn.is_read, turn.blocks[:]
         keep = turn.read(running=self.running and number == len(self.turns) - 1)
-        old = [pair for block in before[keep:] for pair in zip(block.lines, block.strips, strict=True)]
+        old = [line for block in before[keep:] for line in block.lines]
         for block in turn.blocks[keep:] if was_read else ():
             block.lay(self._room)
         self._put(number, keep)
         same = 0
-        for block in turn.blocks[keep:]:  # the painted lines that stayed are kept
+        for block in turn.blocks[keep:]:  # lines that are as before stay the same, and painted
             for row, line in enumerate(block.lines):
-                if same == len(old) or old[same][0] != line:
+                if same == len(old) or old[same] != line:
                     return self.tops[self._first(number) + keep] + same
-                block.strips[row] = old[same][1]
+                block.lines[row] = old[same]
                 same += 1
         return self.tops[self._first(number) + keep] + same
 
@@ -168,7 +173,8 @@ class Document:
         return bisect_left(self.blocks, number, key=lambda block: block.turn)
 
     def _stack(self, since: int) -> None:
-        heights = (block.height(self._room) for block in self.blocks[since:])
+        room = self._room
+        heights = [len(b.lines) if b.width == room else b.estimate(room) for b in self.blocks[since:]]
         self.tops[since:] = accumulate(heights, initial=self.tops[since])
 
     def at(self, y: int) -> int:
@@ -235,14 +241,14 @@ class Document:
 
     def strip(self, y: int, paint: Paint) -> Strip | None:
         """A line, painted; None outside, and where nothing is laid out."""
-        found = self.find(y)
-        if found is None:
+        line = self.line(y)
+        if line is None:
             return None
-        block, row = found
-        strip = block.strips[row]
-        if strip is None:
-            strip = block.strips[row] = paint.strip(block.lines[row], self.width)
-        return strip
+        if id(line) not in self._painted:
+            if len(self._painted) == PAINTED:
+                del self._painted[next(iter(self._painted))]
+            self._painted[id(line)] = line, paint.strip(line, self.width)
+        return self._painted[id(line)][1]
 
     def anchor(self, y: int) -> Anchor:
         """The character that begins a line."""
@@ -283,13 +289,16 @@ class Document:
 
         Returns where line `y`, which must be laid out, is now, and whether everything is laid out.
         """
-        place, done = self.find(y), True
-        for index, block in self.walk(len(self.blocks) - 1, -1):
-            if block.width != self._room:
-                self.lay(index)
+        place, room = self.find(y), self._room
+        last = next((at for at in range(len(self.blocks) - 1, -1, -1) if self.blocks[at].width != room), -1)
+        done, first = True, 0
+        for index, block in self.walk(last, -1):
+            if block.width != room:
+                block.lay(room)
                 if enough():
-                    done = False
+                    done, first = False, index
                     break
+        self._stack(first)
         return self.line_of(*place) if place is not None else y, done
 
 

@@ -41,12 +41,17 @@ class TitleBlock(Block):
     arrows goes to another one; it stands before the remark, so that it stays under the mouse whatever the remark is. A click on
     which walk it is shows all of them."""
 
-    def __init__(self, title: Title, ink: Ink, *, gap: bool, ground: str = "") -> None:
-        super().__init__(-1, -1, gap=gap, ground=ground)
+    def __init__(self, title: Title | None, ink: Ink, *, gap: bool, ground: str = "") -> None:
+        super().__init__(-1, -1, gap=gap and title is not None, ground=ground)
         self.title, self._ink = title, ink
+
+    def estimate(self, width: int) -> int:
+        return 0 if self.title is None else super().estimate(width)
 
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         title, wrapper = self.title, Wrapper(width)
+        if title is None:  # something else says who speaks
+            return [], []
         marks = version_marks(title)
         taken = len(_BETWEEN) + sum(cell_len(text) for text, _ in marks)
         wrapper.feed(
@@ -62,16 +67,6 @@ class TitleBlock(Block):
         if title.remark:
             wrapper.feed(f"{_BETWEEN if title.name or marks or title.walk is not None else ''}{title.remark}", LABEL)
         return wrapper.lines, None
-
-
-class NoTitle(Block):
-    """In the place of a title, where something else says who speaks."""
-
-    def estimate(self, width: int) -> int:
-        return 0
-
-    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
-        return [], []
 
 
 def version_marks(title: Title) -> list[Run]:

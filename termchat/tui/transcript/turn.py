@@ -11,7 +11,7 @@ from termchat.tui.draw.ink import Ink
 from termchat.tui.transcript.blocks import Block, EndingBlock, FoldBlock, TextBlock, TurnInks
 from termchat.tui.transcript.body import Body, PlainBody, ReadingBody
 from termchat.tui.transcript.looks import Look
-from termchat.tui.transcript.title import NoTitle, Title, TitleBlock, TitledWalk
+from termchat.tui.transcript.title import Title, TitleBlock, TitledWalk
 from termchat.tui.transcript.turn_source import Part, TurnSource, size_of
 
 USER_GROUND = "surface"
@@ -53,11 +53,8 @@ class Turn:
         self.is_read = False
         self._texts: list[str] = []
         self.blocks: list[Block] = [UnreadBlock(-1, size_of(self.parts))]
-        self._source = TurnSource(self.parts, whole=True)
-        self._body: Body = PlainBody()
-        self._settled = 0
         self._folded: bool | None = None
-        self._is_markdown = self._is_long = False
+        self._is_markdown = False
 
     @property
     def role(self) -> Role:
@@ -86,12 +83,13 @@ class Turn:
             self._reset()
         if not self.is_read:
             self.is_read = True
+            self._source = TurnSource(self.parts, whole=True)
             wanted = self._look == "reading" and self.role == "assistant"
             self._is_long = wanted and size_of(self.parts) > MOST_READ
             self._is_markdown = wanted and not self._is_long
             self._folded = self._fold()
             ground = USER_GROUND if self.role == "user" else ""
-            self._body = self._reading() if self._is_markdown else PlainBody(self._look, ground=ground)
+            self._body: Body = self._reading() if self._is_markdown else PlainBody(self._look, ground=ground)
             self.blocks, self._settled = [self._title()], 1
             self._extend(running)
             return 0
@@ -154,17 +152,9 @@ class Turn:
         walk = node.walk or 0
         return TitledWalk(walk, max(group.size, walk + 1), group.number)
 
-    def _title(self) -> Block:
-        title = self._titled()
-        if title is None:
-            return NoTitle(-1, -1)
-        user = self.role == "user"
-        return TitleBlock(
-            title,
-            TITLES[self.role],
-            gap=not self.first and not self.raw,
-            ground=USER_GROUND if user else "",
-        )
+    def _title(self) -> TitleBlock:
+        ground = USER_GROUND if self.role == "user" else ""
+        return TitleBlock(self._titled(), TITLES[self.role], gap=not self.first and not self.raw, ground=ground)
 
     def _extend(self, running: bool) -> None:
         """Read on, and put new blocks in the place of those that were open."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
 from time import perf_counter
 
@@ -536,6 +537,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
             touch(self, self.size.region)
         elif self._unseen and self._document.height != height:  # the mark's number is another
             touch(self, Region(0, self._rows - 1, self.size.width, 1))
+        gc.freeze()  # the lines stay: a full collection over them would stop the screen
         self.is_complete = done
         if done and self._worker is not None:
             self._worker.pause()
