@@ -11,7 +11,7 @@ from termchat.conversation.tree import Conversation
 from termchat.tui.transcript import TokenRef, TranscriptView, view
 from termchat.tui.transcript.blocks import Block
 from termchat.tui.transcript.cursor import cursor
-from termchat.tui.transcript.selection import offsets
+from termchat.tui.transcript.selection import map_characters
 from tests.tui.transcripts import (
     PROSE,
     THEMES,
@@ -289,7 +289,9 @@ async def test_a_move_draws_two_lines_and_looks_at_some_lines_only(
     drawn: list[Region], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[int] = []
-    monkeypatch.setattr(cursor, "offsets", lambda block, row, text: looked_at.append(row) or offsets(block, row, text))
+    monkeypatch.setattr(
+        cursor, "map_characters", lambda block, row, text: looked_at.append(row) or map_characters(block, row, text)
+    )
     worst = []
     for tokens in (1000, 8000):
         app = Desk(long_chat(tokens), "probability")
@@ -334,7 +336,7 @@ async def test_without_a_cursor_streaming_looks_for_no_token(monkeypatch: pytest
     node = reply(chat, "one two")
     app = Desk(chat, "entropy")
     async with app.run_test(size=(40, 12)):
-        monkeypatch.setattr(cursor, "offsets", never)
+        monkeypatch.setattr(cursor, "map_characters", never)
         for _ in range(50):
             node.add(token(len(node.tokens), " fox"))
             app.transcript.grew(node.number)

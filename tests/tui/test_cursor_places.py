@@ -15,11 +15,11 @@ from termchat.conversation.tree import Conversation
 from termchat.text import sanitize
 from termchat.tui.draw.ink import MARGIN
 from termchat.tui.transcript.blocks import TextBlock
-from termchat.tui.transcript.cursor.cursor import Cursor, Move, main_of
+from termchat.tui.transcript.cursor.cursor import Cursor, Move, pick_main_spot
 from termchat.tui.transcript.cursor.token_order import TokenRef, Track
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.looks import TOKEN_LOOKS, TokenLook, heats
-from termchat.tui.transcript.turn_source import TurnSource, parts_of, size_of
+from termchat.tui.transcript.turn_source import TurnSource, count_characters, parts_of
 from tests import made_records
 from tests.tui.transcripts import (
     PROSE,
@@ -102,9 +102,9 @@ def test_the_cursor_stands_on_the_text_of_its_token(pieces: list[str], width: in
         cursor.put(ref)
         wanted = re.sub(r"\s", "", sanitize(pieces[ref.index]))
         assert re.sub(r"\s", "", under(document, cursor)) == wanted
-        main = main_of(cursor.spots)
+        main = pick_main_spot(cursor.spots)
         if main.own and not main.blank:
-            assert cursor.at(document.line_of(main.block, main.row), main.begin) == ref
+            assert cursor.find_token(document.line_of(main.block, main.row), main.begin) == ref
 
 
 @settings(max_examples=150, deadline=None)
@@ -149,7 +149,7 @@ def test_a_cursor_in_a_growing_reply_is_where_it_is_in_the_finished_one(
     node = reply(chat)
     document = Document(width, "probability")
     document.show(chat, running=True)
-    document.reach_end(100)
+    document.lay_end(100)
     cursor = Cursor(document)
     for count, piece in enumerate(pieces, 1):
         node.add(token(len(node.tokens), piece))
@@ -209,7 +209,7 @@ def test_a_reply_in_several_parts_is_painted_token_by_token_however_it_comes(
     at = 0
     for ref, (text, _, _) in zip(refs, expected, strict=True):
         assert document.track.span(ref) == (at, at + len(text))
-        assert {document.track.at(1, at + place) for place in range(len(text))} <= {ref}
+        assert {document.track.find_token(1, at + place) for place in range(len(text))} <= {ref}
         at += len(text)
 
 
@@ -231,10 +231,10 @@ def test_text_that_came_with_no_token_stands_between_the_pieces_of_a_reply(
     made_records.add_all(more, made_records.stream([], second, done=b"".join(first)))
     parts = parts_of(chat.reply())
     assert "".join(told.text for told in TurnSource(parts).read()) == text == list(chat.turns())[-1][1]
-    assert size_of(parts) == len(text)
+    assert count_characters(parts) == len(text)
     track, ref = Track([parts]), TokenRef(more.number, 0)
     begin, end = track.span(ref)
-    assert (text[begin:end], track.at(0, begin)) == (more.tokens.texts[0], ref)
+    assert (text[begin:end], track.find_token(0, begin)) == (more.tokens.texts[0], ref)
 
 
 def test_long_replies_in_many_blocks() -> None:

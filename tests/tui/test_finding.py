@@ -13,10 +13,10 @@ from termchat.conversation.tree import Conversation
 from termchat.tui.transcript import Look, hits
 from termchat.tui.transcript.blocks import ChunkBlock
 from termchat.tui.transcript.document import Anchor
-from termchat.tui.transcript.hits import CURRENT, HIT, Finding, pattern_of
+from termchat.tui.transcript.hits import CURRENT, HIT, Finding, make_pattern
 from termchat.tui.transcript.markdown.chunks import Splitter
 from termchat.tui.transcript.markdown.code import blocks
-from termchat.tui.transcript.selection import line_span, offsets
+from termchat.tui.transcript.selection import find_line_span, map_characters
 from termchat.tui.transcript.turn_source import parts_of
 from tests import made_records
 from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled
@@ -37,7 +37,7 @@ def test_a_text_that_comes_in_pieces_is_searched_as_the_whole(pieces: list[str],
     for step, piece in enumerate(pieces):
         node.add(made_records.token(step, piece.encode(), piece))
         search.read(turns(chat))  # type: ignore[arg-type]
-    pattern = pattern_of(query)
+    pattern = make_pattern(query)
     expected = [found.span() for found in pattern.finditer("".join(pieces))] if pattern is not None else []
     assert list(search.hits(1)) == expected
 
@@ -86,7 +86,7 @@ def test_no_more_of_a_huge_message_is_searched_at_once_than_a_frame_has_time_for
     ],
 )
 def test_a_space_is_any_space_and_capitals_count_where_there_are_some(query: str, text: str, found: list[str]) -> None:
-    pattern = pattern_of(query)
+    pattern = make_pattern(query)
     assert pattern is not None
     got = [hit[0] for hit in pattern.finditer(text)]
     assert [re.sub(r"\*+$", "", hit) for hit in got] == [re.sub(r"\*+$", "", hit) for hit in found]
@@ -124,10 +124,10 @@ def test_each_line_of_code_is_where_it_is_in_the_text(opening: str) -> None:
     block.lay(60)
     for line in filter(None, code):
         at = text.index(line)
-        row = block.line_of(at)
+        row = block.row_of(at)
         assert block.lines[row].text.strip() == line
-        assert offsets(block, row, text)[: len(line)] == list(range(at, at + len(line)))
-    whole = [line_span(block, row) for row in range(len(block.lines))]
+        assert map_characters(block, row, text)[: len(line)] == list(range(at, at + len(line)))
+    whole = [find_line_span(block, row) for row in range(len(block.lines))]
     assert (whole[0][0], whole[-1][1]) == (block.start, block.end)
 
 

@@ -16,7 +16,7 @@ from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.blocks import TextBlock
 from termchat.tui.transcript.body import PlainBody
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.selection import copied
+from termchat.tui.transcript.selection import copy_text
 from termchat.tui.transcript.turn import TOO_LONG
 from termchat.tui.transcript.turn_source import TurnText
 from tests.tui.transcripts import Host, ask, chat_of, finished, screen, settled
@@ -53,12 +53,12 @@ def laid(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def shown(chat: Conversation) -> Document:
     document = Document(WIDTH, "reading")
     document.show(chat, running=False)
-    document.reach_end(ROWS)
+    document.lay_end(ROWS)
     return document
 
 
 def all_of(document: Document) -> str:
-    return copied(document, range(document.height))
+    return copy_text(document, range(document.height))
 
 
 @pytest.mark.parametrize("kind", HUGE)
@@ -67,13 +67,13 @@ def test_no_frame_lays_out_more_of_a_huge_message_than_some_blocks(kind: str, la
     document = shown(chat)
     assert len(document.blocks) < 1_500
     deeds: list[Callable[[], object]] = [
-        lambda: document.settle(document.height // 2, ROWS),
-        lambda: document.work_on(document.height // 2, lambda: True),
+        lambda: document.lay_lines(document.height // 2, ROWS),
+        lambda: document.lay_more(document.height // 2, lambda: True),
         lambda: document.resize(WIDTH - 20),
-        lambda: document.reach_end(ROWS),
+        lambda: document.lay_end(ROWS),
         lambda: document.change_look("probability"),
-        lambda: document.reach_end(ROWS),
-        lambda: document.settle(0, ROWS),
+        lambda: document.lay_end(ROWS),
+        lambda: document.lay_lines(0, ROWS),
     ]
     assert sum(laid) < AT_ONCE
     for deed in deeds:

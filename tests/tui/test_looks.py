@@ -77,7 +77,7 @@ def test_each_look_paints_the_heat_of_its_measure(look: TokenLook) -> None:
     measured(node, 30)
     document = Document(60, look)
     document.show(chat, running=True)
-    document.reach_end(50)
+    document.lay_end(50)
     cursor = Cursor(document)
     for index, heat in enumerate(heats(node.tokens, look)):
         cursor.put(TokenRef(node.number, index))

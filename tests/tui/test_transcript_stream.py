@@ -10,7 +10,7 @@ from termchat.decoding.constraint import Constraint
 from termchat.tui.transcript.blocks import ChunkBlock
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.markdown.chunks import Splitter
-from termchat.tui.transcript.markdown.inline import begun_table, mended
+from termchat.tui.transcript.markdown.inline import close_marks, complete_table
 from tests.tui.transcripts import PROSE, chat_of, finished, settings_record, start, token
 
 WIDTH = 60
@@ -86,13 +86,13 @@ def test_what_only_begins_like_a_table_is_text_in_the_end(text: str) -> None:
     ],
 )
 def test_what_is_open_is_closed(source: str, whole: str) -> None:
-    assert mended(source) == whole
+    assert close_marks(source) == whole
 
 
 def test_a_head_of_a_table_is_known_by_its_bars() -> None:
-    assert begun_table("| a | b") == "| a | b|\n|-|-|\n"
-    assert begun_table("a | b") is None
-    assert begun_table("| a |\n| b |") is None
+    assert complete_table("| a | b") == "| a | b|\n|-|-|\n"
+    assert complete_table("a | b") is None
+    assert complete_table("| a |\n| b |") is None
 
 
 BOMBS = {
@@ -160,6 +160,6 @@ def test_a_reply_under_a_schema_is_drawn_as_the_json_that_it_is() -> None:
 
 def bodies(document: Document) -> list[str]:
     """The lines below the head of the last turn."""
-    document.reach_end(100)
+    document.lay_end(100)
     lines = [line.text.rstrip() for y in range(document.height) if (line := document.line(y)) is not None]
     return lines[max(at for at, line in enumerate(lines) if line.startswith("smollm2")) + 1 :]

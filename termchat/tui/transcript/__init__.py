@@ -6,9 +6,9 @@ From the text to the screen: `turn_source` reads a turn of the path; `body` cuts
 all turns. `view` shows the lines of a document, keeps its place, and holds the look and the cursor. `looks` says
 how replies are shown.
 
-From the screen to the text: `selection.offsets` finds the place in the text of every character on a line. From it comes what
-a selection stands for (`selection`), where the hits of a search are and what a person forced (`hits`), and which cells are
-which token's (`cursor.cursor`). `markdown.code` finds the code of a reply.
+From the screen to the text: `selection.map_characters` finds the place in the text of every character on a line. By it
+are found the text of a selection (`selection`), the hits of a search and what a person forced (`hits`), and the cells of
+tokens (`cursor.cursor`). `markdown.code` finds the code of a reply.
 
 The token cursor: `cursor.token_order` knows the order of the tokens, `cursor.jumps` which of them are worth a jump;
 `cursor.cursor` is on one of them.

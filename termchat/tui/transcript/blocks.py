@@ -14,9 +14,9 @@ from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run, on_ground
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.looks import Look, heat_inks, heats, kinds
 from termchat.tui.transcript.markdown.chunks import Chunk
-from termchat.tui.transcript.markdown.code import code_lines, label_line
-from termchat.tui.transcript.markdown.inline import CODE, begun_table, mended
-from termchat.tui.transcript.markdown.render import markdown_lines, paragraph_lines
+from termchat.tui.transcript.markdown.code import render_code, render_label
+from termchat.tui.transcript.markdown.inline import CODE, close_marks, complete_table
+from termchat.tui.transcript.markdown.render import render_markdown, render_paragraph
 from termchat.tui.transcript.turn_source import Mark, TurnText
 
 STAMP = Ink("stamp", italic=True)
@@ -203,19 +203,19 @@ class ChunkBlock(Block):
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         chunk = self.chunk
         if chunk.kind == "code":
-            return self._label + code_lines(chunk.source, chunk.language, width), None
+            return self._label + render_code(chunk.source, chunk.language, width), None
         if chunk.kind == "math":
             wrapper = Wrapper(width)
             wrapper.feed(chunk.source.rstrip("\n"), CODE)
             return wrapper.lines, [self.start + start for start in wrapper.line_starts]
-        if self.open and not chunk.head and (table := begun_table(chunk.source)) is not None:
-            return markdown_lines(table, width, chunk.indent), None
+        if self.open and not chunk.head and (table := complete_table(chunk.source)) is not None:
+            return render_markdown(table, width, chunk.indent), None
         if self.open and chunk.kind == "paragraph" and not chunk.indent:
-            return paragraph_lines(chunk.source, width), None
-        source = mended(chunk.source) if self.open else chunk.source
+            return render_paragraph(chunk.source, width), None
+        source = close_marks(chunk.source) if self.open else chunk.source
         if chunk.indent:
             source = "\n".join(_dedented(line, chunk.indent) for line in source.split("\n"))
-        return markdown_lines(chunk.head + source, width, chunk.indent, hidden=2 if chunk.head else 0), None
+        return render_markdown(chunk.head + source, width, chunk.indent, hidden=2 if chunk.head else 0), None
 
     def align(self, lines: Sequence[Line]) -> list[int]:
         offsets, at, source, label = [], 0, self.chunk.source, self._label
@@ -234,7 +234,7 @@ class ChunkBlock(Block):
     @property
     def _label(self) -> list[Line]:
         chunk = self.chunk
-        return [label_line(chunk.language)] if chunk.kind == "code" and chunk.first and chunk.language else []
+        return [render_label(chunk.language)] if chunk.kind == "code" and chunk.first and chunk.language else []
 
 
 class ThoughtBlock(TextBlock):

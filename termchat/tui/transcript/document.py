@@ -1,6 +1,6 @@
 """All turns of a chat as one stack of blocks: which line is what, and what of it is laid out.
 
-Only what is looked at is read and laid out at once; the rest has estimated heights until `work_on` gets to it. What is laid
+Only what is looked at is read and laid out at once; the rest has estimated heights until `lay_more` gets to it. What is laid
 out stays so. Whenever heights change, a method returns where the line that it was asked about is now, so that what is read
 does not move.
 """
@@ -177,12 +177,12 @@ class Document:
         heights = [len(b.lines) if b.width == room else b.estimate(room) for b in self.blocks[since:]]
         self.tops[since:] = accumulate(heights, initial=self.tops[since])
 
-    def at(self, y: int) -> int:
+    def index_on(self, y: int) -> int:
         """The index of the block on line `y`; of the nearest, where `y` is outside."""
         return min(max(bisect_right(self.tops, y) - 1, 0), max(len(self.blocks) - 1, 0))
 
     def turn_at(self, y: int) -> int:
-        return self.blocks[self.at(y)].turn if self.blocks else 0
+        return self.blocks[self.index_on(y)].turn if self.blocks else 0
 
     def top_of(self, turn: int) -> int:
         """The first line of a turn."""
@@ -228,7 +228,7 @@ class Document:
         """The block on a line, and which of its lines that is; None where nothing is laid out."""
         if not 0 <= y < self.height:
             return None
-        index = self.at(y)
+        index = self.index_on(y)
         block, row = self.blocks[index], y - self.tops[index]
         return (block, row) if block.width == self._room and row < len(block.lines) else None
 
@@ -254,11 +254,11 @@ class Document:
         """The character that begins a line."""
         if not self.blocks:
             return Anchor(0, -1)
-        index = self.at(y)
+        index = self.index_on(y)
         block = self.blocks[index]
         return Anchor(block.turn, block.offset_at(y - self.tops[index], self._room))
 
-    def reach(self, anchor: Anchor, rows: int) -> int:
+    def lay_from(self, anchor: Anchor, rows: int) -> int:
         """Lay out the line of a character and the lines below it; return that line."""
         if not self.turns:
             return 0
@@ -271,7 +271,7 @@ class Document:
                 break
         return y
 
-    def reach_end(self, rows: int) -> int:
+    def lay_end(self, rows: int) -> int:
         """Lay out the last lines; return the first of them."""
         for index, _ in self.walk(len(self.blocks) - 1, -1):
             self.lay(index)
@@ -279,12 +279,12 @@ class Document:
                 break
         return max(self.height - rows, 0)
 
-    def settle(self, y: int, rows: int) -> int:
+    def lay_lines(self, y: int, rows: int) -> int:
         """Lay out these lines; return where the first of them is now."""
-        shown = self.blocks[self.at(y) : self.at(y + rows - 1) + 1]
-        return y if all(block.width == self._room for block in shown) else self.reach(self.anchor(y), rows)
+        shown = self.blocks[self.index_on(y) : self.index_on(y + rows - 1) + 1]
+        return y if all(block.width == self._room for block in shown) else self.lay_from(self.anchor(y), rows)
 
-    def work_on(self, y: int, enough: Callable[[], bool]) -> tuple[int, bool]:
+    def lay_more(self, y: int, enough: Callable[[], bool]) -> tuple[int, bool]:
         """Lay out blocks, from the last one up, until it is enough.
 
         Returns where line `y`, which must be laid out, is now, and whether everything is laid out.

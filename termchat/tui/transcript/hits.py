@@ -10,7 +10,7 @@ from itertools import accumulate
 from termchat.tui.draw.ink import MARGIN, Ink
 from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
 from termchat.tui.transcript.document import Anchor, Document
-from termchat.tui.transcript.selection import offsets, shown_span
+from termchat.tui.transcript.selection import find_shown_span, map_characters
 from termchat.tui.transcript.turn_source import Part, TurnSource
 
 Hit = tuple[int, int]
@@ -26,7 +26,7 @@ _GAP = r"[*_`~]{0,3}\s+(?:[-+*>#]+\s+)?[*_`~]{0,3}"
 """What a space stands for: any space and line break, with the marks of Markdown beside it."""
 
 
-def pattern_of(query: str) -> re.Pattern[str] | None:
+def make_pattern(query: str) -> re.Pattern[str] | None:
     """What finds a text; capitals count only where it has some. None where there is nothing to find."""
     words = query.split()
     if not words:
@@ -113,7 +113,7 @@ class Finding:
 
     def look_for(self, query: str, near: Anchor) -> None:
         """Looks for another text: at its first hit from a place on, or where there is none at the last."""
-        self.query, self._pattern = query, pattern_of(query)
+        self.query, self._pattern = query, make_pattern(query)
         self._near, self.at = near, None
         for text in self._texts:
             text.forget()
@@ -157,14 +157,14 @@ HIT = Ink("background", ground="stamp")
 CURRENT = Ink("background", ground="accent", bold=True, underline=True)
 
 
-def hits_on(document: Document, block: Block, row: int, hits: Sequence[Hit]) -> Iterator[tuple[Hit, int, int]]:
+def find_hits(document: Document, block: Block, row: int, hits: Sequence[Hit]) -> Iterator[tuple[Hit, int, int]]:
     """The hits in a turn's text that are on a line of a block, each with its characters there, the margin counted."""
     if not hits or not isinstance(block, TextBlock | ChunkBlock) or not block.is_text(row):
         return
-    begin, end = shown_span(block, row)
+    begin, end = find_shown_span(block, row)
     first = max(bisect_right(hits, (begin, 0)) - 1, 0)
     here = [hit for hit in hits[first : bisect_right(hits, (end, 0))] if hit[1] > begin]
-    places = offsets(block, row, document.turns[block.turn].text) if here else []
+    places = map_characters(block, row, document.turns[block.turn].text) if here else []
     for hit in here:
         shown = [index for index, offset in enumerate(places) if hit[0] <= offset < hit[1]]
         if shown:

@@ -18,7 +18,7 @@ _NEAR = 24
 """Characters of markup that may stand before the next character that is shown."""
 
 
-def copied(document: Document, lines: range, begin: int = 0, end: int = -1) -> str:
+def copy_text(document: Document, lines: range, begin: int = 0, end: int = -1) -> str:
     """The text that is selected on these lines: from character `begin` of the first to `end` of the last (-1: all of it),
     the margin counted.
 
@@ -27,7 +27,7 @@ def copied(document: Document, lines: range, begin: int = 0, end: int = -1) -> s
     """
     if not lines or not document.blocks:
         return ""
-    first, last = document.at(lines.start), document.at(lines.stop - 1)
+    first, last = document.index_on(lines.start), document.index_on(lines.stop - 1)
     first_row, last_row = lines.start - document.tops[first], lines.stop - 1 - document.tops[last]
     below = len(document.blocks) - last
     for turn in range(document.blocks[first].turn, document.blocks[last].turn + 1):
@@ -63,7 +63,7 @@ def copied(document: Document, lines: range, begin: int = 0, end: int = -1) -> s
             if taken is None:
                 start = left if row == first_row else 0
                 taken = _Taken(text, block, _offset(block, row, start, text, begins=True))
-            stop = line_span(block, row)[1]
+            stop = find_line_span(block, row)[1]
             if right is not None and row == last_row:
                 stop = _offset(block, row, right, text)
             taken.extend(block, stop)
@@ -101,23 +101,23 @@ class _Taken:
         return code if closed else text
 
 
-def line_span(block: Block, row: int) -> tuple[int, int]:
+def find_line_span(block: Block, row: int) -> tuple[int, int]:
     """Where the text on a line of a laid-out block begins and ends in the turn's text."""
     following = next((later for later in range(row + 1, len(block.lines)) if block.is_text(later)), None)
     end = block.offset_at(following, block.width) if following is not None else block.end
     return block.offset_at(row, block.width), end
 
 
-def shown_span(block: Block, row: int) -> tuple[int, int]:
-    """`line_span` without the line of an opening fence, which the first line of code counts as its own."""
-    begin, end = line_span(block, row)
+def find_shown_span(block: Block, row: int) -> tuple[int, int]:
+    """`find_line_span` without the line of an opening fence, which the first line of code counts as its own."""
+    begin, end = find_line_span(block, row)
     lead = block.chunk.lead if isinstance(block, ChunkBlock) and begin == block.start else 0
     return begin + lead, max(begin + lead, end)
 
 
-def offsets(block: Block, row: int, text: str) -> list[int]:
+def map_characters(block: Block, row: int, text: str) -> list[int]:
     """For each character on a line of a laid-out block its place in the turn's text; -1 for a sign of ours."""
-    at, end = shown_span(block, row)
+    at, end = find_shown_span(block, row)
     shown = block.lines[row].text
     places: list[int] = []
     while len(places) < len(shown) and at < end:
@@ -157,17 +157,17 @@ def _rest_of(mark: str, shown: str) -> int:
 
 def _offset(block: Block, row: int, character: int, text: str, *, begins: bool = False) -> int:
     """Where in the turn's text a character of a line stands; what hides before it counts only at the begin of a line."""
-    begin, end = line_span(block, row)
+    begin, end = find_line_span(block, row)
     if character <= 0:
         return begin
     if character >= len(block.lines[row].text.rstrip()):
         return end
-    places = offsets(block, row, text)
+    places = map_characters(block, row, text)
     before = [place for place in places[:character] if place >= 0]
     after = [place for place in places[character:] if place >= 0]
     if begins:
         return after[0] if after else end
-    return before[-1] + 1 if before else shown_span(block, row)[0]
+    return before[-1] + 1 if before else find_shown_span(block, row)[0]
 
 
 def _next_shown(text: str, at: int, end: int, shown: str) -> int | None:

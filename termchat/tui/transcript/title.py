@@ -52,7 +52,7 @@ class TitleBlock(Block):
         title, wrapper = self.title, Wrapper(width)
         if title is None:  # something else says who speaks
             return [], []
-        marks = version_marks(title)
+        marks = render_version(title)
         taken = len(_BETWEEN) + sum(cell_len(text) for text, _ in marks)
         wrapper.feed(
             one_line(title.name, width - taken) if marks else title.name, self._ink._replace(does=f"edit({title.node})")
@@ -69,7 +69,7 @@ class TitleBlock(Block):
         return wrapper.lines, None
 
 
-def version_marks(title: Title) -> list[Run]:
+def render_version(title: Title) -> list[Run]:
     """`‹ 2/3 ›`, its arrows to be clicked where they lead anywhere; nothing where there is one version only."""
     if title.versions < 2:
         return []

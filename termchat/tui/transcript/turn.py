@@ -12,7 +12,7 @@ from termchat.tui.transcript.blocks import Block, EndingBlock, FoldBlock, TextBl
 from termchat.tui.transcript.body import Body, PlainBody, ReadingBody
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.title import Title, TitleBlock, TitledWalk
-from termchat.tui.transcript.turn_source import Part, TurnSource, size_of
+from termchat.tui.transcript.turn_source import Part, TurnSource, count_characters
 
 USER_GROUND = "surface"
 MOST_READ = 500_000
@@ -52,7 +52,7 @@ class Turn:
         """Drop all that was read."""
         self.is_read = False
         self._texts: list[str] = []
-        self.blocks: list[Block] = [UnreadBlock(-1, size_of(self.parts))]
+        self.blocks: list[Block] = [UnreadBlock(-1, count_characters(self.parts))]
         self._folded: bool | None = None
         self._is_markdown = False
 
@@ -85,7 +85,7 @@ class Turn:
             self.is_read = True
             self._source = TurnSource(self.parts, whole=True)
             wanted = self._look == "reading" and self.role == "assistant"
-            self._is_long = wanted and size_of(self.parts) > MOST_READ
+            self._is_long = wanted and count_characters(self.parts) > MOST_READ
             self._is_markdown = wanted and not self._is_long
             self._folded = self._fold()
             ground = USER_GROUND if self.role == "user" else ""

@@ -129,7 +129,7 @@ class TurnSource:
                 self._read_settings(node, self._taken)
             if self._part == len(self.parts) - 1:
                 break
-            if rest := rest_of(self.parts[self._part]):
+            if rest := read_rest(self.parts[self._part]):
                 self.length += len(rest)
                 yield TurnText(rest)
             self._part, self._taken, self._settings_seen = self._part + 1, 0, 0
@@ -170,7 +170,7 @@ class TurnSource:
         node, taken, _ = self.parts[-1]
         if node.role == "user" or taken is not None or (running and not node.done):
             return ""
-        return ending_of(node)
+        return describe_ending(node)
 
     def _read_forced(self, tokens: TokenColumns, begin: int) -> None:
         """Notes the forced ones among the tokens from `begin` on that were just taken; `length` is where their text begins."""
@@ -214,7 +214,7 @@ class TurnSource:
                 self.marks.append(Mark(self.length, self.tokens, text))
 
 
-def ending_of(node: Node) -> str:
+def describe_ending(node: Node) -> str:
     """Why a reply that no longer runs ended, where that was not the model's own end."""
     if node.failed is not None:
         return f"interrupted: {node.failed.message}"
@@ -224,12 +224,12 @@ def ending_of(node: Node) -> str:
     return ENDINGS[node.finished.reason][0 if detail else 1].format(detail=detail)
 
 
-def size_of(parts: Sequence[Part]) -> int:
+def count_characters(parts: Sequence[Part]) -> int:
     """Characters of a whole turn."""
     shown = sum(len(part.node.written) + part.node.tokens.texts.start(part.shown) for part in parts)
-    return shown + sum(len(rest_of(part)) for part in parts)
+    return shown + sum(len(read_rest(part)) for part in parts)
 
 
-def rest_of(part: Part) -> str:
+def read_rest(part: Part) -> str:
     """The text behind the last token."""
     return part.node.pending if part.taken is None else ""

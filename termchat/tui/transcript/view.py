@@ -29,9 +29,9 @@ from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.cursor.cursor import Cursor, Move
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.document import Anchor, Document
-from termchat.tui.transcript.hits import CURRENT, HIT, Finding, hits_on
+from termchat.tui.transcript.hits import CURRENT, HIT, Finding, find_hits
 from termchat.tui.transcript.looks import Look, TokenLook
-from termchat.tui.transcript.selection import copied
+from termchat.tui.transcript.selection import copy_text
 from termchat.tui.transcript.turn_source import Part
 
 HINT_INK = Ink("accent", ground="panel")
@@ -146,10 +146,10 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         document, rows = self._document, self._rows
         if document.width > 0:
             if self.following:
-                y = document.reach_end(rows)
+                y = document.lay_end(rows)
             else:
                 y = self._limit(
-                    document.reach(anchor, rows) if anchor is not None else document.settle(self._top, rows)
+                    document.lay_from(anchor, rows) if anchor is not None else document.lay_lines(self._top, rows)
                 )
             self._move_to(y)
             self._work_later()
@@ -188,7 +188,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
 
     def token_of(self, anchor: Anchor) -> TokenRef | None:
         """The token that a character of a reply belongs to; None in a message, and where the path does not reach it."""
-        return self._document.track.at(*anchor)
+        return self._document.track.find_token(*anchor)
 
     def parts(self) -> list[tuple[Part, ...]]:
         return [turn.parts for turn in self._document.turns]
@@ -246,11 +246,11 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         strip = strip or self._document.strip(number, self._paint)
         strip = strip or Strip.blank(self.size.width, self._paint.style(Ink()))
         for begin, end, style in self._overlays(number, strip):
-            strip = restyled(strip, begin, end, style)
+            strip = restyle(strip, begin, end, style)
         if selection is not None and (span := selection.get_span(number)) is not None:
             cells = strip.index_to_cell_position
             style = self.screen.get_component_rich_style("screen--selection")
-            strip = restyled(strip, cells(span[0]), strip.cell_length if span[1] == -1 else cells(span[1]), style)
+            strip = restyle(strip, cells(span[0]), strip.cell_length if span[1] == -1 else cells(span[1]), style)
         if self._unseen and y == self._rows - 1:
             strip = self._hinted(strip)
         return strip
@@ -263,17 +263,17 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         document, (block, row), cells = self._document, found, strip.index_to_cell_position
         reading, turn = document.look == "reading", document.turns[block.turn]
         loop = Style(italic=True, bgcolor=self._paint.style(LOOP).bgcolor if reading else None)
-        for _, begin, end in hits_on(document, block, row, turn.loops):
+        for _, begin, end in find_hits(document, block, row, turn.loops):
             yield cells(begin), cells(end), loop
-        for _, begin, end in hits_on(document, block, row, turn.forced) if reading else ():
+        for _, begin, end in find_hits(document, block, row, turn.forced) if reading else ():
             yield cells(begin), cells(end), FORCED
-        for spot in self._cursor.on(block, row):
+        for spot in self._cursor.spots_on(block, row):
             begin, end = spot.begin + MARGIN, spot.end + MARGIN
             hides = spot.own or strip.crop(begin, end).text.isspace()
             yield begin, end, self._paint.style(CURSOR if hides else CURSOR_BETWEEN)
         if self.finding is not None:
             current = self.finding.current
-            for hit, begin, end in hits_on(document, block, row, self.finding.hits(block.turn)):
+            for hit, begin, end in find_hits(document, block, row, self.finding.hits(block.turn)):
                 yield cells(begin), cells(end), self._paint.style(CURRENT if current == (block.turn, hit) else HIT)
 
     def _hinted(self, strip: Strip) -> Strip:
@@ -315,7 +315,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
             return
         if self.look == "reading" or event.button != 1 or self.text_selection is not None:
             return
-        ref = self._cursor.at(self._top + event.y, event.x - MARGIN)
+        ref = self._cursor.find_token(self._top + event.y, event.x - MARGIN)
         if ref is not None:
             event.stop()
             self.set_cursor(ref)
@@ -325,7 +325,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         start = selection.start if selection.start is not None else Offset(0, 0)
         end = selection.end if selection.end is not None else Offset(-1, last)
         lines = range(start.y, min(end.y, last) + 1)
-        return copied(self._document, lines, start.x, end.x if end.y <= last else -1), "\n"
+        return copy_text(self._document, lines, start.x, end.x if end.y <= last else -1), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
@@ -350,7 +350,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         """
         if self._cursor.ref is None and self._document.track.last() is not None:
             self._begin_pointing()
-            self._move_cursor(self._cursor.newest(self._top, self._top + self._rows))
+            self._move_cursor(self._cursor.find_newest(self._top, self._top + self._rows))
 
     def close_cursor(self) -> None:
         """Remove the cursor, and return to the reading look if the cursor has replaced that."""
@@ -422,14 +422,14 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         `anchor` is the first character in view, given where that may be on another line by now.
         """
         rows = self._rows
-        top = self._top if anchor is None else self._document.reach(anchor, rows)
+        top = self._top if anchor is None else self._document.lay_from(anchor, rows)
         for _ in range(_TRIES):
             begin, end = self._cursor.rows()[0], self._cursor.rows()[-1]
             if end >= top + rows:
                 top = min(end - rows + 1, begin) if end < top + 2 * rows else begin - rows // 2
             if begin < top:
                 top = begin if begin >= top - rows else begin - rows // 2
-            top = self._document.settle(max(min(top, self._document.height - rows), 0), rows)
+            top = self._document.lay_lines(max(min(top, self._document.height - rows), 0), rows)
             if top <= self._cursor.rows()[0] < top + rows:
                 break
         self._move_to(top)
@@ -449,7 +449,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
             self._move_bar()
         if self._moving or not self.is_mounted:
             return
-        settled = self._document.settle(y, self._rows)
+        settled = self._document.lay_lines(y, self._rows)
         if settled != y or self._document.height != self.virtual_size.height:
             self._move_to(settled)
         self.following = self._cursor.ref is None and self._is_at_end
@@ -476,7 +476,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
     def _limit(self, y: int) -> int:
         """The line, or the last one that can be the first in view."""
         last = max(self._document.height - self._rows, 0)
-        return self._document.settle(last, self._rows) if y > last else y
+        return self._document.lay_lines(last, self._rows) if y > last else y
 
     def _move_to(self, y: int) -> None:
         """Make line `y` the first one in view, without animation."""
@@ -523,11 +523,11 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
             return
         deadline = perf_counter() + SLICE
         height = self._document.height
-        top = self._document.settle(self._top, self._rows)
+        top = self._document.lay_lines(self._top, self._rows)
         seen = self._document.find(top)
-        y, done = self._document.work_on(top, lambda: perf_counter() > deadline)
+        y, done = self._document.lay_more(top, lambda: perf_counter() > deadline)
         if self.following:
-            y = self._document.reach_end(self._rows)
+            y = self._document.lay_end(self._rows)
         self._working = True  # the lines in view stay as they are, under other numbers
         try:
             self._move_to(y)
@@ -548,7 +548,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         """Go to the end, and stay there while the document grows."""
         self.following = True
         if self._document.width > 0:
-            self._move_to(self._document.reach_end(self._rows))
+            self._move_to(self._document.lay_end(self._rows))
             self._work_later()
 
     @property
@@ -561,17 +561,17 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         if following:
             self.follow()
         else:
-            self._go_to(self._document.reach(anchor, self._rows))
+            self._go_to(self._document.lay_from(anchor, self._rows))
 
     def bring(self, anchor: Anchor) -> None:
         """Bring the line of a character into view: to the middle, if it was out of sight."""
         top, before, height = self._top, self._document.anchor(self._top), self._document.height
-        y = self._document.reach(anchor, 1)
+        y = self._document.lay_from(anchor, 1)
         if self._document.height != height:  # laying out on the way has moved lines
-            top = self._document.reach(before, self._rows)
-            y = self._document.reach(anchor, 1)
+            top = self._document.lay_from(before, self._rows)
+            y = self._document.lay_from(anchor, 1)
         if not top <= y < top + self._rows:
-            top = self._document.settle(max(y - self._rows // 2, 0), self._rows)
+            top = self._document.lay_lines(max(y - self._rows // 2, 0), self._rows)
         self._go_to(top)
 
     def row_of(self, turn: int) -> int:
@@ -581,8 +581,8 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
 
     def hold(self, turn: int, row: int) -> None:
         """Bring the head of a turn to a row of the view, or as near as the number of lines allows."""
-        self._document.reach(Anchor(turn, -1), self._rows)
-        self._go_to(self._document.settle(max(self._head(turn) - row, 0), self._rows))
+        self._document.lay_from(Anchor(turn, -1), self._rows)
+        self._go_to(self._document.lay_lines(max(self._head(turn) - row, 0), self._rows))
 
     def _head(self, turn: int) -> int:
         return self._document.top_of(turn) + (turn > 0)  # an empty line separates it from the turn before
@@ -593,12 +593,12 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         if not document.turns:
             return
         index = document.turn_at(self._top)
-        if turns > 0 or self._top == document.reach(Anchor(index, -1), self._rows):
+        if turns > 0 or self._top == document.lay_from(Anchor(index, -1), self._rows):
             index += turns
         if index >= len(document.turns):
             self.follow()
         else:
-            self._go_to(document.reach(Anchor(max(index, 0), -1), self._rows))
+            self._go_to(document.lay_from(Anchor(max(index, 0), -1), self._rows))
 
     def _go_to(self, y: int) -> None:
         self.following = False
@@ -609,7 +609,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         touch(self, self.size.region)
 
 
-def restyled(strip: Strip, start: int, stop: int, style: Style) -> Strip:
+def restyle(strip: Strip, start: int, stop: int, style: Style) -> Strip:
     """The strip with a style on top of those of its cells, from one cell to another.
 
     Not by `Strip.crop`, which separates a character from the marks that combine with it.

@@ -12,7 +12,7 @@ from termchat.tui.transcript.blocks import Block, TextBlock
 from termchat.tui.transcript.cursor.jumps import Test, is_changed, is_fork, is_surprise, is_uncertain, jump
 from termchat.tui.transcript.cursor.token_order import TokenRef, Track
 from termchat.tui.transcript.document import Anchor, Document
-from termchat.tui.transcript.selection import line_span, offsets
+from termchat.tui.transcript.selection import find_line_span, map_characters
 
 BEHIND = 1_000_000
 """A cell behind the end of every line."""
@@ -42,7 +42,7 @@ class Cell(NamedTuple):
     offset: int
 
 
-def main_of(spots: Sequence[Spot]) -> Spot:
+def pick_main_spot(spots: Sequence[Spot]) -> Spot:
     """The spot of a token that one looks at: of a word that went to the next line, not the space before it."""
     return next((spot for spot in spots if not spot.blank), spots[0])
 
@@ -76,11 +76,11 @@ class Cursor:
         self.ref = ref
         self.find()
         if self.spots:
-            self.column = main_of(self.spots).begin
+            self.column = pick_main_spot(self.spots).begin
 
     def find(self) -> None:
         """Find its token again after lines have been laid out again."""
-        self.spots = self.spots_of(self.ref) if self.ref is not None else []
+        self.spots = self.find_spots(self.ref) if self.ref is not None else []
 
     def move(self, how: Move) -> None:
         """Move it, if there is a token that way. Up and down it keeps to its column."""
@@ -94,20 +94,20 @@ class Cursor:
         """The lines of the document that it is on."""
         return [self._document.line_of(spot.block, spot.row) for spot in self.spots]
 
-    def on(self, block: Block, row: int) -> list[Spot]:
+    def spots_on(self, block: Block, row: int) -> list[Spot]:
         return [spot for spot in self.spots if spot.block is block and spot.row == row]
 
-    def newest(self, top: int, bottom: int) -> TokenRef | None:
+    def find_newest(self, top: int, bottom: int) -> TokenRef | None:
         """The last token on these lines, with those after it that have no cells of their own; else the newest of the chat."""
         lines = range(bottom - 1, top - 1, -1)
-        ref = next((found for y in lines if (found := self.at(y, BEHIND)) is not None), None)
+        ref = next((found for y in lines if (found := self.find_token(y, BEHIND)) is not None), None)
         if ref is None:
             return self.track.last()
-        while (after := self.track.next(ref)) is not None and not self.spots_of(after)[0].own:
+        while (after := self.track.next(ref)) is not None and not self.find_spots(after)[0].own:
             ref = after
         return ref
 
-    def spots_of(self, ref: TokenRef) -> list[Spot]:
+    def find_spots(self, ref: TokenRef) -> list[Spot]:
         """Where a token is painted: at least one spot, in order. Lays out its blocks."""
         document, turn = self._document, self.track.stretch(ref.node).turn
         begin, end = self.track.span(ref)
@@ -120,28 +120,28 @@ class Cursor:
                 break
             document.lay(at)
             rows = [row for row in range(len(block.lines)) if block.is_text(row)]
-            for row in rows[max(_row_at(block, rows, begin) - 1, 0) :]:  # a mark may have begun in the line before
-                cells = [cell for cell in self._cells(block, row) if begin <= cell.offset < end]
+            for row in rows[max(_find_row(block, rows, begin) - 1, 0) :]:  # a mark may have begun in the line before
+                cells = [cell for cell in self._list_cells(block, row) if begin <= cell.offset < end]
                 if cells:
                     blank = all(cell.text.isspace() for cell in cells)
                     spots.append(Spot(block, row, cells[0].begin, cells[-1].end, own=True, blank=blank))
-                if line_span(block, row)[1] >= end:
+                if find_line_span(block, row)[1] >= end:
                     break
             at += 1
-        return spots or [self._stand_in(document.blocks[first], turn, begin, end)]
+        return spots or [self._find_stand_in(document.blocks[first], turn, begin, end)]
 
-    def _stand_in(self, block: Block, turn: int, begin: int, end: int) -> Spot:
+    def _find_stand_in(self, block: Block, turn: int, begin: int, end: int) -> Spot:
         """Where a token stands whose text has no cells: one cell behind the token before it.
 
         What continues a character stands on that character, and has its cells for its own.
         """
         text = self._document.turns[turn].text
         rows = [row for row in range(len(block.lines)) if block.is_text(row)]
-        at = _row_at(block, rows, begin)
-        before = [cell for cell in self._cells(block, rows[at]) if cell.offset < begin]
+        at = _find_row(block, rows, begin)
+        before = [cell for cell in self._list_cells(block, rows[at]) if cell.offset < begin]
         if at and begin == block.offset_at(rows[at], block.width) and text[begin - 1] != "\n":
             at -= 1  # the line before is this one, wrapped
-            before = self._cells(block, rows[at])
+            before = self._list_cells(block, rows[at])
         if not before:
             return Spot(block, rows[at], 0, 1, own=False)
         last = before[-1]
@@ -149,14 +149,14 @@ class Cursor:
             return Spot(block, rows[at], last.begin, last.end, own=True)
         return Spot(block, rows[at], last.end, last.end + 1, own=False)
 
-    def at(self, y: int, cell: int) -> TokenRef | None:
+    def find_token(self, y: int, cell: int) -> TokenRef | None:
         """The token on a cell of a line, or the nearest on that line."""
         found = self._document.find(y)
-        return self._token_at(*found, cell) if found is not None else None
+        return self._find_on_row(*found, cell) if found is not None else None
 
-    def beyond(self, ref: TokenRef, *, down: bool) -> TokenRef | None:
+    def find_beyond(self, ref: TokenRef, *, down: bool) -> TokenRef | None:
         """Another token, nearest to the cursor's column, on the next line with tokens below or above."""
-        spot = main_of(self.spots_of(ref))
+        spot = pick_main_spot(self.find_spots(ref))
         step = 1 if down else -1
         for index, block in self._document.walk(self._document.index_of(spot.block), step):
             if not isinstance(block, TextBlock) or not self._has_tokens(block):
@@ -165,40 +165,40 @@ class Cursor:
             for row in range(len(block.lines))[::step]:
                 if block is spot.block and (row - spot.row) * step <= 0:
                     continue
-                found = self._token_at(block, row, self.column)
+                found = self._find_on_row(block, row, self.column)
                 if found is not None and found != ref:
                     return found
         return None
 
-    def edge(self, ref: TokenRef, *, end: bool) -> TokenRef:
-        spot = main_of(self.spots_of(ref))
-        return self._token_at(spot.block, spot.row, BEHIND if end else 0) or ref
+    def find_edge(self, ref: TokenRef, *, end: bool) -> TokenRef:
+        spot = pick_main_spot(self.find_spots(ref))
+        return self._find_on_row(spot.block, spot.row, BEHIND if end else 0) or ref
 
     def _has_tokens(self, block: Block) -> bool:
         return self._document.turns[block.turn].role == "assistant"
 
-    def _token_at(self, block: Block, row: int, cell: int) -> TokenRef | None:
+    def _find_on_row(self, block: Block, row: int, cell: int) -> TokenRef | None:
         """The token on a cell of a line, or the nearest on the line.
 
         A token of which only the space or line break before its text is on the line does not count if others do.
         """
         if not isinstance(block, TextBlock) or not self._has_tokens(block):
             return None
-        cells = [(one, self.track.at(block.turn, one.offset)) for one in self._cells(block, row)]
+        cells = [(one, self.track.find_token(block.turn, one.offset)) for one in self._list_cells(block, row)]
         tokens = [(one, ref) for one, ref in cells if ref is not None]
         if not tokens:
             return None
         last = tokens[-1][1]
         others = [(one, ref) for one, ref in tokens if ref != last]
-        goes_on = self.track.span(last)[1] > line_span(block, row)[1]
+        goes_on = self.track.span(last)[1] > find_line_span(block, row)[1]
         if others and goes_on and all(one.text.isspace() for one, ref in tokens if ref == last):
             tokens = others
         return tokens[max(bisect_right(tokens, cell, key=lambda token: token[0].begin) - 1, 0)][1]
 
-    def _cells(self, block: Block, row: int) -> list[Cell]:
+    def _list_cells(self, block: Block, row: int) -> list[Cell]:
         """The characters of the text on a line of a laid-out block that have cells."""
         shown, cells, used = block.lines[row].text, list[Cell](), 0
-        places = offsets(block, row, self._document.turns[block.turn].text) if block.is_text(row) else []
+        places = map_characters(block, row, self._document.turns[block.turn].text) if block.is_text(row) else []
         for begin, end, size in split_graphemes(shown)[0]:
             if size and begin < len(places) and places[begin] >= 0:
                 cells.append(Cell(shown[begin:end], used, used + size, places[begin]))
@@ -206,7 +206,7 @@ class Cursor:
         return cells
 
 
-def _row_at(block: Block, rows: Sequence[int], offset: int) -> int:
+def _find_row(block: Block, rows: Sequence[int], offset: int) -> int:
     """Which of the rows of text of a laid-out block holds a character."""
     return max(bisect_right(rows, offset, key=lambda row: block.offset_at(row, block.width)) - 1, 0)
 
@@ -222,12 +222,12 @@ def _jumps(test: Test | None, *, back: bool) -> _Way:
 MOVES: dict[Move, _Way] = {
     "left": lambda cursor, ref: cursor.track.previous(ref),
     "right": lambda cursor, ref: cursor.track.next(ref),
-    "up": lambda cursor, ref: cursor.beyond(ref, down=False),
-    "down": lambda cursor, ref: cursor.beyond(ref, down=True),
+    "up": lambda cursor, ref: cursor.find_beyond(ref, down=False),
+    "down": lambda cursor, ref: cursor.find_beyond(ref, down=True),
     "turn_up": lambda cursor, ref: cursor.track.turn_up(ref),
     "turn_down": lambda cursor, ref: cursor.track.turn_down(ref),
-    "line_start": lambda cursor, ref: cursor.edge(ref, end=False),
-    "line_end": lambda cursor, ref: cursor.edge(ref, end=True),
+    "line_start": lambda cursor, ref: cursor.find_edge(ref, end=False),
+    "line_end": lambda cursor, ref: cursor.find_edge(ref, end=True),
     "first": lambda cursor, _: cursor.track.first(),
     "last": lambda cursor, _: cursor.track.last(),
     "entropy_next": _jumps(is_uncertain, back=False),

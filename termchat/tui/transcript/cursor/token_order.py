@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from termchat.conversation.tree import Node
-from termchat.tui.transcript.turn_source import Part, rest_of
+from termchat.tui.transcript.turn_source import Part, read_rest
 
 
 class TokenRef(NamedTuple):
@@ -48,7 +48,7 @@ class Track:
                 if part.node.role == "assistant":
                     before = Stretch(turn, part, begin, before)
                     self._stretches.append(before)
-                    begin += part.node.tokens.texts.start(part.shown) + len(rest_of(part))
+                    begin += part.node.tokens.texts.start(part.shown) + len(read_rest(part))
         self._places = {stretch.node.number: place for place, stretch in enumerate(self._stretches)}
 
     def __contains__(self, ref: TokenRef) -> bool:
@@ -64,7 +64,7 @@ class Track:
         texts = stretch.node.tokens.texts
         return stretch.begin + texts.start(ref.index), stretch.begin + texts.start(ref.index + 1)
 
-    def at(self, turn: int, offset: int) -> TokenRef | None:
+    def find_token(self, turn: int, offset: int) -> TokenRef | None:
         """The token that a character of a turn belongs to, if the path reaches it."""
         place = bisect_right(self._stretches, (turn, offset), key=lambda stretch: (stretch.turn, stretch.begin)) - 1
         stretch = self._stretches[place] if place >= 0 else None
