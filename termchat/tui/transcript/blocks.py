@@ -43,7 +43,7 @@ class Block:
         self._offsets: list[int] | None = None
 
     def estimate(self, width: int) -> int:
-        """About how many lines it takes."""
+        """Estimate how many lines it takes."""
         return max((self.end - self.start) // max(width, 1), 1) + self.gap + len(self.marks)
 
     def lay(self, width: int) -> None:
@@ -63,11 +63,11 @@ class Block:
         self.lines, self._offsets, self.width = lines, offsets, width
 
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
-        """Its own lines, and where each begins in the turn's text if that is known exactly."""
+        """Lay out its own lines; return them, and where each begins in the turn's text if that is known exactly."""
         raise NotImplementedError
 
     def offset_at(self, row: int, width: int) -> int:
-        """Where in the turn's text a line begins; guessed while the block is not laid out."""
+        """Return where in the turn's text a line begins; guess while the block is not laid out."""
         if self.width != width:
             return self.start + (self.end - self.start) * row // max(self.estimate(width), 1)
         if self._offsets is None:
@@ -75,13 +75,13 @@ class Block:
         return self._offsets[row] if row < len(self._offsets) else self.end
 
     def row_of(self, offset: int) -> int:
-        """The line of a laid-out block that holds a character."""
+        """Return the line of a laid-out block that holds a character."""
         if self._offsets is None:
             self._offsets = self.align(self.lines)
         return max(bisect_left(self._offsets, offset + 1, hi=min(len(self._offsets), len(self.lines))) - 1, 0)
 
     def is_text(self, row: int) -> bool:
-        """Whether a line shows the text: it is neither a gap nor a mark."""
+        """Return True for a line of the text; False for a gap and a mark."""
         runs = self.lines[row].runs
         return row >= self.gap and not (runs and runs[0][1] is STAMP)
 
@@ -117,7 +117,7 @@ class TurnInks:
         self.length += len(piece.text)
 
     def runs(self, begin: int, end: int, ink: Ink) -> Iterator[Run]:
-        """The characters from `begin` to `end`; each token, or part of one, is a run of its own."""
+        """Yield the characters from `begin` to `end`; each token, or part of one, is a run of its own."""
         at = max(bisect_right(self._parts, begin, key=lambda part: part[0]) - 1, 0)
         while begin < end and at < len(self._parts):
             start, source, before = self._parts[at]
@@ -130,7 +130,7 @@ class TurnInks:
             begin = stop
 
     def _token_runs(self, tokens: TokenColumns, begin: int, end: int, ink: Ink) -> Iterator[Run]:
-        """The texts of tokens from one character of theirs to another; what was forced, and near ties, are marked."""
+        """Yield the texts of tokens from one of their characters to another; forced tokens and near ties are marked."""
         texts = tokens.texts
         first, last = texts.at(begin), texts.at(end - 1) + 1
         pieces = texts[first:last]
@@ -244,7 +244,7 @@ class ThoughtBlock(TextBlock):
     INK = Ink("muted", italic=True)
 
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
-        """Without blank lines before the first word."""
+        """Leave out blank lines before the first word."""
         lines, offsets = super().content(width)
         said = (row for row, line in enumerate(lines) if line.text != self.BAR[0][0])
         begin = next(said, len(lines) - 1) if self.start == 0 and lines else 0
@@ -252,7 +252,7 @@ class ThoughtBlock(TextBlock):
 
 
 class FoldBlock(Block):
-    """The line that stands for the thoughts, or above them; a click opens or folds them. `node` is one of their turn."""
+    """A line in place of the thoughts, or above them; a click opens or folds them. `node` is one of their turn."""
 
     def __init__(self, end: int, text: str, node: int, *, folded: bool) -> None:
         super().__init__(0, end if folded else 0)
@@ -280,5 +280,5 @@ def _dedented(line: str, depth: int) -> str:
 
 
 def body_width(width: int) -> int:
-    """The cells for text in a widget that wide: a margin at each side."""
+    """Return the cells for text in a widget of a width: a margin at each side."""
     return max(width - 2 * MARGIN, 4)

@@ -25,14 +25,14 @@ class Body(Protocol):
     def feed(self, piece: TurnText) -> None: ...
 
     def finished(self) -> list[Block]:
-        """The blocks finished since the last time."""
+        """Return the blocks finished since the last time."""
 
     def open(self, *, done: bool) -> list[Block]:
-        """The blocks at the end, as they stand; `done` says that no more text comes."""
+        """Return the blocks at the end, as they are now; `done` says that no more text comes."""
 
 
 class PlainBody:
-    """What a person wrote, or the tokens of a reply: exactly as they are, in a token look each in the ink of its heat."""
+    """The text of a message, or the tokens of a reply, as they are; in a token look each in the ink of its heat."""
 
     block_kind = TextBlock
 
@@ -59,7 +59,7 @@ class PlainBody:
         return blocks
 
     def open(self, *, done: bool) -> list[Block]:
-        """The line that a last line break begins is not shown once the text is done, unless it is the only one."""
+        """Return the open block; once the text is done, without the empty line behind a last line break."""
         block = self._block
         if not done:
             return [block]
@@ -69,7 +69,7 @@ class PlainBody:
 
 
 def _cut(text: str, start: int, enough: int) -> int:
-    """Where in the text the block ends that began at `start`, which may be before the text; 0 where it goes on."""
+    """Find the end in the text of a block that begins at `start`, which may be before the text; 0 without one."""
     ends = (
         text.find("\n", max(start + enough, 0), start + 2 * LONGEST) + 1,
         text.find(" ", max(start + LONGEST, 0), start + 2 * LONGEST) + 1,
@@ -88,7 +88,7 @@ class ThoughtBody(PlainBody):
         return self._block.end
 
     def close(self) -> list[Block]:
-        """Its last block, once: nothing follows."""
+        """Return its last block, once: nothing follows."""
         last, self._block = self.open(done=True), ThoughtBlock(self._inks, self._block.end)
         return last
 

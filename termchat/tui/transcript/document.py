@@ -56,7 +56,7 @@ class Document:
         return self.tops[-1]
 
     def show(self, conversation: Conversation, *, running: bool) -> None:
-        """Read the path; turns that are there already stay as they are. `running`: the last one may still grow."""
+        """Read the path; turns that have been read stay as they are. `running`: the last one may still grow."""
         versions = Versions(conversation)
         groups = groupby(conversation.path(), key=lambda span: span.node.role)
         parts = [parts_of(list(spans)) for _, spans in groups]
@@ -72,7 +72,7 @@ class Document:
     def _show_turns(
         self, parts: list[tuple[Part, ...]], *, running: bool, versions: Versions | None = None, raw: bool = False
     ) -> None:
-        """Without `versions` the turns have no titles."""
+        """Replace the turns from the first that differs on. Without `versions` they have no titles."""
         same = 0
         while same < min(len(parts), len(self.turns)) and _is_same(self.turns[same].parts, parts[same]):
             same += 1
@@ -121,14 +121,14 @@ class Document:
         return False
 
     def update(self, number: int) -> int | None:
-        """Take in what is new in a node; return the first line that is not what it was, None if the node is not shown."""
+        """Read on in a node; return the first line that changed, None if the node is not shown."""
         for index in range(len(self.turns) - 1, -1, -1):
             if any(part.node.number == number for part in self.turns[index].parts):
                 return self._read_on(index)
         return None
 
     def _read_on(self, number: int) -> int:
-        """Take in what is new in a turn, laid out if the turn is; return the first line that is not what it was."""
+        """Read on in a turn, and lay out its new blocks if it was read before; return the first line that changed."""
         turn = self.turns[number]
         was_read, before = turn.is_read, turn.blocks[:]
         keep = turn.read(running=self.running and number == len(self.turns) - 1)
@@ -169,7 +169,7 @@ class Document:
         self._stack(first)
 
     def _first(self, number: int) -> int:
-        """The index of a turn's first block."""
+        """Return the index of a turn's first block."""
         return bisect_left(self.blocks, number, key=lambda block: block.turn)
 
     def _stack(self, since: int) -> None:
@@ -178,14 +178,14 @@ class Document:
         self.tops[since:] = accumulate(heights, initial=self.tops[since])
 
     def index_on(self, y: int) -> int:
-        """The index of the block on line `y`; of the nearest, where `y` is outside."""
+        """Return the index of the block on line `y`; of the nearest, where `y` is outside."""
         return min(max(bisect_right(self.tops, y) - 1, 0), max(len(self.blocks) - 1, 0))
 
     def turn_at(self, y: int) -> int:
         return self.blocks[self.index_on(y)].turn if self.blocks else 0
 
     def top_of(self, turn: int) -> int:
-        """The first line of a turn."""
+        """Return the first line of a turn."""
         return self.tops[self._first(turn)]
 
     def index_of(self, block: Block) -> int:
@@ -195,7 +195,7 @@ class Document:
         return self.tops[self.index_of(block)] + row
 
     def index_at(self, anchor: Anchor) -> int:
-        """The index of the block with a character, whose turn gets read."""
+        """Read the turn of a character; return the index of the block with it."""
         self.read(anchor.turn)
         at = bisect_right(self.blocks, anchor, key=lambda block: Anchor(block.turn, block.start)) - 1
         return max(at, self._first(anchor.turn))
@@ -225,7 +225,7 @@ class Document:
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def find(self, y: int) -> tuple[Block, int] | None:
-        """The block on a line, and which of its lines that is; None where nothing is laid out."""
+        """Return the block on a line, and which of its lines that is; None where nothing is laid out."""
         if not 0 <= y < self.height:
             return None
         index = self.index_on(y)
@@ -240,7 +240,7 @@ class Document:
         return found[0].lines[found[1]] if found is not None else None
 
     def strip(self, y: int, paint: Paint) -> Strip | None:
-        """A line, painted; None outside, and where nothing is laid out."""
+        """Return a line, painted; None outside, and where nothing is laid out."""
         line = self.line(y)
         if line is None:
             return None
@@ -251,7 +251,7 @@ class Document:
         return self._painted[id(line)][1]
 
     def anchor(self, y: int) -> Anchor:
-        """The character that begins a line."""
+        """Return the character that begins a line."""
         if not self.blocks:
             return Anchor(0, -1)
         index = self.index_on(y)

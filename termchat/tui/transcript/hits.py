@@ -27,7 +27,7 @@ _GAP = r"[*_`~]{0,3}\s+(?:[-+*>#]+\s+)?[*_`~]{0,3}"
 
 
 def make_pattern(query: str) -> re.Pattern[str] | None:
-    """What finds a text; capitals count only where it has some. None where there is nothing to find."""
+    """Make a pattern for a query; capitals count only where it has some. None for an empty one."""
     words = query.split()
     if not words:
         return None
@@ -56,7 +56,7 @@ class _Text:
         return len(self.text) - self._searched
 
     def search(self, pattern: re.Pattern[str], most: int) -> None:
-        """Finds what is new, in so many characters at most."""
+        """Search on, in so many characters at most."""
         begin = max(self._searched - _LONGEST, 0)
         while self.hits and self.hits[-1][1] > begin:
             begin = min(begin, self.hits.pop()[0])
@@ -65,7 +65,7 @@ class _Text:
 
 
 class Finding:
-    """The hits of a query in all turns of a chat, in order, and which of them is looked at: `at`, None where there is none.
+    """The hits of a query in all turns of a chat, in order, and the index of the current one: `at`.
 
     A search goes through a part of the text at once, from the first turn on; `go_on` through more, while it `is_going_on`.
     What comes while a reply streams costs what is new.
@@ -98,7 +98,7 @@ class Finding:
         return self._texts[turn].hits if turn < len(self._texts) else ()
 
     def read(self, turns: Sequence[tuple[Part, ...]]) -> bool:
-        """Takes in the turns as they are now; whether there are other hits, or another is looked at."""
+        """Read the turns as they are now; return True if the hits or the current one have changed."""
         before = self.count, self.at
         kept = 0
         while kept < min(len(turns), len(self._texts)) and turns[kept] == self._texts[kept].parts:
@@ -112,7 +112,7 @@ class Finding:
         return (self.count, self.at) != before
 
     def look_for(self, query: str, near: Anchor) -> None:
-        """Looks for another text: at its first hit from a place on, or where there is none at the last."""
+        """Search for another text, from a place on: its first hit from there on becomes current, else its last."""
         self.query, self._pattern = query, make_pattern(query)
         self._near, self.at = near, None
         for text in self._texts:
@@ -120,7 +120,7 @@ class Finding:
         self.go_on()
 
     def go_on(self) -> None:
-        """Searches some more text; looks at a hit once it is sure which that is."""
+        """Search some more text; set the current hit once it is sure which that is."""
         room, pattern = AT_ONCE, self._pattern
         for text in self._texts:
             if pattern is not None and room > 0 and (left := text.left):
@@ -130,17 +130,17 @@ class Finding:
             self.at = self._nearest(self._near)
 
     def _is_past(self) -> bool:
-        """Whether a hit was found from the place on near which one is wanted."""
+        """Return True if there is a hit from the wanted place on."""
         last = next(turn for turn in range(len(self._texts) - 1, -1, -1) if self._texts[turn].hits)
         return (last, self._texts[last].hits[-1][0]) >= self._near
 
     def step(self, by: int) -> None:
-        """Looks at a hit further on or back; behind the last comes the first."""
+        """Go to a hit further on or back; behind the last comes the first."""
         if self.count:
             self.at = ((self.at if self.at is not None else -1) + by) % self.count
 
     def _nearest(self, near: Anchor) -> int:
-        """The first hit from a place on, or where there is none the last."""
+        """Return the first hit from a place on, else the last."""
         ends = self._ends()
         if near.turn >= len(self._texts):
             return self.count - 1
@@ -149,7 +149,7 @@ class Finding:
         return min(at, self.count - 1)
 
     def _ends(self) -> list[int]:
-        """For each turn, how many hits there are up to its end."""
+        """Count the hits up to the end of each turn."""
         return list(accumulate(len(text.hits) for text in self._texts))
 
 
@@ -158,7 +158,7 @@ CURRENT = Ink("background", ground="accent", bold=True, underline=True)
 
 
 def find_hits(document: Document, block: Block, row: int, hits: Sequence[Hit]) -> Iterator[tuple[Hit, int, int]]:
-    """The hits in a turn's text that are on a line of a block, each with its characters there, the margin counted."""
+    """Yield the hits in a turn's text that are on a line of a block, each with its characters there, the margin counted."""
     if not hits or not isinstance(block, TextBlock | ChunkBlock) or not block.is_text(row):
         return
     begin, end = find_shown_span(block, row)

@@ -19,11 +19,11 @@ _NEAR = 24
 
 
 def copy_text(document: Document, lines: range, begin: int = 0, end: int = -1) -> str:
-    """The text that is selected on these lines: from character `begin` of the first to `end` of the last (-1: all of it),
+    """Return the text selected on these lines: from character `begin` of the first to `end` of the last (-1: all of it),
     the margin counted.
 
-    What we wrote ourselves, as titles, comes as it is shown; marks inside of a text do not come. Of a text only the blocks at
-    both ends are looked at: between them may be megabytes, and some of that may not be laid out.
+    Titles and the like come as they are shown; marks inside of a text do not come. Only the blocks at both ends of a text are
+    examined: between them may be megabytes, and some of that may not be laid out.
     """
     if not lines or not document.blocks:
         return ""
@@ -91,7 +91,7 @@ class _Taken:
 
     @property
     def text(self) -> str:
-        """What is selected; of one block of code, only the code."""
+        """The selected text; of one block of code, only the code."""
         begin, end = self._begin, self._end
         if self._fence and begin == self._first.start and self._all.startswith(self._fence, begin):
             begin = self._all.find("\n", begin, end) + 1
@@ -102,21 +102,21 @@ class _Taken:
 
 
 def find_line_span(block: Block, row: int) -> tuple[int, int]:
-    """Where the text on a line of a laid-out block begins and ends in the turn's text."""
+    """Find where the text on a line of a laid-out block begins and ends in the turn's text."""
     following = next((later for later in range(row + 1, len(block.lines)) if block.is_text(later)), None)
     end = block.offset_at(following, block.width) if following is not None else block.end
     return block.offset_at(row, block.width), end
 
 
 def find_shown_span(block: Block, row: int) -> tuple[int, int]:
-    """`find_line_span` without the line of an opening fence, which the first line of code counts as its own."""
+    """Find the line span without the line of an opening fence, which the first line of code counts as its own."""
     begin, end = find_line_span(block, row)
     lead = block.chunk.lead if isinstance(block, ChunkBlock) and begin == block.start else 0
     return begin + lead, max(begin + lead, end)
 
 
 def map_characters(block: Block, row: int, text: str) -> list[int]:
-    """For each character on a line of a laid-out block its place in the turn's text; -1 for a sign of ours."""
+    """Find, for each character on a line of a laid-out block, its place in the turn's text; -1 for a sign of ours."""
     at, end = find_shown_span(block, row)
     shown = block.lines[row].text
     places: list[int] = []
@@ -150,13 +150,13 @@ def map_characters(block: Block, row: int, text: str) -> list[int]:
 
 
 def _rest_of(mark: str, shown: str) -> int:
-    """How many characters at the begin of a line belong to a mark that began in the line before."""
+    """Count the characters at the begin of a line that belong to a mark of the line before."""
     pieces = (mark[cut:] for cut in range(1, len(mark)))
     return next((min(len(piece), len(shown)) for piece in pieces if shown.startswith(piece[: len(shown)])), 0)
 
 
 def _offset(block: Block, row: int, character: int, text: str, *, begins: bool = False) -> int:
-    """Where in the turn's text a character of a line stands; what hides before it counts only at the begin of a line."""
+    """Find a character of a line in the turn's text; with `begins` without hidden markup before it."""
     begin, end = find_line_span(block, row)
     if character <= 0:
         return begin
@@ -171,5 +171,5 @@ def _offset(block: Block, row: int, character: int, text: str, *, begins: bool =
 
 
 def _next_shown(text: str, at: int, end: int, shown: str) -> int | None:
-    """Where the character that is shown first stands, if that is near."""
+    """Find the place of the character that is shown first, if it is near."""
     return next((it for it in range(at, min(at + _NEAR, end)) if shown.startswith(sanitize(text[it]))), None)

@@ -70,7 +70,7 @@ class TitleBlock(Block):
 
 
 def render_version(title: Title) -> list[Run]:
-    """`‹ 2/3 ›`, its arrows to be clicked where they lead anywhere; nothing where there is one version only."""
+    """`‹ 2/3 ›`, its arrows to be clicked where they lead anywhere; nothing for the only version."""
     if title.versions < 2:
         return []
     return [

@@ -22,7 +22,7 @@ TITLES = {"user": Ink("user", bold=True), "assistant": Ink("reply")}
 
 
 class UnreadBlock(Block):
-    """Stands for the blocks of a turn that has not come near the view yet."""
+    """A placeholder for the blocks of a turn that has not come near the view yet."""
 
     def estimate(self, width: int) -> int:
         return (self.end - self.start) // max(width, 1) + 3
@@ -49,7 +49,7 @@ class Turn:
         self._reset()
 
     def _reset(self) -> None:
-        """Drop all that was read."""
+        """Drop all blocks."""
         self.is_read = False
         self._texts: list[str] = []
         self.blocks: list[Block] = [UnreadBlock(-1, count_characters(self.parts))]
@@ -78,7 +78,7 @@ class Turn:
         return self._source.loops
 
     def read(self, *, running: bool) -> int:
-        """Read what is new into blocks; return the index of the first block that may be another now."""
+        """Read on into blocks; return the index of the first block that may have changed."""
         if self.is_read and self._is_markdown and self._folded != self._fold():  # the thoughts are over
             self._reset()
         if not self.is_read:
@@ -108,7 +108,7 @@ class Turn:
             self._reset()
 
     def toggle_thoughts(self) -> bool:
-        """Open or fold its thoughts; False if there are none to fold."""
+        """Open or fold its thoughts; return False without any."""
         if self._fold() is None:
             return False
         self.unfolded = not self.unfolded
@@ -116,7 +116,7 @@ class Turn:
         return True
 
     def _fold(self) -> bool | None:
-        """Whether its thoughts are folded; None while there are none, or while they are not over."""
+        """Return True if its thoughts are folded; None without any, or while they are not over."""
         if self.role == "user" or not any(thought(part.node, part.shown) for part in self.parts):
             return None
         return None if is_thinking(self.parts[-1].node) else not self.unfolded
@@ -144,7 +144,7 @@ class Turn:
         return title if title.name or title.remark or title.versions > 1 or title.walk is not None else None
 
     def _walk(self) -> TitledWalk | None:
-        """The newest group that a part of it belongs to."""
+        """Find the newest group that a part of it belongs to."""
         grouped = (part.node for part in reversed(self.parts) if part.node.group is not None)
         node = next(grouped, None)
         if node is None or (group := node.group) is None:
@@ -157,7 +157,7 @@ class Turn:
         return TitleBlock(self._titled(), TITLES[self.role], gap=not self.first and not self.raw, ground=ground)
 
     def _extend(self, running: bool) -> None:
-        """Read on, and put new blocks in the place of those that were open."""
+        """Read on, and put new blocks in the place of open ones."""
         source, body = self._source, self._body
         for piece in source.read():
             self._texts.append(piece.text)
@@ -188,7 +188,7 @@ class Turn:
                 block.caret, block.width = caret, 0
 
     def _put_marks(self, since: int) -> None:
-        """Gives each block the marks that come after its first character and not after the next block's."""
+        """Give each block the marks that come after its first character and not after the next block's."""
         marks = self._source.marks
         for index in range(since, len(self.blocks)):
             block = self.blocks[index]

@@ -59,7 +59,7 @@ class Mark(NamedTuple):
 
 
 def parts_of(spans: list[Span]) -> tuple[Part, ...]:
-    """The spans of one turn as parts; the same nodes taken as far compare equal."""
+    """Make parts of the spans of one turn; the same nodes with the same counts compare equal."""
     return tuple(_part(span.node, span.count) for span in spans)
 
 
@@ -101,7 +101,7 @@ class TurnSource:
         return node.done or taken is not None
 
     def read(self) -> Iterator[TurnText]:
-        """The text that came since the last time, whole tokens at a time."""
+        """Yield the text that came since the last time, whole tokens at a time."""
         while True:
             node, taken, _ = self.parts[self._part]
             if node.role == "user" and not self._taken:
@@ -143,11 +143,11 @@ class TurnSource:
 
     @property
     def loops(self) -> Sequence[tuple[int, int]]:
-        """The first character of each text that is there again and again, and the one behind it."""
+        """The first character of each repeated text, and the one behind it."""
         return self._token_marks.loops() if self._token_marks is not None else ()
 
     def title(self, *, raw: bool = False) -> tuple[str, str]:
-        """Who speaks, and a remark on it; of a piece of a raw text only what is not as usual."""
+        """Return the speaker and a remark; for a piece of a raw text only the unusual."""
         if self.parts[0].node.number == HEAD:
             return "system prompt", "" if self.parts[0].node.written else "none"
         if self.role == "user":
@@ -166,14 +166,14 @@ class TurnSource:
         return "" if raw else node.start.model.name, " · ".join(told)
 
     def ending(self, *, running: bool) -> str:
-        """A word on an end that is not the model's own; `running` says whether a turn that is not done still grows."""
+        """Describe an end that is not the model's own; `running` says whether a turn that is not done still grows."""
         node, taken, _ = self.parts[-1]
         if node.role == "user" or taken is not None or (running and not node.done):
             return ""
         return describe_ending(node)
 
     def _read_forced(self, tokens: TokenColumns, begin: int) -> None:
-        """Notes the forced ones among the tokens from `begin` on that were just taken; `length` is where their text begins."""
+        """Note the forced ones among the newest tokens, from `begin` on; `length` is where their text begins."""
         forced = tokens.by_hand[begin : self._taken]
         if 1 not in forced:
             return
@@ -195,7 +195,7 @@ class TurnSource:
         self.marks += (Mark(mark.offset, -1, mark.text) for mark in marks)
 
     def _read_settings(self, node: Node, upto: int) -> None:
-        """Marks the changes that came before token `upto` of the node; several between two tokens are one."""
+        """Mark the changes that came before token `upto` of the node; several between two tokens are one."""
         if node.start is not None and not self._model_read:
             self._model_read = True
             if (other := model_change(node)) is not None:
@@ -215,7 +215,7 @@ class TurnSource:
 
 
 def describe_ending(node: Node) -> str:
-    """Why a reply that no longer runs ended, where that was not the model's own end."""
+    """Describe why a reply that no longer runs ended, unless by the model's own end."""
     if node.failed is not None:
         return f"interrupted: {node.failed.message}"
     if node.finished is None:
@@ -225,11 +225,11 @@ def describe_ending(node: Node) -> str:
 
 
 def count_characters(parts: Sequence[Part]) -> int:
-    """Characters of a whole turn."""
+    """Count the characters of a whole turn."""
     shown = sum(len(part.node.written) + part.node.tokens.texts.start(part.shown) for part in parts)
     return shown + sum(len(read_rest(part)) for part in parts)
 
 
 def read_rest(part: Part) -> str:
-    """The text behind the last token."""
+    """Return the text behind the last token."""
     return part.node.pending if part.taken is None else ""

@@ -70,7 +70,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
     look: reactive[Look] = reactive[Look]("reading", init=False, repaint=False)
 
     class CursorMoved(Message):
-        """The cursor is on another token, or there is none any more (`ref` is None)."""
+        """The cursor is on another token, or closed (`ref` is None)."""
 
         def __init__(self, ref: TokenRef | None) -> None:
             super().__init__()
@@ -133,7 +133,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         self._lay_out(anchor)
 
     def _turn_to(self, subject: Conversation | Node | None) -> Anchor:
-        """Prepare for what is shown; return the first character in view."""
+        """Drop the document of another chat or reply; return the first character in view."""
         if subject is not self._subject:
             self._subject = subject
             self.close_cursor()
@@ -157,7 +157,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         self.refresh()
 
     def grew(self, number: int) -> None:
-        """Take in what is new in node `number` of the path: tokens, a settings record, or its end."""
+        """Read on in node `number` of the path: tokens, a settings record, or its end."""
         height = self._document.height
         changed = self._document.update(number)
         if changed is None:
@@ -178,8 +178,8 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
                 touch(self, Region(0, first - top, self.size.width, bottom - first))
 
     def toggle_thoughts(self, number: int | None = None) -> bool:
-        """Open or fold the thoughts of the reply with a node, or of the last one that has some (None); False where there are
-        none, and in a token look."""
+        """Open or fold the thoughts of the reply with a node, or of the last one that has some (None); return False without
+        any, and in a token look."""
         anchor = self._document.anchor(self._top)
         if self.look != "reading" or not self._document.toggle_thoughts(number):
             return False
@@ -187,7 +187,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         return True
 
     def token_of(self, anchor: Anchor) -> TokenRef | None:
-        """The token that a character of a reply belongs to; None in a message, and where the path does not reach it."""
+        """Return the token that a character of a reply belongs to; None in a message, and where the path does not reach it."""
         return self._document.track.find_token(*anchor)
 
     def parts(self) -> list[tuple[Part, ...]]:
@@ -256,7 +256,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         return strip
 
     def _overlays(self, y: int, strip: Strip) -> Iterator[tuple[int, int, Style]]:
-        """The cells of a line that are marked, with what is put on their style: repeated and forced text, cursor, hits."""
+        """Yield the cells of a line with a style on top of theirs: repeated and forced text, the cursor, hits."""
         found = self._document.find(y)
         if found is None:
             return
@@ -372,7 +372,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
             self._move_cursor(nearest)
 
     def move_cursor(self, how: Move) -> None:
-        """Move the cursor; it stays where there is nothing that way."""
+        """Move the cursor to the next token that way, if any."""
         if self._cursor.ref is not None:
             self._move_cursor(how)
 
@@ -474,7 +474,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         return self._top >= self._document.height - self._rows
 
     def _limit(self, y: int) -> int:
-        """The line, or the last one that can be the first in view."""
+        """Return the line, or the last one that can be the first in view."""
         last = max(self._document.height - self._rows, 0)
         return self._document.lay_lines(last, self._rows) if y > last else y
 
@@ -575,7 +575,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
         self._go_to(top)
 
     def row_of(self, turn: int) -> int:
-        """The row of the view with the head of a turn; 0 where that is out of sight."""
+        """Return the row of the view with the head of a turn; 0 where that is out of sight."""
         row = self._head(turn) - self._top
         return row if 0 <= row < self._rows else 0
 
@@ -610,7 +610,7 @@ class TranscriptView(QuickScrollView, Clickable, can_focus=True):
 
 
 def restyle(strip: Strip, start: int, stop: int, style: Style) -> Strip:
-    """The strip with a style on top of those of its cells, from one cell to another.
+    """Put a style on top of those of a strip's cells, from one cell to another.
 
     Not by `Strip.crop`, which separates a character from the marks that combine with it.
     """
@@ -625,7 +625,7 @@ def restyle(strip: Strip, start: int, stop: int, style: Style) -> Strip:
 
 
 def _cut(text: str, cell: int) -> tuple[str, str]:
-    """The text before a cell, and the text from there on."""
+    """Split a text at a cell."""
     if cell <= 0:
         return "", text
     return (text, "") if cell >= cell_len(text) else split_text(text, cell)

@@ -43,7 +43,7 @@ class Cell(NamedTuple):
 
 
 def pick_main_spot(spots: Sequence[Spot]) -> Spot:
-    """The spot of a token that one looks at: of a word that went to the next line, not the space before it."""
+    """Return the first spot of a token with a word: its space may be on the line before."""
     return next((spot for spot in spots if not spot.blank), spots[0])
 
 
@@ -83,7 +83,7 @@ class Cursor:
         self.spots = self.find_spots(self.ref) if self.ref is not None else []
 
     def move(self, how: Move) -> None:
-        """Move it, if there is a token that way. Up and down it keeps to its column."""
+        """Move it to the next token that way, if any. Up and down it keeps to its column."""
         to = MOVES[how](self, self.ref) if self.ref is not None else None
         if to is not None:
             column = self.column
@@ -91,14 +91,14 @@ class Cursor:
             self.column = column if how in ("up", "down") else self.column
 
     def rows(self) -> list[int]:
-        """The lines of the document that it is on."""
+        """Return the lines of the document that it is on."""
         return [self._document.line_of(spot.block, spot.row) for spot in self.spots]
 
     def spots_on(self, block: Block, row: int) -> list[Spot]:
         return [spot for spot in self.spots if spot.block is block and spot.row == row]
 
     def find_newest(self, top: int, bottom: int) -> TokenRef | None:
-        """The last token on these lines, with those after it that have no cells of their own; else the newest of the chat."""
+        """Return the last token on these lines, or behind it the last one without cells; else the newest of the chat."""
         lines = range(bottom - 1, top - 1, -1)
         ref = next((found for y in lines if (found := self.find_token(y, BEHIND)) is not None), None)
         if ref is None:
@@ -108,7 +108,7 @@ class Cursor:
         return ref
 
     def find_spots(self, ref: TokenRef) -> list[Spot]:
-        """Where a token is painted: at least one spot, in order. Lays out its blocks."""
+        """Lay out the blocks of a token; return where it is painted, in order: at least one spot."""
         document, turn = self._document, self.track.stretch(ref.node).turn
         begin, end = self.track.span(ref)
         first = at = document.index_at(Anchor(turn, begin))
@@ -131,9 +131,9 @@ class Cursor:
         return spots or [self._find_stand_in(document.blocks[first], turn, begin, end)]
 
     def _find_stand_in(self, block: Block, turn: int, begin: int, end: int) -> Spot:
-        """Where a token stands whose text has no cells: one cell behind the token before it.
+        """Find the place of a token whose text has no cells: one cell behind the token before it.
 
-        What continues a character stands on that character, and has its cells for its own.
+        A token that continues a character has the cells of that character.
         """
         text = self._document.turns[turn].text
         rows = [row for row in range(len(block.lines)) if block.is_text(row)]
@@ -150,12 +150,12 @@ class Cursor:
         return Spot(block, rows[at], last.end, last.end + 1, own=False)
 
     def find_token(self, y: int, cell: int) -> TokenRef | None:
-        """The token on a cell of a line, or the nearest on that line."""
+        """Return the token on a cell of a line, or the nearest on that line."""
         found = self._document.find(y)
         return self._find_on_row(*found, cell) if found is not None else None
 
     def find_beyond(self, ref: TokenRef, *, down: bool) -> TokenRef | None:
-        """Another token, nearest to the cursor's column, on the next line with tokens below or above."""
+        """Return another token, nearest to the cursor's column, on the next line with tokens below or above."""
         spot = pick_main_spot(self.find_spots(ref))
         step = 1 if down else -1
         for index, block in self._document.walk(self._document.index_of(spot.block), step):
@@ -178,7 +178,7 @@ class Cursor:
         return self._document.turns[block.turn].role == "assistant"
 
     def _find_on_row(self, block: Block, row: int, cell: int) -> TokenRef | None:
-        """The token on a cell of a line, or the nearest on the line.
+        """Return the token on a cell of a line, or the nearest on the line.
 
         A token of which only the space or line break before its text is on the line does not count if others do.
         """
@@ -196,7 +196,7 @@ class Cursor:
         return tokens[max(bisect_right(tokens, cell, key=lambda token: token[0].begin) - 1, 0)][1]
 
     def _list_cells(self, block: Block, row: int) -> list[Cell]:
-        """The characters of the text on a line of a laid-out block that have cells."""
+        """List the characters of the text on a line of a laid-out block that have cells."""
         shown, cells, used = block.lines[row].text, list[Cell](), 0
         places = map_characters(block, row, self._document.turns[block.turn].text) if block.is_text(row) else []
         for begin, end, size in split_graphemes(shown)[0]:
@@ -207,7 +207,7 @@ class Cursor:
 
 
 def _find_row(block: Block, rows: Sequence[int], offset: int) -> int:
-    """Which of the rows of text of a laid-out block holds a character."""
+    """Return which of the rows of text of a laid-out block holds a character."""
     return max(bisect_right(rows, offset, key=lambda row: block.offset_at(row, block.width)) - 1, 0)
 
 
@@ -215,7 +215,7 @@ _Way = Callable[[Cursor, TokenRef], TokenRef | None]
 
 
 def _jumps(test: Test | None, *, back: bool) -> _Way:
-    """A jump by a test; without one, by the forks of the chat."""
+    """Make a jump by a test; without one, by the forks of the chat."""
     return lambda cursor, ref: jump(cursor.track, ref, test or is_fork(cursor.forks), back=back)
 
 

@@ -59,13 +59,13 @@ class Track:
         return self._stretches[self._places[node]]
 
     def span(self, ref: TokenRef) -> tuple[int, int]:
-        """The characters of a token in the text of its turn."""
+        """Return the characters of a token in the text of its turn."""
         stretch = self.stretch(ref.node)
         texts = stretch.node.tokens.texts
         return stretch.begin + texts.start(ref.index), stretch.begin + texts.start(ref.index + 1)
 
     def find_token(self, turn: int, offset: int) -> TokenRef | None:
-        """The token that a character of a turn belongs to, if the path reaches it."""
+        """Return the token that a character of a turn belongs to, if the path reaches it."""
         place = bisect_right(self._stretches, (turn, offset), key=lambda stretch: (stretch.turn, stretch.begin)) - 1
         stretch = self._stretches[place] if place >= 0 else None
         if stretch is None or stretch.turn != turn:
@@ -83,7 +83,7 @@ class Track:
         return self._end(reversed(self._stretches), last=True)
 
     def next(self, ref: TokenRef) -> TokenRef | None:
-        """The token after it, in whichever reply."""
+        """Return the token after another, also in another reply."""
         if ref.index + 1 < self.stretch(ref.node).reached:
             return ref._replace(index=ref.index + 1)
         return self._end(iter(self._stretches[self._places[ref.node] + 1 :]), last=False)
@@ -94,7 +94,7 @@ class Track:
         return self._end(reversed(self._stretches[: self._places[ref.node]]), last=True)
 
     def turn_up(self, ref: TokenRef) -> TokenRef | None:
-        """The first token of its reply; from there, of the reply before."""
+        """Return the first token of its reply; from there, of the reply before."""
         begin = self._begin_of(self.stretch(ref.node).turn)
         if begin != ref or begin is None:
             return begin
@@ -102,12 +102,12 @@ class Track:
         return self._begin_of(self.stretch(before.node).turn) if before is not None else None
 
     def turn_down(self, ref: TokenRef) -> TokenRef | None:
-        """The first token of the reply after its own."""
+        """Return the first token of the reply after its own."""
         turn = self.stretch(ref.node).turn
         return self._end((stretch for stretch in self._stretches if stretch.turn > turn), last=False)
 
     def ranges(self, ref: TokenRef, *, back: bool) -> Iterator[tuple[Stretch, range]]:
-        """The indexes after a token, or before it from the nearest on, part by part."""
+        """Yield the indexes after a token, or before it from the nearest on, part by part."""
         place = self._places[ref.node]
         here = self._stretches[place]
         if back:
@@ -118,12 +118,12 @@ class Track:
             yield from ((stretch, range(stretch.reached)) for stretch in self._stretches[place + 1 :])
 
     def turn_of(self, ref: TokenRef) -> list[Stretch]:
-        """All parts of the reply that a token belongs to."""
+        """List the parts of the reply that a token belongs to."""
         turn = self.stretch(ref.node).turn
         return [stretch for stretch in self._stretches if stretch.turn == turn]
 
     def nearest(self, ref: TokenRef) -> TokenRef | None:
-        """The token itself; where the path does not reach it, the last one of its node, or else of the chat."""
+        """Return the token; where the path does not reach it, the last one of its node, or else of the chat."""
         if ref in self:
             return ref
         if ref.node in self._places and (count := self.stretch(ref.node).reached):
@@ -134,6 +134,6 @@ class Track:
         return self._end((stretch for stretch in self._stretches if stretch.turn == turn), last=False)
 
     def _end(self, stretches: Iterator[Stretch], *, last: bool) -> TokenRef | None:
-        """The first or last token of the first of them that has any."""
+        """Return the first or last token of the first of them with tokens."""
         found = next(((stretch, stretch.reached) for stretch in stretches if stretch.reached), None)
         return TokenRef(found[0].node.number, found[1] - 1 if last else 0) if found is not None else None
