@@ -13,7 +13,7 @@ from termchat.conversation.tree import TokenColumns
 from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run, on_ground
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.looks import Look, heat_inks, heats, kinds
-from termchat.tui.transcript.markdown.chunks import Chunk
+from termchat.tui.transcript.markdown.chunks import Chunk, dedent
 from termchat.tui.transcript.markdown.code import render_code, render_label
 from termchat.tui.transcript.markdown.inline import CODE, close_marks, complete_table
 from termchat.tui.transcript.markdown.render import render_markdown, render_paragraph
@@ -214,7 +214,7 @@ class ChunkBlock(Block):
             return render_paragraph(chunk.source, width), None
         source = close_marks(chunk.source) if self.open else chunk.source
         if chunk.indent:
-            source = "\n".join(_dedented(line, chunk.indent) for line in source.split("\n"))
+            source = "\n".join(dedent(line, chunk.indent) for line in source.split("\n"))
         return render_markdown(chunk.head + source, width, chunk.indent, hidden=2 if chunk.head else 0), None
 
     def align(self, lines: Sequence[Line]) -> list[int]:
@@ -273,10 +273,6 @@ class EndingBlock(Block):
         wrapper = Wrapper(width, (("╌ ", ENDING),), (("  ", ENDING),))
         wrapper.feed(self._text, ENDING)
         return wrapper.lines, None
-
-
-def _dedented(line: str, depth: int) -> str:
-    return line[min(depth, len(line) - len(line.lstrip(" "))) :]
 
 
 def body_width(width: int) -> int:
