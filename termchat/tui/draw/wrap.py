@@ -13,7 +13,7 @@ from functools import cache
 from rich.cells import cell_len, get_character_cell_size, split_graphemes
 
 from termchat.text import sanitize
-from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 
 TAB = 4
 _PLAIN = re.compile(r" ?[!-~]+")
@@ -233,7 +233,7 @@ class Wrapper:
         self._line, self._used = list(self._rest), self._indent
 
     def _make(self, runs: list[Run]) -> Line:
-        return Line(tuple(runs), self._ground)
+        return Line(tuple(runs), self._ground) if runs or self._ground else BLANK
 
 
 @cache
