@@ -312,7 +312,7 @@ async def test_a_move_draws_two_lines_and_looks_at_some_lines_only(
                 app.transcript.move_cursor(how)  # type: ignore[arg-type]
                 spent.append(len(looked_at))
             worst.append(max(spent))
-    assert worst[1] <= worst[0] < 12, "however long the reply"
+    assert max(worst) < 12, "however long the reply"
 
 
 async def test_a_move_that_leads_nowhere_draws_nothing(drawn: list[Region]) -> None:
