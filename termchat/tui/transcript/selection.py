@@ -120,6 +120,10 @@ def map_characters(block: Block, row: int, text: str) -> list[int]:
     at, end = find_shown_span(block, row)
     shown = block.lines[row].text
     places: list[int] = []
+    plain = shown.rstrip()
+    if plain.isascii() and plain.isprintable() and at + len(plain) <= end and text.startswith(plain, at):
+        places += range(at, at + len(plain))  # most lines are shown as they are
+        at += len(plain)
     while len(places) < len(shown) and at < end:
         done = len(places)
         mark = sanitize(text[at])
