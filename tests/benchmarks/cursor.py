@@ -85,7 +85,6 @@ class Chat(Screen[None]):
         self.ribbon.paint_with(THEMES["dark"].palette)
         self.transcript.look = "entropy"
         self.transcript.show(self._conversation)
-        self.transcript.forks = {(node, 7) for node in self._conversation.nodes}
 
     def on_key(self, event: events.Key) -> None:
         self.transcript.move_cursor(KEYS[event.key])

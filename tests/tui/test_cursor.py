@@ -8,9 +8,10 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 
 from termchat.conversation.tree import Conversation
-from termchat.tui.transcript import TokenRef, TranscriptView, view, widget
+from termchat.tui.transcript import TokenRef, TranscriptView, view
 from termchat.tui.transcript.blocks import Block
-from termchat.tui.transcript.cursor.token_cells import BlockCells
+from termchat.tui.transcript.cursor import cursor
+from termchat.tui.transcript.selection import map_characters
 from tests.tui.transcripts import (
     PROSE,
     THEMES,
@@ -272,7 +273,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Region]:
         regions.extend(touched)
 
     monkeypatch.setattr(view, "touch", touch)
-    monkeypatch.setattr(widget, "touch", touch)
     return regions
 
 
@@ -285,19 +285,13 @@ def long_chat(tokens: int) -> Conversation:
     return chat
 
 
-async def test_a_move_draws_two_lines_and_wraps_what_it_comes_to_only(
+async def test_a_move_draws_two_lines_and_looks_at_some_lines_only(
     drawn: list[Region], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrapped: list[int] = []
-    read = BlockCells.read
-
-    def counted(cells: BlockCells, **upto: float) -> object:
-        before = cells._runs
-        result = read(cells, **upto)
-        wrapped.append(cells._runs - before)
-        return result
-
-    monkeypatch.setattr(BlockCells, "read", counted)
+    looked_at: list[int] = []
+    monkeypatch.setattr(
+        cursor, "map_characters", lambda block, row, text: looked_at.append(row) or map_characters(block, row, text)
+    )
     worst = []
     for tokens in (1000, 8000):
         app = Desk(long_chat(tokens), "probability")
@@ -305,21 +299,20 @@ async def test_a_move_draws_two_lines_and_wraps_what_it_comes_to_only(
             await settled(pilot)
             app.transcript.open_cursor()
             app.transcript.move_cursor("up")
-            wrapped.clear()
             spent = []
             for how in ("left", "left", "right", "up", "line_start", "line_end", "left", "up"):
                 drawn.clear()
+                looked_at.clear()
                 app.transcript.move_cursor(how)  # type: ignore[arg-type]
                 assert sum(region.height for region in drawn) <= 2
-                drawn.clear()
+                spent.append(len(looked_at))
                 app.transcript.move_cursor("last") if how == "up" else None
-            assert sum(wrapped) == 0, "blocks that were looked at are not looked at again"
             for how in ("first", "last", "entropy_prev", "surprise_next", "turn_up", "turn_down"):
-                wrapped.clear()
+                looked_at.clear()
                 app.transcript.move_cursor(how)  # type: ignore[arg-type]
-                spent.append(sum(wrapped))
+                spent.append(len(looked_at))
             worst.append(max(spent))
-    assert worst[1] <= worst[0] * 1.2 < 700, "two blocks of a thousand characters, however long the reply"
+    assert max(worst) < 12, "however long the reply"
 
 
 async def test_a_move_that_leads_nowhere_draws_nothing(drawn: list[Region]) -> None:
@@ -343,37 +336,42 @@ async def test_without_a_cursor_streaming_looks_for_no_token(monkeypatch: pytest
     node = reply(chat, "one two")
     app = Desk(chat, "entropy")
     async with app.run_test(size=(40, 12)):
-        monkeypatch.setattr(BlockCells, "__init__", never)
+        monkeypatch.setattr(cursor, "map_characters", never)
         for _ in range(50):
             node.add(token(len(node.tokens), " fox"))
             app.transcript.grew(node.number)
         assert texts(app)[-1].endswith("fox▌")
 
 
-async def test_with_a_cursor_a_new_token_is_all_that_is_wrapped_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_with_a_cursor_only_the_open_block_is_laid_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
     laid: list[int] = []
     lay = Block.lay
     monkeypatch.setattr(Block, "lay", lambda block, width: laid.append(block.width != width) or lay(block, width))
-    made: list[BlockCells] = []
-    init = BlockCells.__init__
-
-    def counted(cells: BlockCells, *args: object) -> None:
-        made.append(cells)
-        init(cells, *args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(BlockCells, "__init__", counted)
     chat = chat_of("Go")
     node = reply(chat, PROSE)
     app = Desk(chat, "entropy")
     async with app.run_test(size=(40, 30)):
         app.transcript.open_cursor()
-        made.clear()
         laid.clear()
         for _ in range(20):
             node.add(token(len(node.tokens), " fox"))
             app.transcript.grew(node.number)
-        assert not made
         assert sum(laid) == 20, "only the open block"
+
+
+async def test_the_keys_of_forks_go_where_another_branch_leaves_the_path() -> None:
+    chat = chat_of("Go", "one two three four five")
+    fork = chat.grow("assistant", parent=2, at=3)
+    fork.add(token(0, " other"))
+    chat.leaf = 2
+    app = Desk(chat, "probability")
+    async with app.run_test(size=(60, 12)):
+        app.transcript.set_cursor(TokenRef(2, 0))
+        app.transcript.move_cursor("fork_next")
+        assert app.transcript.cursor == TokenRef(2, 3)
+        app.transcript.move_cursor("last")
+        app.transcript.move_cursor("fork_prev")
+        assert app.transcript.cursor == TokenRef(2, 3)
 
 
 async def test_it_walks_from_reply_to_reply() -> None:

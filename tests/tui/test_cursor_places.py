@@ -15,15 +15,13 @@ from termchat.conversation.tree import Conversation
 from termchat.text import sanitize
 from termchat.tui.draw.ink import MARGIN
 from termchat.tui.transcript.blocks import TextBlock
-from termchat.tui.transcript.cursor.cursor import Cursor, Move
-from termchat.tui.transcript.cursor.token_cells import main_of
-from termchat.tui.transcript.cursor.token_order import TokenRef, TurnTokens
+from termchat.tui.transcript.cursor.cursor import Cursor, Move, pick_main_spot
+from termchat.tui.transcript.cursor.token_order import TokenRef, Track
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.looks import TOKEN_LOOKS, TokenLook, heats
-from termchat.tui.transcript.turn_source import TurnSource, parts_of, size_of
+from termchat.tui.transcript.turn_source import TurnSource, count_characters, parts_of
 from tests import made_records
 from tests.tui.transcripts import (
-    PAINT,
     PROSE,
     ask,
     chat_of,
@@ -104,9 +102,9 @@ def test_the_cursor_stands_on_the_text_of_its_token(pieces: list[str], width: in
         cursor.put(ref)
         wanted = re.sub(r"\s", "", sanitize(pieces[ref.index]))
         assert re.sub(r"\s", "", under(document, cursor)) == wanted
-        main = main_of(cursor.spots)
+        main = pick_main_spot(cursor.spots)
         if main.own and not main.blank:
-            assert cursor.pointer.at(cursor.pointer.line(ref, main), main.begin) == ref
+            assert cursor.find_token(document.line_of(main.block, main.row), main.begin) == ref
 
 
 @settings(max_examples=150, deadline=None)
@@ -116,7 +114,7 @@ def test_every_cell_of_a_reply_is_some_token_s_and_no_cursor_leaves_the_lines(
 ) -> None:
     document, cursor = shown(chat_from(pieces), width, running=running)
     taken: set[tuple[int, int]] = set()
-    last = first = (document.heights.top(1) + document.turns[1].heights.top(1), 0)
+    last = first = (document.line_of(document.turns[1].blocks[1], 0), 0)
     for ref in walk(cursor):
         cursor.put(ref)
         assert cursor.spots
@@ -150,12 +148,12 @@ def test_a_cursor_in_a_growing_reply_is_where_it_is_in_the_finished_one(
     chat = chat_of("Go\nthere")
     node = reply(chat)
     document = Document(width, "probability")
-    document.show(chat, PAINT, running=True)
-    document.reach_end(100)
-    cursor = Cursor(document, lambda: ())
+    document.show(chat, running=True)
+    document.lay_end(100)
+    cursor = Cursor(document)
     for count, piece in enumerate(pieces, 1):
         node.add(token(len(node.tokens), piece))
-        document.update(node.number, PAINT)
+        document.update(node.number)
         cursor.put(TokenRef(node.number, data.draw(st.integers(0, count - 1))))
         _, fresh = shown(chat_from(pieces[:count]), width)
         fresh.put(cursor.ref)
@@ -194,31 +192,25 @@ def test_a_reply_in_several_parts_is_painted_token_by_token_however_it_comes(
         node = chat.grow("assistant", parent=before.number, at=before.kept())
         node.add(start())
         node.add(settings_record(0.8))
-        document.show(chat, PAINT, running=True)
-        document.build(len(document.turns) - 1)
+        document.show(chat, running=True)
+        document.read(len(document.turns) - 1)
         for piece in pieces:
             probability = data.draw(st.sampled_from([0.0, 0.3, 1.0]))
             node.add(token(len(node.tokens), piece, probability, forced=data.draw(st.booleans())))
             if data.draw(st.booleans()):
-                document.update(node.number, PAINT)
-            if data.draw(st.integers(0, 9)) == 0:
-                for block in document.turns[-1].blocks[1:]:
-                    block.forget()
-        document.update(node.number, PAINT)
+                document.update(node.number)
+        document.update(node.number)
         expected += zip(pieces, heats(node.tokens, look), map(bool, node.tokens.forced), strict=True)
     turn = document.turns[-1]
     blocks = [block for block in turn.blocks if isinstance(block, TextBlock)]
-    found = [(char, ink.heat, ink.underline) for block in blocks for text, ink in block.runs for char in text]
+    found = [(char, ink.heat, ink.underline) for block in blocks for text, ink in block.runs() for char in text]
     assert found == [(char, heat, forced) for text, heat, forced in expected for char in text]
-    numbered = TurnTokens(turn.parts)
+    refs = [TokenRef(part.node.number, index) for part in turn.parts for index in range(len(part.node.tokens))]
     at = 0
-    for number, (text, _, _) in enumerate(expected):
-        assert numbered.span(number) == (at, at + len(text))
-        assert {numbered.at(at + place) for place in range(len(text))} <= {number}
+    for ref, (text, _, _) in zip(refs, expected, strict=True):
+        assert document.track.span(ref) == (at, at + len(text))
+        assert {document.track.find_token(1, at + place) for place in range(len(text))} <= {ref}
         at += len(text)
-    whole = [number for number, (text, _, _) in enumerate(expected) for _ in text]
-    for block in blocks:
-        assert list(numbered.among(block.start, block.end)) == sorted(set(whole[block.start : block.end]))
 
 
 @pytest.mark.parametrize(
@@ -239,10 +231,10 @@ def test_text_that_came_with_no_token_stands_between_the_pieces_of_a_reply(
     made_records.add_all(more, made_records.stream([], second, done=b"".join(first)))
     parts = parts_of(chat.reply())
     assert "".join(told.text for told in TurnSource(parts).read()) == text == list(chat.turns())[-1][1]
-    assert size_of(parts) == len(text)
-    numbered = TurnTokens(parts)
-    begin, end = numbered.span(len(first))
-    assert (text[begin:end], numbered.at(begin)) == (more.tokens.texts[0], len(first))
+    assert count_characters(parts) == len(text)
+    track, ref = Track([parts]), TokenRef(more.number, 0)
+    begin, end = track.span(ref)
+    assert (text[begin:end], track.find_token(0, begin)) == (more.tokens.texts[0], ref)
 
 
 def test_long_replies_in_many_blocks() -> None:
@@ -340,6 +332,6 @@ def test_tokens_that_a_stop_sequence_swallowed_are_reached_until_the_chat_goes_o
     document, cursor = shown(chat, 60, running=False)
     assert walk(cursor) == [TokenRef(2, 0), TokenRef(2, 1), TokenRef(2, 2)]
     ask(chat, "And?")
-    document.show(chat, PAINT, running=False)
+    document.show(chat, running=False)
     assert walk(cursor) == [TokenRef(2, index) for index in range(node.kept())]
     assert node.kept() < 3

@@ -25,9 +25,9 @@ def test_accepted_rejected_and_plain_tokens_look_different_in_every_theme(theme:
     node = reply(chat)
     drafted(node, 4)
     document = Document(60, "drafts")
-    document.show(chat, paint, running=False)
-    document.reach_end(50)
-    cursor = Cursor(document, lambda: ())
+    document.show(chat, running=False)
+    document.lay_end(50)
+    cursor = Cursor(document)
     cursor.put(TokenRef(node.number, 0))
     segments = [segment for segment in document.strip(cursor.rows()[0], paint) if "fox" in segment.text]
     assert [segment.text.strip() for segment in segments] == ["fox fox", "fox", "fox"]

@@ -12,10 +12,11 @@ from textual.geometry import Region
 from termchat.conversation.tree import Conversation
 from termchat.tui.transcript import Look, hits
 from termchat.tui.transcript.blocks import ChunkBlock
-from termchat.tui.transcript.hits import Finding, HitPlace, offsets, pattern_of
+from termchat.tui.transcript.document import Anchor
+from termchat.tui.transcript.hits import CURRENT, HIT, Finding, make_pattern
 from termchat.tui.transcript.markdown.chunks import Splitter
 from termchat.tui.transcript.markdown.code import blocks
-from termchat.tui.transcript.selection import line_span
+from termchat.tui.transcript.selection import find_line_span, map_characters
 from termchat.tui.transcript.turn_source import parts_of
 from tests import made_records
 from tests.tui.transcripts import LOOKS, PROSE, REPLY, Host, chat_of, settled
@@ -32,11 +33,11 @@ def test_a_text_that_comes_in_pieces_is_searched_as_the_whole(pieces: list[str],
     node = chat.grow("assistant", parent=user.number, at=0)
     search = Finding()
     search.read(turns(chat))  # type: ignore[arg-type]
-    search.look_for(query, HitPlace(0, 0))
+    search.look_for(query, Anchor(0, 0))
     for step, piece in enumerate(pieces):
         node.add(made_records.token(step, piece.encode(), piece))
         search.read(turns(chat))  # type: ignore[arg-type]
-    pattern = pattern_of(query)
+    pattern = make_pattern(query)
     expected = [found.span() for found in pattern.finditer("".join(pieces))] if pattern is not None else []
     assert list(search.hits(1)) == expected
 
@@ -47,7 +48,7 @@ def test_a_search_in_parts_finds_the_same_as_one_of_the_whole(text: str, query: 
     whole, parts = Finding(), Finding()
     for search in (whole, parts):
         search.read(turns(chat))  # type: ignore[arg-type]
-    near = HitPlace(1, len(text) // 2)
+    near = Anchor(1, len(text) // 2)
     whole.look_for(query, near)
     assert not whole.is_going_on
     with pytest.MonkeyPatch.context() as patch:
@@ -63,7 +64,7 @@ def test_a_search_in_parts_finds_the_same_as_one_of_the_whole(text: str, query: 
 def test_no_more_of_a_huge_message_is_searched_at_once_than_a_frame_has_time_for() -> None:
     search = Finding()
     search.read(turns(chat_of("a fox " * 500_000)))  # type: ignore[arg-type]
-    search.look_for("fox", HitPlace(0, 0))
+    search.look_for("fox", Anchor(0, 0))
     assert search.is_going_on
     assert search.count == pytest.approx(hits.AT_ONCE / 6, abs=2)
     assert search.at == 0
@@ -85,7 +86,7 @@ def test_no_more_of_a_huge_message_is_searched_at_once_than_a_frame_has_time_for
     ],
 )
 def test_a_space_is_any_space_and_capitals_count_where_there_are_some(query: str, text: str, found: list[str]) -> None:
-    pattern = pattern_of(query)
+    pattern = make_pattern(query)
     assert pattern is not None
     got = [hit[0] for hit in pattern.finditer(text)]
     assert [re.sub(r"\*+$", "", hit) for hit in got] == [re.sub(r"\*+$", "", hit) for hit in found]
@@ -101,12 +102,10 @@ async def test_what_is_marked_on_the_screen_is_what_was_looked_for(look: Look, w
         view = app.transcript
         search = Finding()
         search.read(view.parts())
-        search.look_for(query, HitPlace(0, 0))
+        search.look_for(query, Anchor(0, 0))
         view.finding = search
         marked = ""
         plain = view._paint.style  # how a hit is painted
-        from termchat.tui.transcript.hits import CURRENT, HIT
-
         grounds = {plain(ink).bgcolor for ink in (HIT, CURRENT)}
         for strip in view.render_lines(Region(0, 0, width, 100)):
             marked += "".join(text for text, style, _ in strip if style is not None and style.bgcolor in grounds)
@@ -125,10 +124,10 @@ def test_each_line_of_code_is_where_it_is_in_the_text(opening: str) -> None:
     block.lay(60)
     for line in filter(None, code):
         at = text.index(line)
-        row = block.line_of(at)
+        row = block.row_of(at)
         assert block.lines[row].text.strip() == line
-        assert offsets(block, row, text)[: len(line)] == list(range(at, at + len(line)))
-    whole = [line_span(block, row) for row in range(len(block.lines))]
+        assert map_characters(block, row, text)[: len(line)] == list(range(at, at + len(line)))
+    whole = [find_line_span(block, row) for row in range(len(block.lines))]
     assert (whole[0][0], whole[-1][1]) == (block.start, block.end)
 
 

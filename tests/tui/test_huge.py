@@ -11,15 +11,15 @@ from textual.selection import Selection
 
 from termchat.conversation.tree import Conversation
 from termchat.tui.draw import wrap
-from termchat.tui.draw.ink import Ink, Paint
+from termchat.tui.draw.ink import Ink
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.transcript.blocks import Block, TextBlock
+from termchat.tui.transcript.blocks import TextBlock
 from termchat.tui.transcript.body import PlainBody
-from termchat.tui.transcript.document import NEAR, Document
-from termchat.tui.transcript.selection import copied
+from termchat.tui.transcript.document import Document
+from termchat.tui.transcript.selection import copy_text
 from termchat.tui.transcript.turn import TOO_LONG
 from termchat.tui.transcript.turn_source import TurnText
-from tests.tui.transcripts import THEMES, Host, ask, chat_of, finished, screen, settled
+from tests.tui.transcripts import Host, ask, chat_of, finished, screen, settled
 
 WIDTH, ROWS = 80, 24
 AT_ONCE = 20_000
@@ -34,7 +34,6 @@ HUGE = {
     "foreign": "\x1b[31mred\x1b[0m\tx\u202e\n" * 60_000,
 }
 PIECES = ("word ", "\n", "x" * 900, "狐狸" * 700, "y" * 5_000, " ", "")
-PAINT = Paint(THEMES["dark"].palette)
 
 
 @pytest.fixture
@@ -53,32 +52,28 @@ def laid(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def shown(chat: Conversation) -> Document:
     document = Document(WIDTH, "reading")
-    document.show(chat, PAINT, running=False)
-    document.reach_end(ROWS)
+    document.show(chat, running=False)
+    document.lay_end(ROWS)
     return document
 
 
-def blocks(document: Document) -> list[Block]:
-    return [block for turn in document.turns for block in turn.blocks]
-
-
 def all_of(document: Document) -> str:
-    return copied(document, range(document.height), lambda _: (0, -1))
+    return copy_text(document, range(document.height))
 
 
 @pytest.mark.parametrize("kind", HUGE)
 def test_no_frame_lays_out_more_of_a_huge_message_than_some_blocks(kind: str, laid: list[int]) -> None:
     chat = chat_of("Hello.", "Hello.", HUGE[kind])
     document = shown(chat)
-    assert len(blocks(document)) < 1_500
+    assert len(document.blocks) < 1_500
     deeds: list[Callable[[], object]] = [
-        lambda: document.settle(document.height // 2, ROWS),
-        lambda: document.work_on(document.height // 2, lambda: True),
+        lambda: document.lay_lines(document.height // 2, ROWS),
+        lambda: document.lay_more(document.height // 2, lambda: True),
         lambda: document.resize(WIDTH - 20),
-        lambda: document.reach_end(ROWS),
+        lambda: document.lay_end(ROWS),
         lambda: document.change_look("probability"),
-        lambda: document.reach_end(ROWS),
-        lambda: document.settle(0, ROWS),
+        lambda: document.lay_end(ROWS),
+        lambda: document.lay_lines(0, ROWS),
     ]
     assert sum(laid) < AT_ONCE
     for deed in deeds:
@@ -96,21 +91,22 @@ def test_a_huge_message_is_copied_whole_whether_or_not_it_is_laid_out(kind: str,
     assert sum(laid) < AT_ONCE
 
 
-async def test_of_a_huge_message_only_lines_near_the_view_are_held() -> None:
+async def test_a_huge_message_is_laid_out_once(laid: list[int]) -> None:
     count = 20_000
     app = Host(chat_of(*(["".join(f"line {n}\n" for n in range(count))])), running=False)
     async with app.run_test(size=(WIDTH, ROWS)) as pilot:
         await settled(pilot)
         transcript = app.transcript
         assert transcript.line_count == count + 1
+        laid.clear()
         for y in (0, count // 3, count - ROWS, 7):
             transcript.scroll_to(y=y, animate=False, force=True)
             await pilot.pause()
             assert screen(app) == [f"line {n}" if n >= 0 else "you" for n in range(y - 1, y - 1 + ROWS)]
-            assert sum(len(block.lines) for block in blocks(transcript._document)) < 2 * NEAR + 1_000
         selected = transcript.get_selection(Selection(None, None))
         assert selected is not None
         assert selected[0] == "\n".join(["you", *(f"line {n}" for n in range(count))])
+        assert not laid
 
 
 def test_a_reply_too_long_for_its_markdown_is_shown_as_it_is(laid: list[int]) -> None:
@@ -133,7 +129,7 @@ def test_a_reply_with_one_very_long_line_is_read_as_markdown_piece_by_piece() ->
     long = chat.grow("assistant", parent=1, at=0)
     long.add(finished(held=line * 6_000))
     document = shown(chat)
-    laid_out = sum(block.end - block.start for block in blocks(document) if block.lines)
+    laid_out = sum(block.end - block.start for block in document.blocks if block.lines)
     assert laid_out < AT_ONCE
     last = [document.line(y) for y in range(document.height - 4, document.height)]
     assert "bold and code and so on" in " ".join(line.text for line in last if line is not None)
@@ -153,8 +149,8 @@ def test_blocks_are_the_text_in_order_however_it_comes(chosen: list[int]) -> Non
     assert spans[0] == spans[1]
     for block in made[0]:
         assert isinstance(block, TextBlock)
-        assert "".join(run for run, _ in block.runs) == text[block.start : block.end]
-    assert "".join(run for block in made[0] for run, _ in getattr(block, "runs", ())) == text
+        assert "".join(run for run, _ in block.runs()) == text[block.start : block.end]
+    assert "".join(run for block in made[0] if isinstance(block, TextBlock) for run, _ in block.runs()) == text
 
 
 @given(st.text(st.sampled_from("狐かなカー、。「」っ々漢字 a\u3099\n"), max_size=80), st.integers(2, 20))

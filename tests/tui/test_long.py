@@ -1,4 +1,4 @@
-"""A chat much longer than the screen: what is far away is let go of, and nothing that is seen tells of it."""
+"""A chat much longer than the screen: it is laid out once, and nothing that is seen moves meanwhile."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
 from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.transcript import Look
+from termchat.tui.transcript.blocks import Block
 from tests.chats import chat_on
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine
@@ -20,26 +21,24 @@ from tests.tui.running_app import Desktop, desktop, path, talked
 from tests.tui.transcripts import LOOKS, Host, chat_of, numbered_chat, screen, settled, texts
 
 
-def built(app: Host) -> int:
-    """Turns that are held with all their lines."""
-    return sum(turn.built for turn in app.transcript._document.turns)
-
-
 @pytest.mark.parametrize("look", LOOKS)
-async def test_what_is_far_from_the_view_is_let_go_of_and_drawn_again_the_same(look: Look) -> None:
+async def test_all_of_it_is_laid_out_once_and_drawn_the_same_wherever_one_looks(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = Host(numbered_chat(80), look)
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         height = app.transcript.line_count
         assert height > 1500
-        assert built(app) < 30
         whole = texts(app)
+        laid: list[Block] = []
+        monkeypatch.setattr(Block, "lay", lambda block, width: laid.append(block) if block.width != width else None)
         for y in (0, height // 3, height - 24, height // 2, 7):
             app.transcript.scroll_to(y=y, animate=False, force=True)
             await pilot.pause()
             assert app.transcript.line_count == height, "nothing moves"
             assert screen(app) == [line.rstrip() for line in whole[y : y + 24]]
-            assert built(app) < 40
+        assert not laid
 
 
 async def test_a_look_into_what_waits_to_be_laid_out_ends_the_waiting() -> None:
@@ -50,8 +49,7 @@ async def test_a_look_into_what_waits_to_be_laid_out_ends_the_waiting() -> None:
         for y in range(0, app.transcript.line_count, 20):
             app.transcript.scroll_to(y=y, animate=False, force=True)
         for _ in range(5000):  # a block each time: the slowest machine there is
-            _, done = document.work_on(app.transcript.scroll_offset.y, lambda: True)
-            document.tidy(app.transcript.scroll_offset.y, 24)
+            _, done = document.lay_more(app.transcript.scroll_offset.y, lambda: True)
             if done:
                 break
         assert done
@@ -86,7 +84,7 @@ async def test_what_is_laid_out_far_from_the_view_is_not_drawn(following: bool) 
         assert screen(app) == seen
 
 
-async def test_line_by_line_up_through_what_was_let_go_of() -> None:
+async def test_line_by_line_up_through_all_of_it() -> None:
     app = Host(numbered_chat(60))
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -100,7 +98,7 @@ async def test_line_by_line_up_through_what_was_let_go_of() -> None:
             assert screen(app)[0] == whole[top - step].rstrip()
 
 
-async def test_the_cursors_turn_is_kept_however_far_one_scrolls() -> None:
+async def test_the_cursor_stays_on_its_lines_however_far_one_scrolls() -> None:
     app = Host(numbered_chat(60), "probability")
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(pilot)

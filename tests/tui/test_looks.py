@@ -76,9 +76,9 @@ def test_each_look_paints_the_heat_of_its_measure(look: TokenLook) -> None:
     node = reply(chat)
     measured(node, 30)
     document = Document(60, look)
-    document.show(chat, PAINT, running=True)
-    document.reach_end(50)
-    cursor = Cursor(document, lambda: ())
+    document.show(chat, running=True)
+    document.lay_end(50)
+    cursor = Cursor(document)
     for index, heat in enumerate(heats(node.tokens, look)):
         cursor.put(TokenRef(node.number, index))
         strip = document.strip(cursor.rows()[0], PAINT)
@@ -159,9 +159,9 @@ FORKS = {(2, 5), (2, 119), (5, 79), (77, 1)}
 
 
 @pytest.mark.parametrize("kind", ["entropy", "surprise", "change", "fork"])
-def test_jumps_visit_all_there_is_both_ways(kind: str) -> None:
+def test_jumps_visit_all_there_is_both_ways(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chat, cursor = jumpy()
-    cursor.forks = lambda: FORKS
+    monkeypatch.setattr(chat, "forks", lambda: FORKS)
     nodes = [span.node for span in chat.path() if span.node.role == "assistant"]
     places = [TokenRef(node.number, index) for node in nodes for index in range(len(node.tokens))]
     wanted = {

@@ -15,7 +15,7 @@ from termchat.decoding.records import Candidate, Stage
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
-from termchat.tui.transcript.widget import TranscriptView
+from termchat.tui.transcript.view import TranscriptView
 from tests.chats import chat_on
 from tests.tui import fake_engine
 from tests.tui.fake_engine import FakeEngine

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from termchat.tui.draw.ink import Ink
 from termchat.tui.transcript.markdown.chunks import CODE_LINES, LIMIT, Chunk, Splitter
-from termchat.tui.transcript.markdown.render import markdown_lines
+from termchat.tui.transcript.markdown.render import render_markdown
 from tests.tui.transcripts import LONG, bits
 
 
@@ -22,7 +22,7 @@ def markdown(source: str, width: int = 60) -> list[str]:
     lines = [
         line
         for chunk in chunks
-        for line in markdown_lines(chunk.head + chunk.source, width, chunk.indent, hidden=2 if chunk.head else 0)
+        for line in render_markdown(chunk.head + chunk.source, width, chunk.indent, hidden=2 if chunk.head else 0)
     ]
     return [line.text.rstrip() for line in lines]
 
@@ -98,7 +98,7 @@ def test_a_long_table_has_one_head_and_straight_columns() -> None:
 
 
 def inks(source: str) -> dict[str, Ink]:
-    return {text: ink for line in markdown_lines(source, 60) for text, ink in line.runs}
+    return {text: ink for line in render_markdown(source, 60) for text, ink in line.runs}
 
 
 def test_emphasis_is_painted() -> None:
@@ -128,7 +128,7 @@ def test_addresses_and_mathematics_stand_out_and_nothing_of_them_is_lost() -> No
 
 
 def test_code_is_highlighted_on_its_own_ground() -> None:
-    lines = markdown_lines('```python\ndef f():\n    return "x"  # y\n```', 60)
+    lines = render_markdown('```python\ndef f():\n    return "x"  # y\n```', 60)
     assert [line.ground for line in lines] == ["code_background"] * 3
     colors = {text.strip(): ink.color for line in lines for text, ink in line.runs}
     assert colors["def"] == colors["return"] == "code_keyword"

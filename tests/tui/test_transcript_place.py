@@ -10,7 +10,7 @@ from textual.geometry import Offset, Region
 from textual.screen import Screen
 from textual.selection import Selection
 
-from termchat.tui.transcript import Look, widget
+from termchat.tui.transcript import Look, view
 from termchat.tui.transcript.blocks import Block
 from tests.tui.transcripts import (
     LONG,
@@ -268,9 +268,9 @@ async def test_growing_asks_for_no_layout_and_paints_only_what_changed(monkeypat
             await pilot.pause(0.05)
         layouts: list[Screen] = []
         regions: list[tuple[Region, ...]] = []
-        refresh_layout, touch = Screen._refresh_layout, widget.touch
+        refresh_layout, touch = Screen._refresh_layout, view.touch
         monkeypatch.setattr(Screen, "_refresh_layout", lambda s, *a: layouts.append(s) or refresh_layout(s, *a))
-        monkeypatch.setattr(widget, "touch", lambda t, *a: regions.append(a) or touch(t, *a))
+        monkeypatch.setattr(view, "touch", lambda t, *a: regions.append(a) or touch(t, *a))
         last = app.transcript.line_count - 1
         for piece, first, count in (("now", last, 1), ("\n\nthen", last, 3)):
             regions.clear()

@@ -10,8 +10,8 @@ from termchat.decoding.constraint import Constraint
 from termchat.tui.transcript.blocks import ChunkBlock
 from termchat.tui.transcript.document import Document
 from termchat.tui.transcript.markdown.chunks import Splitter
-from termchat.tui.transcript.markdown.inline import begun_table, mended
-from tests.tui.transcripts import PAINT, PROSE, chat_of, finished, settings_record, start, token
+from termchat.tui.transcript.markdown.inline import close_marks, complete_table
+from tests.tui.transcripts import PROSE, chat_of, finished, settings_record, start, token
 
 WIDTH = 60
 
@@ -86,13 +86,13 @@ def test_what_only_begins_like_a_table_is_text_in_the_end(text: str) -> None:
     ],
 )
 def test_what_is_open_is_closed(source: str, whole: str) -> None:
-    assert mended(source) == whole
+    assert close_marks(source) == whole
 
 
 def test_a_head_of_a_table_is_known_by_its_bars() -> None:
-    assert begun_table("| a | b") == "| a | b|\n|-|-|\n"
-    assert begun_table("a | b") is None
-    assert begun_table("| a |\n| b |") is None
+    assert complete_table("| a | b") == "| a | b|\n|-|-|\n"
+    assert complete_table("a | b") is None
+    assert complete_table("| a |\n| b |") is None
 
 
 BOMBS = {
@@ -144,22 +144,22 @@ def test_a_reply_under_a_schema_is_drawn_as_the_json_that_it_is() -> None:
     node.add(start())
     node.add(msgspec.structs.replace(settings_record(0.8), constraint=Constraint("json_schema", "{}")))
     document = Document(WIDTH, "reading")
-    document.show(chat, PAINT, running=True)
+    document.show(chat, running=True)
     for step, character in enumerate(text):
         node.add(token(step, character))
-        document.update(node.number, PAINT)
+        document.update(node.number)
         now = "\n".join(line.rstrip("▌ ") for line in bodies(document)[1:])
         assert now.rstrip() == text[: step + 1].rstrip()
     node.add(finished())
-    document.update(node.number, PAINT)
+    document.update(node.number)
     assert bodies(document) == ["json", *text.split("\n")]
     free = Document(WIDTH, "reading")
-    free.show(chat_of("Go", text), PAINT, running=False)
+    free.show(chat_of("Go", text), running=False)
     assert '{ "list": [ 1, 2' in " ".join(bodies(free))
 
 
 def bodies(document: Document) -> list[str]:
     """The lines below the head of the last turn."""
-    document.reach_end(100)
+    document.lay_end(100)
     lines = [line.text.rstrip() for y in range(document.height) if (line := document.line(y)) is not None]
     return lines[max(at for at, line in enumerate(lines) if line.startswith("smollm2")) + 1 :]

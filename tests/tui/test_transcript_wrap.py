@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from termchat.text import cells
+from termchat.text import cells, sanitize
 from termchat.tui.draw.ink import Ink
 from termchat.tui.draw.wrap import Wrapper
 
@@ -85,3 +85,16 @@ def test_tabs_go_to_the_next_stop() -> None:
     wrapper = Wrapper(20)
     wrapper.feed("a\tb\n\tc", Ink())
     assert [line.text for line in wrapper.lines] == ["a   b", "    c"]
+
+
+@given(st.lists(st.text(st.sampled_from("ab\x1b\u202e"), max_size=6), max_size=12), st.integers(2, 12))
+def test_a_line_that_begins_within_a_sign_begins_at_the_character_that_it_stands_for(
+    pieces: list[str], width: int
+) -> None:
+    wrapper = Wrapper(width)
+    for piece in pieces:
+        wrapper.feed(piece, Ink())
+    text = "".join(pieces)
+    places = [place for place, char in enumerate(text) for _ in sanitize(char)]
+    ends = list(accumulate((len(line.text) for line in wrapper.lines), initial=0))
+    assert wrapper.line_starts == [0, *(places[end] for end in ends[1:-1])]

@@ -24,7 +24,8 @@ from termchat.engine.port import (
     Step,
 )
 from termchat.tui.composer.composer import Composer
-from termchat.tui.transcript import TranscriptView, widget
+from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript import view as transcript_view
 from termchat.tui.walks.arrangement import arranged
 from termchat.tui.walks.walk_facts import FEWEST
 from termchat.tui.walks.walks_view import WalkColumn
@@ -211,9 +212,9 @@ async def test_each_stays_at_its_end_unless_a_reader_has_scrolled_up() -> None:
 async def test_a_token_of_one_walk_draws_its_own_last_lines_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async with walking(4) as desk:
         drawn: list[tuple[object, Region]] = []
-        touch = widget.touch
+        touch = transcript_view.touch
         monkeypatch.setattr(
-            widget, "touch", lambda view, *of: (drawn.extend((view, one) for one in of), touch(view, *of))
+            transcript_view, "touch", lambda shown, *of: (drawn.extend((shown, one) for one in of), touch(shown, *of))
         )
         say(desk.engine, 1, " more")
         await desk.settle()

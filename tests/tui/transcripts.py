@@ -212,6 +212,6 @@ PAINT = Paint(THEMES["dark"].palette)
 
 def shown(chat: Conversation, width: int, *, running: bool = True) -> tuple[Document, Cursor]:
     document = Document(width, "probability")
-    document.show(chat, PAINT, running=running)
-    document.reach_end(10_000)
-    return document, Cursor(document, lambda: ())
+    document.show(chat, running=running)
+    document.lay_end(10_000)
+    return document, Cursor(document)

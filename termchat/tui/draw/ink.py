@@ -83,7 +83,8 @@ def _clicked(ink: Ink, does: str) -> Ink:
 
 def on_ground(lines: Iterable[Line], ground: str) -> list[Line]:
     """The lines, filled with that colour where they have none of their own."""
-    return [line if line.ground else line._replace(ground=ground) for line in lines]
+    blank = Line((), ground)  # one for all: a message may be nothing but line breaks
+    return [line if line.ground else line._replace(ground=ground) if line.runs else blank for line in lines]
 
 
 class Paint:

@@ -13,7 +13,7 @@ from functools import cache
 from rich.cells import cell_len, get_character_cell_size, split_graphemes
 
 from termchat.text import sanitize
-from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 
 TAB = 4
 _PLAIN = re.compile(r" ?[!-~]+")
@@ -48,6 +48,8 @@ class Wrapper:
         self._word: list[Run] = []
         self._word_width = 0
         self._word_start = 0
+        self._word_at: list[int] | None = None
+        """For each character of the word where it stands in what was fed, once a sign of more than one stands for one."""
         self._fed = 0
 
     def feed(self, text: str, ink: Ink) -> None:
@@ -125,8 +127,15 @@ class Wrapper:
                     if len(part) > 2 and not part.isascii() and _ideograph().match(part):
                         self._feed_ideographs(part, ink, parted=parted)
                         continue
-                    self._extend_word(sanitize(part), ink, parted=parted)
-                    self._fed += len(part)
+                    shown = sanitize(part)
+                    if len(shown) == len(part):
+                        self._extend_word(shown, ink, parted=parted)
+                        self._fed += len(part)
+                        continue
+                    for char in part:
+                        self._extend_word(sanitize(char), ink, parted=parted, sign=True)
+                        self._fed += 1
+                        parted = False
 
     def _feed_ideographs(self, text: str, ink: Ink, *, parted: bool) -> None:
         """The same as `_feed_any`, a line of the screen at a time: a line may break between any two of these."""
@@ -164,14 +173,19 @@ class Wrapper:
         other.closed, other.starts = list(self.closed), list(self.starts)
         other._line, other._used = list(self._line), self._used
         other._word, other._word_width, other._word_start = list(self._word), self._word_width, self._word_start
-        other._fed = self._fed
+        other._word_at, other._fed = list(self._word_at) if self._word_at is not None else None, self._fed
         return other
 
-    def _extend_word(self, piece: str, ink: Ink, *, parted: bool) -> None:
+    def _extend_word(self, piece: str, ink: Ink, *, parted: bool, sign: bool = False) -> None:
+        """Add to the word; a `sign` is one character of what is fed, however long it is."""
         if parted:
             self._end_word()
         if not self._word:
             self._word_start = self._fed
+        if sign and self._word_at is None:
+            self._word_at = list(range(self._word_start, self._fed))
+        if self._word_at is not None:
+            self._word_at += [self._fed] * len(piece) if sign else range(self._fed, self._fed + len(piece))
         _add(self._word, piece, ink)
         self._word_width = (
             self._word_width + len(piece) if piece.isascii() else sum(cell_len(text) for text, _ in self._word)
@@ -185,17 +199,20 @@ class Wrapper:
         if self._used > self._indent:
             self._break(self._word_start)
         word, self._word, used = self._word, [], 0
-        start = self._word_start
+        at, begun, done = self._word_at, 0, 0
+        first = self._word_start
         for text, ink in word:
             for begin, end, size in split_graphemes(text)[0]:
                 if used + size > room:
                     _joined(self._line, self._word)
                     self._word = []
+                    start, begun = (at[done] if at is not None else first + done), done
                     self._break(start)
                     self._word_start, used = start, 0
                 _add(self._word, text[begin:end], ink)
                 used += size
-                start += end - begin
+                done += end - begin
+        self._word_at = at[begun:] if at is not None else None
         self._word_width = used
 
     def _end_word(self) -> None:
@@ -205,7 +222,7 @@ class Wrapper:
             self._break(self._word_start)
         _joined(self._line, self._word)
         self._used += self._word_width
-        self._word, self._word_width = [], 0
+        self._word, self._word_width, self._word_at = [], 0, None
 
     def _word_fits(self) -> bool:
         return self._used + self._word_width <= self._width or self._used <= self._indent
@@ -216,7 +233,7 @@ class Wrapper:
         self._line, self._used = list(self._rest), self._indent
 
     def _make(self, runs: list[Run]) -> Line:
-        return Line(tuple(runs), self._ground)
+        return Line(tuple(runs), self._ground) if runs or self._ground else BLANK
 
 
 @cache

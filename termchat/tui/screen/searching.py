@@ -8,7 +8,7 @@ from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.asking import Asking
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.document import Anchor
-from termchat.tui.transcript.hits import Finding, HitPlace
+from termchat.tui.transcript.hits import Finding
 
 _GOES_ON = 1 / 15
 """Seconds between parts of a long search."""
@@ -36,7 +36,7 @@ class Searching:
     def grew(self) -> None:
         if self._finding.read(self._transcript.parts()):
             self._say()
-            self._transcript.found()
+            self._transcript.redraw_hits()
 
     def end(self, *, stays: bool) -> None:
         """Removes the marks; returns to where the search started unless `stays`."""
@@ -44,7 +44,7 @@ class Searching:
         self._transcript.finding = None
         self._asking.close()
         if stays:
-            self._transcript.found()
+            self._transcript.redraw_hits()
         elif self._cursor is not None and self._tokens.mode.open:
             self._transcript.set_cursor(self._cursor)
             self._tokens.show()
@@ -54,7 +54,7 @@ class Searching:
     def _look_for(self, query: str) -> None:
         self.query = query
         anchor, _ = self._place
-        self._finding.look_for(query, HitPlace(*anchor))
+        self._finding.look_for(query, anchor)
         self._show()
 
     def _go_on(self) -> None:
@@ -65,7 +65,7 @@ class Searching:
             self._show()
         else:
             self._say()
-            self._transcript.found()
+            self._transcript.redraw_hits()
 
     def step(self, by: int) -> None:
         """To the next (1) or previous (-1) hit."""
@@ -84,7 +84,7 @@ class Searching:
                 self._tokens.show()
             else:
                 self._transcript.bring(anchor)
-        self._transcript.found()
+        self._transcript.redraw_hits()
 
     def _say(self) -> None:
         finding = self._finding

@@ -21,7 +21,7 @@ from termchat.tui.keys.dialogs import REPLIES, TREE
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.compare import CompareDialog, ComparedReply
-from termchat.tui.transcript.turn_source import ending_of
+from termchat.tui.transcript.turn_source import describe_ending
 
 _MOST_DEPTH = 12
 """Forks within forks that are drawn as such."""
@@ -110,7 +110,7 @@ def _remark(node: Node) -> str:
     """In the place of a text that there is not."""
     if node.role == "user":
         return "…"
-    return f"no text: {(ending_of(node) or 'ended by the model') if node.done else 'unfinished'}"
+    return f"no text: {(describe_ending(node) or 'ended by the model') if node.done else 'unfinished'}"
 
 
 def _line(row: BranchRow, tail: str, width: int, *, on_path: bool, chosen: bool, marked: bool) -> Line:

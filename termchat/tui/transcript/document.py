@@ -1,14 +1,15 @@
-"""All turns of a chat, stacked: which line is what, and what of it is laid out.
+"""All turns of a chat as one stack of blocks: which line is what, and what of it is laid out.
 
-Only what is looked at is laid out at once; the rest has estimated heights until `work_on` gets to it. What is far from where
-somebody looks is let go again: only its height is kept. Whenever heights
-change, a method says where the line that it was asked about stands now, so that what is read does not move.
+Only what is looked at is read and laid out at once; the rest has estimated heights until `lay_more` gets to it. What is laid
+out stays so. Whenever heights change, a method returns where the line that it was asked about is now, so that what is read
+does not move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from textual.strip import Strip
@@ -18,13 +19,12 @@ from termchat.conversation.versions import Versions
 from termchat.tui.draw.ink import Line, Paint
 from termchat.tui.transcript.blocks import Block, body_width
 from termchat.tui.transcript.cursor.token_order import Track
-from termchat.tui.transcript.heights import Heights
 from termchat.tui.transcript.looks import Look
 from termchat.tui.transcript.turn import Turn
 from termchat.tui.transcript.turn_source import Part, parts_of
 
-NEAR = 300
-"""Lines above and below the view whose turns are kept as they are laid out."""
+PAINTED = 1000
+"""Lines that are kept as they are painted."""
 
 
 class Anchor(NamedTuple):
@@ -41,42 +41,38 @@ class Document:
         self.width = width
         self.look: Look = look
         self.running = True
+        self.conversation: Conversation | None = None
         self.turns: list[Turn] = []
-        self.heights = Heights()
+        self.blocks: list[Block] = []
+        self.tops = [0]
+        """The first line of each block, and behind them the number of lines."""
+        self._painted: dict[int, tuple[Line, Strip]] = {}
+        """The lines that were painted last, by their identity."""
         self.track = Track(())
-        self._waiting: list[int] = []
-        self._built: set[int] = set()
-        self.pointed: int | None = None
-        """The turn that the cursor is in."""
 
     @property
     def height(self) -> int:
         """Lines in all; partly an estimate while not everything is laid out."""
-        return self.heights.total
+        return self.tops[-1]
 
-    def show(self, conversation: Conversation, paint: Paint, *, running: bool) -> None:
-        """Reads the path; turns that are there already stay as they are. `running`: the last one may still grow."""
+    def show(self, conversation: Conversation, *, running: bool) -> None:
+        """Read the path; turns that have been read stay as they are. `running`: the last one may still grow."""
         versions = Versions(conversation)
         groups = groupby(conversation.path(), key=lambda span: span.node.role)
         parts = [parts_of(list(spans)) for _, spans in groups]
         if parts and (conversation.system or len(versions.of_prompt()[1]) > 1):
             parts.insert(0, (Part(conversation.head, None),))
-        self._take(parts, paint, running=running, versions=versions, raw=conversation.raw)
+        self.conversation = conversation
+        self._show_turns(parts, running=running, versions=versions, raw=conversation.raw)
 
-    def show_reply(self, spans: Sequence[Span], paint: Paint, *, running: bool) -> None:
-        """Shows one reply alone, or the end of one, without a title."""
-        self._take([parts_of(list(spans))] if spans else [], paint, running=running)
+    def show_reply(self, spans: Sequence[Span], *, running: bool) -> None:
+        """Show one reply alone, or the end of one, without a title."""
+        self._show_turns([parts_of(list(spans))] if spans else [], running=running)
 
-    def _take(
-        self,
-        parts: list[tuple[Part, ...]],
-        paint: Paint,
-        *,
-        running: bool,
-        versions: Versions | None = None,
-        raw: bool = False,
+    def _show_turns(
+        self, parts: list[tuple[Part, ...]], *, running: bool, versions: Versions | None = None, raw: bool = False
     ) -> None:
-        """Without `versions` the turns have no titles."""
+        """Replace the turns from the first that differs on. Without `versions` they have no titles."""
         same = 0
         while same < min(len(parts), len(self.turns)) and _is_same(self.turns[same].parts, parts[same]):
             same += 1
@@ -84,190 +80,226 @@ class Document:
         for turn, part in zip(self.turns, parts[:same], strict=False):
             turn.parts = part  # how far they are reached may be other
         self.turns[same:] = [
-            Turn(part, self.look, body_width(self.width), first=index == 0, titled=versions is not None, raw=raw)
+            Turn(part, self.look, first=index == 0, titled=versions is not None, raw=raw)
             for index, part in enumerate(parts[same:], same)
         ]
-        self._built = {index for index in self._built if index < same}
         if versions is not None:
-            self._count_versions(versions)
+            for turn in self.turns:
+                first, last = turn.parts[0].node, turn.parts[-1].node
+                this, every = versions.of_prompt() if first.number == HEAD else versions.of(first, last)
+                turn.count_versions(this + 1, len(every))
         self.track = Track(parts)
-        if same and self.turns[same - 1].built:  # it may have been the last one until now, and running
-            self.turns[same - 1].update(paint, running=self._is_running(same - 1))
-        self._wait()
+        self._stack_turns()
+        if same and self.turns[same - 1].is_read:  # it may have been the last one until now, and running
+            self._read_on(same - 1)
 
-    def _count_versions(self, versions: Versions) -> None:
-        for turn in self.turns:
-            first, last = turn.parts[0].node, turn.parts[-1].node
-            this, every = versions.of_prompt() if first.number == HEAD else versions.of(first, last)
-            turn.count_versions(this + 1, len(every))
+    def clear(self) -> None:
+        self.turns = []
+        self._stack_turns()
 
     def resize(self, width: int) -> None:
         self.width = width
-        for turn in self.turns:
-            turn.resize(body_width(width))
-        self._wait()
+        self.repaint()
+        self._stack(0)
 
     def change_look(self, look: Look) -> None:
         self.look = look
         for turn in self.turns:
             turn.change_look(look)
-        self._built = {index for index in self._built if self.turns[index].built}
-        self._wait()
+        self._stack_turns()
+
+    def repaint(self) -> None:
+        """Drop the painted lines, whose colours or widths are others now."""
+        self._painted.clear()
 
     def toggle_thoughts(self, number: int | None) -> bool:
-        """Opens or folds the thoughts of the turn with a node, or of the last turn that has some (None); False where there are
-        none."""
-        for index in range(len(self.turns) - 1, -1, -1):
-            turn = self.turns[index]
+        """Open or fold the thoughts of the turn with a node, or of the last turn that has some (None); False without any."""
+        for turn in reversed(self.turns):
             if (number is None or any(part.node.number == number for part in turn.parts)) and turn.toggle_thoughts():
-                self._built.discard(index)
-                self._wait()
+                self._stack_turns()
                 return True
         return False
 
-    def update(self, number: int, paint: Paint) -> int | None:
-        """Takes in what is new in a node; returns the first line that is not what it was, None if it is not shown."""
+    def update(self, number: int) -> int | None:
+        """Read on in a node; return the first line that changed, None if the node is not shown."""
         for index in range(len(self.turns) - 1, -1, -1):
-            turn = self.turns[index]
-            if any(part.node.number == number for part in turn.parts):
-                break
-        else:
+            if any(part.node.number == number for part in self.turns[index].parts):
+                return self._read_on(index)
+        return None
+
+    def _read_on(self, number: int) -> int:
+        """Read on in a turn, and lay out its new blocks if it was read before; return the first line that changed."""
+        turn = self.turns[number]
+        was_read, before = turn.is_read, turn.blocks[:]
+        keep = turn.read(running=self.running and number == len(self.turns) - 1)
+        old = [line for block in before[keep:] for line in block.lines]
+        for block in turn.blocks[keep:] if was_read else ():
+            block.lay(self._room)
+        self._put(number, keep)
+        same = 0
+        for block in turn.blocks[keep:]:  # lines that are as before stay the same, and painted
+            for row, line in enumerate(block.lines):
+                if same == len(old) or old[same] != line:
+                    return self.tops[self._first(number) + keep] + same
+                block.lines[row] = old[same]
+                same += 1
+        return self.tops[self._first(number) + keep] + same
+
+    # --- blocks ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _room(self) -> int:
+        """Cells for text."""
+        return body_width(self.width)
+
+    def _stack_turns(self) -> None:
+        for number, turn in enumerate(self.turns):
+            for block in turn.blocks:
+                block.turn = number
+        self.blocks = [block for turn in self.turns for block in turn.blocks]
+        self._stack(0)
+
+    def _put(self, number: int, keep: int) -> None:
+        """Put the blocks of a turn, from its `keep`th on, in the place of those before."""
+        blocks = self.turns[number].blocks[keep:]
+        for block in blocks:
+            block.turn = number
+        first = self._first(number) + keep
+        self.blocks[first : self._first(number + 1)] = blocks
+        self._stack(first)
+
+    def _first(self, number: int) -> int:
+        """Return the index of a turn's first block."""
+        return bisect_left(self.blocks, number, key=lambda block: block.turn)
+
+    def _stack(self, since: int) -> None:
+        room = self._room
+        heights = [len(b.lines) if b.width == room else b.estimate(room) for b in self.blocks[since:]]
+        self.tops[since:] = accumulate(heights, initial=self.tops[since])
+
+    def index_on(self, y: int) -> int:
+        """Return the index of the block on line `y`; of the nearest, where `y` is outside."""
+        return min(max(bisect_right(self.tops, y) - 1, 0), max(len(self.blocks) - 1, 0))
+
+    def turn_at(self, y: int) -> int:
+        return self.blocks[self.index_on(y)].turn if self.blocks else 0
+
+    def top_of(self, turn: int) -> int:
+        """Return the first line of a turn."""
+        return self.tops[self._first(turn)]
+
+    def index_of(self, block: Block) -> int:
+        return self.blocks.index(block, self._first(block.turn))
+
+    def line_of(self, block: Block, row: int) -> int:
+        return self.tops[self.index_of(block)] + row
+
+    def index_at(self, anchor: Anchor) -> int:
+        """Read the turn of a character; return the index of the block with it."""
+        self.read(anchor.turn)
+        at = bisect_right(self.blocks, anchor, key=lambda block: Anchor(block.turn, block.start)) - 1
+        return max(at, self._first(anchor.turn))
+
+    def read(self, number: int) -> None:
+        """Read a turn into blocks, unless it has been."""
+        if not self.turns[number].is_read:
+            self._read_on(number)
+
+    def lay(self, index: int) -> None:
+        """Lay out a block of a turn that has been read."""
+        block = self.blocks[index]
+        block.lay(self._room)
+        if by := self.tops[index] + len(block.lines) - self.tops[index + 1]:
+            self.tops[index + 1 :] = [top + by for top in self.tops[index + 1 :]]
+
+    def walk(self, index: int, step: int) -> Iterator[tuple[int, Block]]:
+        """Go from a block down (1) or up (-1), read turns on the way, and yield each block with its index."""
+        while 0 <= index < len(self.blocks):
+            block = self.blocks[index]
+            if not self.turns[block.turn].is_read:
+                self.read(block.turn)
+                index += len(self.turns[block.turn].blocks) - 1 if step < 0 else 0
+            yield index, self.blocks[index]
+            index += step
+
+    # --- lines -------------------------------------------------------------------------------------------------------
+
+    def find(self, y: int) -> tuple[Block, int] | None:
+        """Return the block on a line, and which of its lines that is; None where nothing is laid out."""
+        if not 0 <= y < self.height:
             return None
-        changed = 0
-        if turn.built:
-            changed = turn.update(paint, running=self._is_running(index))
-        else:
-            self.build(index)
-        self.stack(index)
-        return self.heights.top(index) + changed
+        index = self.index_on(y)
+        block, row = self.blocks[index], y - self.tops[index]
+        return (block, row) if block.width == self._room and row < len(block.lines) else None
+
+    def is_laid(self, block: Block) -> bool:
+        return block.width == self._room
 
     def line(self, y: int) -> Line | None:
         found = self.find(y)
         return found[0].lines[found[1]] if found is not None else None
 
     def strip(self, y: int, paint: Paint) -> Strip | None:
-        """A line, painted; None outside, and where nothing is laid out."""
-        found = self.find(y)
-        return found[0].strip(found[1], paint, self.width) if found is not None else None
+        """Return a line, painted; None outside, and where nothing is laid out."""
+        line = self.line(y)
+        if line is None:
+            return None
+        if id(line) not in self._painted:
+            if len(self._painted) == PAINTED:
+                del self._painted[next(iter(self._painted))]
+            self._painted[id(line)] = line, paint.strip(line, self.width)
+        return self._painted[id(line)][1]
 
     def anchor(self, y: int) -> Anchor:
-        """The character that begins a line."""
-        index = self.heights.at(y)
-        if not self.turns:
+        """Return the character that begins a line."""
+        if not self.blocks:
             return Anchor(0, -1)
-        if self.turns[index].is_sure:
-            self.build(index)
-        return Anchor(index, self.turns[index].offset_at(y - self.heights.top(index)))
+        index = self.index_on(y)
+        block = self.blocks[index]
+        return Anchor(block.turn, block.offset_at(y - self.tops[index], self._room))
 
-    def reach(self, anchor: Anchor, rows: int) -> int:
-        """Lays out what stands on the line of a character and on the lines below it; returns that line."""
+    def lay_from(self, anchor: Anchor, rows: int) -> int:
+        """Lay out the line of a character and the lines below it; return that line."""
         if not self.turns:
             return 0
-        index = min(anchor.turn, len(self.turns) - 1)
-        self.build(index)
-        line = self.turns[index].line_of(anchor.offset)
-        self.stack(index)
-        y = self.heights.top(index) + line
-        self._lay(y, y + rows)
+        first = self.index_at(anchor._replace(turn=min(anchor.turn, len(self.turns) - 1)))
+        self.lay(first)
+        y = self.tops[first] + self.blocks[first].row_of(anchor.offset)
+        for index, _ in self.walk(first, 1):
+            self.lay(index)
+            if self.tops[index + 1] >= y + rows:
+                break
         return y
 
-    def reach_end(self, rows: int) -> int:
-        """Lays out the last lines; returns the first of them."""
-        have = 0
-        for index in range(len(self.turns) - 1, -1, -1):
-            if have >= rows:
+    def lay_end(self, rows: int) -> int:
+        """Lay out the last lines; return the first of them."""
+        for index, _ in self.walk(len(self.blocks) - 1, -1):
+            self.lay(index)
+            if self.height - self.tops[index] >= rows:
                 break
-            turn = self.turns[index]
-            self.build(index)
-            turn.lay_up(rows - have)
-            self.stack(index)
-            have += turn.height
         return max(self.height - rows, 0)
 
-    def settle(self, y: int, rows: int) -> int:
-        """Lays out what stands on these lines; returns where the first of them stands now."""
-        return y if self._is_laid(y, y + rows) else self.reach(self.anchor(y), rows)
+    def lay_lines(self, y: int, rows: int) -> int:
+        """Lay out these lines; return where the first of them is now."""
+        shown = self.blocks[self.index_on(y) : self.index_on(y + rows - 1) + 1]
+        return y if all(block.width == self._room for block in shown) else self.lay_from(self.anchor(y), rows)
 
-    def work_on(self, y: int, enough: Callable[[], bool]) -> tuple[int, bool]:
-        """Lays out what was not looked at yet, until it is enough.
+    def lay_more(self, y: int, enough: Callable[[], bool]) -> tuple[int, bool]:
+        """Lay out blocks, from the last one up, until it is enough.
 
-        Returns where line `y`, which must be laid out, stands now, and whether everything is laid out.
+        Returns where line `y`, which must be laid out, is now, and whether everything is laid out.
         """
-        index = self.heights.at(y)
-        if not self.turns:
-            return 0, True
-        self.build(index)
-        block, line = self.turns[index].find(y - self.heights.top(index))
-        while self._waiting:
-            turn = self.turns[self._waiting[-1]]
-            if not turn.built and not turn.is_sure:  # it may have been looked at, and let go again
-                self.build(self._waiting[-1])
-                if enough():  # a long one takes as long as some blocks
+        place, room = self.find(y), self._room
+        last = next((at for at in range(len(self.blocks) - 1, -1, -1) if self.blocks[at].width != room), -1)
+        done, first = True, 0
+        for index, block in self.walk(last, -1):
+            if block.width != room:
+                block.lay(room)
+                if enough():
+                    done, first = False, index
                     break
-            if turn.is_sure or turn.lay_some(enough):
-                self._waiting.pop()
-                self.stack(0)
-                self.tidy(self._top(index, block) + line, 0)
-            if enough():
-                break
-        self.stack(0)
-        return self._top(index, block) + line, not self._waiting
-
-    def find(self, y: int) -> tuple[Block, int] | None:
-        """The block on a line, and which of its lines that is; None where nothing is laid out."""
-        index = self.heights.at(y)
-        if not 0 <= y < self.height or not (self.turns[index].built or self.turns[index].is_sure):
-            return None
-        self.build(index)
-        block, line = self.turns[index].find(y - self.heights.top(index))
-        return (block, line) if line < len(block.lines) else None
-
-    def _is_running(self, index: int) -> bool:
-        return self.running and index == len(self.turns) - 1
-
-    def build(self, index: int) -> None:
-        self._built.add(index)
-        self.turns[index].build(running=self._is_running(index))
-
-    def tidy(self, y: int, rows: int) -> None:
-        """Lets go of what is far from these lines, but for the turn that is pointed at; of the last turn some is kept."""
-        last = len(self.turns) - 1
-        for index in self._built - {self.pointed}:
-            turn, top = self.turns[index], self.heights.top(index)
-            if index < last and (top > y + rows + NEAR or top + turn.height < y - NEAR) and turn.is_sure:
-                turn.release()
-                self._built.discard(index)
-            else:
-                turn.forget(y - NEAR - top, y + rows + NEAR - top)
-
-    def _top(self, index: int, block: Block) -> int:
-        turn = self.turns[index]
-        return self.heights.top(index) + turn.heights.top(turn.blocks.index(block))
-
-    def _lay(self, top: int, bottom: int) -> None:
-        index = self.heights.at(top)
-        while index < len(self.turns) and self.heights.top(index) < bottom:
-            turn, begin = self.turns[index], self.heights.top(index)
-            if not turn.built:
-                self.build(index)
-                self.stack(index)
-            if turn.lay(max(top - begin, 0), bottom - begin):
-                self.stack(index)
-            index += 1
-
-    def _is_laid(self, top: int, bottom: int) -> bool:
-        first, last = self.heights.at(top), self.heights.at(bottom - 1)
-        return all(
-            self.turns[index].is_laid(top - self.heights.top(index), bottom - self.heights.top(index))
-            for index in range(first, min(last + 1, len(self.turns)))
-        )
-
-    def _wait(self) -> None:
-        self._waiting = [index for index, turn in enumerate(self.turns) if not turn.is_sure]
-        self.stack(0)
-
-    def stack(self, since: int) -> None:
-        self.heights.replace(since, [turn.height for turn in self.turns[since:]])
+        self._stack(first)
+        return self.line_of(*place) if place is not None else y, done
 
 
 def _is_same(one: Sequence[Part], other: Sequence[Part]) -> bool:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
-from termchat.text import sanitize
 from termchat.tui.draw.ink import MARGIN, Ink
 from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
-from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.selection import next_shown, shown_span
-from termchat.tui.transcript.turn import Turn
+from termchat.tui.transcript.document import Anchor, Document
+from termchat.tui.transcript.selection import find_shown_span, map_characters
 from termchat.tui.transcript.turn_source import Part, TurnSource
 
 Hit = tuple[int, int]
@@ -29,15 +26,8 @@ _GAP = r"[*_`~]{0,3}\s+(?:[-+*>#]+\s+)?[*_`~]{0,3}"
 """What a space stands for: any space and line break, with the marks of Markdown beside it."""
 
 
-class HitPlace(NamedTuple):
-    """A character of the chat: the turn, counted from 0, and how far into its text."""
-
-    turn: int
-    offset: int
-
-
-def pattern_of(query: str) -> re.Pattern[str] | None:
-    """What finds a text; capitals count only where it has some. None where there is nothing to find."""
+def make_pattern(query: str) -> re.Pattern[str] | None:
+    """Make a pattern for a query; capitals count only where it has some. None for an empty one."""
     words = query.split()
     if not words:
         return None
@@ -66,7 +56,7 @@ class _Text:
         return len(self.text) - self._searched
 
     def search(self, pattern: re.Pattern[str], most: int) -> None:
-        """Finds what is new, in so many characters at most."""
+        """Search on, in so many characters at most."""
         begin = max(self._searched - _LONGEST, 0)
         while self.hits and self.hits[-1][1] > begin:
             begin = min(begin, self.hits.pop()[0])
@@ -75,7 +65,7 @@ class _Text:
 
 
 class Finding:
-    """The hits of a query in all turns of a chat, in order, and which of them is looked at: `at`, None where there is none.
+    """The hits of a query in all turns of a chat, in order, and the index of the current one: `at`.
 
     A search goes through a part of the text at once, from the first turn on; `go_on` through more, while it `is_going_on`.
     What comes while a reply streams costs what is new.
@@ -86,7 +76,7 @@ class Finding:
         self.at: int | None = None
         self._pattern: re.Pattern[str] | None = None
         self._texts: list[_Text] = []
-        self._near = HitPlace(0, 0)
+        self._near = Anchor(0, 0)
 
     @property
     def is_going_on(self) -> bool:
@@ -95,9 +85,6 @@ class Finding:
     @property
     def count(self) -> int:
         return sum(len(text.hits) for text in self._texts)
-
-    def text(self, turn: int) -> str:
-        return self._texts[turn].text
 
     @property
     def current(self) -> tuple[int, Hit] | None:
@@ -111,7 +98,7 @@ class Finding:
         return self._texts[turn].hits if turn < len(self._texts) else ()
 
     def read(self, turns: Sequence[tuple[Part, ...]]) -> bool:
-        """Takes in the turns as they are now; whether there are other hits, or another is looked at."""
+        """Read the turns as they are now; return True if the hits or the current one have changed."""
         before = self.count, self.at
         kept = 0
         while kept < min(len(turns), len(self._texts)) and turns[kept] == self._texts[kept].parts:
@@ -124,16 +111,16 @@ class Finding:
             self.at = min(self.at or 0, self.count - 1) if self.count else None
         return (self.count, self.at) != before
 
-    def look_for(self, query: str, near: HitPlace) -> None:
-        """Looks for another text: at its first hit from a place on, or where there is none at the last."""
-        self.query, self._pattern = query, pattern_of(query)
+    def look_for(self, query: str, near: Anchor) -> None:
+        """Search for another text, from a place on: its first hit from there on becomes current, else its last."""
+        self.query, self._pattern = query, make_pattern(query)
         self._near, self.at = near, None
         for text in self._texts:
             text.forget()
         self.go_on()
 
     def go_on(self) -> None:
-        """Searches some more text; looks at a hit once it is sure which that is."""
+        """Search some more text; set the current hit once it is sure which that is."""
         room, pattern = AT_ONCE, self._pattern
         for text in self._texts:
             if pattern is not None and room > 0 and (left := text.left):
@@ -143,17 +130,17 @@ class Finding:
             self.at = self._nearest(self._near)
 
     def _is_past(self) -> bool:
-        """Whether a hit was found from the place on near which one is wanted."""
+        """Return True if there is a hit from the wanted place on."""
         last = next(turn for turn in range(len(self._texts) - 1, -1, -1) if self._texts[turn].hits)
         return (last, self._texts[last].hits[-1][0]) >= self._near
 
     def step(self, by: int) -> None:
-        """Looks at a hit further on or back; behind the last comes the first."""
+        """Go to a hit further on or back; behind the last comes the first."""
         if self.count:
             self.at = ((self.at if self.at is not None else -1) + by) % self.count
 
-    def _nearest(self, near: HitPlace) -> int:
-        """The first hit from a place on, or where there is none the last."""
+    def _nearest(self, near: Anchor) -> int:
+        """Return the first hit from a place on, else the last."""
         ends = self._ends()
         if near.turn >= len(self._texts):
             return self.count - 1
@@ -162,7 +149,7 @@ class Finding:
         return min(at, self.count - 1)
 
     def _ends(self) -> list[int]:
-        """For each turn, how many hits there are up to its end."""
+        """Count the hits up to the end of each turn."""
         return list(accumulate(len(text.hits) for text in self._texts))
 
 
@@ -170,79 +157,15 @@ HIT = Ink("background", ground="stamp")
 CURRENT = Ink("background", ground="accent", bold=True, underline=True)
 
 
-class HitSpan(NamedTuple):
-    """Characters of a line that belong to a hit, the margin counted; `current`: it is the one that is looked at."""
-
-    begin: int
-    end: int
-    current: bool
-
-
-def found_on(document: Document, y: int, finding: Finding) -> Iterator[HitSpan]:
-    current, turn = finding.current, document.heights.at(y)
-    for hit, begin, end in _on_line(document, y, finding.hits(turn), lambda: finding.text(turn)):
-        yield HitSpan(begin, end, current == (turn, hit))
-
-
-def forced_on(document: Document, y: int) -> Iterator[tuple[int, int]]:
-    """Which characters of a line a person forced, the margin counted."""
-    return _spans_on(document, y, lambda turn: turn.forced)
-
-
-def loops_on(document: Document, y: int) -> Iterator[tuple[int, int]]:
-    """Which characters of a line belong to a text that is there again and again, the margin counted."""
-    return _spans_on(document, y, lambda turn: turn.loops)
-
-
-def _spans_on(document: Document, y: int, spans: Callable[[Turn], Sequence[Hit]]) -> Iterator[tuple[int, int]]:
-    if document.turns:
-        turn = document.turns[document.heights.at(y)]
-        yield from ((begin, end) for _, begin, end in _on_line(document, y, spans(turn), lambda: turn.text))
-
-
-def _on_line(
-    document: Document, y: int, hits: Sequence[Hit], text: Callable[[], str]
-) -> Iterator[tuple[Hit, int, int]]:
-    """The hits, of those in a turn's `text`, that are on a line, each with its characters there, the margin counted."""
-    at = document.find(y) if hits else None
-    if at is None:
+def find_hits(document: Document, block: Block, row: int, hits: Sequence[Hit]) -> Iterator[tuple[Hit, int, int]]:
+    """Yield the hits in a turn's text that are on a line of a block, each with its characters there, the margin counted."""
+    if not hits or not isinstance(block, TextBlock | ChunkBlock) or not block.is_text(row):
         return
-    block, row = at
-    if not isinstance(block, TextBlock | ChunkBlock) or block.own_line(row) is None:
-        return
-    begin, end = shown_span(block, row)
+    begin, end = find_shown_span(block, row)
     first = max(bisect_right(hits, (begin, 0)) - 1, 0)
-    there = [hit for hit in hits[first : bisect_right(hits, (end, 0))] if hit[1] > begin]
-    if not there:
-        return
-    places = offsets(block, row, text())
-    for hit in there:
+    here = [hit for hit in hits[first : bisect_right(hits, (end, 0))] if hit[1] > begin]
+    places = map_characters(block, row, document.turns[block.turn].text) if here else []
+    for hit in here:
         shown = [index for index, offset in enumerate(places) if hit[0] <= offset < hit[1]]
         if shown:
             yield hit, shown[0] + MARGIN, shown[-1] + 1 + MARGIN
-
-
-def offsets(block: Block, row: int, text: str) -> list[int]:
-    """For each character on a line of a laid-out block where it stands in the turn's text; -1 for a sign of ours."""
-    at, end = shown_span(block, row)
-    shown = block.lines[row].text
-    places: list[int] = []
-    while len(places) < len(shown) and at < end:
-        done = len(places)
-        mark = sanitize(text[at])
-        if shown.startswith(mark, done):
-            places += [at] * len(mark)
-            at += 1
-        elif text[at] == "\t":
-            places += [at] * (len(shown) - done - len(shown[done:].lstrip(" ")))
-            at += 1
-        elif text[at].isspace() and shown[done] == " ":  # a line break that is none on the screen
-            places.append(at)
-            at += 1
-        else:
-            ahead = next_shown(text, at, end, shown[done:])
-            if ahead is None:
-                places.append(-1)
-            else:
-                at = ahead
-    return places

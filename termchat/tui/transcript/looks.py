@@ -56,7 +56,7 @@ _known: WeakKeyDictionary[TokenColumns, dict[TokenLook, Heats | _DraftHeats]] = 
 
 
 def heats(tokens: TokenColumns, look: TokenLook) -> Sequence[int]:
-    """The heat of each token so far, 0 to CALM."""
+    """Return the heat of each token so far, 0 to CALM."""
     known = _known.setdefault(tokens, {})
     if look not in known:
         known[look] = _DraftHeats() if look == "drafts" else Heats(look, CALM)
@@ -68,25 +68,25 @@ def heat_inks(look: Look) -> Inks:
 
 
 def kinds(tokens: TokenColumns, begin: int, end: int) -> list[int]:
-    """Which of the `Inks` each token has, from one to another."""
+    """Return which of the `Inks` each token has, from one to another."""
     pairs = zip(tokens.by_hand[begin:end], tokens.near_ties[begin:end], strict=True)
     return [FORCED if forced else NEAR_TIE if near_tie > 0 else DRAWN for forced, near_tie in pairs]
 
 
 def has_drafts(replies: Iterable[Node]) -> bool:
-    """Whether anything was drafted for one of them."""
+    """Return True if anything was drafted for one of them."""
     return any(node.tokens.drafts is not None for node in replies)
 
 
 def lacks_after(replies: Iterable[Node]) -> bool:
-    """Whether of no token of them is told what it was drawn with after the chain."""
+    """Return True if the engine reported no probabilities after the chain."""
     told = [node.tokens.probabilities for node in replies if len(node.tokens)]
     return bool(told) and all(map(isnan, chain.from_iterable(told)))
 
 
 def next_look(looks: Sequence[_L], look: Look, replies: Iterable[Node]) -> _L:
-    """The look that comes after another; the first after one that is none of them. That of drafts is passed over where nothing
-    was drafted for the `replies`, that of the chain where nothing is told of it."""
+    """Return the look after another; the first after one that is none of them. Looks without anything to show of the `replies`
+    are passed over: that of drafts, and that after the chain."""
     replies = list(replies)
     offered = [
         one

@@ -6,81 +6,70 @@ that part is found by its characters. Of code alone the fences do not come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from rich.cells import cell_len
 
 from termchat.text import sanitize
-from termchat.tui.draw.ink import MARGIN, Line
-from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock, body_width
+from termchat.tui.draw.ink import MARGIN
+from termchat.tui.draw.wrap import TAB
+from termchat.tui.transcript.blocks import Block, ChunkBlock, TextBlock
 from termchat.tui.transcript.document import Document
-from termchat.tui.transcript.turn import Turn
 
-_ALL = 1 << 60
-"""More lines than there are."""
 _NEAR = 24
 """Characters of markup that may stand before the next character that is shown."""
 
 
-Span = Callable[[int], tuple[int, int]]
-"""The first and last character that are selected on a line, the margin counted; -1 is the end of the line."""
+def copy_text(document: Document, lines: range, begin: int = 0, end: int = -1) -> str:
+    """Return the text selected on these lines: from character `begin` of the first to `end` of the last (-1: all of it),
+    the margin counted.
 
-
-def copied(document: Document, lines: range, span: Span) -> str:
-    """The text that is selected on these lines of the document.
-
-    What we wrote ourselves, as titles, comes as it is shown; marks inside of a text do not come. Of a text only the blocks at
-    both ends are looked at: between them may be megabytes, and some of that may not be laid out.
+    Titles and the like come as they are shown; marks inside of a text do not come. Only the blocks at both ends of a text are
+    examined: between them may be megabytes, and some of that may not be laid out.
     """
+    if not lines or not document.blocks:
+        return ""
+    first, last = document.index_on(lines.start), document.index_on(lines.stop - 1)
+    first_row, last_row = lines.start - document.tops[first], lines.stop - 1 - document.tops[last]
+    below = len(document.blocks) - last
+    for turn in range(document.blocks[first].turn, document.blocks[last].turn + 1):
+        document.read(turn)
+    last = len(document.blocks) - below
     pieces: list[str] = []
-    to_end = lines.stop >= document.height
-    first, last = document.heights.at(lines.start), document.heights.at(lines.stop - 1)
-    for index in range(first, last + 1) if lines and document.turns else ():
-        document.build(index)
-        turn, top = document.turns[index], document.heights.top(index)
-        rows = range(max(lines.start - top, 0), _ALL if index < last or to_end else lines.stop - top)
-        pieces += _of_turn(turn, body_width(document.width), rows, partial(_below, span, top))
-    return "\n".join(pieces)
-
-
-def _below(span: Span, top: int, y: int) -> tuple[int, int]:
-    """The span of line `y` of what begins at line `top`."""
-    return span(top + y)
-
-
-def _of_turn(turn: Turn, width: int, rows: range, span: Span) -> Iterator[str]:
-    """What is selected on lines of a turn: its text is one piece, each of our lines another."""
     taken: _Taken | None = None
-    for index in range(turn.heights.at(rows.start), turn.heights.at(rows.stop - 1) + 1):
-        block, top, bottom = turn.blocks[index], turn.heights.top(index), turn.heights.top(index + 1)
-        here = range(max(rows.start, top), min(rows.stop, bottom))
+    for index in range(first, last + 1):
+        block = document.blocks[index]
+        was_laid, text = document.is_laid(block), document.turns[block.turn].text
         if not isinstance(block, TextBlock | ChunkBlock):
-            if taken is not None:
-                yield taken.text
-                taken = None
-            block.lay(width)
-            yield from (_shown(line, *span(top + row)) for row, line in enumerate(block.lines) if top + row in here)
+            document.lay(index)
+        rows = range(
+            first_row if index == first else 0, last_row + 1 if index == last and was_laid else len(block.lines)
+        )
+        left = max(begin - MARGIN, 0) if index == first else 0
+        right = max(end - MARGIN, 0) if index == last and end >= 0 else None
+        if taken is not None and (taken.turn != block.turn or not isinstance(block, TextBlock | ChunkBlock)):
+            pieces.append(taken.text)
+            taken = None
+        if not isinstance(block, TextBlock | ChunkBlock):
+            shown = [block.lines[row].text for row in rows]
+            shown[-1:] = [line[:right] for line in shown[-1:]]
+            shown[:1] = [line[left:] for line in shown[:1]]
+            pieces += map(str.rstrip, shown)
             continue
-        is_laid = turn.is_laid(top, top + 1)
-        begins = taken is not None or (here.start == top and span(top)[0] <= MARGIN)
-        if not is_laid or (begins and here.stop == bottom and span(bottom - 1)[1] < 0):
-            taken = taken or _Taken(turn.text, block, block.start)
-            taken.up_to(block, block.end)
+        begins = taken is not None or (rows.start == 0 and not left)
+        if not was_laid or (begins and rows.stop == len(block.lines) and right is None):
+            taken = taken or _Taken(text, block, block.start)
+            taken.extend(block, block.end)
             continue
-        for y in here:
-            row = turn.find(y)[1]
-            if block.own_line(row) is None:
-                continue
-            begin, end = span(y)
+        for row in filter(block.is_text, rows):
             if taken is None:
-                taken = _Taken(turn.text, block, _offset(block, row, begin - MARGIN, turn.text, begins=True))
-            at = line_span(block, row)[1] if end < 0 else _offset(block, row, end - MARGIN, turn.text)
-            taken.up_to(block, at)
+                start = left if row == first_row else 0
+                taken = _Taken(text, block, _offset(block, row, start, text, begins=True))
+            stop = find_line_span(block, row)[1]
+            if right is not None and row == last_row:
+                stop = _offset(block, row, right, text)
+            taken.extend(block, stop)
     if taken is not None:
-        yield taken.text
-
-
-def _shown(line: Line, first: int, last: int) -> str:
-    return line.text[max(first - MARGIN, 0) : None if last < 0 else max(last - MARGIN, 0)].rstrip()
+        pieces.append(taken.text)
+    return "\n".join(pieces)
 
 
 class _Taken:
@@ -90,9 +79,10 @@ class _Taken:
         self._all = whole
         self._begin = self._end = begin
         self._first = self._last = block
+        self.turn = block.turn
         self._fence = block.chunk.fence if isinstance(block, ChunkBlock) else ""
 
-    def up_to(self, block: Block, end: int) -> None:
+    def extend(self, block: Block, end: int) -> None:
         if block is not self._last and not (
             isinstance(block, ChunkBlock) and block.chunk.fence and not block.chunk.first
         ):
@@ -101,7 +91,7 @@ class _Taken:
 
     @property
     def text(self) -> str:
-        """What is selected; of one block of code, only the code."""
+        """The selected text; of one block of code, only the code."""
         begin, end = self._begin, self._end
         if self._fence and begin == self._first.start and self._all.startswith(self._fence, begin):
             begin = self._all.find("\n", begin, end) + 1
@@ -111,42 +101,79 @@ class _Taken:
         return code if closed else text
 
 
-def line_span(block: Block, row: int) -> tuple[int, int]:
-    """Where the text on a line of a laid-out block begins and ends in the turn's text."""
-    after = (later for later in range(row + 1, len(block.lines)) if block.own_line(later) is not None)
-    following = next(after, len(block.lines))
-    end = block.offset_at(following, block.width) if following < len(block.lines) else block.end
+def find_line_span(block: Block, row: int) -> tuple[int, int]:
+    """Find where the text on a line of a laid-out block begins and ends in the turn's text."""
+    following = next((later for later in range(row + 1, len(block.lines)) if block.is_text(later)), None)
+    end = block.offset_at(following, block.width) if following is not None else block.end
     return block.offset_at(row, block.width), end
 
 
-def shown_span(block: Block, row: int) -> tuple[int, int]:
-    """`line_span` without the line of an opening fence, which the first line of code counts as its own."""
-    begin, end = line_span(block, row)
+def find_shown_span(block: Block, row: int) -> tuple[int, int]:
+    """Find the line span without the line of an opening fence, which the first line of code counts as its own."""
+    begin, end = find_line_span(block, row)
     lead = block.chunk.lead if isinstance(block, ChunkBlock) and begin == block.start else 0
     return begin + lead, max(begin + lead, end)
 
 
-def _offset(block: Block, row: int, character: int, text: str, *, begins: bool = False) -> int:
-    """Where in the turn's text a character of a line stands; what hides before it counts only at the begin of a line."""
-    begin, end = shown_span(block, row) if character > 0 else line_span(block, row)
+def map_characters(block: Block, row: int, text: str) -> list[int]:
+    """Find, for each character on a line of a laid-out block, its place in the turn's text; -1 for a sign of ours."""
+    at, end = find_shown_span(block, row)
     shown = block.lines[row].text
-    if character >= len(shown.rstrip()):
-        return end
-    at, done = begin, 0
-    while done < character and at < end:
+    places: list[int] = []
+    plain = shown.rstrip()
+    if plain.isascii() and plain.isprintable() and at + len(plain) <= end and text.startswith(plain, at):
+        places += range(at, at + len(plain))  # most lines are shown as they are
+        at += len(plain)
+    while len(places) < len(shown) and at < end:
+        done = len(places)
         mark = sanitize(text[at])
         if shown.startswith(mark, done):
-            done, at = done + len(mark), at + 1
+            places += [at] * len(mark)
+            at += 1
         elif text[at] == "\t":
             spaces = len(shown) - done - len(shown[done:].lstrip(" "))
-            done, at = done + spaces, at + 1
+            indent = next((index for index, place in enumerate(places) if place >= 0), done)
+            places += [at] * min(spaces, TAB - cell_len(shown[indent:done]) % TAB)
+            at += 1
+        elif text[at].isspace() and shown[done] == " ":  # a line break that is none on the screen
+            places.append(at)
+            at += 1
+        elif len(mark) > 1 and not done and (rest := _rest_of(mark, shown)):
+            places += [at] * rest
+            at += 1
         else:
-            ahead = next_shown(text, at, end, shown[done:])
-            done, at = (done, ahead) if ahead is not None else (done + 1, at)  # markup, or a sign of ours
-    ahead = next_shown(text, at, end, shown[done:]) if begins and done else None
-    return at if ahead is None else ahead
+            ahead = _next_shown(text, at, end, shown[done:])
+            if ahead is None:
+                places.append(-1)
+            else:
+                at = ahead
+    left = shown[len(places) :]
+    if left and at == end < len(text) and sanitize(text[at]).startswith(left):  # a mark that goes on in the next line
+        places += [at] * len(left)
+    return places
 
 
-def next_shown(text: str, at: int, end: int, shown: str) -> int | None:
-    """Where the character that is shown first stands, if that is near."""
+def _rest_of(mark: str, shown: str) -> int:
+    """Count the characters at the begin of a line that belong to a mark of the line before."""
+    pieces = (mark[cut:] for cut in range(1, len(mark)))
+    return next((min(len(piece), len(shown)) for piece in pieces if shown.startswith(piece[: len(shown)])), 0)
+
+
+def _offset(block: Block, row: int, character: int, text: str, *, begins: bool = False) -> int:
+    """Find a character of a line in the turn's text; with `begins` without hidden markup before it."""
+    begin, end = find_line_span(block, row)
+    if character <= 0:
+        return begin
+    if character >= len(block.lines[row].text.rstrip()):
+        return end
+    places = map_characters(block, row, text)
+    before = [place for place in places[:character] if place >= 0]
+    after = [place for place in places[character:] if place >= 0]
+    if begins:
+        return after[0] if after else end
+    return before[-1] + 1 if before else find_shown_span(block, row)[0]
+
+
+def _next_shown(text: str, at: int, end: int, shown: str) -> int | None:
+    """Find the place of the character that is shown first, if it is near."""
     return next((it for it in range(at, min(at + _NEAR, end)) if shown.startswith(sanitize(text[it]))), None)

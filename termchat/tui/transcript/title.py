@@ -41,13 +41,18 @@ class TitleBlock(Block):
     arrows goes to another one; it stands before the remark, so that it stays under the mouse whatever the remark is. A click on
     which walk it is shows all of them."""
 
-    def __init__(self, title: Title, ink: Ink, *, gap: bool, ground: str = "") -> None:
-        super().__init__(-1, -1, gap=gap, ground=ground)
+    def __init__(self, title: Title | None, ink: Ink, *, gap: bool, ground: str = "") -> None:
+        super().__init__(-1, -1, gap=gap and title is not None, ground=ground)
         self.title, self._ink = title, ink
+
+    def estimate(self, width: int) -> int:
+        return 0 if self.title is None else super().estimate(width)
 
     def content(self, width: int) -> tuple[list[Line], list[int] | None]:
         title, wrapper = self.title, Wrapper(width)
-        marks = version_marks(title)
+        if title is None:  # something else says who speaks
+            return [], []
+        marks = render_version(title)
         taken = len(_BETWEEN) + sum(cell_len(text) for text, _ in marks)
         wrapper.feed(
             one_line(title.name, width - taken) if marks else title.name, self._ink._replace(does=f"edit({title.node})")
@@ -64,18 +69,8 @@ class TitleBlock(Block):
         return wrapper.lines, None
 
 
-class NoTitle(Block):
-    """In the place of a title, where something else says who speaks."""
-
-    def estimate(self, width: int) -> int:
-        return 0
-
-    def content(self, width: int) -> tuple[list[Line], list[int] | None]:
-        return [], []
-
-
-def version_marks(title: Title) -> list[Run]:
-    """`‹ 2/3 ›`, its arrows to be clicked where they lead anywhere; nothing where there is one version only."""
+def render_version(title: Title) -> list[Run]:
+    """`‹ 2/3 ›`, its arrows to be clicked where they lead anywhere; nothing for the only version."""
     if title.versions < 2:
         return []
     return [

@@ -59,7 +59,7 @@ class Mark(NamedTuple):
 
 
 def parts_of(spans: list[Span]) -> tuple[Part, ...]:
-    """The spans of one turn as parts; the same nodes taken as far compare equal."""
+    """Make parts of the spans of one turn; the same nodes with the same counts compare equal."""
     return tuple(_part(span.node, span.count) for span in spans)
 
 
@@ -101,7 +101,7 @@ class TurnSource:
         return node.done or taken is not None
 
     def read(self) -> Iterator[TurnText]:
-        """The text that came since the last time, whole tokens at a time."""
+        """Yield the text that came since the last time, whole tokens at a time."""
         while True:
             node, taken, _ = self.parts[self._part]
             if node.role == "user" and not self._taken:
@@ -129,7 +129,7 @@ class TurnSource:
                 self._read_settings(node, self._taken)
             if self._part == len(self.parts) - 1:
                 break
-            if rest := rest_of(self.parts[self._part]):
+            if rest := read_rest(self.parts[self._part]):
                 self.length += len(rest)
                 yield TurnText(rest)
             self._part, self._taken, self._settings_seen = self._part + 1, 0, 0
@@ -143,11 +143,11 @@ class TurnSource:
 
     @property
     def loops(self) -> Sequence[tuple[int, int]]:
-        """The first character of each text that is there again and again, and the one behind it."""
+        """The first character of each repeated text, and the one behind it."""
         return self._token_marks.loops() if self._token_marks is not None else ()
 
     def title(self, *, raw: bool = False) -> tuple[str, str]:
-        """Who speaks, and a remark on it; of a piece of a raw text only what is not as usual."""
+        """Return the speaker and a remark; for a piece of a raw text only the unusual."""
         if self.parts[0].node.number == HEAD:
             return "system prompt", "" if self.parts[0].node.written else "none"
         if self.role == "user":
@@ -166,14 +166,14 @@ class TurnSource:
         return "" if raw else node.start.model.name, " · ".join(told)
 
     def ending(self, *, running: bool) -> str:
-        """A word on an end that is not the model's own; `running` says whether a turn that is not done still grows."""
+        """Describe an end that is not the model's own; `running` says whether a turn that is not done still grows."""
         node, taken, _ = self.parts[-1]
         if node.role == "user" or taken is not None or (running and not node.done):
             return ""
-        return ending_of(node)
+        return describe_ending(node)
 
     def _read_forced(self, tokens: TokenColumns, begin: int) -> None:
-        """Notes the forced ones among the tokens from `begin` on that were just taken; `length` is where their text begins."""
+        """Note the forced ones among the newest tokens, from `begin` on; `length` is where their text begins."""
         forced = tokens.by_hand[begin : self._taken]
         if 1 not in forced:
             return
@@ -195,7 +195,7 @@ class TurnSource:
         self.marks += (Mark(mark.offset, -1, mark.text) for mark in marks)
 
     def _read_settings(self, node: Node, upto: int) -> None:
-        """Marks the changes that came before token `upto` of the node; several between two tokens are one."""
+        """Mark the changes that came before token `upto` of the node; several between two tokens are one."""
         if node.start is not None and not self._model_read:
             self._model_read = True
             if (other := model_change(node)) is not None:
@@ -214,8 +214,8 @@ class TurnSource:
                 self.marks.append(Mark(self.length, self.tokens, text))
 
 
-def ending_of(node: Node) -> str:
-    """Why a reply that no longer runs ended, where that was not the model's own end."""
+def describe_ending(node: Node) -> str:
+    """Describe why a reply that no longer runs ended, unless by the model's own end."""
     if node.failed is not None:
         return f"interrupted: {node.failed.message}"
     if node.finished is None:
@@ -224,12 +224,12 @@ def ending_of(node: Node) -> str:
     return ENDINGS[node.finished.reason][0 if detail else 1].format(detail=detail)
 
 
-def size_of(parts: Sequence[Part]) -> int:
-    """Characters of a whole turn."""
+def count_characters(parts: Sequence[Part]) -> int:
+    """Count the characters of a whole turn."""
     shown = sum(len(part.node.written) + part.node.tokens.texts.start(part.shown) for part in parts)
-    return shown + sum(len(rest_of(part)) for part in parts)
+    return shown + sum(len(read_rest(part)) for part in parts)
 
 
-def rest_of(part: Part) -> str:
-    """The text behind the last token."""
+def read_rest(part: Part) -> str:
+    """Return the text behind the last token."""
     return part.node.pending if part.taken is None else ""

@@ -1,56 +1,80 @@
-"""The view of a document: draws the lines in sight, and keeps its place while the rest is laid out around them."""
+"""The transcript widget: the turns of a chat in a look, drawn line by line, and the token cursor in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import gc
+from collections.abc import Iterable, Iterator, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, split_text
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.color import Color
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
+from textual.message import Message
 from textual.reactive import reactive
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
+from termchat.conversation.tree import Conversation, Node, Span
 from termchat.tui.draw.clicking import Clickable
 from termchat.tui.draw.ink import MARGIN, Ink, Line, Paint
 from termchat.tui.terminal.compositor import touch
 from termchat.tui.terminal.screens import frame_is_due
 from termchat.tui.terminal.scrolling import QuickScrollView
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.transcript.cursor.cursor import Cursor
+from termchat.tui.transcript.cursor.cursor import Cursor, Move
+from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.document import Anchor, Document
-from termchat.tui.transcript.hits import CURRENT, HIT, forced_on, found_on, loops_on
-
-if TYPE_CHECKING:
-    from termchat.tui.transcript.hits import Finding
+from termchat.tui.transcript.hits import CURRENT, HIT, Finding, find_hits
+from termchat.tui.transcript.looks import Look, TokenLook
+from termchat.tui.transcript.selection import copy_text
+from termchat.tui.transcript.turn_source import Part
 
 HINT_INK = Ink("accent", ground="panel")
 CURSOR = Ink("background", ground="cursor", bold=True)
 CURSOR_BETWEEN = Ink("cursor", bold=True, underline=True)
 """On a cell of another token's text, where the cursor's own token has no text and comes before it."""
 FORCED = Style(underline=True)
-"""In the reading look, on what a person forced."""
+"""In the reading look, on what a person forced; in a token look it is marked already."""
 LOOP = Ink("text", ground="panel")
-"""In the reading look the ground of text that is there again and again; a token look keeps its colors."""
+"""In the reading look the ground of text that is repeated; a token look keeps its colors."""
 SLICE = 0.004
 """Seconds of layout at a time for lines out of sight."""
 _TRIES = 5
 """Laying out what comes into view may move it again; after so many rounds enough of it is laid out."""
 
 
-class DocumentView(QuickScrollView, Clickable, can_focus=True):
-    """Draws the visible part of a document, and keeps its place while the document is laid out.
+class TranscriptView(QuickScrollView, Clickable, can_focus=True):
+    """Shows the path of a conversation, and follows its end while the reader is at the end.
 
-    `following`: the view stays at the end while the document grows. Scrolling leaves a token cursor where it is.
+    `look` is how replies are shown: "reading" (their Markdown) or token by token, coloured by a measure. A change of look,
+    palette or size keeps the line at the top where it is. `following`: the view stays at the end while the document grows.
+    While there is a cursor, only the cursor and the reader scroll; scrolling leaves a cursor where it is.
     """
 
+    ALLOW_SELECT = True
+    DEFAULT_CSS = """
+    TranscriptView {
+        background: $background;
+        color: $foreground;
+        overflow-x: hidden;
+        overflow-y: scroll;
+        scrollbar-size-vertical: 1;
+    }
+    """
     following: reactive[bool] = reactive(True, init=False, repaint=False)
+    look: reactive[Look] = reactive[Look]("reading", init=False, repaint=False)
+
+    class CursorMoved(Message):
+        """The cursor is on another token, or closed (`ref` is None)."""
+
+        def __init__(self, ref: TokenRef | None) -> None:
+            super().__init__()
+            self.ref = ref
 
     def __init__(
         self, palette: Palette, *, name: str | None = None, id: str | None = None, classes: str | None = None
@@ -58,8 +82,9 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         super().__init__(name=name, id=id, classes=classes)
         self._paint = Paint(palette)
         self._background = Color.parse(palette.background)
+        self._subject: Conversation | Node | None = None
         self._document = Document(0, "reading")
-        self._cursor = Cursor(self._document, lambda: self.forks)
+        self._cursor = Cursor(self._document)
         self._unseen = 0
         """Lines below the view, once some of them came after the reader had left the end."""
         self._moving = self._working = False
@@ -67,10 +92,134 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         self._worker: Timer | None = None
         self.is_complete = False
         """Whether everything is laid out."""
-        self.forks: Collection[tuple[int, int]] = ()
-        """Tokens, as (number of the node, index in it), at which another branch leaves the path."""
         self.finding: Finding | None = None
-        """The search whose hits are marked; None while there is none."""
+        """The search whose hits are marked."""
+        self._token_look: TokenLook = "probability"
+        self._reading_before = False
+        self.pointing = False
+        """Whether there is a cursor, or one is being opened."""
+
+    # --- the chat ----------------------------------------------------------------------------------------------------
+
+    @property
+    def palette(self) -> Palette:
+        return self._paint.palette
+
+    @palette.setter
+    def palette(self, palette: Palette) -> None:
+        self._paint = Paint(palette)
+        self._background = Color.parse(palette.background)
+        self._document.repaint()
+        self.refresh()
+
+    @property
+    def line_count(self) -> int:
+        """Lines of the whole transcript; partly an estimate until everything is laid out."""
+        return self._document.height
+
+    def show(self, conversation: Conversation, *, running: bool = True) -> None:
+        """Show the path of the conversation. `running`: a last reply without an end is still being written.
+
+        Another conversation is shown at its end; in the same one, a reader who has scrolled up stays where they are.
+        """
+        anchor = self._turn_to(conversation)
+        self._document.show(conversation, running=running)
+        self._lay_out(anchor)
+
+    def show_reply(self, spans: Sequence[Span], *, running: bool = True) -> None:
+        """Show one reply, or the end of one, without a title; another one, which begins with another node, at its end."""
+        anchor = self._turn_to(spans[0].node if spans else None)
+        self._document.show_reply(spans, running=running)
+        self._lay_out(anchor)
+
+    def _turn_to(self, subject: Conversation | Node | None) -> Anchor:
+        """Drop the document of another chat or reply; return the first character in view."""
+        if subject is not self._subject:
+            self._subject = subject
+            self.close_cursor()
+            self._document.clear()
+            self.following = True
+        return self._document.anchor(self._top)
+
+    def _lay_out(self, anchor: Anchor | None) -> None:
+        """Lay out the end while following, else the lines from a character on, or the lines in view (None); draw all."""
+        document, rows = self._document, self._rows
+        if document.width > 0:
+            if self.following:
+                y = document.lay_end(rows)
+            else:
+                y = self._limit(
+                    document.lay_from(anchor, rows) if anchor is not None else document.lay_lines(self._top, rows)
+                )
+            self._move_to(y)
+            self._work_later()
+        self._keep_cursor()
+        self.refresh()
+
+    def grew(self, number: int) -> None:
+        """Read on in node `number` of the path: tokens, a settings record, or its end."""
+        height = self._document.height
+        changed = self._document.update(number)
+        if changed is None:
+            return
+        top = self._top
+        if self.scroll_target_y < self.scroll_y:  # the reader has just started to scroll up
+            self.following = False
+        if self.following:
+            self._move_to(max(self._document.height - self._rows, 0))
+        else:
+            self._resize_document()
+            self._note_unseen(max(self._document.height - top - self._rows, 0))
+        self._cursor.find()
+        if self._top == top:
+            bottom = min(max(height, self._document.height), top + self._rows)
+            if bottom > max(changed, top):
+                first = max(changed, top)
+                touch(self, Region(0, first - top, self.size.width, bottom - first))
+
+    def toggle_thoughts(self, number: int | None = None) -> bool:
+        """Open or fold the thoughts of the reply with a node, or of the last one that has some (None); return False without
+        any, and in a token look."""
+        anchor = self._document.anchor(self._top)
+        if self.look != "reading" or not self._document.toggle_thoughts(number):
+            return False
+        self._lay_out(anchor)
+        return True
+
+    def token_of(self, anchor: Anchor) -> TokenRef | None:
+        """Return the token that a character of a reply belongs to; None in a message, and where the path does not reach it."""
+        return self._document.track.find_token(*anchor)
+
+    def parts(self) -> list[tuple[Part, ...]]:
+        return [turn.parts for turn in self._document.turns]
+
+    @property
+    def looks(self) -> tuple[Look, TokenLook]:
+        """The look without a cursor, and the one with a cursor."""
+        return ("reading" if self._reading_before else self.look), self._token_look
+
+    @looks.setter
+    def looks(self, looks: tuple[Look, TokenLook]) -> None:
+        without, self._token_look = looks
+        self.look = without
+
+    def watch_look(self, look: Look) -> None:
+        if look == "reading":  # it has no cursor
+            self._reading_before = False
+            self.close_cursor()
+        else:
+            self._token_look = look
+        anchor = self._document.anchor(self._top) if not self.following else Anchor(0, -1)
+        self._document.change_look(look)
+        self._lay_out(anchor)
+
+    def on_resize(self, event: events.Resize) -> None:
+        event.stop()
+        anchor: Anchor | None = None
+        if self._document.width != self.size.width:
+            anchor = self._document.anchor(self._top)
+            self._document.resize(self.size.width)
+        self._lay_out(anchor)
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
@@ -91,60 +240,41 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         return self._view_line(y, self._top, self.text_selection).apply_offsets(0, self._top + y)
 
     def _view_line(self, y: int, top: int, selection: Selection | None) -> Strip:
-        line = top + y
-        strip = self._hovered_strip(line) or self._document.strip(line, self._paint)
+        number, strip = top + y, None
+        if number == self._hovered[0] and (line := self._document.line(number)) is not None:
+            strip = self._paint.strip(self.underlined(number, line), self.size.width)
+        strip = strip or self._document.strip(number, self._paint)
         strip = strip or Strip.blank(self.size.width, self._paint.style(Ink()))
-        strip = self._pointed(self._forced(self._looping(strip, line), line), line)
-        if self.finding is not None:
-            strip = self._marked(strip, line, self.finding)
-        if selection is not None and (span := selection.get_span(line)) is not None:
-            strip = self._selected(strip, *span)
+        for begin, end, style in self._overlays(number, strip):
+            strip = restyle(strip, begin, end, style)
+        if selection is not None and (span := selection.get_span(number)) is not None:
+            cells = strip.index_to_cell_position
+            style = self.screen.get_component_rich_style("screen--selection")
+            strip = restyle(strip, cells(span[0]), strip.cell_length if span[1] == -1 else cells(span[1]), style)
         if self._unseen and y == self._rows - 1:
             strip = self._hinted(strip)
         return strip
 
-    def _hovered_strip(self, number: int) -> Strip | None:
-        if number != self._hovered[0] or (line := self._document.line(number)) is None:
-            return None
-        return self._paint.strip(self.underlined(number, line), self.size.width)
-
-    def _pointed(self, strip: Strip, line: int) -> Strip:
-        if not self._cursor.spots or (found := self._document.find(line)) is None:
-            return strip
-        for spot in self._cursor.on(*found):
+    def _overlays(self, y: int, strip: Strip) -> Iterator[tuple[int, int, Style]]:
+        """Yield the cells of a line with a style on top of theirs: repeated and forced text, the cursor, hits."""
+        found = self._document.find(y)
+        if found is None:
+            return
+        document, (block, row), cells = self._document, found, strip.index_to_cell_position
+        reading, turn = document.look == "reading", document.turns[block.turn]
+        loop = Style(italic=True, bgcolor=self._paint.style(LOOP).bgcolor if reading else None)
+        for _, begin, end in find_hits(document, block, row, turn.loops):
+            yield cells(begin), cells(end), loop
+        for _, begin, end in find_hits(document, block, row, turn.forced) if reading else ():
+            yield cells(begin), cells(end), FORCED
+        for spot in self._cursor.spots_on(block, row):
             begin, end = spot.begin + MARGIN, spot.end + MARGIN
             hides = spot.own or strip.crop(begin, end).text.isspace()
-            strip = restyled(strip, begin, end, self._paint.style(CURSOR if hides else CURSOR_BETWEEN))
-        return strip
-
-    def _forced(self, strip: Strip, line: int) -> Strip:
-        """The strip with what a person forced marked; in a token look it is marked already."""
-        if self._document.look == "reading":
-            cells = strip.index_to_cell_position
-            for begin, end in forced_on(self._document, line):
-                strip = restyled(strip, cells(begin), cells(end), FORCED)
-        return strip
-
-    def _looping(self, strip: Strip, line: int) -> Strip:
-        """The strip with what is there again and again in italics."""
-        cells = strip.index_to_cell_position
-        ground = self._paint.style(LOOP).bgcolor if self._document.look == "reading" else None
-        for begin, end in loops_on(self._document, line):
-            style = Style(italic=True, bgcolor=ground)
-            strip = restyled(strip, cells(begin), cells(end), style)
-        return strip
-
-    def _marked(self, strip: Strip, line: int, finding: Finding) -> Strip:
-        cells = strip.index_to_cell_position
-        for begin, end, current in found_on(self._document, line, finding):
-            style = self._paint.style(CURRENT if current else HIT)
-            strip = restyled(strip, cells(begin), cells(end), style)
-        return strip
-
-    def _selected(self, strip: Strip, begin: int, end: int) -> Strip:
-        cells = strip.index_to_cell_position
-        style = self.screen.get_component_rich_style("screen--selection")
-        return restyled(strip, cells(begin), strip.cell_length if end == -1 else cells(end), style)
+            yield begin, end, self._paint.style(CURSOR if hides else CURSOR_BETWEEN)
+        if self.finding is not None:
+            current = self.finding.current
+            for hit, begin, end in find_hits(document, block, row, self.finding.hits(block.turn)):
+                yield cells(begin), cells(end), self._paint.style(CURRENT if current == (block.turn, hit) else HIT)
 
     def _hinted(self, strip: Strip) -> Strip:
         room = self.size.width - len(self._hint) - MARGIN
@@ -163,7 +293,10 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         begin = self.size.width - len(self._hint) - MARGIN
         return bool(self._unseen) and y == self._rows - 1 and begin <= x < self.size.width - MARGIN
 
-    # --- clicks ------------------------------------------------------------------------------------------------------
+    def redraw_hits(self) -> None:
+        touch(self, self.size.region)
+
+    # --- the mouse ---------------------------------------------------------------------------------------------------
 
     @property
     def first_line(self) -> int:
@@ -175,6 +308,137 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
     def ink_at(self, x: int, y: int) -> Ink | None:
         return None if self.is_on_hint(x, y) else super().ink_at(x, y)
 
+    def on_click(self, event: events.Click) -> None:
+        if self.is_on_hint(event.x, event.y):
+            event.stop()
+            self.follow()
+            return
+        if self.look == "reading" or event.button != 1 or self.text_selection is not None:
+            return
+        ref = self._cursor.find_token(self._top + event.y, event.x - MARGIN)
+        if ref is not None:
+            event.stop()
+            self.set_cursor(ref)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        last = self._document.height - 1
+        start = selection.start if selection.start is not None else Offset(0, 0)
+        end = selection.end if selection.end is not None else Offset(-1, last)
+        lines = range(start.y, min(end.y, last) + 1)
+        return copy_text(self._document, lines, start.x, end.x if end.y <= last else -1), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self.refresh()
+
+    # --- the token cursor --------------------------------------------------------------------------------------------
+
+    @property
+    def cursor(self) -> TokenRef | None:
+        return self._cursor.ref
+
+    @property
+    def cursor_reply(self) -> list[Span]:
+        """The parts of the reply with the cursor, each with as many tokens as the path reaches."""
+        if self._cursor.ref is None:
+            return []
+        return [Span(stretch.node, stretch.reached) for stretch in self._document.track.turn_of(self._cursor.ref)]
+
+    def open_cursor(self) -> None:
+        """Put the cursor on the newest token in view, in a token look; the view no longer follows the end.
+
+        Does nothing where there is no token, or where there is a cursor already.
+        """
+        if self._cursor.ref is None and self._document.track.last() is not None:
+            self._begin_pointing()
+            self._move_cursor(self._cursor.find_newest(self._top, self._top + self._rows))
+
+    def close_cursor(self) -> None:
+        """Remove the cursor, and return to the reading look if the cursor has replaced that."""
+        if self._cursor.ref is None:
+            return
+        touch(self, self.size.region)
+        self._cursor.put(None)
+        self.pointing = False
+        self.post_message(self.CursorMoved(None))
+        if self._reading_before and self.look != "reading":
+            self.look = "reading"
+        self.following = self._is_at_end
+
+    def set_cursor(self, ref: TokenRef) -> None:
+        """Put the cursor on a token; where the path does not reach it, on the last one of its node or of the chat."""
+        nearest = self._document.track.nearest(ref)
+        if nearest is not None:
+            self._begin_pointing()
+            self._move_cursor(nearest)
+
+    def move_cursor(self, how: Move) -> None:
+        """Move the cursor to the next token that way, if any."""
+        if self._cursor.ref is not None:
+            self._move_cursor(how)
+
+    def _begin_pointing(self) -> None:
+        if self._cursor.ref is None:
+            self.pointing = True
+            self._reading_before = self.look == "reading"
+            if self._reading_before:
+                self.look = self._token_look
+            self.following = False
+
+    def _move_cursor(self, to: Move | TokenRef | None) -> None:
+        """Move the cursor, scroll it into view, and post `CursorMoved`."""
+        before, rows = self._cursor.ref, self._cursor.rows()
+        height, anchor = self._document.height, self._document.anchor(self._top)
+        if isinstance(to, str):
+            self._cursor.move(to)
+        else:
+            self._cursor.put(to)
+        moved = self._document.height != height  # laying out on the way has moved lines
+        self._show_cursor(anchor if moved else None)
+        if moved:
+            touch(self, self.size.region)
+        if self._cursor.ref != before:
+            self._touch(rows + self._cursor.rows())
+            self.post_message(self.CursorMoved(self._cursor.ref))
+
+    def _keep_cursor(self) -> None:
+        """Find the cursor's token again after a new layout, or the nearest one if the path no longer reaches it."""
+        ref = self._cursor.ref
+        if ref is None:
+            return
+        nearest = self._document.track.nearest(ref)
+        if nearest is None:
+            self.close_cursor()
+            return
+        if nearest == ref:
+            self._cursor.find()
+        else:
+            self._cursor.put(nearest)
+            self.post_message(self.CursorMoved(nearest))
+        self._show_cursor(None)
+
+    def _show_cursor(self, anchor: Anchor | None) -> None:
+        """Scroll the cursor into view: by as few lines as possible where it is near, else to the middle.
+
+        `anchor` is the first character in view, given where that may be on another line by now.
+        """
+        rows = self._rows
+        top = self._top if anchor is None else self._document.lay_from(anchor, rows)
+        for _ in range(_TRIES):
+            begin, end = self._cursor.rows()[0], self._cursor.rows()[-1]
+            if end >= top + rows:
+                top = min(end - rows + 1, begin) if end < top + 2 * rows else begin - rows // 2
+            if begin < top:
+                top = begin if begin >= top - rows else begin - rows // 2
+            top = self._document.lay_lines(max(min(top, self._document.height - rows), 0), rows)
+            if top <= self._cursor.rows()[0] < top + rows:
+                break
+        self._move_to(top)
+
+    def _touch(self, rows: Iterable[int]) -> None:
+        visible = {y - self._top for y in rows if 0 <= y - self._top < self._rows}
+        if visible:
+            touch(self, *(Region(0, y, self.size.width, 1) for y in visible))
+
     # --- scrolling ---------------------------------------------------------------------------------------------------
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
@@ -185,17 +449,17 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
             self._move_bar()
         if self._moving or not self.is_mounted:
             return
-        settled = self._document.settle(y, self._rows)
+        settled = self._document.lay_lines(y, self._rows)
         if settled != y or self._document.height != self.virtual_size.height:
             self._move_to(settled)
-        self._document.tidy(settled, self._rows)
         self.following = self._cursor.ref is None and self._is_at_end
 
     def watch_following(self, following: bool) -> None:
         if following:
             self._note_unseen(0)
 
-    # --- place -------------------------------------------------------------------------------------------------------
+    def action_scroll_end(self) -> None:
+        self.follow()
 
     @property
     def _top(self) -> int:
@@ -209,18 +473,13 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
     def _is_at_end(self) -> bool:
         return self._top >= self._document.height - self._rows
 
-    def _place(self, reach: Callable[[], int]) -> None:
-        """Lays out the visible lines: the end while following, else those of `reach`, which returns the first of them."""
-        if self._document.width <= 0:
-            return
-        y = self._document.reach_end(self._rows) if self.following else reach()
-        if not self.following and y > (last := max(self._document.height - self._rows, 0)):
-            y = self._document.settle(last, self._rows)
-        self._move_to(y)
-        self._work_later()
+    def _limit(self, y: int) -> int:
+        """Return the line, or the last one that can be the first in view."""
+        last = max(self._document.height - self._rows, 0)
+        return self._document.lay_lines(last, self._rows) if y > last else y
 
     def _move_to(self, y: int) -> None:
-        """Makes line `y` the first one in view, without animation."""
+        """Make line `y` the first one in view, without animation."""
         self._moving = True
         try:
             self._resize_document()
@@ -229,40 +488,16 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
                 self.scroll_target_y = self.scroll_y = y
         finally:
             self._moving = False
-        self._document.tidy(y, self._rows)
-
-    def _show_cursor(self, anchor: Anchor | None) -> None:
-        """Scrolls the cursor into view: by as few lines as possible where it is near, else to the middle.
-
-        `anchor` is the first character in view, given where that may be on another line by now.
-        """
-        rows = self._rows
-        top = self._top if anchor is None else self._document.reach(anchor, rows)
-        for _ in range(_TRIES):
-            begin, end = self._cursor.rows()[0], self._cursor.rows()[-1]
-            if end >= top + rows:
-                top = min(end - rows + 1, begin) if end < top + 2 * rows else begin - rows // 2
-            if begin < top:
-                top = begin if begin >= top - rows else begin - rows // 2
-            top = self._document.settle(max(min(top, self._document.height - rows), 0), rows)
-            if top <= self._cursor.rows()[0] < top + rows:
-                break
-        self._move_to(top)
-
-    def _touch(self, rows: Iterable[int]) -> None:
-        visible = {y - self._top for y in rows if 0 <= y - self._top < self._rows}
-        if visible:
-            touch(self, *(Region(0, y, self.size.width, 1) for y in visible))
 
     def _resize_document(self) -> None:
-        """Takes over the document's height. Only the scroll bar depends on it, so that no layout is needed."""
+        """Take over the document's height. Only the scroll bar depends on it, so that no layout is needed."""
         size = Size(self.size.width, self._document.height)
         if size != self.virtual_size:
             self.set_reactive(Widget.virtual_size, size)
             self._move_bar()
 
     def _move_bar(self) -> None:
-        """Moves the scroll bar where that shows, by half a row or more: to paint it costs as much as to paint all the lines."""
+        """Move the scroll bar where that shows, by half a row or more: to paint it costs as much as to paint all the lines."""
         lines = max(self._document.height, self._rows)  # where all is in view the bar is full
         place = (2 * self._rows * self._top // lines, 2 * self._rows**2 // lines, self._rows)
         if place != self._bar_place:
@@ -276,23 +511,23 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
             self.refresh_line(self._top + self._rows - 1)
 
     def _work_later(self) -> None:
-        """Lays out the rest in small pieces, beside the frames."""
+        """Lay out the rest in small pieces, beside the frames."""
         self.is_complete = False
         if self._worker is None:
             self._worker = self.set_interval(1 / 30, self.work)
         self._worker.resume()
 
     def work(self) -> None:
-        """Lays out some of the lines out of sight; a timer calls this until none is left."""
+        """Lay out some of the lines out of sight; a timer calls this until none is left."""
         if frame_is_due(self.screen) or self.app.animator.is_being_animated(self, "scroll_y"):
             return
         deadline = perf_counter() + SLICE
         height = self._document.height
-        top = self._document.settle(self._top, self._rows)
+        top = self._document.lay_lines(self._top, self._rows)
         seen = self._document.find(top)
-        y, done = self._document.work_on(top, lambda: perf_counter() > deadline)
+        y, done = self._document.lay_more(top, lambda: perf_counter() > deadline)
         if self.following:
-            y = self._document.reach_end(self._rows)
+            y = self._document.lay_end(self._rows)
         self._working = True  # the lines in view stay as they are, under other numbers
         try:
             self._move_to(y)
@@ -302,6 +537,7 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
             touch(self, self.size.region)
         elif self._unseen and self._document.height != height:  # the mark's number is another
             touch(self, Region(0, self._rows - 1, self.size.width, 1))
+        gc.freeze()  # the lines stay: a full collection over them would stop the screen
         self.is_complete = done
         if done and self._worker is not None:
             self._worker.pause()
@@ -309,9 +545,11 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
     # --- other places ------------------------------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """Goes to the end, and stays there while the document grows."""
+        """Go to the end, and stay there while the document grows."""
         self.following = True
-        self._place(lambda: self._top)
+        if self._document.width > 0:
+            self._move_to(self._document.lay_end(self._rows))
+            self._work_later()
 
     @property
     def place(self) -> tuple[Anchor, bool]:
@@ -323,63 +561,56 @@ class DocumentView(QuickScrollView, Clickable, can_focus=True):
         if following:
             self.follow()
         else:
-            self._go(lambda: self._document.reach(anchor, self._rows))
+            self._go_to(self._document.lay_from(anchor, self._rows))
 
     def bring(self, anchor: Anchor) -> None:
-        """Brings the line of a character into view: to the middle, if it was out of sight."""
+        """Bring the line of a character into view: to the middle, if it was out of sight."""
         top, before, height = self._top, self._document.anchor(self._top), self._document.height
-        y = self._document.reach(anchor, 1)
+        y = self._document.lay_from(anchor, 1)
         if self._document.height != height:  # laying out on the way has moved lines
-            top = self._document.reach(before, self._rows)
-            y = self._document.reach(anchor, 1)
-        if top <= y < top + self._rows:
-            self._go(lambda: top)
-        else:
-            self._go(lambda: self._document.settle(max(y - self._rows // 2, 0), self._rows))
+            top = self._document.lay_from(before, self._rows)
+            y = self._document.lay_from(anchor, 1)
+        if not top <= y < top + self._rows:
+            top = self._document.lay_lines(max(y - self._rows // 2, 0), self._rows)
+        self._go_to(top)
 
     def row_of(self, turn: int) -> int:
-        """The row of the view with the head of a turn; 0 where that is out of sight."""
+        """Return the row of the view with the head of a turn; 0 where that is out of sight."""
         row = self._head(turn) - self._top
         return row if 0 <= row < self._rows else 0
 
     def hold(self, turn: int, row: int) -> None:
-        """Brings the head of a turn to a row of the view, or as near as the number of lines allows."""
-
-        def reach() -> int:
-            self._document.reach(Anchor(turn, -1), self._rows)
-            return self._document.settle(max(self._head(turn) - row, 0), self._rows)
-
-        self._go(reach)
+        """Bring the head of a turn to a row of the view, or as near as the number of lines allows."""
+        self._document.lay_from(Anchor(turn, -1), self._rows)
+        self._go_to(self._document.lay_lines(max(self._head(turn) - row, 0), self._rows))
 
     def _head(self, turn: int) -> int:
-        return self._document.heights.top(turn) + (turn > 0)  # an empty line separates it from the turn before
+        return self._document.top_of(turn) + (turn > 0)  # an empty line separates it from the turn before
 
     def jump(self, turns: int) -> None:
-        """Brings the start of a turn to the top: of this one, or of one so many turns away; after the last comes the end."""
+        """Bring the start of a turn to the top: of this one, or of one so many turns away; after the last comes the end."""
         document = self._document
         if not document.turns:
             return
-        index = document.heights.at(self._top)
-        if turns > 0 or self._top == document.reach(Anchor(index, -1), self._rows):
+        index = document.turn_at(self._top)
+        if turns > 0 or self._top == document.lay_from(Anchor(index, -1), self._rows):
             index += turns
         if index >= len(document.turns):
             self.follow()
         else:
-            self._go(lambda: document.reach(Anchor(max(index, 0), -1), self._rows))
+            self._go_to(document.lay_from(Anchor(max(index, 0), -1), self._rows))
 
-    def found(self) -> None:
-        """Draws the hits of a search again, which have changed."""
-        touch(self, self.size.region)
-
-    def _go(self, reach: Callable[[], int]) -> None:
+    def _go_to(self, y: int) -> None:
         self.following = False
-        self._place(reach)
+        if self._document.width > 0:
+            self._move_to(self._limit(y))
+            self._work_later()
         self.following = self._cursor.ref is None and self._is_at_end
         touch(self, self.size.region)
 
 
-def restyled(strip: Strip, start: int, stop: int, style: Style) -> Strip:
-    """The strip with a style on top of those of its cells, from one cell to another.
+def restyle(strip: Strip, start: int, stop: int, style: Style) -> Strip:
+    """Put a style on top of those of a strip's cells, from one cell to another.
 
     Not by `Strip.crop`, which separates a character from the marks that combine with it.
     """
@@ -394,7 +625,7 @@ def restyled(strip: Strip, start: int, stop: int, style: Style) -> Strip:
 
 
 def _cut(text: str, cell: int) -> tuple[str, str]:
-    """The text before a cell, and the text from there on."""
+    """Split a text at a cell."""
     if cell <= 0:
         return "", text
     return (text, "") if cell >= cell_len(text) else split_text(text, cell)

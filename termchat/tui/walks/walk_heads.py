@@ -17,7 +17,6 @@ from termchat.text import cells, one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, length, spread
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.transcript.body import PLAIN
 from termchat.tui.transcript.looks import Look, heat_inks, heats, kinds
 from termchat.tui.walks.walk_facts import FEWEST, apart, rates_of, state_runs
 
@@ -174,7 +173,7 @@ def head_runs(node: Node, look: Look, width: int) -> list[Run]:
         if not text or (not runs and text.isspace()):
             continue
         shown, wide = _measured(text, width)
-        runs.append((shown, inks[kinds(tokens, at, at + 1)[0]][hot[at]] if hot is not None else PLAIN))
+        runs.append((shown, inks[kinds(tokens, at, at + 1)[0]][hot[at]] if hot is not None else Ink()))
         used += wide
         if used > width:
             break

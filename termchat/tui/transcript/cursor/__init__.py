@@ -1,10 +1,9 @@
-"""The token cursor: which token is looked at, where that is on the screen, and which one is next.
+"""The token cursor: which token it is on, where that is on the screen, and which one is next.
 
-`token_order` knows the order of all tokens on the path (`Track`) and where the text of each is in its turn (`TurnTokens`), and
-nothing of lines. `token_cells` finds their cells in the blocks of a turn by wrapping the text a second time, with numbers in
-place of colours. `jumps` says which tokens are worth a jump: uncertain, surprising, with other settings, at a fork.
-`cursor.Cursor` stands on a token and moves by the table `MOVES`; its `Pointer` leads from a token to its cells and back.
+`token_order` knows the order of all tokens on the path and where the text of each is in its turn (`Track`), and nothing of
+lines. `jumps` says which tokens are worth a jump: uncertain, surprising, with other settings, at a fork. `cursor.Cursor` is on
+a token, finds its cells by the offsets of what is on the lines, and moves by the table `MOVES`.
 
-The view (`view` in the room above) draws the cursor and has it move; `widget` posts `CursorMoved`. What keys do with it is in
+The view (`view` in the room above) draws the cursor, has it move, and posts `CursorMoved`. What keys do with it is in
 `termchat.tui.tokens.mode`.
 """

@@ -28,8 +28,7 @@ _thresholds: WeakKeyDictionary[TokenColumns, tuple[int, float]] = WeakKeyDiction
 
 
 def is_surprise(stretch: Stretch, indexes: range) -> int | None:
-    """A token that was not the model's first choice, or that the model gave a probability under 0.1. None that a person
-    chose."""
+    """Find a token that was not the model's first choice, or had a probability under 0.1; none chosen by hand."""
     tokens, least = stretch.node.tokens, math.log(IMPROBABLE)
     by_hand = tokens.by_hand
     surprises = (index for index in indexes if tokens.ranks[index] > 0 or tokens.logprobs[index] < least)
@@ -37,7 +36,7 @@ def is_surprise(stretch: Stretch, indexes: range) -> int | None:
 
 
 def is_uncertain(stretch: Stretch, indexes: range) -> int | None:
-    """A peak of entropy: higher than the token before, no lower than the one after, and at least the 90th percentile of
+    """Find a peak of entropy: higher than the token before, no lower than the one after, and at least the 90th percentile of
     the node's tokens, but above 0."""
     if not indexes:
         return None  # there may be no token of which to take a percentile
@@ -56,7 +55,7 @@ def is_uncertain(stretch: Stretch, indexes: range) -> int | None:
 
 
 def is_changed(stretch: Stretch, indexes: range) -> int | None:
-    """A token drawn with other knobs than the token before it in the same reply."""
+    """Find a token drawn with other settings than the token before it in the same reply."""
     for index in sorted({at for at in stretch.node.settings_at if at in indexes}, reverse=indexes.step < 0):
         after = _settings(stretch.node, index)
         before = _settings(stretch.node, index - 1) if index else _last_settings(stretch.before)
@@ -66,7 +65,7 @@ def is_changed(stretch: Stretch, indexes: range) -> int | None:
 
 
 def is_fork(forks: Iterable[tuple[int, int]]) -> Test:
-    """A token in whose place another branch goes on differently; `forks` are numbers of nodes and indexes."""
+    """Make a test for tokens at which another branch leaves the path; `forks` are numbers of nodes and indexes."""
     places: dict[int, set[int]] = {}
     for node, index in forks:
         places.setdefault(node, set()).add(index)
@@ -79,7 +78,7 @@ def is_fork(forks: Iterable[tuple[int, int]]) -> Test:
 
 
 def jump(track: Track, ref: TokenRef, test: Test, *, back: bool) -> TokenRef | None:
-    """The nearest token after another, or before it, that qualifies."""
+    """Return the nearest token after another, or before it, that qualifies."""
     for stretch, indexes in track.ranges(ref, back=back):
         index = test(stretch, indexes)
         if index is not None:

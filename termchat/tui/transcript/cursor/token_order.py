@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 from termchat.conversation.tree import Node
-from termchat.tui.transcript.turn_source import Part, rest_of
+from termchat.tui.transcript.turn_source import Part, read_rest
 
 
 class TokenRef(NamedTuple):
@@ -19,30 +18,37 @@ class TokenRef(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """A part of a reply: the turn and the part of it, its node, how many of its tokens the path takes at most (None: all
-    there are), and the part before it in the same turn."""
+    """A part of a reply: the number of its turn, where its text begins in that of the turn, and the part before it."""
 
     turn: int
-    part: int
-    node: Node
-    reach: int | None
+    part: Part
+    begin: int
     before: Stretch | None
 
     @property
+    def node(self) -> Node:
+        return self.part.node
+
+    @property
     def reached(self) -> int:
-        there = len(self.node.tokens)
-        return there if self.reach is None else min(self.reach, there)
+        """How many of its tokens the path takes."""
+        count = len(self.node.tokens)
+        return count if self.part.reach is None else min(self.part.reach, count)
 
 
 class Track:
+    """All tokens of the path. Only the last part may still grow."""
+
     def __init__(self, turns: Sequence[Sequence[Part]]) -> None:
         self._stretches: list[Stretch] = []
         for turn, parts in enumerate(turns):
             before: Stretch | None = None
-            for index, part in enumerate(parts):
+            begin = 0
+            for part in parts:
                 if part.node.role == "assistant":
-                    before = Stretch(turn, index, part.node, part.reach, before)
+                    before = Stretch(turn, part, begin, before)
                     self._stretches.append(before)
+                    begin += part.node.tokens.texts.start(part.shown) + len(read_rest(part))
         self._places = {stretch.node.number: place for place, stretch in enumerate(self._stretches)}
 
     def __contains__(self, ref: TokenRef) -> bool:
@@ -52,6 +58,24 @@ class Track:
     def stretch(self, node: int) -> Stretch:
         return self._stretches[self._places[node]]
 
+    def span(self, ref: TokenRef) -> tuple[int, int]:
+        """Return the characters of a token in the text of its turn."""
+        stretch = self.stretch(ref.node)
+        texts = stretch.node.tokens.texts
+        return stretch.begin + texts.start(ref.index), stretch.begin + texts.start(ref.index + 1)
+
+    def find_token(self, turn: int, offset: int) -> TokenRef | None:
+        """Return the token that a character of a turn belongs to, if the path reaches it."""
+        place = bisect_right(self._stretches, (turn, offset), key=lambda stretch: (stretch.turn, stretch.begin)) - 1
+        stretch = self._stretches[place] if place >= 0 else None
+        if stretch is None or stretch.turn != turn:
+            return None
+        texts, offset = stretch.node.tokens.texts, offset - stretch.begin
+        if offset >= texts.start(stretch.part.shown):
+            return None
+        ref = TokenRef(stretch.node.number, texts.at(offset))
+        return ref if ref.index < stretch.reached else None
+
     def first(self) -> TokenRef | None:
         return self._end(iter(self._stretches), last=False)
 
@@ -59,7 +83,7 @@ class Track:
         return self._end(reversed(self._stretches), last=True)
 
     def next(self, ref: TokenRef) -> TokenRef | None:
-        """The token after it, in whichever reply."""
+        """Return the token after another, also in another reply."""
         if ref.index + 1 < self.stretch(ref.node).reached:
             return ref._replace(index=ref.index + 1)
         return self._end(iter(self._stretches[self._places[ref.node] + 1 :]), last=False)
@@ -70,7 +94,7 @@ class Track:
         return self._end(reversed(self._stretches[: self._places[ref.node]]), last=True)
 
     def turn_up(self, ref: TokenRef) -> TokenRef | None:
-        """The first token of its reply; from there, of the reply before."""
+        """Return the first token of its reply; from there, of the reply before."""
         begin = self._begin_of(self.stretch(ref.node).turn)
         if begin != ref or begin is None:
             return begin
@@ -78,12 +102,12 @@ class Track:
         return self._begin_of(self.stretch(before.node).turn) if before is not None else None
 
     def turn_down(self, ref: TokenRef) -> TokenRef | None:
-        """The first token of the reply after its own."""
+        """Return the first token of the reply after its own."""
         turn = self.stretch(ref.node).turn
         return self._end((stretch for stretch in self._stretches if stretch.turn > turn), last=False)
 
     def ranges(self, ref: TokenRef, *, back: bool) -> Iterator[tuple[Stretch, range]]:
-        """The indexes after a token, or before it from the nearest on, part by part."""
+        """Yield the indexes after a token, or before it from the nearest on, part by part."""
         place = self._places[ref.node]
         here = self._stretches[place]
         if back:
@@ -94,12 +118,12 @@ class Track:
             yield from ((stretch, range(stretch.reached)) for stretch in self._stretches[place + 1 :])
 
     def turn_of(self, ref: TokenRef) -> list[Stretch]:
-        """All parts of the reply that a token belongs to."""
+        """List the parts of the reply that a token belongs to."""
         turn = self.stretch(ref.node).turn
         return [stretch for stretch in self._stretches if stretch.turn == turn]
 
     def nearest(self, ref: TokenRef) -> TokenRef | None:
-        """The token itself; where the path does not reach it, the last one of its node, or else of the chat."""
+        """Return the token; where the path does not reach it, the last one of its node, or else of the chat."""
         if ref in self:
             return ref
         if ref.node in self._places and (count := self.stretch(ref.node).reached):
@@ -110,46 +134,6 @@ class Track:
         return self._end((stretch for stretch in self._stretches if stretch.turn == turn), last=False)
 
     def _end(self, stretches: Iterator[Stretch], *, last: bool) -> TokenRef | None:
-        """The first or last token of the first of them that has any."""
+        """Return the first or last token of the first of them with tokens."""
         found = next(((stretch, stretch.reached) for stretch in stretches if stretch.reached), None)
         return TokenRef(found[0].node.number, found[1] - 1 if last else 0) if found is not None else None
-
-
-class TurnTokens:
-    """The tokens of one turn, numbered through all its parts, and where their text is in the turn's."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts  # only the last one may still grow
-        self._texts = [part.node.tokens.texts for part in parts]
-        counts = [part.shown for part in parts[:-1]]
-        self._firsts = list(accumulate(counts, initial=0))
-        ends = [texts.start(n) + len(rest_of(part)) for part, texts, n in zip(parts, self._texts, counts, strict=False)]
-        self._begins = list(accumulate(ends, initial=0))
-
-    def span(self, number: int) -> tuple[int, int]:
-        """The characters of a token in the turn's text."""
-        part = bisect_right(self._firsts, number) - 1
-        texts, begin, index = self._texts[part], self._begins[part], number - self._firsts[part]
-        return begin + texts.start(index), begin + texts.start(index + 1)
-
-    def at(self, offset: int) -> int:
-        """The number of the token that a character belongs to; -1 behind the last one's text."""
-        part = bisect_right(self._begins, offset) - 1
-        texts, place = self._texts[part], offset - self._begins[part]
-        last = self._parts[part].shown
-        return self._firsts[part] + texts.at(place) if place < texts.start(last) else -1
-
-    def among(self, begin: int, end: int) -> Iterator[int]:
-        """The numbers of the tokens that have some of these characters, in order."""
-        for first, before, texts, part in zip(self._firsts, self._begins, self._texts, self._parts, strict=True):
-            at, stop = max(begin - before, 0), min(end - before, texts.start(part.shown))
-            if at < stop:
-                index, last = texts.at(at), texts.at(stop - 1)
-                yield from (first + at for at, size in enumerate(texts.lengths(index, last + 1), index) if size)
-
-    def number(self, part: int, index: int) -> int:
-        return self._firsts[part] + index
-
-    def ref(self, number: int) -> TokenRef:
-        part = bisect_right(self._firsts, number) - 1
-        return TokenRef(self._parts[part].node.number, number - self._firsts[part])

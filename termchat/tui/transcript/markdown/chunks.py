@@ -184,7 +184,7 @@ class Splitter:
         if _may_cut(current.source, body):
             self._continue_in_next(current, "", gap=False)
             current = self._open or current
-        current.source += _dedented(line, current.indent)
+        current.source += dedent(line, current.indent)
         current.end += len(line)
 
     def _goes_on(self, current: Chunk, body: str) -> bool:
@@ -258,5 +258,6 @@ def _depth(body: str) -> int:
     return len(body.expandtabs(4)) - len(body.expandtabs(4).lstrip(" "))
 
 
-def _dedented(line: str, depth: int) -> str:
+def dedent(line: str, depth: int) -> str:
+    """Remove so many spaces from the begin of a line, as far as it has them."""
     return line[min(depth, len(line) - len(line.lstrip(" "))) :]

@@ -39,7 +39,7 @@ _INKS = {
 """Pygments' kinds of tokens to inks; a kind without one takes its parent's."""
 
 
-def code_lines(source: str, language: str, width: int, prefix: tuple[Run, ...] = ()) -> list[Line]:
+def render_code(source: str, language: str, width: int, prefix: tuple[Run, ...] = ()) -> list[Line]:
     complete, newline, last = source.rpartition("\n")
     lines = list(_laid_out(complete + newline, language, width, prefix)) if newline else []
     if last:
@@ -47,7 +47,7 @@ def code_lines(source: str, language: str, width: int, prefix: tuple[Run, ...] =
     return lines
 
 
-def label_line(language: str, prefix: tuple[Run, ...] = ()) -> Line:
+def render_label(language: str, prefix: tuple[Run, ...] = ()) -> Line:
     """The line above a code block that names its language."""
     wrapper = Wrapper(1000, prefix, prefix)
     wrapper.feed(language, LABEL)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 STEP = 64
-"""Characters by which `closed_part` moves on."""
+"""Characters by which `measure_closed` moves on."""
 
 CODE = Ink("code")
 ADDRESS = Ink("muted")
@@ -38,7 +38,7 @@ _OPENS: dict[str, dict[str, bool | str]] = {
 }
 
 
-def runs_of(tokens: Sequence[MarkdownToken], ink: Ink) -> list[Run]:
+def make_runs(tokens: Sequence[MarkdownToken], ink: Ink) -> list[Run]:
     """The runs of an inline token's children, painted in variations of `ink`."""
     runs: list[Run] = []
     inks, addresses = [ink], list[tuple[str, int]]()
@@ -91,7 +91,7 @@ def _add_address(runs: list[Run], address: str, begin: int) -> None:
         runs.append((f" ({address})", ADDRESS))
 
 
-def closed_part(source: str) -> int:
+def measure_closed(source: str) -> int:
     """How much of a paragraph that still streams can be read without the rest: whole sentences, nothing open in them.
 
     It moves on in steps, so that what was made of it can be kept for a while.
@@ -122,7 +122,7 @@ _BAR = re.compile(r"(?<!\\)\|")
 _RULE_BEGUN = re.compile(r"[|:\-\s]*$")
 
 
-def mended(source: str) -> str:
+def close_marks(source: str) -> str:
     """The source of a chunk that still streams, with the emphasis, code or link that is open at its end closed."""
     if _FENCE.search(source):
         return source
@@ -168,7 +168,7 @@ def _end_of(plain: str, sign: str, at: int) -> int:
     return found.end() if found is not None else -1
 
 
-def begun_table(source: str) -> str | None:
+def complete_table(source: str) -> str | None:
     """A table for text that may be the begin of one: bars, and no whole line below them yet. None for other text."""
     head, _, rule = source.partition("\n")
     cells = _BAR.split(head.strip().removeprefix("|").removesuffix("|"))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.transcript.markdown.code import code_lines, label_line
-from termchat.tui.transcript.markdown.inline import closed_part, math, mended, runs_of
-from termchat.tui.transcript.markdown.table import Cell, table_lines
+from termchat.tui.transcript.markdown.code import render_code, render_label
+from termchat.tui.transcript.markdown.inline import close_marks, make_runs, math, measure_closed
+from termchat.tui.transcript.markdown.table import Cell, render_table
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -57,10 +57,10 @@ def _runs(source: str, ink: Ink) -> tuple[Run, ...]:
     """The runs of inline Markdown. Of a list or table that streams all but the newest of them are known already."""
     parser, tokens = _parser(), list["MarkdownToken"]()
     parser.inline.parse(source, parser, {}, tokens)
-    return tuple(runs_of(tokens, ink))
+    return tuple(make_runs(tokens, ink))
 
 
-def markdown_lines(source: str, width: int, indent: int = 0, hidden: int = 0) -> list[Line]:
+def render_markdown(source: str, width: int, indent: int = 0, hidden: int = 0) -> list[Line]:
     """The lines of one chunk, `indent` cells to the right; of a table not the first `hidden` rows, which only have a say in
     its columns' widths."""
     writer = _Writer(width, indent, hidden)
@@ -68,20 +68,20 @@ def markdown_lines(source: str, width: int, indent: int = 0, hidden: int = 0) ->
     return writer.lines
 
 
-def paragraph_lines(source: str, width: int) -> list[Line]:
+def render_paragraph(source: str, width: int) -> list[Line]:
     """The lines of a plain paragraph that still streams; most of it is remembered from the last time."""
-    cut = closed_part(source)
+    cut = measure_closed(source)
     if not cut:
-        return markdown_lines(mended(source), width)
+        return render_markdown(close_marks(source), width)
     wrapper = _begun(source[:cut], width).copy()
-    _feed_inline(wrapper, mended(source[cut:]))
+    _feed_inline(wrapper, close_marks(source[cut:]))
     return wrapper.lines
 
 
 @lru_cache(maxsize=4)
 def _begun(source: str, width: int) -> Wrapper:
     """What the closed part of a paragraph becomes; made from that of the closed part before it."""
-    before = closed_part(source[:-1]) if len(source) < _LONG else 0
+    before = measure_closed(source[:-1]) if len(source) < _LONG else 0
     wrapper = _begun(source[:before], width).copy() if before else Wrapper(width)
     _feed_inline(wrapper, source[before:])
     return wrapper
@@ -191,8 +191,8 @@ class _Writer:
     def _code(self, token: MarkdownToken) -> None:
         language = token.info.split()[0] if token.info.strip() else ""
         first, rest = self._take_prefix()
-        lines = [label_line(language, rest)] if language else []
-        lines += code_lines(token.content, language, self._width, rest)
+        lines = [render_label(language, rest)] if language else []
+        lines += render_code(token.content, language, self._width, rest)
         if lines and first != rest:
             runs = lines[0].runs
             shared = len(rest) if runs[: len(rest)] == rest else 0
@@ -211,6 +211,6 @@ class _Writer:
                 rows[-1].append(Cell(_runs(tokens[index + 1].content, ink), align))
             index += 1
         first, rest = self._take_prefix()
-        for number, line in enumerate(table_lines(rows, self._room(), self._hidden)):
+        for number, line in enumerate(render_table(rows, self._room(), self._hidden)):
             self.lines.append(Line((*(rest if number else first), *line.runs)))
         return index

@@ -24,7 +24,7 @@ class Cell(NamedTuple):
     align: str
 
 
-def table_lines(rows: list[list[Cell]], width: int, hidden: int = 0) -> Iterator[Line]:
+def render_table(rows: list[list[Cell]], width: int, hidden: int = 0) -> Iterator[Line]:
     """The lines of a table in `width` cells but for the first `hidden` rows; the first row is its head.
 
     Where there are too many columns to stand beside each other each row is told cell by cell, with the names of the columns.
