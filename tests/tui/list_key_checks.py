@@ -14,7 +14,7 @@ from termchat import paths
 from termchat.conversation.tree import Conversation
 from termchat.engine.port import LoadDraft
 from termchat.models.disk.discovery import Skipped
-from termchat.tui.dialogs.base import ListDialog
+from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.keys.dialogs import KeyGroup
 from termchat.tui.models.models_dialog import SkippedDialog
 from termchat.tui.tokens.branch_tree import ReplyPicker, TreeDialog

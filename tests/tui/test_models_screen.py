@@ -69,7 +69,7 @@ def row(name: str = "tiny", **more: object) -> ModelRow:
     ],
 )
 def test_whether_it_fits_is_said_where_it_is_known(need: Need | None, spare: int | None, said: str) -> None:
-    text = model_line(Item(row(), "on disk", need, spare), 100, 8, chosen=False).text
+    text = model_line(Item(row(), "on disk", need, spare), 100, 8).text
     assert said in text
     assert said or not any(word in text for word in ("fits", "tight", "too large"))
     assert all(part in text for part in ("tiny", "2.00 GB", "Q4_K_M", "8192", "LM Studio", "on disk"))
@@ -104,7 +104,7 @@ def test_every_line_takes_the_room_there_is_and_no_more(width: int) -> None:
         Item(row(), "downloading", download=DownloadRow(None, running=True, problem=None)),
         Item(row(), "not downloaded", download=DownloadRow(pulling, running=False, problem=failed)),
     ]
-    assert {length_of(model_line(item, width, 47, chosen=False)) for item in items} == {width}
+    assert {length_of(model_line(item, width, 47)) for item in items} == {width}
     assert length_of(heading(width, 47)) == width
 
 
@@ -116,18 +116,18 @@ def length_of(line: object) -> int:
 
 def test_a_download_shows_bytes_rate_and_time_left() -> None:
     pulling = Pulling(file="f", stage="downloading", done=3 * GB, total=10 * GB, rate=1e7)
-    text = model_line(Item(row(), "downloading", download=DownloadRow(pulling, True, None)), 110, 8, chosen=True).text
+    text = model_line(Item(row(), "downloading", download=DownloadRow(pulling, True, None)), 110, 8).text
     assert "━━" in text
     assert "30%  3.00 GB of 10.0 GB  10.0 MB/s  11 min 40 s left" in text
     waiting = Pulling(file="f", stage="waiting", note="no connection; trying again")
     assert (
         "no connection; trying again"
-        in model_line(Item(row(), "downloading", download=DownloadRow(waiting, True, None)), 110, 8, chosen=False).text
+        in model_line(Item(row(), "downloading", download=DownloadRow(waiting, True, None)), 110, 8).text
     )
     stopped = DownloadRow(pulling, False, ModelError("stopped"))
     assert (
         "3.00 GB already downloaded  stopped"
-        in model_line(Item(row(), "not downloaded", download=stopped), 110, 8, chosen=False).text
+        in model_line(Item(row(), "not downloaded", download=stopped), 110, 8).text
     )
 
 
@@ -136,7 +136,7 @@ def test_names_from_files_and_servers_steer_no_terminal() -> None:
     note = Pulling(file=attack, stage="waiting", note=attack)
     hostile = row(attack, source=attack, quantization=attack, description=attack, license=attack, architecture=attack)
     item = Item(msgspec.structs.replace(hostile, problem=attack), "broken", download=DownloadRow(note, True, None))
-    lines = [model_line(Item(hostile, "on disk"), 100, 30, chosen=False), model_line(item, 100, 30, chosen=False)]
+    lines = [model_line(Item(hostile, "on disk"), 100, 30), model_line(item, 100, 30)]
     lines += model_lines(item, Known(ModelError(attack, attack)), 40, 30) + model_lines(item, Known(), 40, 6)
     for line in lines:
         assert line.text.isprintable() or line.text == ""

@@ -22,7 +22,7 @@ from termchat.tui.constraint.constraint_setting import (
     typed,
 )
 from termchat.tui.dialogs.base import Dialog
-from termchat.tui.keys.dialogs import CONSTRAINT, hint
+from termchat.tui.keys.dialogs import hint
 
 EXAMPLE = "example"
 _KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -48,7 +48,6 @@ class ConstraintDialog(Dialog[None]):
     ConstraintDialog #constraint-stage { color: $muted; }
     """
     KEYS = "CONSTRAINT"
-    BINDINGS = [key.binding for key in CONSTRAINT]  # noqa: RUF012
 
     def __init__(self, setting: ConstraintSetting, now: Constraint | None) -> None:
         super().__init__()

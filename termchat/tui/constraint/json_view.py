@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from termchat.tui.dialogs.base import ReadListing
+from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import prose
 from termchat.tui.themes.theme_file import Palette
 
 
-class JsonView(ReadListing):
+class JsonView(ReadDialog):
     TITLE = "The last reply as JSON"
 
     def __init__(self, palette: Palette, text: str) -> None:

@@ -138,11 +138,11 @@ def heading(width: int, longest: int) -> Line:
     return Line(((titles, TITLE),), "surface")
 
 
-def model_line(item: Item, width: int, longest: int, *, chosen: bool) -> Line:
+def model_line(item: Item, width: int, longest: int) -> Line:
     """`longest` is the longest name of all, in cells."""
     row, columns = item.row, _Columns.of(width, longest)
     if row.is_engine:
-        return _engine_line(item, width, columns.name, chosen=chosen)
+        return _engine_line(item, width, columns.name)
     sign, ink = _DRAFT_SIGNS.get(item.drafts) or _SIGNS[item.state]
     runs: list[Run] = [(sign + " ", ink), (column(row.name, columns.name), _name_ink(item))]
     if item.download is not None and (item.download.running or item.download.problem is not None):
@@ -155,10 +155,10 @@ def model_line(item: Item, width: int, longest: int, *, chosen: bool) -> Line:
             (column(item.drafts or row.told or item.state, columns.state), MUTED),
             (column(row.source, columns.source), MUTED),
         ]
-    return Line(tuple(runs), "panel" if chosen else "")
+    return Line(tuple(runs))
 
 
-def _engine_line(item: Item, width: int, name: int, *, chosen: bool) -> Line:
+def _engine_line(item: Item, width: int, name: int) -> Line:
     """An engine elsewhere: its address as far as there is room, what there is and how it draws, and the round trip."""
     row, (sign, ink) = item.row, _SIGNS[item.state]
     far = f" {_milliseconds(row.round_trip)}" if row.round_trip is not None else ""
@@ -173,7 +173,7 @@ def _engine_line(item: Item, width: int, name: int, *, chosen: bool) -> Line:
         (sign + " ", ink), (column(row.name, name) + " ", _name_ink(item)), (at, MUTED),
         (column(_told_of_engine(item, room - cells(at)), room - cells(at)), said), (far, MUTED),
     )  # fmt: skip
-    return Line(runs, "panel" if chosen else "")
+    return Line(runs)
 
 
 def _milliseconds(seconds: float) -> str:

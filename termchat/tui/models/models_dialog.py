@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from textwrap import wrap
 
-from textual.app import ComposeResult
 from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Input
 
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
@@ -19,13 +17,12 @@ from termchat.models.disk.discovery import Skipped
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
 from termchat.text import home, one_line
-from termchat.tui.dialogs.base import ARROWS, DetailedListing, ReadListing
+from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog, ReadDialog
 from termchat.tui.draw.background import FRAMES
-from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import MUTED, TEXT, prose
-from termchat.tui.keys.dialogs import MODELS, hint
+from termchat.tui.keys.dialogs import hint
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.engine_dialog import EngineDialog
 from termchat.tui.models.gather import Chosen, Facts, Models
@@ -37,12 +34,12 @@ from termchat.tui.themes.theme_file import Palette
 
 _WIDEST = 180
 _RUN = ("model-engine", "its settings")
-_DRAFTS: dict[DraftRole, tuple[tuple[str, str], ...]] = {
+_DRAFTS: dict[DraftRole, KeyHints] = {
     "": (),
     "can draft": (("model-draft", "drafts with it"),),
     "draft model": (("model-draft", "unloads it"),),
 }
-_HINTS: dict[State, tuple[tuple[str, str], ...]] = {
+_HINTS: dict[State, KeyHints] = {
     "loaded": (_RUN, ("model-reload", "reloads"), ("model-unload", "unloads")),
     "on disk": (("model-enter", "chats with it"), _RUN),
     "downloading": (("model-cancel", "stops the download"),),
@@ -59,7 +56,7 @@ _HINT_LINES = 2
 """Lines of keys below the list on a low screen."""
 
 
-class ModelsDialog(DetailedListing[Choice]):
+class ModelsDialog(ListDialog[ModelRow, Choice]):
     """All models. The result is the one to chat with; downloads continue after it is closed.
 
     Args:
@@ -82,8 +79,8 @@ class ModelsDialog(DetailedListing[Choice]):
     ModelsDialog.-first Input, ModelsDialog.-first Input:focus { margin-top: 0; }
     ModelsDialog.-first #heading { margin-top: 0; }
     """
-    BINDINGS = [*ARROWS, *(key.binding for key in MODELS if key.action)]  # noqa: RUF012
     TITLE = "Models"
+    FIELD = "type a filter, a path, or owner/repo to download from Hugging Face"
     KEYS = "MODELS"
     BESIDE = 118
 
@@ -111,37 +108,27 @@ class ModelsDialog(DetailedListing[Choice]):
         """The engine that a person had asked again."""
         self._seen = chat.phase, chat.host.drafter, chat.host.drafter_failure
         self._looks: Timer | None = None
-
-    def compose(self) -> ComposeResult:
         self.list.gather()
-        self.picker.count = len(self.list.shown)
-        yield from super().compose()
+        self.set_rows(self.list.shown)
 
     def inputs(self) -> Iterable[Widget]:
         if self._welcome is not None:
             yield self._welcome
-        filter_ = Field(placeholder="type a filter, a path, or owner/repo to download from Hugging Face")
-        filter_.cursor_blink = False
-        yield filter_
+        yield self.field
 
     def on_mount(self) -> None:
-        super().on_mount()
         self._looks = self.set_interval(1 / FRAMES, self._look)
         self.call_after_refresh(self.models.look)
-
-    def on_resize(self) -> None:
-        self.put(".hint", self.hint())
-        self.put(".title", self.title_line())
 
     def on_lines_view_laid(self) -> None:
         self.changed()
 
-    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        listed = self.list
-        if not listed.shown:
-            looking = self.models.looking or not self.models.rows
-            return [Line((("looking …" if looking else "no model matches", MUTED),))]
-        return [model_line(listed.item(listed.shown[at]), width, listed.longest, chosen=at == chosen) for at in rows]
+    def line(self, row: ModelRow, width: int, *, chosen: bool) -> Line:
+        return model_line(self.list.item(row), width, self.list.longest)
+
+    def empty_lines(self, width: int) -> list[Line]:
+        looking = self.models.looking or not self.models.rows
+        return [Line((("looking …" if looking else "no model matches", MUTED),))]
 
     def _look(self) -> None:
         """Takes in what threads have found since the last look; a timer calls this while there may be more."""
@@ -175,8 +162,6 @@ class ModelsDialog(DetailedListing[Choice]):
         self.changed()
         self._tell_answer()
         self._open_engine()
-        if self._welcome is not None:
-            self._welcome.show()
 
     def _tell_answer(self) -> None:
         """Says what came of asking an engine again."""
@@ -187,23 +172,18 @@ class ModelsDialog(DetailedListing[Choice]):
             self._asked = ""
 
     def _show(self) -> None:
-        self.picker.show(len(self.list.shown), self.list.at)
-        self.heading.show()
-        self.details.show()
-        self.put(".hint", self.hint())
-        self.put(".title", self.title_line())
+        self.set_rows(self.list.shown, self.list.at)
 
     def changed(self) -> None:
         """Draws the rows, and has their files read once they stay in view."""
         self._show()
         self.at_rest(self._read)
 
-    def headed(self) -> list[Line]:
-        return [heading(self.heading.room, self.list.longest)]
+    def render_heading(self, width: int) -> Line:
+        return heading(width, self.list.longest)
 
-    def detailed(self) -> list[Line]:
-        listed, row, view = self.list, self.list.row, self.details
-        return model_lines(listed.item(row), listed.known(row), view.room, view.size.height) if row is not None else []
+    def render_details(self, row: ModelRow, width: int, height: int) -> list[Line]:
+        return model_lines(self.list.item(row), self.list.known(row), width, height)
 
     def _welcomed(self) -> Sequence[Line]:
         assert self._welcome is not None
@@ -240,21 +220,19 @@ class ModelsDialog(DetailedListing[Choice]):
         self.models.read([row for row in wanted if row is not None], listed.drafted_for)
         self.wake()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def search(self, text: str) -> None:
         self.say("")
-        self.list.filter(event.value)
+        self.list.filter(text)
         self.changed()
         draw_now(self)  # whoever types waits for it
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
+    def enter(self, text: str) -> None:
         row = self.list.row
         if row is not None and self.is_current:  # a second Enter in the same burst does nothing
             self.say("")
             self._ENTERED[self.list.state(row)](self, row)
 
-    def action_move(self, how: str) -> None:
-        super().action_move(how)
+    def moved(self) -> None:
         self.list.choose(self.picker.chosen)
         self.changed()
 
@@ -432,7 +410,7 @@ class ModelsDialog(DetailedListing[Choice]):
         return not self.chat.busy
 
 
-class SkippedDialog(ReadListing):
+class SkippedDialog(ReadDialog):
     """Files and folders that are not in the list, and why."""
 
     TITLE = "Skipped files"

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from textual.content import Content
-from textual.widget import Widget
 
 from termchat.config.personas import Persona, Personas
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.text import cells, one_line
-from termchat.tui.dialogs.base import ARROWS, DetailedListing
+from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.keys import dialogs
 from termchat.tui.themes.theme_file import Palette
 
 _VALUE = 8
-
-
-_CHOOSE = (("list-up", "selects"), ("persona-begin", "starts a chat"), ("close", "closes"))
 _ASK = (
     ("persona-begin", "again starts a new chat with it"),
     ("persona-here", "applies its knobs to this chat from here on"),
     ("close", "cancels"),
 )
-_SAVES = "/persona save NAME saves this chat's settings as a persona."
 
 
 def persona_line(persona: Persona, width: int, longest: int, *, chosen: bool) -> Line:
@@ -36,10 +30,7 @@ def persona_line(persona: Persona, width: int, longest: int, *, chosen: bool) ->
     mark = "▌ " if chosen else "  "
     if cells(about) > width - longest - 4:
         about = ""
-    return Line(
-        ((mark, ACCENT), (f"{name}  ", STRONG if chosen else TEXT), (about, TEXT if chosen else MUTED)),
-        "panel" if chosen else "",
-    )
+    return Line(((mark, ACCENT), (f"{name}  ", STRONG if chosen else TEXT), (about, TEXT if chosen else MUTED)))
 
 
 def persona_lines(persona: Persona, width: int, rows: int) -> list[Line]:
@@ -89,8 +80,8 @@ class Begin(NamedTuple):
     new: bool
 
 
-class PersonasDialog(DetailedListing[Begin]):
-    """All personas. If a chat has begun (`begun`), starting another asks first; `asked` is the persona to ask about at once."""
+class PersonasDialog(ListDialog[Persona, Begin]):
+    """All personas. If a chat has `begun`, starting another is asked for twice; `asked` is the persona to ask about at once."""
 
     DEFAULT_CSS = """
     PersonasDialog #body { margin-top: 1; }
@@ -98,59 +89,37 @@ class PersonasDialog(DetailedListing[Begin]):
     PersonasDialog.-beside #details { width: 60%; height: 1fr; margin: 0 0 0 2; }
     PersonasDialog > Vertical { max-height: 30; }
     """
-    BINDINGS = [*ARROWS, *(key.binding for key in dialogs.PERSONAS)]  # noqa: RUF012
     TITLE = "Personas"
+    HINT = "/persona save NAME saves this chat's settings as a persona."
+    HINTS = (("list-up", "selects"), ("persona-begin", "starts a chat"), ("close", "closes"))
     KEYS = "PERSONAS"
     BESIDE = 104
 
     def __init__(self, personas: Personas, palette: Palette, *, begun: bool, asked: str = "") -> None:
         super().__init__(palette)
-        self._all, self._begun = list(personas.entries.values()), begun
-        self._longest = max((cells(persona.name) for persona in self._all), default=0)
+        names = list(personas.entries)
+        self._begun, self._longest = begun, max(map(cells, names), default=0)
         self.problem = "\n".join(personas.problems[:2])
-        self.asking = bool(asked)
-        self.picker.count = len(self._all)
-        self.picker.chosen = next((at for at, persona in enumerate(self._all) if persona.name == asked), 0)
+        self.asked = "begin" if asked else ""
+        self.set_rows(list(personas.entries.values()), names.index(asked) if asked in names else 0)
 
-    def listed(self) -> Iterable[Widget]:
-        return (self.picker,)
+    def hint(self) -> Content:
+        return dialogs.hint(*_ASK) if self.asked else super().hint()
 
-    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        return [persona_line(self._all[at], width, self._longest, chosen=at == chosen) for at in rows]
+    def line(self, row: Persona, width: int, *, chosen: bool) -> Line:
+        return persona_line(row, width, self._longest, chosen=chosen)
 
-    def action_move(self, how: str) -> None:
-        super().action_move(how)
-        self.details.show()
-        self._ask(False)
+    def render_details(self, row: Persona, width: int, height: int) -> list[Line]:
+        return persona_lines(row, width, height)
 
     def action_begin(self) -> None:
-        if self._begun and not self.asking:
-            self._ask(True)
-        else:
+        if not self._begun or self.confirm("begin"):
             self._end(new=True)
 
     def action_here(self) -> None:
         if self._begun:
             self._end(new=False)
 
-    def action_close(self) -> None:
-        if self.asking:
-            self._ask(False)
-        else:
-            super().action_close()
-
     def _end(self, *, new: bool) -> None:
-        if self._all and self.is_current:  # no second Enter in the same burst
-            self.dismiss(Begin(self._all[self.picker.chosen], new))
-
-    def _ask(self, asking: bool) -> None:
-        self.asking = asking
-        self.put(".hint", self.hint())
-
-    def hint(self) -> Content:
-        return dialogs.hint(*_ASK) if self.asking else dialogs.hint(*_CHOOSE, before=_SAVES)
-
-    def detailed(self) -> list[Line]:
-        if not self._all:
-            return []
-        return persona_lines(self._all[self.picker.chosen], self.details.room, self.details.size.height)
+        if self.row is not None and self.is_current:  # no second Enter in the same burst
+            self.dismiss(Begin(self.row, new))

@@ -29,7 +29,7 @@ from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.composer.completion import Offer
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import by_example, choices, file_or_text, grammar
-from termchat.tui.dialogs.base import ReadListing
+from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.keys.key import Key
@@ -246,9 +246,9 @@ def _what(features: Features, word: str) -> None:
     wanted = re.sub(r"^(is|are|does)\s+|\s*\?+$|\s+mean\s*\??$", "", word.strip(), flags=re.IGNORECASE)
     wanted = re.sub(r"^(a|an|the)\s+", "", wanted, flags=re.IGNORECASE)
     if not wanted:
-        from termchat.tui.lessons.glossary_list import GlossaryList
+        from termchat.tui.lessons.lesson_list import GlossaryDialog
 
-        features.parts.open(GlossaryList(features.parts.palette()))
+        features.parts.open(GlossaryDialog(features.parts.palette()))
         return
     try:
         entry = find(wanted)
@@ -601,7 +601,7 @@ _NAME = 24
 _TAKES = 16
 
 
-class SlashList(ReadListing):
+class SlashList(ReadDialog):
     """The commands that take nothing, which are the keys by another name, then those that take something."""
 
     TITLE = "Commands"

@@ -11,7 +11,7 @@ from termchat.conversation.recorded_reply import TokenSource, reply_on_record
 from termchat.conversation.reply_facts import DifferingFact, differences, facts_of, is_same_model
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
-from termchat.tui.dialogs.base import ReadListing
+from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
 from termchat.tui.draw.wrap import Wrapper
@@ -160,13 +160,13 @@ def detail_lines(found: WhyDifferent, width: int) -> list[Line]:
 _SIDES = ("left", "right")
 
 
-class CompareDialog(ReadListing):
+class CompareDialog(ReadDialog):
     """From the first token that is not the same."""
 
     DEFAULT_CSS = "CompareDialog > Vertical { width: 160; }"
     TITLE = "Compare"
     KEYS = "COMPARE"
-    HINTS = (("compare-why", "why they differ"), *ReadListing.HINTS)
+    HINTS = (("compare-why", "why they differ"), *ReadDialog.HINTS)
     BINDINGS = [key.binding for key in dialogs.COMPARE]  # noqa: RUF012
 
     def __init__(self, palette: Palette, left: ComparedReply, right: ComparedReply) -> None:

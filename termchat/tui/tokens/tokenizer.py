@@ -14,7 +14,7 @@ from termchat.chat.questions import Pieces, Questions
 from termchat.decoding.escapes import escape, unescape
 from termchat.engine.port import Tokenized
 from termchat.text import extent
-from termchat.tui.dialogs.base import ReadListing
+from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, TEXT, column
@@ -85,7 +85,7 @@ def pieces_title(tokenized: Tokenized, text: str | None = None) -> str:
     return f"{count:,} token{'' if count == 1 else 's'}{control}, {extent(data)}"
 
 
-class PiecesDialog(ReadListing):
+class PiecesDialog(ReadDialog):
     """The tokens of a text. They are shown when they come."""
 
     BINDINGS = [key.binding for key in dialogs.PIECES]  # noqa: RUF012
