@@ -211,7 +211,7 @@ def test_engines_elsewhere_in_the_list(
         desk = Desktop(app, app.chat.engine, pilot)  # type: ignore[arg-type]
         await desk.settle()
         await listed(desk)
-        app.screen.list.highlight("@old")  # type: ignore[attr-defined]
+        app.screen._selected = "@old"  # type: ignore[attr-defined]
         app.screen.gather()  # type: ignore[attr-defined]
         await read(desk)
 

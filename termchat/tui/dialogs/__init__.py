@@ -4,8 +4,8 @@
 - `list_dialog`: `ListDialog`, rows with a search, details, names typed in place and actions asked for twice; and `ReadDialog`,
   text to read. The lists of models, chats, presets, lessons, branches and biases are subclasses in their own folders.
 - `full`: what to drop from a full context. `screen.dialog_table` opens it when the chat asks.
-- `keylist`: all keys, of the place one is in first. `theme`: the themes, previewed while they are highlighted. The app opens both.
+- `keylist`: all keys, of the place one is in first. `theme`: the themes, previewed while highlighted. The app opens both.
 
-A dialog gets the palette and the objects that it shows, and ends with `dismiss(result)`; its opener gets that by a callback, None
-if it was closed. While it is open, `say()` and `tell()` show a line in it.
+A dialog gets the palette and the objects that it shows, and ends with `dismiss(result)`; its opener gets that by a callback,
+None if it was closed. While it is open, `say()` and `tell()` show a line in it.
 """

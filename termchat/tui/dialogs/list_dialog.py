@@ -334,9 +334,27 @@ class ReadDialog(ListDialog[Line, None]):
     )  # fmt: skip
     KEYS = "READING"
 
+    def __init__(
+        self,
+        palette: Palette,
+        title: str = "",
+        text: Callable[[int], list[Line]] = lambda _: [],
+        *,
+        hint: str = "",
+    ) -> None:
+        """`text` renders all lines for a width in cells; a subclass may override `made` instead."""
+        super().__init__(palette)
+        self._heading_text, self._text_lines, self._note = title or self.TITLE, text, hint or self.HINT
+
+    def title_line(self) -> str:
+        return self._heading_text
+
+    def hint(self) -> Content:
+        return dialogs.hint(*self.hints(), before=self._note)
+
     def made(self, width: int) -> list[Line]:
         """Render all lines, at most `width` cells wide."""
-        raise NotImplementedError
+        return self._text_lines(width)
 
     def lay_out(self) -> None:
         """Render the text again, after it has changed."""

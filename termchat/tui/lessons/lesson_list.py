@@ -15,7 +15,7 @@ from termchat.lessons.lesson_file import LessonError
 from termchat.lessons.playing import LessonState
 from termchat.lessons.shelf import COURSE, Shelf
 from termchat.text import home, one_line
-from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog, ReadDialog
+from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.lessons.lesson_words import plain
@@ -167,22 +167,13 @@ class LessonsDialog(ListDialog[Lesson | LessonError, ChosenLesson]):
             self.dismiss(ChosenLesson(lesson, anew))
 
 
-class GlossaryDialog(ReadDialog):
-    """The words of decoding, each in one sentence, and where it is on the screen."""
-
-    TITLE = "Words"
-    HINT = "/what WORD explains one."
-
-    def made(self, width: int) -> list[Line]:
-        lines: list[Line] = []
-        for entry in entries().values():
-            lines += [BLANK] * bool(lines)
-            lines += [
-                Line(((entry.term, STRONG),)),
-                *prose(entry.text, width),
-                *prose(plain(entry.where), width, MUTED),
-            ]
-        return lines
+def glossary_lines(width: int) -> list[Line]:
+    """Render the words of decoding, each in one sentence, and where it is on the screen."""
+    lines: list[Line] = []
+    for entry in entries().values():
+        lines += [BLANK] * bool(lines)
+        lines += [Line(((entry.term, STRONG),)), *prose(entry.text, width), *prose(plain(entry.where), width, MUTED)]
+    return lines
 
 
 def refusal_of(lesson: Lesson, chat: Chat) -> Refused | None:

@@ -88,31 +88,8 @@ class Chosen(NamedTuple):
     problem: ModelError | None
 
 
-class _Around(NamedTuple):
-    """The catalogue, and bytes of free memory."""
-
-    catalogue: Catalogue
-    available: int | None
-
-
-class _Listed(NamedTuple):
-    """A row, and the real path of its file; "" without one."""
-
-    row: ModelRow
-    file: str
-
-
-class _Read(NamedTuple):
-    row: ModelRow
-    facts: Facts | ModelError
-
-
-class _Paired(NamedTuple):
-    """Why the model of a row cannot draft for the one that is loaded; "" if it can."""
-
-    row: ModelRow
-    loaded: ModelRow
-    why_not: str
+Update = Callable[[], object]
+"""A result of a thread: `Models.take` calls it, in the event loop."""
 
 
 class Models:
@@ -142,13 +119,13 @@ class Models:
         """Engines on other machines, and the models that those have."""
         self.silent: dict[str, float] = {}
         """Engines that do not answer, and since when that is known, in seconds since the epoch."""
-        self._asking: dict[str, BackgroundTask[list[ModelRow]]] = {}
-        self._looking: BackgroundTask[_Around | _Listed | Skipped] | None = None
+        self._asking: dict[str, BackgroundTask[Update]] = {}
+        self._looking: BackgroundTask[Update] | None = None
         self._looked_for: str | None = None
         self._seen: set[str] = set()
         self._left_out: list[Skipped] = []
-        self._reading: BackgroundTask[_Read | _Paired] | None = None
-        self._choosing: BackgroundTask[None] | None = None
+        self._reading: BackgroundTask[Update] | None = None
+        self._choosing: BackgroundTask[Update] | None = None
 
     @property
     def config(self) -> Settings:
@@ -190,27 +167,50 @@ class Models:
         return self.looking or self._reading is not None or self.chooses or bool(self._asking or self.pulls.running)
 
     def take(self) -> bool:
-        """What the threads have found and read since the last call is now known; False if that is nothing."""
-        if self._choosing is not None and not self._choosing.running:
-            list(self._choosing.take())
+        """Take in the results of the threads since the last call; return whether anything changed."""
+        changed = False
+        if self._choosing is not None and _apply(self._choosing)[1]:
             self._choosing = None
-        return self._take_found() | self._take_read() | self._take_engines()
+        if self._looking is not None:
+            some, over = _apply(self._looking)
+            changed |= some or over
+            if over:
+                self._looking, self.skipped = None, self._left_out
+                for wanted in self.rows.keys() - self._seen:
+                    del self.rows[wanted], self._files[wanted]
+        if self._reading is not None:
+            some, over = _apply(self._reading)
+            changed |= some
+            self._reading = None if over else self._reading
+        for name, asking in list(self._asking.items()):
+            some, over = _apply(asking)
+            changed |= some or over  # the end is news, also where its rows came before
+            if over:
+                del self._asking[name]
+        return changed
 
     def in_file(self, path: str | Path) -> str:
         """What the model in this file is asked for with; "" while no row has it."""
         file = os.path.realpath(path)
         return next((wanted for wanted, known in self._files.items() if known == file), "")
 
-    def _look(self) -> Iterator[_Around | _Listed | Skipped]:
+    def _look(self) -> Iterator[Update]:
         from termchat.models import catalogue, listing, memory
 
         known = catalogue.load()
-        yield _Around(known, memory.available())
+        yield partial(self._know_surroundings, known, memory.available())
         for one in listing.gather(self._folders(), known):
             if isinstance(one, listing.ModelRow):
-                yield _Listed(one, os.path.realpath(one.path) if one.path is not None else "")
+                yield partial(self._add_row, one, os.path.realpath(one.path) if one.path is not None else "")
             else:
-                yield one
+                yield partial(self._left_out.append, one)
+
+    def _know_surroundings(self, known: Catalogue, available: int | None) -> None:
+        self.catalogue, self.available = known, available
+
+    def _add_row(self, row: ModelRow, file: str) -> None:
+        self.rows[row.wanted], self._files[row.wanted] = row, file
+        self._seen.add(row.wanted)
 
     def _folders(self) -> tuple[str, ...]:
         """Return the folders to search, as the config file has them by now; those of a flag stay."""
@@ -218,29 +218,6 @@ class Models:
 
         given = self.config.origin["model_folders"] == FLAG
         return self.config.model_folders if given else settings.load().model_folders
-
-    def _take_found(self) -> bool:
-        looking = self._looking
-        if looking is None:
-            return False
-        over = not looking.running  # asked before the last of it is taken
-        some = False
-        for one in looking.take():
-            some = True
-            if isinstance(one, _Around):
-                self.catalogue, self.available = one
-            elif isinstance(one, _Listed):
-                self.rows[one.row.wanted] = one.row
-                self._files[one.row.wanted] = one.file
-                self._seen.add(one.row.wanted)
-            else:
-                self._left_out.append(one)
-        if over:
-            self._looking = None
-            self.skipped = self._left_out
-            for wanted in self.rows.keys() - self._seen:
-                del self.rows[wanted], self._files[wanted]
-        return some or over
 
     def _ask_engines(self) -> None:
         own = self.config.address
@@ -259,30 +236,22 @@ class Models:
             wanted=address.asked_as(), name=name, state="ready", engine=name, source=address.url, told="asking …"
         )
         self.elsewhere.setdefault(first.wanted, first)
-        self._asking[name] = BackgroundTask(partial(_ask_engine, address))
+        self._asking[name] = BackgroundTask(
+            lambda: (partial(self._list_engine, name, rows) for rows in _ask_engine(address))
+        )
+
+    def _list_engine(self, name: str, rows: Sequence[ModelRow]) -> None:
+        """Put the rows of an engine in place of those known before."""
+        others = {wanted: row for wanted, row in self.elsewhere.items() if row.engine != name}
+        self.elsewhere = others | {row.wanted: row for row in rows}
+        if all(row.state == "ready" for row in rows):
+            self.silent.pop(name, None)
+        else:
+            self.silent.setdefault(name, time())
 
     def asks(self, name: str) -> bool:
         """Whether an engine elsewhere has not answered yet."""
         return name in self._asking
-
-    def _take_engines(self) -> bool:
-        some = False
-        for name, asking in list(self._asking.items()):
-            over = not asking.running
-            for rows in asking.take():
-                some = True
-                old = [wanted for wanted, row in self.elsewhere.items() if row.engine == name]
-                for wanted in old:
-                    del self.elsewhere[wanted]
-                self.elsewhere |= {row.wanted: row for row in rows}
-                if all(row.state == "ready" for row in rows):
-                    self.silent.pop(name, None)
-                else:
-                    self.silent.setdefault(name, time())
-            if over:
-                some = True  # that it no longer asks is news, also where its rows came a look before
-                del self._asking[name]
-        return some
 
     # --- what the files say ------------------------------------------------------------------------------------------
 
@@ -331,51 +300,35 @@ class Models:
         unpaired: Sequence[ModelRow],
         loaded: ModelRow | None,
         then: Callable[[], object],
-    ) -> Iterator[_Read | _Paired]:
-        found = False
+    ) -> Iterator[Update]:
         for row in unread:
-            found = True
+            facts: Facts | ModelError
             try:
-                yield _Read(
-                    row, read_facts(row, _file_in(row), self.config, self._picked.get(row.wanted), self.catalogue)
-                )
+                facts = read_facts(row, _file_in(row), self.config, self._picked.get(row.wanted), self.catalogue)
             except ModelError as problem:
-                yield _Read(row, problem)
-        for pair in _paired(unpaired, loaded) if loaded is not None else ():
-            found = True
-            yield pair
-        if found:
+                facts = problem
+            yield partial(self._facts.__setitem__, _key(row), facts)
+        paired = False
+        if loaded is not None:
+            for row, why_not in _pair(unpaired, loaded):
+                paired = True
+                yield partial(self._pairs.__setitem__, (_key(row), _key(loaded)), why_not)
+        if unread or paired:
             then()
-
-    def _take_read(self) -> bool:
-        reading = self._reading
-        if reading is None:
-            return False
-        over = not reading.running
-        some = False
-        for one in reading.take():
-            if isinstance(one, _Read):
-                self._facts[_key(one.row)] = one.facts
-            else:
-                self._pairs[_key(one.row), _key(one.loaded)] = one.why_not
-            some = True
-        if over:
-            self._reading = None
-        return some
 
     # --- what a person wants -----------------------------------------------------------------------------------------
 
     def choose(self, wanted: str) -> None:
         """Reads and checks the model in a thread; `told` gets it as a `Chosen`."""
 
-        def work() -> Iterator[None]:
+        def work() -> Iterable[Update]:
             from termchat.chat.opening import choose
 
             try:
                 self.told(Chosen(wanted, choose(self.config, wanted, self._picked.get(wanted)), None))
             except ModelError as problem:
                 self.told(Chosen(wanted, None, problem))
-            yield
+            return ()
 
         self._choosing = BackgroundTask(work)
 
@@ -443,8 +396,8 @@ def _key(row: ModelRow) -> tuple[str, int | None]:
     return str(row.path), row.size
 
 
-def _paired(rows: Iterable[ModelRow], loaded: ModelRow) -> Iterator[_Paired]:
-    """Nothing where the file of the loaded model is not on this machine, or cannot be read any more."""
+def _pair(rows: Iterable[ModelRow], loaded: ModelRow) -> Iterator[tuple[ModelRow, str]]:
+    """Yield rows and why their models cannot draft for the loaded one; none where the file of that cannot be read."""
     from termchat.models.draft_pairs import draft_facts, why_not_draft
 
     with suppress(ModelError):
@@ -454,7 +407,16 @@ def _paired(rows: Iterable[ModelRow], loaded: ModelRow) -> Iterator[_Paired]:
                 why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
             except ModelError as problem:
                 why_not = problem.message
-            yield _Paired(row, loaded, why_not)
+            yield row, why_not
+
+
+def _apply(task: BackgroundTask[Update]) -> tuple[bool, bool]:
+    """Apply the results of a task; return whether there were some, and whether it is over."""
+    over, some = not task.running, False  # asked before the last of them are taken
+    for update in task.take():
+        update()
+        some = True
+    return some, over
 
 
 def _file_in(row: ModelRow) -> Path:

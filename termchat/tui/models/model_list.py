@@ -11,22 +11,8 @@ from termchat.engine.port import ModelSpec
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
 from termchat.text import cells, size
-from termchat.tui.models.downloads import Pull
 from termchat.tui.models.gather import Facts, Models, file_of
-from termchat.tui.models.model_lines import (
-    DownloadRow,
-    DraftRole,
-    Item,
-    Known,
-    Need,
-    RunningModel,
-    State,
-    matches,
-    memory_text,
-    need_told,
-    rank,
-    text_of,
-)
+from termchat.tui.models.model_lines import DraftRole, Item, State, matches, memory_text, rank, text_of
 
 if TYPE_CHECKING:  # pydantic takes time, and is not needed to import this
     from termchat.config.options import OptionValue
@@ -38,39 +24,19 @@ _PATH = ("/", "~", "./", "../")
 
 
 class ModelList:
-    """What is known of models (`Models`), seen from a chat. `shown` are those that pass the filter, `at` is highlighted."""
+    """The models as a chat sees them: in order, with their state, and what each may do for the loaded one."""
 
     def __init__(self, chat: Chat, models: Models) -> None:
         self._chat, self._models = chat, models
         self._ordered: list[tuple[ModelRow, str]] = []
-        self._filter = ""
-        self._selected = ""
         self.loaded: ModelRow | None = None
         self.drafter = ""
         """The model that drafts for the loaded one, by what it is asked for with; "" for none."""
         self.longest = 0
         """Cells of the longest name of all."""
-        self.shown: list[ModelRow] = []
-        self.at = 0
-
-    @property
-    def row(self) -> ModelRow | None:
-        """The highlighted model; None where the filter leaves none."""
-        return self.shown[self.at] if self.shown else None
-
-    @property
-    def facts(self) -> Facts | ModelError | None:
-        """What the file of the highlighted model says; None until it is read."""
-        return self._models.facts(self.row) if self.row is not None else None
-
-    @property
-    def pull(self) -> Pull | None:
-        """The highlighted download, while it runs."""
-        pull = self._models.pulls.of(self.row.wanted) if self.row is not None else None
-        return pull if pull is not None and pull.running else None
 
     def gather(self) -> None:
-        """Takes in all that is known by now; the highlighted model stays the same."""
+        """Take in all that is known by now."""
         models, chat = self._models, self._chat
         there = chat.spec is not None and (chat.model is not None or chat.phase == "loading")
         rows = models.rows | models.sources | models.elsewhere
@@ -82,25 +48,18 @@ class ModelList:
             rows[self.loaded.wanted] = self.loaded
         ordered = sorted(enumerate(rows.values()), key=lambda one: rank(self.state(one[1]), one[1], one[0]))
         self._ordered = [(row, text_of(row)) for _, row in ordered]
-        self._show()
 
-    def filter(self, text: str) -> None:
-        """Every word must be somewhere in a row. The first row is highlighted."""
-        self._filter, self._selected = text.strip(), ""
-        self._show()
-
-    def choose(self, at: int) -> None:
-        self.at = at
-        self._selected = self.shown[at].wanted if self.shown else ""
-
-    def highlight(self, wanted: str) -> None:
-        """Highlights a model once it is found."""
-        self._selected = wanted
-
-    def follow(self, wanted: str, renamed: str) -> None:
-        """Keeps a model highlighted that is asked for by another word from now on."""
-        if self._selected == wanted:
-            self._selected = renamed
+    def filter(self, text: str) -> list[ModelRow]:
+        """Return the models with all the words, else the one that the text names: a file, or a model to download."""
+        text = text.strip()
+        words = text.lower().split()
+        rows = [row for row, searched in self._ordered if matches(searched, words)]
+        if not rows and text.startswith(_PATH):
+            rows = [_in_file(text)]
+        elif not rows and _ANYWHERE.fullmatch(text):
+            rows = [_anywhere(text)]
+        self.longest = max((cells(row.name) for row in (*(row for row, _ in self._ordered), *rows)), default=0)
+        return rows
 
     def state(self, row: ModelRow) -> State:
         pull = self._models.pulls.of(row.wanted)
@@ -115,19 +74,18 @@ class ModelList:
         return "on disk" if row.state == "ready" else row.state
 
     def item(self, row: ModelRow) -> Item:
-        facts = self._models.facts(row)
         pull = self._models.pulls.of(row.wanted)
-        download = DownloadRow(pull.now, pull.running, pull.problem) if pull is not None and pull.path is None else None
-        need = Need(facts.memory.total, about=False) if isinstance(facts, Facts) else need_told(row)
-        since = self._models.silent.get(row.engine)
-        return Item(row, self.state(row), need, self.spare, download, self.draft_role(row), since)
+        return Item(
+            row, self.state(row), self._models.facts(row), self.spare, pull if pull and pull.path is None else None,
+            self.draft_role(row), self._models.silent.get(row.engine),
+        )  # fmt: skip
 
-    def known(self, row: ModelRow) -> Known:
-        info, facts = self._chat.model, self._models.facts(row)
-        running = None
-        if info is not None and row is self.loaded:
-            running = RunningModel(info, facts.run.config if isinstance(facts, Facts) else None)
-        return Known(facts, self._models.recommended(row), running, self._drafts(row))
+    def detailed_item(self, row: ModelRow) -> Item:
+        item, info = self.item(row), self._chat.model if row is self.loaded else None
+        config = item.facts.run.config if info is not None and isinstance(item.facts, Facts) else None
+        return item._replace(
+            recommended=self._models.recommended(row), running=info, config=config, speculation=self._drafts(row)
+        )
 
     @property
     def drafted_for(self) -> ModelRow | None:
@@ -182,8 +140,7 @@ class ModelList:
         return {name: getattr(info, name) for name, _ in self._models.config.engine if hasattr(info, name)}
 
     def memory(self, row: ModelRow, facts: Facts) -> str:
-        item = Item(row, self.state(row), Need(facts.memory.total, about=False), self.spare)
-        return memory_text(item, facts)
+        return memory_text(Item(row, self.state(row), facts, self.spare))
 
     @property
     def spare(self) -> int | None:
@@ -213,18 +170,6 @@ class ModelList:
         while short and cells(", ".join(short)) > width:
             short.pop()
         return ", ".join(short)
-
-    def _show(self) -> None:
-        words = self._filter.lower().split()
-        self.shown = [row for row, text in self._ordered if matches(text, words)]
-        if not self.shown and self._filter.startswith(_PATH):
-            self.shown = [_in_file(self._filter)]
-        elif not self.shown and _ANYWHERE.fullmatch(self._filter):
-            self.shown = [_anywhere(self._filter)]
-        found = (at for at, row in enumerate(self.shown) if row.wanted == self._selected)
-        self.at = next(found, 0)
-        rows = (*(row for row, _ in self._ordered), *self.shown)
-        self.longest = max((cells(row.name) for row in rows), default=0)
 
     def _own_choice(self, rows: Mapping[str, ModelRow]) -> ModelRow | None:
         """The row of the engine whose one model is the loaded one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from textwrap import wrap
 
 from textual.content import Content
@@ -99,8 +100,8 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         self.chat, self.models, self._do, self._draft, self.problem = chat, models, do, draft, problem
         self.set_class(first, "-first")
         self.list = ModelList(chat, models)
-        if problem:
-            self.list.highlight(models.config.model)
+        self._selected = models.config.model if problem else ""
+        """The model to highlight once it is listed, by what it is asked for with; "" for the first."""
         self._welcome = Sheet(self._welcomed, id="welcome") if first else None
         self._engine_of = ""
         """The model whose settings are shown as soon as its file is read."""
@@ -109,7 +110,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         self._seen = chat.phase, chat.host.drafter, chat.host.drafter_failure
         self._looks: Timer | None = None
         self.list.gather()
-        self.set_rows(self.list.shown)
+        self.set_rows(self.list.filter(""))
 
     def inputs(self) -> Iterable[Widget]:
         if self._welcome is not None:
@@ -135,7 +136,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         if self.models.take() | self._has_changed():
             self.gather()
         elif self.models.pulls.running:
-            self._show()
+            self.set_rows(self.rows)
         loading = self.chat.phase == "loading" or self.chat.host.drafter_progress is not None
         if not self.models.busy and not loading and self._looks is not None:
             self._looks.pause()
@@ -159,6 +160,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
 
     def gather(self) -> None:
         self.list.gather()
+        self.rows = self.list.filter(self.field.value)
         self.changed()
         self._tell_answer()
         self._open_engine()
@@ -171,19 +173,16 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             self.say(problem) if problem else self.tell(f"{self._asked} answers")
             self._asked = ""
 
-    def _show(self) -> None:
-        self.set_rows(self.list.shown, self.list.at)
-
     def changed(self) -> None:
-        """Draws the rows, and has their files read once they stay in view."""
-        self._show()
+        """Draw the rows with the selected one highlighted, and have their files read once they stay in view."""
+        self.set_rows(self.rows, next((at for at, row in enumerate(self.rows) if row.wanted == self._selected), 0))
         self.at_rest(self._read)
 
     def render_heading(self, width: int) -> Line:
         return heading(width, self.list.longest)
 
     def render_details(self, row: ModelRow, width: int, height: int) -> list[Line]:
-        return model_lines(self.list.item(row), self.list.known(row), width, height)
+        return model_lines(self.list.detailed_item(row), width, height)
 
     def _welcomed(self) -> Sequence[Line]:
         assert self._welcome is not None
@@ -192,9 +191,9 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
 
     def hint(self) -> Content:
         """As many keys as there is room for; the one that closes always."""
-        state = self.list.state(self.list.row) if self.list.row is not None else None
+        state = self.list.state(self.row) if self.row is not None else None
         does = [*_HINTS.get(state, ())] if state is not None else []
-        does += _DRAFTS[self.list.draft_role(self.list.row)] if self.list.row is not None else ()
+        does += _DRAFTS[self.list.draft_role(self.row)] if self.row is not None else ()
         does += [("model-skipped", "skipped files")] if self.models.skipped else []
         end = ("close", "closes; the download continues" if state == "downloading" else "closes")
         said = _SAID.get(state, "") if state is not None else ""
@@ -214,35 +213,40 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
 
     def _read(self) -> None:
         """The files of the rows in view, the highlighted one first."""
-        listed, rows = self.list, max(self.picker.size.height, 1)
-        first = max(listed.at - rows, 0)
-        wanted = [listed.row, listed.loaded, *listed.shown[first : listed.at + rows]]
+        listed, at, height = self.list, self.picker.chosen, max(self.picker.size.height, 1)
+        wanted = [self.row, listed.loaded, *self.rows[max(at - height, 0) : at + height]]
         self.models.read([row for row in wanted if row is not None], listed.drafted_for)
         self.wake()
 
     def search(self, text: str) -> None:
         self.say("")
-        self.list.filter(text)
+        self.rows, self._selected = self.list.filter(text), ""
         self.changed()
         draw_now(self)  # whoever types waits for it
 
     def enter(self, text: str) -> None:
-        row = self.list.row
+        row = self.row
         if row is not None and self.is_current:  # a second Enter in the same burst does nothing
             self.say("")
             self._ENTERED[self.list.state(row)](self, row)
 
     def moved(self) -> None:
-        self.list.choose(self.picker.chosen)
+        self._selected = self.row.wanted if self.row is not None else ""
         self.changed()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Del edits the filter where there is no download to stop."""
-        return action != "cancel" or self.list.pull is not None
+        return action != "cancel" or self._pull is not None
+
+    @property
+    def _pull(self) -> Pull | None:
+        """The highlighted download, while it runs."""
+        pull = self.models.pulls.of(self.row.wanted) if self.row is not None else None
+        return pull if pull is not None and pull.running else None
 
     def action_cancel(self) -> None:
-        if self.list.pull is not None:
-            self.list.pull.cancel()
+        if self._pull is not None:
+            self._pull.cancel()
 
     def action_unload(self) -> None:
         loaded = self.list.loaded
@@ -254,10 +258,10 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             self._again()
 
     def action_draft(self) -> None:
-        listed, row = self.list, self.list.row
+        row = self.row
         if row is not None:
             self.say("")
-            if listed.draft_role(row) == "draft model":
+            if self.list.draft_role(row) == "draft model":
                 self._draft("")
             elif why_not := self._why_not_draft(row):
                 self.say(why_not)
@@ -283,7 +287,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
 
     def action_reload(self) -> None:
         """The loaded model; of another engine, what it has."""
-        row = self.list.row
+        row = self.row
         if row is not None and self.list.state(row) in ("elsewhere", "no answer"):
             self._ask_again(row)
             return
@@ -292,7 +296,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             self.dismiss(None)
 
     def action_skipped(self) -> None:
-        self.app.push_screen(SkippedDialog(self._palette, self.models.skipped))
+        self.app.push_screen(ReadDialog(self._palette, "Skipped files", partial(skipped_lines, self.models.skipped)))
 
     @property
     def gathers(self) -> bool:
@@ -300,7 +304,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return self.models.looking or self.models.chooses or not self.models.rows or bool(self._engine_of)
 
     def action_engine(self) -> None:
-        row = self.list.row
+        row = self.row
         if row is None:
             return
         place = "where its server is started" if row.is_server else "on its own machine, in config.toml there"
@@ -312,7 +316,8 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         self._open_engine()
 
     def _open_engine(self) -> None:
-        row, facts = self.list.row, self.list.facts
+        row = self.row
+        facts = self.models.facts(row) if row is not None else None
         if row is None or facts is None or row.wanted != self._engine_of or not self.is_current:
             return
         self._engine_of = ""
@@ -354,7 +359,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
     def pulled(self, pull: Pull, wanted: str) -> None:
         """A download has ended; `wanted` is what its model is asked for by from now on."""
         if pull.path is not None:
-            self.list.follow(pull.wanted, wanted)
+            self._selected = wanted if self._selected == pull.wanted else self._selected
             self.tell(f"{pull.wanted} is downloaded; Enter chats with it")
         elif pull.problem is not None and not pull.cancelled:
             self.say(f"{pull.problem.message}. {pull.problem.hint}".strip())
@@ -410,18 +415,10 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return not self.chat.busy
 
 
-class SkippedDialog(ReadDialog):
-    """Files and folders that are not in the list, and why."""
-
-    TITLE = "Skipped files"
-
-    def __init__(self, palette: Palette, skipped: Iterable[Skipped]) -> None:
-        super().__init__(palette)
-        self._skipped = list(skipped)
-
-    def made(self, width: int) -> list[Line]:
-        lines: list[Line] = []
-        for one in self._skipped:
-            lines += prose(home(one.path), width, TEXT)
-            lines += [Line((("  ", MUTED), *line.runs)) for line in prose(one.reason, width - 2, Ink("warning"))]
-        return lines
+def skipped_lines(skipped: Iterable[Skipped], width: int) -> list[Line]:
+    """Render the files and folders that are not in the list, and why."""
+    lines: list[Line] = []
+    for one in skipped:
+        lines += prose(home(one.path), width, TEXT)
+        lines += [Line((("  ", MUTED), *line.runs)) for line in prose(one.reason, width - 2, Ink("warning"))]
+    return lines
