@@ -61,6 +61,8 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     ListDialog.-beside #body { layout: horizontal; }
     ListDialog.-beside #list { width: 1fr; }
     ListDialog.-beside #details { height: 1fr; margin: 1 0 0 1; }
+    ListDialog.-plain #body { margin-top: 1; }
+    ListDialog.-plain.-beside #details { margin: 0 0 0 2; }
     ListDialog.-detailed.-low #details { display: none; }
     ListDialog.-low #heading, ListDialog.-low Input, ListDialog.-low Input:focus { margin-top: 0; }
     """
@@ -102,6 +104,7 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         """The action that `confirm` has asked about."""
         self._rest_timer: Timer | None = None
         self._is_detailed = type(self).render_details is not ListDialog.render_details
+        self._has_heading = type(self).render_heading is not ListDialog.render_heading
 
     def compose(self) -> ComposeResult:
         """Lay out for the size of the app, so that rows known by now are in the first frame."""
@@ -117,7 +120,7 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
             else:
                 with Container(id="body"):
                     with Container(id="list"):
-                        if type(self).render_heading is not ListDialog.render_heading:
+                        if self._has_heading:
                             yield self._heading
                         yield self.picker
                         if self.NAME is not None and not above:
@@ -304,7 +307,7 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
             width, height = self.app.size
             self.set_class(width >= self.BESIDE, "-beside")
             self.set_class(height < self.LOW, "-low")
-            self.add_class("-detailed")
+            self.add_class("-detailed", *([] if self._has_heading else ["-plain"]))
 
     def say(self, problem: str) -> None:
         """Show a problem below the list; "" clears it."""

@@ -31,7 +31,7 @@ class ThemePicker(ListDialog[str, str]):
     DEFAULT_CSS = """
     ThemePicker { align: right middle; background: transparent; }
     ThemePicker > Vertical { width: 46; max-height: 32; }
-    ThemePicker > Vertical > Container { margin-top: 1; }
+    ThemePicker.-tight #body { margin-top: 0; }
     ThemePicker #details { height: 7; }
     """
     TITLE = "Themes"

@@ -40,29 +40,6 @@ def progress_words(lesson: Lesson, state: LessonState) -> tuple[str, Ink]:
     return ("✓ done", Ink("success")) if state.done else ("", MUTED)
 
 
-def lesson_row(
-    lesson: Lesson, state: LessonState, width: int, longest: int, *, chosen: bool, last: bool = False, here: bool = True
-) -> Line:
-    """`last`: it was played last; `here`: it can be played."""
-    says, ink = progress_words(lesson, state) if here else ("not here", MUTED)
-    runs: list[Run] = [
-        ("▌" if chosen else "›" if last else " ", ACCENT),
-        (column(lesson.number.lstrip("0") if lesson.number else "own", _NUMBER - 1, right=True) + " ", MUTED),
-        (column(lesson.title, longest) + "  ", STRONG if chosen else TEXT),
-        (column(says, _AT), ink),
-        (column(f"{lesson.minutes} min", _MINUTES, right=True), MUTED),
-    ]
-    room = width - sum(len(text) for text, _ in runs) - 2
-    if room >= _SUMMARY:
-        runs.append(("  " + one_line(lesson.summary, room), TEXT if chosen else MUTED))
-    return Line(tuple(runs))
-
-
-def broken_row(error: LessonError, width: int, *, chosen: bool) -> Line:
-    runs = (("▌" if chosen else " ", ACCENT), (" ✗  ", Ink("error")), (one_line(str(error), width - 5), Ink("error")))
-    return Line(runs)
-
-
 class LessonsDialog(ListDialog[Lesson | LessonError, ChosenLesson]):
     """All lessons, then the broken files; the result is the lesson to begin.
 
@@ -75,9 +52,8 @@ class LessonsDialog(ListDialog[Lesson | LessonError, ChosenLesson]):
 
     DEFAULT_CSS = """
     LessonsDialog > Vertical { width: 100%; max-width: 140; height: 100%; max-height: 44; }
-    LessonsDialog #body { margin-top: 1; }
     LessonsDialog #details { height: 6; }
-    LessonsDialog.-beside #details { width: 40%; height: 1fr; margin: 0 0 0 2; }
+    LessonsDialog.-beside #details { width: 40%; height: 1fr; }
     """
     EMPTY = "no lessons"
     KEYS = "LESSONS"
@@ -122,11 +98,24 @@ class LessonsDialog(ListDialog[Lesson | LessonError, ChosenLesson]):
         return f"Lessons   {done} of {len(self._lessons)} done{last}{recordings}"
 
     def line(self, row: Lesson | LessonError, width: int, *, chosen: bool) -> Line:
+        mark = "▌" if chosen else " "
         if isinstance(row, LessonError):
-            return broken_row(row, width, chosen=chosen)
+            error = Ink("error")
+            return Line(((mark, ACCENT), (" ✗  ", error), (one_line(str(row), width - 5), error)))
         longest = min(self._longest, max(width - _NUMBER - _AT - _MINUTES - 4, 8))
-        last, here = row.id == self._last, self._refusal(row) is None
-        return lesson_row(row, self._state(row), width, longest, chosen=chosen, last=last, here=here)
+        progress, ink = ("not here", MUTED) if self._refusal(row) is not None else progress_words(row, self._state(row))
+        number = column(row.number.lstrip("0") if row.number else "own", _NUMBER - 1, right=True)
+        runs: list[Run] = [
+            ("›" if row.id == self._last and not chosen else mark, ACCENT),
+            (number + " ", MUTED),
+            (column(row.title, longest) + "  ", STRONG if chosen else TEXT),
+            (column(progress, _AT), ink),
+            (column(f"{row.minutes} min", _MINUTES, right=True), MUTED),
+        ]
+        room = width - sum(len(text) for text, _ in runs) - 2
+        if room >= _SUMMARY:
+            runs.append(("  " + one_line(row.summary, room), TEXT if chosen else MUTED))
+        return Line(tuple(runs))
 
     def render_details(self, row: Lesson | LessonError, width: int, height: int) -> list[Line]:
         if isinstance(row, LessonError):

@@ -191,9 +191,9 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
 
     def hint(self) -> Content:
         """As many keys as there is room for; the one that closes always."""
-        state = self.list.state(self.row) if self.row is not None else None
-        does = [*_HINTS.get(state, ())] if state is not None else []
-        does += _DRAFTS[self.list.draft_role(self.row)] if self.row is not None else ()
+        row = self.row
+        state = self.list.state(row) if row is not None else None
+        does = [*_HINTS.get(state, ()), *_DRAFTS[self.list.draft_role(row)]] if row is not None and state else []
         does += [("model-skipped", "skipped files")] if self.models.skipped else []
         end = ("close", "closes; the download continues" if state == "downloading" else "closes")
         said = _SAID.get(state, "") if state is not None else ""
@@ -226,9 +226,26 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
 
     def enter(self, text: str) -> None:
         row = self.row
-        if row is not None and self.is_current:  # a second Enter in the same burst does nothing
-            self.say("")
-            self._ENTERED[self.list.state(row)](self, row)
+        if row is None or not self.is_current:  # a second Enter in the same burst does nothing
+            return
+        self.say("")
+        match self.list.state(row):
+            case "loaded" | "loading":
+                self.dismiss(None)
+            case "on disk" | "elsewhere":
+                if self._refuse_while_busy():
+                    return
+                self.models.choose(row.wanted)
+            case "downloading":
+                self.say("already downloading; Del stops it")
+            case "not downloaded":
+                self.models.pull(row)
+                self.gather()
+            case "no answer":
+                self._ask_again(row)
+            case "not installed" | "broken":
+                self.say(row.problem)
+        self.wake()
 
     def moved(self) -> None:
         self._selected = self.row.wanted if self.row is not None else ""
@@ -250,11 +267,11 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
 
     def action_unload(self) -> None:
         loaded = self.list.loaded
-        if loaded is not None and self._free():
+        if loaded is not None and not self._refuse_while_busy():
             self._do(self.chat.loading.unload)
-            gone = f"{loaded.name} is unloaded and its memory is free; the next message reloads it"
-            left = f"{loaded.name} is disconnected, and its server keeps the model; the next message connects again"
-            self.tell(left if loaded.is_server else gone)
+            unloaded = "is unloaded and its memory is free; the next message reloads it"
+            disconnected = "is disconnected, and its server keeps the model; the next message connects again"
+            self.tell(f"{loaded.name} {disconnected if loaded.is_server else unloaded}")
             self._again()
 
     def action_draft(self) -> None:
@@ -291,7 +308,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         if row is not None and self.list.state(row) in ("elsewhere", "no answer"):
             self._ask_again(row)
             return
-        if self.chat.spec is not None and self._free():
+        if self.chat.spec is not None and not self._refuse_while_busy():
             self._do(self.chat.loading.reload)
             self.dismiss(None)
 
@@ -307,13 +324,15 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         row = self.row
         if row is None:
             return
-        place = "where its server is started" if row.is_server else "on its own machine, in config.toml there"
-        elsewhere = f"how it runs is set {place}"
-        self.say(
-            "" if row.path is not None else elsewhere if row.engine else "download it first to change its settings"
-        )
         self._engine_of = row.wanted if row.path is not None else ""
-        self._open_engine()
+        if row.path is not None:
+            self.say("")
+            self._open_engine()
+        elif row.engine:
+            place = "where its server is started" if row.is_server else "on its own machine, in config.toml there"
+            self.say(f"how it runs is set {place}")
+        else:
+            self.say("download it first to change its settings")
 
     def _open_engine(self) -> None:
         row = self.row
@@ -322,7 +341,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             return
         self._engine_of = ""
         if isinstance(facts, ModelError):
-            self.say(f"{facts.message}. {facts.hint}".strip())
+            self._say_error(facts)
             return
 
         def closed(picked: Picked | None) -> None:
@@ -344,16 +363,15 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         if lesson:
             self._do(lambda: self.chat.changed(Notice("these settings last until you leave the lesson")))
         if problem:
-            said = f"the settings of {row.name} could not be saved: {problem}"
-            told = Notice(said, "they apply until you quit termchat", "warning")
-            self._do(lambda: self.chat.changed(told))
+            text = f"the settings of {row.name} could not be saved: {problem}"
+            self._do(lambda: self.chat.changed(Notice(text, "they apply until you quit termchat", "warning")))
         self.models.choose(row.wanted)
         self.wake()
 
     def chosen(self, chosen: Chosen) -> None:
         if chosen.problem is not None:
-            self.say(f"{chosen.problem.message}. {chosen.problem.hint}".strip())
-        elif self.is_current and self._free():
+            self._say_error(chosen.problem)
+        elif self.is_current and not self._refuse_while_busy():
             self.dismiss(chosen.choice)
 
     def pulled(self, pull: Pull, wanted: str) -> None:
@@ -362,29 +380,13 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             self._selected = wanted if self._selected == pull.wanted else self._selected
             self.tell(f"{pull.wanted} is downloaded; Enter chats with it")
         elif pull.problem is not None and not pull.cancelled:
-            self.say(f"{pull.problem.message}. {pull.problem.hint}".strip())
+            self._say_error(pull.problem)
         self._again()
 
     def _again(self) -> None:
         self.gather()
         self.models.look()
         self.wake()
-
-    def _close(self, _row: ModelRow) -> None:
-        self.dismiss(None)
-
-    def _chat_with(self, row: ModelRow) -> None:
-        if self._free():
-            self.models.choose(row.wanted)
-            self.wake()
-
-    def _download(self, row: ModelRow) -> None:
-        self.models.pull(row)
-        self.gather()
-        self.wake()
-
-    def _refuse(self, row: ModelRow) -> None:
-        self.say(row.problem)
 
     def _ask_again(self, row: ModelRow) -> None:
         self.say("")
@@ -393,26 +395,14 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         self.models.ask_engine(row.engine)
         self.wake()
 
-    def _wait(self, _row: ModelRow) -> None:
-        self.say("already downloading; Del stops it")
-
-    _ENTERED: dict[State, Callable[[ModelsDialog, ModelRow], None]] = {  # noqa: RUF012 - a table, never changed
-        "loaded": _close,
-        "loading": _close,
-        "on disk": _chat_with,
-        "downloading": _wait,
-        "not downloaded": _download,
-        "not installed": _refuse,
-        "broken": _refuse,
-        "elsewhere": _chat_with,
-        "no answer": _ask_again,
-    }
-
-    def _free(self) -> bool:
-        """Says so if a reply runs."""
+    def _refuse_while_busy(self) -> bool:
+        """Return whether a reply is running, and say so."""
         if self.chat.busy:
             self.say("a reply is running; stop it first (press Esc twice: close this list, then stop)")
-        return not self.chat.busy
+        return self.chat.busy
+
+    def _say_error(self, error: ModelError) -> None:
+        self.say(f"{error.message}. {error.hint}".strip())
 
 
 def skipped_lines(skipped: Iterable[Skipped], width: int) -> list[Line]:

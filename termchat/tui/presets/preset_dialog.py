@@ -55,9 +55,8 @@ class PresetsDialog(ListDialog[Preset, Preset]):
     """All presets. The result is the one to apply."""
 
     DEFAULT_CSS = """
-    PresetsDialog #body { margin-top: 1; }
     PresetsDialog #details { height: 9; }
-    PresetsDialog.-beside #details { width: 55%; height: 1fr; margin: 0 0 0 2; }
+    PresetsDialog.-beside #details { width: 55%; height: 1fr; }
     PresetsDialog > Vertical { max-height: 30; }
     """
     TITLE = "Presets"

@@ -84,9 +84,8 @@ class PersonasDialog(ListDialog[Persona, Begin]):
     """All personas. If a chat has `begun`, starting another is asked for twice; `asked` is the persona to ask about at once."""
 
     DEFAULT_CSS = """
-    PersonasDialog #body { margin-top: 1; }
     PersonasDialog #details { height: 9; }
-    PersonasDialog.-beside #details { width: 60%; height: 1fr; margin: 0 0 0 2; }
+    PersonasDialog.-beside #details { width: 60%; height: 1fr; }
     PersonasDialog > Vertical { max-height: 30; }
     """
     TITLE = "Personas"
