@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from termchat.config import presets
@@ -12,7 +12,7 @@ from termchat.text import cells, home, one_line
 from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.presets.applying import differences, keep
+from termchat.tui.presets.applying import changes, differences, keep
 from termchat.tui.screen.parts import Parts
 
 _CHOOSE: KeyHints = (
@@ -26,29 +26,19 @@ _LEAST_HELP = 20
 """Cells from which a knob's help is worth beginning."""
 
 
-def preset_lines(preset: Preset, now: Tuning, width: int, rows: int) -> list[Line]:
-    """Render the description, then each knob that would change, with both values; on few lines they follow each other."""
-    about = [*prose(preset.description, width, MUTED), BLANK] if preset.description else []
-    changed = {name: value for name, value in preset.knobs.items() if getattr(now, name) != value}
-    shown = {
-        name: f"{KNOBS[name].show(getattr(now, name))} → {KNOBS[name].show(value)}" for name, value in changed.items()
-    }
-    first, second = (max(map(cells, texts), default=0) for texts in (shown.keys(), shown.values()))
+def knob_lines(knobs: Sequence[tuple[str, str, str]], width: int) -> list[Line]:
+    """Render names, values and helps in columns, the helps where there is room for them."""
+    first = max((cells(name) for name, _, _ in knobs), default=0)
+    second = max((cells(text) for _, text, _ in knobs), default=0)
     room = width - first - second - 4
-    lines = [
+    return [
         Line((
             (f"{column(name, first)}  ", MUTED),
-            (column(one_line(text, width - first - 2), second), TEXT),
-            (f"  {one_line(KNOBS[name].help, room)}" if room > _LEAST_HELP else "", MUTED),
+            (column(one_line(text, max(width - first - 2, 4)), second), TEXT),
+            (f"  {one_line(help, room)}" if room > _LEAST_HELP else "", MUTED),
         ))
-        for name, text in shown.items()
+        for name, text, help in knobs
     ]  # fmt: skip
-    if len(about) + len(lines) + 1 > rows:
-        lines = prose(", ".join(differences(preset, now)), width)
-    if len(about) + len(lines) + 1 > rows:
-        about = []
-    lines = lines or [Line((("nothing: the chain is set like this", MUTED),))]
-    return [*about, Line((("CHANGES", TITLE),)), *lines][:rows]
 
 
 class PresetsDialog(ListDialog[Preset, Preset]):
@@ -92,7 +82,16 @@ class PresetsDialog(ListDialog[Preset, Preset]):
         return Line(((mark, ACCENT), (f"{dot} ", ACCENT), name, (about, TEXT if chosen else MUTED)))
 
     def render_details(self, row: Preset, width: int, height: int) -> list[Line]:
-        return preset_lines(row, self._tuning, width, height)
+        """Render the description, then each knob that would change, with both values; on few lines they follow each other."""
+        about = [*prose(row.description, width, MUTED), BLANK] if row.description else []
+        changed = changes(row, self._tuning)
+        lines = knob_lines([(name, text, KNOBS[name].help) for name, text in changed.items()], width)
+        if len(about) + len(lines) + 1 > height:
+            lines = prose(", ".join(differences(row, self._tuning)), width)
+        if len(about) + len(lines) + 1 > height:
+            about = []
+        lines = lines or [Line((("nothing: the chain is set like this", MUTED),))]
+        return [*about, Line((("CHANGES", TITLE),)), *lines][:height]
 
     def hints(self) -> KeyHints:
         if self.asked == "remove":

@@ -7,15 +7,17 @@ from typing import NamedTuple
 from textual.content import Content
 
 from termchat.config.personas import Persona, Personas
-from termchat.decoding.samplers import KNOBS, Value
-from termchat.text import cells, one_line
+from termchat.decoding.samplers import KNOBS
+from termchat.text import cells
 from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.keys import dialogs
+from termchat.tui.presets.preset_dialog import knob_lines
 from termchat.tui.themes.theme_file import Palette
 
 _VALUE = 8
+"""Cells of the column with values, at least."""
 _ASK = (
     ("persona-begin", "again starts a new chat with it"),
     ("persona-here", "applies its knobs to this chat from here on"),
@@ -23,54 +25,10 @@ _ASK = (
 )
 
 
-def persona_line(persona: Persona, width: int, longest: int, *, chosen: bool) -> Line:
-    """A name, with its description where that fits: the details have it too, and all of it."""
-    name = column(persona.name, longest)
-    about = persona.description or persona.system or "no description"
-    mark = "▌ " if chosen else "  "
-    if cells(about) > width - longest - 4:
-        about = ""
-    return Line(((mark, ACCENT), (f"{name}  ", STRONG if chosen else TEXT), (about, TEXT if chosen else MUTED)))
-
-
-def persona_lines(persona: Persona, width: int, rows: int) -> list[Line]:
-    """Description, system prompt, knobs and stop sequences, in at most `rows` lines; the system prompt is cut first."""
-    about = [*prose(persona.description, width, MUTED), BLANK] if persona.description else []
-    said = prose(persona.system, width) if persona.system else [Line((("none", MUTED),))]
-    knobs = _knobs(persona, width)
-    if len(said) + len(knobs) + 3 > rows:
-        knobs = prose(told(persona), width)
-    if len(about) + len(said) + len(knobs) + 3 > rows:
-        about = []
-    room = max(rows - len(knobs) - 3, 1)
-    if len(said) > room:
-        said = [*said[: room - 1], Line((("…", MUTED),))]
-    prompt = [Line((("SYSTEM PROMPT", TITLE),)), *said, BLANK]
-    return [*about, *prompt, Line((("KNOBS", TITLE),)), *knobs][:rows]
-
-
-def told(persona: Persona) -> str:
+def describe_persona(persona: Persona) -> str:
+    """Return the preset and the knobs that it sets."""
     named = [persona.preset.origin] if persona.preset is not None else []
-    return ", ".join([*named, *(f"{name} {_shown(name, value)}" for name, value in persona.knobs.items())])
-
-
-def _knobs(persona: Persona, width: int) -> list[Line]:
-    preset = persona.preset
-    told = [("preset", preset.name, preset.description)] if preset is not None else []
-    told += [(name, _shown(name, value), KNOBS[name].help) for name, value in persona.knobs.items()]
-    if not told:
-        return [Line((("unchanged", MUTED),))]
-    longest = max(len(name) for name, _, _ in told)
-    lines = []
-    for name, shown, help in told:
-        known = [(f"{name:<{longest}}  ", MUTED), (f"{one_line(shown, max(width - longest - 2, 4)):<{_VALUE}}", TEXT)]
-        room = width - longest - 4 - max(len(shown), _VALUE)
-        lines.append(Line((*known, (f"  {one_line(help, room)}" if room > 20 else "", MUTED))))
-    return lines
-
-
-def _shown(name: str, value: Value) -> str:
-    return KNOBS[name].show(value)
+    return ", ".join([*named, *(f"{name} {KNOBS[name].show(value)}" for name, value in persona.knobs.items())])
 
 
 class Begin(NamedTuple):
@@ -106,10 +64,29 @@ class PersonasDialog(ListDialog[Persona, Begin]):
         return dialogs.hint(*_ASK) if self.asked else super().hint()
 
     def line(self, row: Persona, width: int, *, chosen: bool) -> Line:
-        return persona_line(row, width, self._longest, chosen=chosen)
+        """Render its name, with its description where that fits: the details have it too."""
+        about = row.description or row.system or "no description"
+        if cells(about) > width - self._longest - 4:
+            about = ""
+        name = (f"{column(row.name, self._longest)}  ", STRONG if chosen else TEXT)
+        return Line((("▌ " if chosen else "  ", ACCENT), name, (about, TEXT if chosen else MUTED)))
 
     def render_details(self, row: Persona, width: int, height: int) -> list[Line]:
-        return persona_lines(row, width, height)
+        """Render description, system prompt and knobs; where there is no room for all, the system prompt is cut."""
+        about = [*prose(row.description, width, MUTED), BLANK] if row.description else []
+        prompt = prose(row.system, width) if row.system else [Line((("none", MUTED),))]
+        preset = [("preset", f"{row.preset.name:<{_VALUE}}", row.preset.description)] if row.preset is not None else []
+        own = [(name, f"{KNOBS[name].show(value):<{_VALUE}}", KNOBS[name].help) for name, value in row.knobs.items()]
+        knobs = knob_lines([*preset, *own], width) or [Line((("unchanged", MUTED),))]
+        if len(prompt) + len(knobs) + 3 > height:
+            knobs = prose(describe_persona(row), width)
+        if len(about) + len(prompt) + len(knobs) + 3 > height:
+            about = []
+        room = max(height - len(knobs) - 3, 1)
+        if len(prompt) > room:
+            prompt = [*prompt[: room - 1], Line((("…", MUTED),))]
+        titles = Line((("SYSTEM PROMPT", TITLE),)), Line((("KNOBS", TITLE),))
+        return [*about, titles[0], *prompt, BLANK, titles[1], *knobs][:height]
 
     def action_begin(self) -> None:
         if not self._begun or self.confirm("begin"):
