@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 from textual import events
+from textual.content import Content
+from textual.widgets import Label
 
+from termchat.text import sanitize
 from termchat.tui.keys import dialogs
 from termchat.tui.keys.tables import CHAT
 from termchat.tui.terminal.compositor import PlacingCompositor
@@ -13,6 +16,8 @@ from termchat.tui.terminal.screens import ClosedOnce, use_compositor
 
 Result = TypeVar("Result")
 
+_LONGEST_MESSAGE = 2000
+"""Characters of a message: an error may quote a foreign text of any length."""
 _TIGHT = 16
 """Rows of the screen below which a dialog has no blank lines, so that its keys stay in view."""
 
@@ -66,3 +71,22 @@ class Dialog(ClosedOnce[Result | None]):
             event.stop()
             event.prevent_default()
             learning.uncover()
+
+    def say(self, problem: str) -> None:
+        """Show a problem above the keys; "" clears it."""
+        self._show_message(problem, news=False)
+
+    def tell(self, news: str) -> None:
+        """Show news in the place of a problem."""
+        self._show_message(news, news=True)
+
+    def _show_message(self, text: str, *, news: bool) -> None:
+        label = self.query_one(".problem", Label)
+        label.set_class(news, "-news")
+        label.update(sanitize(text[:_LONGEST_MESSAGE], keep=""))
+
+    def put(self, selector: str, text: str | Content) -> None:
+        """Update a label if its text differs: that costs a layout."""
+        label = self.query_one(selector, Label)
+        if str(label.content) != str(text):
+            label.update(text)

@@ -34,8 +34,6 @@ KeyHints = Sequence[tuple[str, str]]
 
 _WHEEL = 3
 """Lines of text that the wheel scrolls."""
-_LONGEST_MESSAGE = 2000
-"""Characters shown below a list: an error may quote a foreign text of any length."""
 _REST_SECONDS = 0.15
 """Time without a key after which the highlighted row is read."""
 
@@ -289,7 +287,7 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         elif event.input is self._name_field:
             self._name_entered(" ".join(event.value.split()))
 
-    # --- layout and messages -----------------------------------------------------------------------------------------
+    # --- layout ------------------------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
         self.paint_with(self._palette)
@@ -308,25 +306,6 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
             self.set_class(width >= self.BESIDE, "-beside")
             self.set_class(height < self.LOW, "-low")
             self.add_class("-detailed", *([] if self._has_heading else ["-plain"]))
-
-    def say(self, problem: str) -> None:
-        """Show a problem below the list; "" clears it."""
-        self._say(problem, news=False)
-
-    def tell(self, news: str) -> None:
-        """Show news in the place of a problem."""
-        self._say(news, news=True)
-
-    def _say(self, text: str, *, news: bool) -> None:
-        label = self.query_one(".problem", Label)
-        label.set_class(news, "-news")
-        label.update(sanitize(text[:_LONGEST_MESSAGE], keep=""))
-
-    def put(self, selector: str, text: str | Content) -> None:
-        """Update a label if its text differs: that costs a layout."""
-        label = self.query_one(selector, Label)
-        if str(label.content) != str(text):
-            label.update(text)
 
 
 class ReadDialog(ListDialog[Line, None]):

@@ -107,7 +107,7 @@ class BiasDialog(ListDialog[_Row, None]):
                 share = f"model {percent(math.exp(one.logprob))}"
                 yield _Row(show_piece(one.text), str(one.id), totals.get(one.id, 0.0), share)
         yield _Row("BIASES", title=True)
-        for bias in map(biases.parse, self._written):
+        for bias in self._biases:
             tokens = found.written.get(str(bias)) if found is not None else None
             pieces = (
                 " ".join(f"{i} {name}" for i, name in zip(tokens.ids, tokens.shown(), strict=True)) if tokens else ""
@@ -117,7 +117,7 @@ class BiasDialog(ListDialog[_Row, None]):
         if found is not None:
             for token, name in zip(found.suppressed.ids, found.suppressed.shown(), strict=True):
                 yield _Row(name, "", BANNED, f"{token}, the model's own ban (suppress_tokens)")
-        if not self._written:
+        if not self._biases:
             yield _Row("none yet", detail="")
 
     def _pieces(self, found: Biasing, totals: Mapping[int, float]) -> Iterable[_Row]:
@@ -140,26 +140,29 @@ class BiasDialog(ListDialog[_Row, None]):
     # --- what is biased ----------------------------------------------------------------------------------------------
 
     @property
-    def _written(self) -> tuple[str, ...]:
-        return self._chat.tuning.logit_bias
+    def _biases(self) -> list[Bias]:
+        return [biases.parse(text) for text in self._chat.tuning.logit_bias]
 
     def _own(self, target: str) -> float:
         """The value of the bias of that name; 0 without one."""
-        return next((bias.value for bias in map(biases.parse, self._written) if bias.name == target), 0.0)
+        return next((bias.value for bias in self._biases if bias.name == target), 0.0)
 
     def _totals(self) -> Mapping[int, float]:
         """What all biases add to a token."""
         found = self._found
         written = found.written if found is not None else {}
-        known = {bias: written[bias].ids for bias in self._written if bias in written}
-        typed = {str(bias): [bias.what] for bias in map(biases.parse, self._written) if isinstance(bias.what, int)}
         suppressed = found.suppressed.ids if found is not None else []
-        both = (known | typed).items()
-        return biases.added([(suppressed, BANNED), *((ids, biases.parse(bias).value) for bias, ids in both)])
+        added = [(suppressed, BANNED)]
+        for bias in self._biases:
+            if isinstance(bias.what, int):
+                added.append(([bias.what], bias.value))
+            elif str(bias) in written:
+                added.append((written[str(bias)].ids, bias.value))
+        return biases.added(added)
 
     def _put(self, *changes: tuple[str, float]) -> None:
         """Biases by their names; 0 removes one."""
-        values = {bias.name: bias.value for bias in map(biases.parse, self._written)} | dict(changes)
+        values = {bias.name: bias.value for bias in self._biases} | dict(changes)
         written = [f"{name}={biases.shown(value)}" for name, value in values.items() if value]
         self._do(lambda: self._knobs.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written)))
         self.say(self._knobs.error)

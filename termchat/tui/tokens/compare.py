@@ -15,7 +15,6 @@ from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.keys import dialogs
 from termchat.tui.themes.theme_file import Palette
 
 _BEFORE = 12
@@ -167,7 +166,6 @@ class CompareDialog(ReadDialog):
     TITLE = "Compare"
     KEYS = "COMPARE"
     HINTS = (("compare-why", "why they differ"), *ReadDialog.HINTS)
-    BINDINGS = [key.binding for key in dialogs.COMPARE]  # noqa: RUF012
 
     def __init__(self, palette: Palette, left: ComparedReply, right: ComparedReply) -> None:
         super().__init__(palette)

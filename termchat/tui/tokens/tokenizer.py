@@ -18,7 +18,6 @@ from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, TEXT, column
-from termchat.tui.keys import dialogs
 from termchat.tui.themes.theme_file import Palette
 
 MOST_TYPED = 5000
@@ -88,7 +87,6 @@ def pieces_title(tokenized: Tokenized, text: str | None = None) -> str:
 class PiecesDialog(ReadDialog):
     """The tokens of a text. They are shown when they come."""
 
-    BINDINGS = [key.binding for key in dialogs.PIECES]  # noqa: RUF012
     HINTS = (("pieces-view", "ids and bytes"), ("list-up", "line"), ("list-page-up", "page"), ("close", "closes"))
     KEYS = "TOKENS OF A TEXT"
 
