@@ -282,9 +282,9 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        if self._name_entered is None:
+        if event.input is self.field:
             self.enter(event.value)
-        elif event.input is self._name_field:
+        elif self._name_entered is not None:  # a second Enter in the same burst does nothing
             self._name_entered(" ".join(event.value.split()))
 
     # --- layout ------------------------------------------------------------------------------------------------------
