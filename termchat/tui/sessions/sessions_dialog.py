@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Sequence
+from time import localtime, strftime, time
 from typing import Literal, NamedTuple, TypeVar
 
 from rich.cells import cell_len
@@ -94,14 +94,14 @@ def session_line(row: SessionSummary, width: int, now: float, *, searching: bool
 
 def when(moment: float, now: float) -> str:
     """A moment as people say it, at most ten cells: 14:05, Tue 14:05, 3 Nov, 2025-11-03."""
-    then, today = time.localtime(moment), time.localtime(now)
+    then, today = localtime(moment), localtime(now)
     if then[:3] == today[:3]:
-        return time.strftime("%H:%M", then)
+        return strftime("%H:%M", then)
     if 0 <= now - moment < 6 * _DAY:
-        return time.strftime("%a %H:%M", then)
+        return strftime("%a %H:%M", then)
     if then.tm_year == today.tm_year:
-        return f"{then.tm_mday} {time.strftime('%b', then)}"
-    return time.strftime("%Y-%m-%d", then)
+        return f"{then.tm_mday} {strftime('%b', then)}"
+    return strftime("%Y-%m-%d", then)
 
 
 def matched(snippet: str, width: int) -> list[Run]:
@@ -159,11 +159,11 @@ def _end_of(text: str, width: int) -> str:
 
 
 def _date(moment: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(moment))
+    return strftime("%Y-%m-%d", localtime(moment))
 
 
 def _clock(moment: float) -> str:
-    return time.strftime("%H:%M", time.localtime(moment))
+    return strftime("%H:%M", localtime(moment))
 
 
 class SavedChats(ListDialog[SessionSummary, Result]):
@@ -216,7 +216,7 @@ class SavedChats(ListDialog[SessionSummary, Result]):
         return heading(width, searching=bool(self.list.searched))
 
     def line(self, row: SessionSummary, width: int, *, chosen: bool) -> Line:
-        return session_line(row, width, time.time(), searching=bool(self.list.searched), opened=row.id == self.opened)
+        return session_line(row, width, time(), searching=bool(self.list.searched), opened=row.id == self.opened)
 
     def empty_lines(self, width: int) -> list[Line]:
         nothing = "no chat contains all these words" if self.list.searched else "no saved chats yet"
