@@ -1,4 +1,4 @@
-"""What a model's file says, and what comes of it on this machine."""
+"""All models there are: searched for, read and checked in threads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Facts(NamedTuple):
 
 
 def read_facts(row: ModelRow, path: Path, config: Settings, picked: Picked | None, known: Catalogue | None) -> Facts:
-    """Reads the file of a row; `picked` is how a person wants it to be run, None what is kept for it.
+    """Read the file of a row, to be run with the settings `picked`; None means the saved ones.
 
     Raises:
         ModelError: it cannot be used.
@@ -70,7 +70,7 @@ def read_facts(row: ModelRow, path: Path, config: Settings, picked: Picked | Non
 
 
 def _needs(header: Header, size: int | None, config: Settings) -> tuple[int, Memory]:
-    """Tokens of context, and memory."""
+    """Return the tokens of context, and the memory."""
     from termchat.models.memory import BATCH, estimate
 
     engine = config.engine
@@ -81,7 +81,7 @@ def _needs(header: Header, size: int | None, config: Settings) -> tuple[int, Mem
 
 
 class Chosen(NamedTuple):
-    """A model that a person wants to chat with, read and checked; or why it cannot be."""
+    """A model to chat with, read and checked, or the problem with it."""
 
     wanted: str
     choice: Choice | None
@@ -102,23 +102,23 @@ class Models:
         self._config = config
         self.rows: dict[str, ModelRow] = {}
         self.sources: dict[str, ModelRow] = {}
-        """What is in no list and was downloaded all the same."""
+        """Rows of downloads that no list has."""
         self.skipped: list[Skipped] = []
         self.catalogue: Catalogue | None = None
         self.available: int | None = None
-        """Bytes that programs can still have; None while unknown."""
+        """Bytes of free memory; None while unknown."""
         self.told: Callable[[Pull | Chosen], object] = lambda _: None
         self.pulls = Pulls(lambda pull: self.told(pull))
         self._files: dict[str, str] = {}
         self._picked: dict[str, Picked] = {}
         self._facts: dict[tuple[str, int | None], Facts | ModelError] = {}
         self._lent: dict[str, Picked | None] = {}
-        """Of models that run otherwise for a lesson, what was `_picked` before."""
+        """Former entries of `_picked` for models with other settings in a lesson."""
         self._pairs: dict[tuple[tuple[str, int | None], tuple[str, int | None]], str] = {}
         self.elsewhere: dict[str, ModelRow] = {}
         """Engines on other machines, and the models that those have."""
         self.silent: dict[str, float] = {}
-        """Engines that do not answer, and since when that is known, in seconds since the epoch."""
+        """Engines without an answer, and the first time without, in seconds since the epoch."""
         self._asking: dict[str, BackgroundTask[Update]] = {}
         self._looking: BackgroundTask[Update] | None = None
         self._looked_for: str | None = None
@@ -129,7 +129,7 @@ class Models:
 
     @property
     def config(self) -> Settings:
-        """Loaded when it is first asked for."""
+        """The settings, loaded at the first use."""
         if self._config is None:
             from termchat.config import settings
 
@@ -139,15 +139,15 @@ class Models:
     # --- the list ----------------------------------------------------------------------------------------------------
 
     def look(self, then: Callable[[], object] = lambda: None) -> None:
-        """Looks through the catalogue and the disk in a thread, and calls `then` in it at the end; what is known stays until it
-        is found to be gone."""
+        """Search the catalogue and the disk in a thread, which calls `then` at its end; known rows stay until they prove to be
+        gone."""
         if self._looking is None:
             self._seen, self._left_out = set(), []
             self._looking = BackgroundTask(self._look, then)
             self._ask_engines()
 
     def look_for(self, path: str, then: Callable[[], object]) -> None:
-        """Looks unless the model in this file, "" for none, is known, or was looked for last."""
+        """Search, unless the model in this file ("" for none) is known or was searched for last."""
         if self._looked_for != path and (not self.rows or (path and not self.in_file(path))):
             self._looked_for = path
             self.look(then)
@@ -158,7 +158,7 @@ class Models:
 
     @property
     def chooses(self) -> bool:
-        """Whether a model that was asked for is still read."""
+        """Whether a chosen model is still being read."""
         return self._choosing is not None
 
     @property
@@ -190,7 +190,7 @@ class Models:
         return changed
 
     def in_file(self, path: str | Path) -> str:
-        """What the model in this file is asked for with; "" while no row has it."""
+        """Return the word that asks for the model in this file; "" while no row has it."""
         file = os.path.realpath(path)
         return next((wanted for wanted, known in self._files.items() if known == file), "")
 
@@ -225,7 +225,7 @@ class Models:
             self.ask_engine(name)
 
     def ask_engine(self, name: str) -> None:
-        """Asks an engine elsewhere what it has, in a thread of its own; what is known of it stays until it answers."""
+        """Ask an engine for its models, in a thread of its own; known rows stay until it answers."""
         own = self.config.address
         if name in self._asking or (name not in self.config.engines and name != own.shown):
             return
@@ -250,21 +250,21 @@ class Models:
             self.silent.setdefault(name, time())
 
     def asks(self, name: str) -> bool:
-        """Whether an engine elsewhere has not answered yet."""
+        """Return whether the answer of an engine is pending."""
         return name in self._asking
 
     # --- what the files say ------------------------------------------------------------------------------------------
 
     def facts(self, row: ModelRow) -> Facts | ModelError | None:
-        """What a row's file says, or why it cannot be used; None while it was not read."""
+        """Return the facts of a row's file, or the problem with it; None until it is read."""
         return self._facts.get(_key(row))
 
     def why_not_draft(self, row: ModelRow, loaded: ModelRow) -> str | None:
-        """Why a model cannot draft for the one that is loaded, as the end of a sentence; "" if it can, None while unknown."""
+        """Return why a model cannot draft for the loaded one, as the end of a sentence; "" if it can, None while unknown."""
         return self._pairs.get((_key(row), _key(loaded)))
 
     def recommended(self, row: ModelRow) -> Mapping[str, Value]:
-        """By knob, as far as is known yet."""
+        """Return the recommended knobs, as far as they are known yet."""
         facts = self.facts(row)
         if isinstance(facts, Facts):
             return facts.recommended
@@ -272,7 +272,7 @@ class Models:
         return entry.recommended if entry is not None else {}
 
     def spare(self, loaded: ModelRow | None) -> int | None:
-        """Bytes that a model may take once the loaded one is unloaded; None while unknown.
+        """Return the bytes of memory free for a model after the loaded one is unloaded; None while unknown.
 
         Weights are pages of a file, which count as free already; cache and compute buffers are given back.
         """
@@ -284,8 +284,8 @@ class Models:
     def read(
         self, rows: Sequence[ModelRow], loaded: ModelRow | None = None, then: Callable[[], object] = lambda: None
     ) -> None:
-        """In order, in a thread, and then whether they can draft for the `loaded` one; replaces those that were still to be
-        read. `then` is called in the thread at the end, unless it found nothing."""
+        """Read files in order, in a thread, and then compare them with the `loaded` one as drafters; rows of the call before
+        are dropped. The thread calls `then` at its end if there were results."""
         here = [row for row in rows if row.path is not None]
         unread = [row for row in here if self.facts(row) is None]
         unpaired = [] if loaded is None else [row for row in here if self.why_not_draft(row, loaded) is None]
@@ -319,7 +319,7 @@ class Models:
     # --- what a person wants -----------------------------------------------------------------------------------------
 
     def choose(self, wanted: str) -> None:
-        """Reads and checks the model in a thread; `told` gets it as a `Chosen`."""
+        """Read and check a model in a thread; `told` gets it as a `Chosen`."""
 
         def work() -> Iterable[Update]:
             from termchat.chat.opening import choose
@@ -333,8 +333,8 @@ class Models:
         self._choosing = BackgroundTask(work)
 
     def pick(self, row: ModelRow, facts: Facts, *, lesson: bool = False) -> str:
-        """Runs the model by these facts from now on, and saves that; returns why it cannot be saved, "" if it is. For a
-        `lesson` it is only until `end_lesson`."""
+        """Run the model by these facts from now on, and save them; return the problem of saving, "" for none. In a `lesson`
+        they are not saved, and last until `end_lesson`."""
         before, self._picked[row.wanted] = self._picked.get(row.wanted), facts.run.picked
         self._facts[_key(row)] = facts
         if lesson:
@@ -347,7 +347,7 @@ class Models:
         return ""
 
     def end_lesson(self) -> None:
-        """Models run as they did before the lesson, when they are loaded again."""
+        """Restore the settings of before the lesson, for the next load of a model."""
         for wanted, picked in self._lent.items():
             del self._picked[wanted]
             if picked is not None:
@@ -357,7 +357,7 @@ class Models:
             self._facts.clear()
 
     def drafts_with(self, identity: str, draft_model: str) -> None:
-        """A draft model was chosen in the chat for the model of this identity, and is kept already."""
+        """Take in that a draft model was chosen in the chat for the model of this identity, and saved."""
         for key, facts in self._facts.items():
             if isinstance(facts, Facts) and facts.identity == identity:
                 self._facts[key] = facts._replace(run=facts.run.set("draft_model", draft_model))
@@ -367,19 +367,19 @@ class Models:
                 self._picked[wanted] = known.run.picked
 
     def pull(self, row: ModelRow) -> None:
-        """Also resumes a download; `told` hears of its end."""
+        """Start or resume a download; `told` hears of its end."""
         if row.wanted not in self.rows:
             self.sources[row.wanted] = row
         self.pulls.start(row.wanted)
 
     def here(self, pull: Pull) -> str:
-        """What a model that was downloaded is asked for with from now on: its path, if no list has it."""
+        """Return the word that asks for a downloaded model from now on: its path, if no list has it."""
         if pull.path is None or self.sources.pop(pull.wanted, None) is None:
             return pull.wanted
         return str(pull.path)
 
     def close(self) -> None:
-        """Partial downloads stay."""
+        """Stop the downloads; partial files stay."""
         self.told = lambda _: None
         self.pulls.close()
 
@@ -392,7 +392,7 @@ def _ask_engine(address: EngineAddress) -> Iterator[list[ModelRow]]:
 
 
 def _key(row: ModelRow) -> tuple[str, int | None]:
-    """Tells files apart, and what a file was before it was replaced."""
+    """Return a key that tells files apart, also a file from its replacement."""
     return str(row.path), row.size
 
 
@@ -420,11 +420,11 @@ def _apply(task: BackgroundTask[Update]) -> tuple[bool, bool]:
 
 
 def _file_in(row: ModelRow) -> Path:
-    """The file of a row that has one."""
+    """Return the file of a row that has one."""
     assert row.path is not None
     return row.path
 
 
 def file_of(spec: ModelSpec) -> Path:
-    """The spec's file, also where its name is no Unicode."""
+    """Return the spec's file, also with a name that is no Unicode."""
     return Path(os.fsdecode(spec.path_bytes) if spec.path_bytes else spec.path)

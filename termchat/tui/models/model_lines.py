@@ -115,24 +115,24 @@ class Item(NamedTuple):
 
 
 def text_of(row: ModelRow) -> str:
-    """What a filter is matched with, in lower case."""
+    """Return the text that a filter is matched with, in lower case."""
     parts = (row.name, row.source, row.quantization, row.architecture, row.size_label, row.description, row.license)
     return " ".join((*parts, *row.serves)).lower()
 
 
 def matches(text: str, words: Iterable[str]) -> bool:
-    """`text` is of `text_of`; all the words, in lower case, must be in it."""
+    """Return whether a text of `text_of` contains all the words, in lower case."""
     return all(word in text for word in words)
 
 
 def rank(state: State, row: ModelRow, at: int) -> tuple[int, str, int]:
-    """The sort key of a model: loaded ones, then those on disk by name, then others in the catalogue's order."""
+    """Return the sort key of a model: the loaded one, models on disk by name, then others in the catalogue's order."""
     here = state in ("loaded", "loading", "on disk", "elsewhere", "no answer")
     return _ORDER["not downloaded" if state == "downloading" else state], row.name.lower() if here else "", at
 
 
 def heading(width: int, longest: int) -> Line:
-    """`longest` is the longest name below, in cells."""
+    """Render the titles of the columns; `longest` is the longest name below, in cells."""
     columns = _Columns.of(width, longest)
     titles = "  " + column("NAME", columns.name) + columns.numbers("SIZE", "QUANT", "CONTEXT")
     titles += column("MEMORY", _FIT) + column("STATE", columns.state) + column("FROM", columns.source)
@@ -140,7 +140,7 @@ def heading(width: int, longest: int) -> Line:
 
 
 def model_line(item: Item, width: int, longest: int) -> Line:
-    """`longest` is the longest name of all, in cells."""
+    """Render a row; `longest` is the longest name of all, in cells."""
     row, columns = item.row, _Columns.of(width, longest)
     if row.is_engine:
         return _engine_line(item, width, columns.name)
@@ -160,7 +160,7 @@ def model_line(item: Item, width: int, longest: int) -> Line:
 
 
 def _engine_line(item: Item, width: int, name: int) -> Line:
-    """An engine elsewhere: its address as far as there is room, what there is and how it draws, and the round trip."""
+    """Render an engine: its address if there is room, its models, how it draws, and the round trip."""
     row, (sign, ink) = item.row, _SIGNS[item.state]
     far = f" {_milliseconds(row.round_trip)}" if row.round_trip is not None else ""
     far = column(far, _FAR, right=True)
@@ -182,7 +182,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _told_of_engine(item: Item, room: int) -> str:
-    """With the size of its context where there is room for that."""
+    """Describe an engine, with the size of its context if there is room."""
     row = item.row
     if item.state != "no answer":
         whole = f"{row.told} · {count(row.context)} tokens" if row.context else row.told
@@ -192,7 +192,7 @@ def _told_of_engine(item: Item, room: int) -> str:
 
 
 def download_runs(download: Pull, width: int) -> list[Run]:
-    """The progress of a download (bar, bytes, rate, time left, as far as there is room), or why it ended."""
+    """Render the progress of a download (bar, bytes, rate, time left, as far as there is room), or its problem."""
     now, problem = download.now, download.problem
     if problem is not None:
         kept = f"{size(now.done)} already downloaded  " if now is not None and now.done else ""
@@ -230,7 +230,7 @@ class _Columns(NamedTuple):
         return cls(name, whole, state, left - name)
 
     def numbers(self, amount: str, quantization: str, context: str) -> str:
-        """The size, and where there is room the quantisation and the context, with the gap after them."""
+        """Format the size, and if there is room the quantisation and the context, with the gap after them."""
         text = column(amount, _SIZE, right=True) + " "
         return text + column(quantization, _QUANT) + column(context, _CONTEXT, right=True) + " " if self.whole else text
 
@@ -344,7 +344,7 @@ def memory_text(item: Item) -> str:
 
 
 def _weights(number: int) -> str:
-    """135M, 1.2B."""
+    """Format a number of parameters, as 135M or 1.2B."""
     for unit, least in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
         if number >= least:
             return f"{number / least:.3g}{unit}"

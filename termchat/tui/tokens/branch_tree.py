@@ -229,6 +229,7 @@ class TreeDialog(BranchList):
     def __init__(self, chat: Chat, palette: Palette, sessions: SessionList | None) -> None:
         super().__init__(chat.conversation, palette)
         self._chat, self._sessions = chat, sessions
+        self._name_field.select_on_focus = True
 
     def action_go(self) -> None:
         if (node := self.node) is not None:
