@@ -477,7 +477,7 @@ async def test_a_download_moves_is_stopped_goes_on_and_is_chatted_with(home: Pat
         assert desk.line("smollm3")
         await desk.find("remote")
         await desk.type("", "delete")
-        await desk.until(lambda: "already downloaded" in desk.line("remote") and not desk.app._models.pulls.running)
+        await desk.until(lambda: "already downloaded" in desk.line("remote") and not desk.app._models.downloads)
         (part,) = (home / ".local/share/termchat/models").rglob("*.part")
         came = part.stat().st_size
         assert 0 < came < len(data)
@@ -561,7 +561,7 @@ async def test_leaving_ends_a_download_and_keeps_what_came(home: Path, server: F
         await desk.find("remote")
         await desk.type("", "enter")
         await desk.until(lambda: file.held.is_set())
-        (pull,) = desk.app._models.pulls.running
+        (pull,) = desk.app._models.downloads
         desk.app.close()
         assert not pull.running
     (part,) = (home / ".local/share/termchat/models").rglob("*.part")

@@ -64,7 +64,7 @@ def screen(home: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> TermchatA
     monkeypatch.setattr(downloads.Pull, "_work", lambda _: iter(()))
     models = Models(load({}, {}, home / "none"))
     for name, now in DOWNLOADS.items():
-        pull: Pull = models.pulls.start(name)
+        models.pulls[name] = pull = Pull(name, lambda _: None)
         pull.now = now
     pull.cancel()
     pull.problem = ModelError("stopped", "Enter goes on.")

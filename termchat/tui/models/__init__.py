@@ -1,9 +1,9 @@
 """Models on the screen: which there are, how each is run, and which one the chat goes on with.
 
-    disk, catalogue, hub ─ threads ─▶ Models, Pulls ─ take() ─▶ ModelsDialog ─ Choice ─▶ Chat
+    disk, catalogue, hub ─ threads ─▶ Models ─ take() ─▶ ModelsDialog ─ Choice ─▶ Chat
 
 - `gather`: `Models` looks for models, reads their files (`Facts`) and checks the one that is wanted, in threads, whose results
-  are calls that `take()` makes, on the timer of the dialog. It outlives the dialog, and so do the downloads of `downloads`.
+  are calls that `take()` makes, on the timer of the dialog. It outlives the dialog, and so does each download (`downloads`).
 - `model_lines`: an `Item`, which is a model as a chat sees it, as a row and in detail. `welcome`: the text for a person without
   a model.
 - `models_dialog`: the models in order for one chat, the keys of the list, and the files that were skipped. `engine_dialog`: the

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.chat.loading import Choice
@@ -18,7 +18,7 @@ from termchat.engine.address import EngineAddress
 from termchat.engine.port import MOST_CONTEXT, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.tui.draw.background import BackgroundTask
-from termchat.tui.models.downloads import Pull, Pulls
+from termchat.tui.models.downloads import Pull
 
 if TYPE_CHECKING:
     from termchat.config.settings import Settings
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 _FAST_BATCH = 512
+_PATIENCE = 2.0
+"""Seconds that the end of the app waits for downloads to store their parts; others are found again anyway."""
 
 
 class Facts(NamedTuple):
@@ -108,7 +110,8 @@ class Models:
         self.available: int | None = None
         """Bytes of free memory; None while unknown."""
         self.told: Callable[[Pull | Chosen], object] = lambda _: None
-        self.pulls = Pulls(lambda pull: self.told(pull))
+        self.pulls: dict[str, Pull] = {}
+        """The last download of each model in this run of the app."""
         self._files: dict[str, str] = {}
         self._picked: dict[str, Picked] = {}
         self._facts: dict[tuple[str, int | None], Facts | ModelError] = {}
@@ -164,7 +167,7 @@ class Models:
     @property
     def busy(self) -> bool:
         """Whether `take` may bring something soon."""
-        return self.looking or self._reading is not None or self.chooses or bool(self._asking or self.pulls.running)
+        return self.looking or self._reading is not None or self.chooses or bool(self._asking or self.downloads)
 
     def take(self) -> bool:
         """Take in the results of the threads since the last call; return whether anything changed."""
@@ -370,7 +373,14 @@ class Models:
         """Start or resume a download; `told` hears of its end."""
         if row.wanted not in self.rows:
             self.sources[row.wanted] = row
-        self.pulls.start(row.wanted)
+        pull = self.pulls.get(row.wanted)
+        if pull is None or not pull.running:
+            self.pulls[row.wanted] = Pull(row.wanted, lambda pull: self.told(pull))
+
+    @property
+    def downloads(self) -> list[Pull]:
+        """The running downloads."""
+        return [pull for pull in self.pulls.values() if pull.running]
 
     def here(self, pull: Pull) -> str:
         """Return the word that asks for a downloaded model from now on: its path, if no list has it."""
@@ -381,7 +391,11 @@ class Models:
     def close(self) -> None:
         """Stop the downloads; partial files stay."""
         self.told = lambda _: None
-        self.pulls.close()
+        for pull in (running := self.downloads):
+            pull.cancel()
+        end = monotonic() + _PATIENCE
+        for pull in running:
+            pull.join(max(end - monotonic(), 0))
 
 
 def _ask_engine(address: EngineAddress) -> Iterator[list[ModelRow]]:

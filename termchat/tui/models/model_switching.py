@@ -99,7 +99,7 @@ class ModelSwitching:
     @property
     def downloads(self) -> list[Pull]:
         """The running downloads."""
-        return self._models.pulls.running
+        return self._models.downloads
 
     def _show_downloads(self) -> None:
         """Have the chat's screen show the progress of downloads, until all are over."""

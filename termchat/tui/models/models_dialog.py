@@ -158,7 +158,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         """Take in the results of threads; a timer calls this while there may be more."""
         if self.models.take() | self._has_changed():
             self.gather()
-        elif self.models.pulls.running:
+        elif self.models.downloads:
             self.set_rows(self.rows)
         loading = self.chat.phase == "loading" or self.chat.host.drafter_progress is not None
         if not self.models.busy and not loading and self._looks is not None:
@@ -282,7 +282,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
     @property
     def _pull(self) -> Pull | None:
         """The highlighted download, while it runs."""
-        pull = self.models.pulls.of(self.row.wanted) if self.row is not None else None
+        pull = self.models.pulls.get(self.row.wanted) if self.row is not None else None
         return pull if pull is not None and pull.running else None
 
     def action_cancel(self) -> None:
@@ -460,7 +460,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         self.rows = rows
 
     def state(self, row: ModelRow) -> State:
-        pull = self.models.pulls.of(row.wanted)
+        pull = self.models.pulls.get(row.wanted)
         if self.loaded is not None and row.wanted == self.loaded.wanted:
             return "loaded" if self.chat.model is not None else "loading"
         if pull is not None and pull.running:
@@ -472,7 +472,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return "on disk" if row.state == "ready" else row.state
 
     def _item(self, row: ModelRow) -> Item:
-        pull = self.models.pulls.of(row.wanted)
+        pull = self.models.pulls.get(row.wanted)
         return Item(
             row, self.state(row), self.models.facts(row), self.spare, pull if pull and pull.path is None else None,
             self.draft_role(row), self.models.silent.get(row.engine),
