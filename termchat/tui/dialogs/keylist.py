@@ -34,7 +34,7 @@ class KeyList(ReadDialog):
         self.picker.scroll_by("first")
         self.lay_out()
 
-    def made(self, width: int) -> list[Line]:
+    def render_text(self, width: int) -> list[Line]:
         """One line per key, or more if its help is long."""
         words = self.field.value.lower().split()
         lines: list[Line] = []

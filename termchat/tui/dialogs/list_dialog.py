@@ -324,7 +324,7 @@ class ReadDialog(ListDialog[Line, None]):
         *,
         hint: str = "",
     ) -> None:
-        """`text` renders all lines for a width in cells; a subclass may override `made` instead."""
+        """`text` renders all lines for a width in cells; a subclass may override `render_text` instead."""
         super().__init__(palette)
         self._heading_text, self._text_lines, self._note = title or self.TITLE, text, hint or self.HINT
 
@@ -334,13 +334,13 @@ class ReadDialog(ListDialog[Line, None]):
     def hint(self) -> Content:
         return dialogs.hint(*self.hints(), before=self._note)
 
-    def made(self, width: int) -> list[Line]:
+    def render_text(self, width: int) -> list[Line]:
         """Render all lines, at most `width` cells wide."""
         return self._text_lines(width)
 
     def lay_out(self) -> None:
         """Render the text again, after it has changed."""
-        self.rows = self.made(self.picker.room)
+        self.rows = self.render_text(self.picker.room)
         self.picker.show(len(self.rows))
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from textual import events
 
@@ -26,13 +25,6 @@ _SUMMARY = 30
 """Cells from which a summary is worth beginning."""
 
 
-class ChosenLesson(NamedTuple):
-    """A lesson to begin, where it was left or from the start."""
-
-    lesson: Lesson
-    anew: bool = False
-
-
 def progress_words(lesson: Lesson, state: LessonState) -> tuple[str, Ink]:
     """How far it is: a mark and a word, for those who see no colours too."""
     if state.step:
@@ -40,8 +32,8 @@ def progress_words(lesson: Lesson, state: LessonState) -> tuple[str, Ink]:
     return ("✓ done", Ink("success")) if state.done else ("", MUTED)
 
 
-class LessonsDialog(ListDialog[Lesson | LessonError, ChosenLesson]):
-    """All lessons, then the broken files; the result is the lesson to begin.
+class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
+    """All lessons, then the broken files; the result is the lesson to begin, and whether from the start.
 
     Args:
         refusal: tells why a lesson cannot be played.
@@ -153,7 +145,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, ChosenLesson]):
         elif (refused := self._refusal(lesson)) is not None:
             self.say(f"{refused.message}; {refused.hint}")
         else:
-            self.dismiss(ChosenLesson(lesson, anew))
+            self.dismiss((lesson, anew))
 
 
 def glossary_lines(width: int) -> list[Line]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from textual.content import Content
 
 from termchat.config.personas import Persona, Personas
@@ -31,15 +29,11 @@ def describe_persona(persona: Persona) -> str:
     return ", ".join([*named, *(f"{name} {KNOBS[name].show(value)}" for name, value in persona.knobs.items())])
 
 
-class Begin(NamedTuple):
-    """A chosen persona: for a new chat, or from here on with its knobs."""
+class PersonasDialog(ListDialog[Persona, tuple[Persona, bool]]):
+    """All personas. The result is one, and whether it is for a new chat, or for the knobs of this one.
 
-    persona: Persona
-    new: bool
-
-
-class PersonasDialog(ListDialog[Persona, Begin]):
-    """All personas. If a chat has `begun`, starting another is asked for twice; `asked` is the persona to ask about at once."""
+    If a chat has `begun`, starting another is asked for twice; `asked` is the persona to ask about at once.
+    """
 
     DEFAULT_CSS = """
     PersonasDialog #details { height: 9; }
@@ -98,4 +92,4 @@ class PersonasDialog(ListDialog[Persona, Begin]):
 
     def _end(self, *, new: bool) -> None:
         if self.row is not None and self.is_current:  # no second Enter in the same burst
-            self.dismiss(Begin(self.row, new))
+            self.dismiss((self.row, new))

@@ -11,7 +11,6 @@ from termchat.tui.sessions.chat_switching import ChatSwitching
 
 if TYPE_CHECKING:
     from termchat.config.personas import Persona, Personas
-    from termchat.tui.presets.persona_dialog import Begin
 
 
 class PersonaStarting:
@@ -29,9 +28,9 @@ class PersonaStarting:
         """Shows all personas; `asked` is the name of one to confirm first, as a chat has already begun."""
         from termchat.tui.presets.persona_dialog import PersonasDialog  # not needed before the first frame
 
-        def closed(chosen: Begin | None) -> None:
-            if chosen is not None:
-                self._begin(chosen.persona, new=chosen.new)
+        def closed(choice: tuple[Persona, bool] | None) -> None:
+            if choice is not None:
+                self._begin(choice[0], new=choice[1])
 
         dialog = PersonasDialog(self._read(), self._parts.palette(), begun=self._begun, asked=asked)
         self._parts.open(dialog, closed)

@@ -176,7 +176,7 @@ class CompareDialog(ReadDialog):
         super().lay_out()
         self.retitle(f"{self.TITLE}: {summary(self._comparison)}")
 
-    def made(self, width: int) -> list[Line]:
+    def render_text(self, width: int) -> list[Line]:
         if self._why is None:
             return compare_lines(self._comparison, width, self._names)
         if self._explained:

@@ -120,7 +120,7 @@ class PiecesDialog(ReadDialog):
             title += f": {pieces_title(found.tokenized, found.text if found.node is None else None)}"
         self.retitle(title)
 
-    def made(self, width: int) -> list[Line]:
+    def render_text(self, width: int) -> list[Line]:
         if self._pieces is None:
             return [] if self._failed else [Line((("tokenizing …", MUTED),))]
         tokenized = self._pieces.tokenized
