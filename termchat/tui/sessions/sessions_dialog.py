@@ -76,14 +76,14 @@ def heading(width: int, *, searching: bool) -> Line:
 
 
 def session_line(row: SessionSummary, width: int, now: float, *, searching: bool, opened: bool = False) -> Line:
-    """A chat on one line; `opened`: it is the one on the screen. `now` is in seconds since the epoch."""
+    """Render a chat on one line; `opened`: it is the one on the screen. `now` is in seconds since the epoch."""
     columns = _Columns.of(width, searching=searching)
     runs: list[Run] = [_OPEN if opened else ("  ", TEXT)]
     title = column(one_line(row.called, max(columns.title - 2, 1)), columns.title)
     runs.append((title, STRONG if opened else TEXT if row.title else MUTED))
     if columns.match:
-        found = matched(row.snippet, columns.match - 2)
-        runs += [*found, (" " * (columns.match - length(found)), TEXT)]
+        snippet = matched(row.snippet, columns.match - 2)
+        runs += [*snippet, (" " * (columns.match - length(snippet)), TEXT)]
     if columns.model:
         runs.append((column(one_line(row.model, columns.model - 2), columns.model), MUTED))
     runs.append((column(when(row.updated, now), _WHEN), MUTED))
@@ -93,7 +93,7 @@ def session_line(row: SessionSummary, width: int, now: float, *, searching: bool
 
 
 def when(moment: float, now: float) -> str:
-    """A moment as people say it, at most ten cells: 14:05, Tue 14:05, 3 Nov, 2025-11-03."""
+    """Format a moment as people say it, in at most ten cells: 14:05, Tue 14:05, 3 Nov, 2025-11-03."""
     then, today = localtime(moment), localtime(now)
     if then[:3] == today[:3]:
         return strftime("%H:%M", then)
@@ -105,7 +105,7 @@ def when(moment: float, now: float) -> str:
 
 
 def matched(snippet: str, width: int) -> list[Run]:
-    """A snippet with the matching words highlighted, the first of them always in view."""
+    """Render a snippet with the matching words highlighted, the first of them always in view."""
     runs: list[Run] = []
     ink = MUTED
     for part in _MARKED.split(snippet):
@@ -123,28 +123,28 @@ def matched(snippet: str, width: int) -> list[Run]:
     return shown
 
 
-def preview_lines(row: SessionSummary, said: Sequence[tuple[Role, str]] | None, width: int, height: int) -> list[Line]:
-    """A chat's title and facts, then as much of its last turns as fits. `said` None means they are not read yet."""
-    turns = f"{row.turns} turn" + ("s" if row.turns != 1 else "")
-    facts = [turns, f"{count(row.tokens)} tokens", *([row.model] if row.model else [])]
+def preview_lines(row: SessionSummary, turns: Sequence[tuple[Role, str]] | None, width: int, height: int) -> list[Line]:
+    """Render a chat's title and facts, then as much of its last turns as fits. `turns` None means they are not read yet."""
+    counted = f"{row.turns} turn" + ("s" if row.turns != 1 else "")
+    facts = [counted, f"{count(row.tokens)} tokens", *([row.model] if row.model else [])]
     head = [Line(((one_line(row.called, width), STRONG),)), _muted(" · ".join(facts), width)]
     if height >= _ROOMY:
         head.append(_muted(f"started {_date(row.created)}, used {_date(row.updated)} {_clock(row.updated)}", width))
     room = height - len(head) - 1
     if room <= 0:
         return head[:height]
-    if said is None:
+    if turns is None:
         return [*head, BLANK, _muted("reading …", width)]
-    return [*head, BLANK, *_last_lines(said, width, room)]
+    return [*head, BLANK, *_last_lines(turns, width, room)]
 
 
 def _muted(text: str, width: int) -> Line:
     return Line(((one_line(text, width), MUTED),))
 
 
-def _last_lines(said: Sequence[tuple[Role, str]], width: int, rows: int) -> list[Line]:
+def _last_lines(turns: Sequence[tuple[Role, str]], width: int, rows: int) -> list[Line]:
     lines: list[Line] = []
-    for role, text in reversed(said):
+    for role, text in reversed(turns):
         if len(lines) >= rows:
             break
         mark, ink = _SPEAKERS[role]
@@ -209,8 +209,8 @@ class SavedChats(ListDialog[SessionSummary, Result]):
     def title_line(self) -> str:
         listed = self.list
         number = f"{len(listed.rows):,}" + (" and more" if listed.more else "")
-        found = f"{number} found" if listed.searched else f"{number} saved"
-        return f"{self.TITLE}   {found if listed.rows else ''}".rstrip()
+        counted = f"{number} {'found' if listed.searched else 'saved'}" if listed.rows else ""
+        return f"{self.TITLE}   {counted}".rstrip()
 
     def render_heading(self, width: int) -> Line:
         return heading(width, searching=bool(self.list.searched))
