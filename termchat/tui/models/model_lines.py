@@ -12,6 +12,7 @@ from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import ModelInfo
 from termchat.models.errors import ModelError
 from termchat.text import cells, duration, home, one_line, size
+from termchat.tui.dialogs.list_dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length, prose
 from termchat.tui.models.gather import Facts
@@ -35,25 +36,36 @@ COMFORT = 0.85
 _TOLD_FROM = 100
 """Cells from which there is room for the state as a word."""
 
-_SIGNS: Mapping[State, Run] = {
-    "loaded": ("●", Ink("success", bold=True)),
-    "loading": ("◌", Ink("success", bold=True)),
-    "on disk": ("○", ACCENT),
-    "downloading": ("↓", Ink("stamp", bold=True)),
-    "not downloaded": ("↓", MUTED),
-    "not installed": ("↓", MUTED),
-    "broken": ("✗", Ink("error")),
-    "elsewhere": ("○", Ink("stamp")),
-    "no answer": ("✗", Ink("warning")),
+
+class StateLook(NamedTuple):
+    """What the list shows of a state: its sign, its place in the order, what keys do, and a note before them."""
+
+    sign: Run
+    order: int = 0
+    hints: KeyHints = ()
+    note: str = ""
+
+
+_SETTINGS = ("model-engine", "its settings")
+STATES: Mapping[State, StateLook] = {
+    "loaded": StateLook(
+        ("●", Ink("success", bold=True)), 0, (_SETTINGS, ("model-reload", "reloads"), ("model-unload", "unloads"))
+    ),
+    "loading": StateLook(("◌", Ink("success", bold=True)), 0, note="It is being loaded."),
+    "on disk": StateLook(("○", ACCENT), 1, (("model-enter", "chats with it"), _SETTINGS)),
+    "elsewhere": StateLook(
+        ("○", Ink("stamp")), 2, (("model-enter", "chats with it there"), ("model-reload", "asks again"))
+    ),
+    "no answer": StateLook(("✗", Ink("warning")), 2, (("model-enter", "asks again"),)),
+    "downloading": StateLook(("↓", Ink("stamp", bold=True)), 3, (("model-cancel", "stops the download"),)),
+    "not downloaded": StateLook(("↓", MUTED), 3, (("model-enter", "downloads it"),)),
+    "not installed": StateLook(("↓", MUTED), 4, note="It is installed with a Python package."),
+    "broken": StateLook(("✗", Ink("error")), 5, note="It cannot be used."),
 }
-_DRAFT_SIGNS: Mapping[DraftRole, Run] = {
-    "can draft": ("◇", ACCENT),
-    "draft model": ("◆", Ink("success", bold=True)),
+DRAFT_ROLES: Mapping[DraftRole, StateLook] = {
+    "can draft": StateLook(("◇", ACCENT), hints=(("model-draft", "drafts with it"),)),
+    "draft model": StateLook(("◆", Ink("success", bold=True)), hints=(("model-draft", "unloads it"),)),
 }
-_ORDER: Mapping[State, int] = {
-    "loaded": 0, "loading": 0, "on disk": 1, "elsewhere": 2, "no answer": 2, "downloading": 3, "not downloaded": 4,
-    "not installed": 5, "broken": 6,
-}  # fmt: skip
 _FITS: Mapping[Fit, Ink] = {"fits": Ink("success"), "tight": Ink("warning"), "too large": Ink("error")}
 _SIZE, _QUANT, _CONTEXT, _FIT, _STATE = 8, 8, 8, 11, 15
 _LEAST_SOURCE = 10
@@ -128,7 +140,7 @@ def matches(text: str, words: Iterable[str]) -> bool:
 def rank(state: State, row: ModelRow, at: int) -> tuple[int, str, int]:
     """Return the sort key of a model: the loaded one, models on disk by name, then others in the catalogue's order."""
     here = state in ("loaded", "loading", "on disk", "elsewhere", "no answer")
-    return _ORDER["not downloaded" if state == "downloading" else state], row.name.lower() if here else "", at
+    return STATES[state].order, row.name.lower() if here else "", at
 
 
 def heading(width: int, longest: int) -> Line:
@@ -144,7 +156,7 @@ def model_line(item: Item, width: int, longest: int) -> Line:
     row, columns = item.row, _Columns.of(width, longest)
     if row.is_engine:
         return _engine_line(item, width, columns.name)
-    sign, ink = _DRAFT_SIGNS.get(item.drafts) or _SIGNS[item.state]
+    sign, ink = DRAFT_ROLES.get(item.drafts, STATES[item.state]).sign
     runs: list[Run] = [(sign + " ", ink), (column(row.name, columns.name), _name_ink(item))]
     if item.pull is not None:
         runs += [(" ", TEXT), *download_runs(item.pull, width - length(runs) - 1)]
@@ -161,7 +173,7 @@ def model_line(item: Item, width: int, longest: int) -> Line:
 
 def _engine_line(item: Item, width: int, name: int) -> Line:
     """Render an engine: its address if there is room, its models, how it draws, and the round trip."""
-    row, (sign, ink) = item.row, _SIGNS[item.state]
+    row, (sign, ink) = item.row, STATES[item.state].sign
     far = f" {_milliseconds(row.round_trip)}" if row.round_trip is not None else ""
     far = column(far, _FAR, right=True)
     named = row.name != row.source

@@ -20,7 +20,7 @@ from termchat.models.disk.discovery import Skipped
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
 from termchat.text import cells, home, one_line, size
-from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog, ReadDialog
+from termchat.tui.dialogs.list_dialog import ListDialog, ReadDialog
 from termchat.tui.draw.background import FRAMES
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Sheet
@@ -30,6 +30,8 @@ from termchat.tui.models.downloads import Pull
 from termchat.tui.models.engine_dialog import EngineDialog
 from termchat.tui.models.gather import Chosen, Facts, Models, file_of
 from termchat.tui.models.model_lines import (
+    DRAFT_ROLES,
+    STATES,
     DraftRole,
     Item,
     State,
@@ -50,25 +52,6 @@ _ANYWHERE = re.compile(r"https?://\S+|hf\.co/\S+|[\w.-]+/[\w.-]+\S*")
 _PATH = ("/", "~", "./", "../")
 """How a filter begins that is a path."""
 _WIDEST = 180
-_RUN = ("model-engine", "its settings")
-_DRAFTS: dict[DraftRole, KeyHints] = {
-    "": (),
-    "can draft": (("model-draft", "drafts with it"),),
-    "draft model": (("model-draft", "unloads it"),),
-}
-_HINTS: dict[State, KeyHints] = {
-    "loaded": (_RUN, ("model-reload", "reloads"), ("model-unload", "unloads")),
-    "on disk": (("model-enter", "chats with it"), _RUN),
-    "downloading": (("model-cancel", "stops the download"),),
-    "not downloaded": (("model-enter", "downloads it"),),
-    "elsewhere": (("model-enter", "chats with it there"), ("model-reload", "asks again")),
-    "no answer": (("model-enter", "asks again"),),
-}
-_SAID: dict[State, str] = {
-    "loading": "It is being loaded.",
-    "not installed": "It is installed with a Python package.",
-    "broken": "It cannot be used.",
-}
 _HINT_LINES = 2
 """Lines of keys below the list on a low screen."""
 
@@ -216,13 +199,17 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         """Name as many keys as there is room for, always the one that closes."""
         row = self.row
         state = self.state(row) if row is not None else None
-        does = [*_HINTS.get(state, ()), *_DRAFTS[self.draft_role(row)]] if row is not None and state else []
+        does: list[tuple[str, str]] = []
+        note = ""
+        if row is not None and state is not None:
+            role = self.draft_role(row)
+            does += [*STATES[state].hints, *(DRAFT_ROLES[role].hints if role else ())]
+            note = STATES[state].note
         does += [("model-skipped", "skipped files")] if self.models.skipped else []
         end = ("close", "closes; the download continues" if state == "downloading" else "closes")
-        said = _SAID.get(state, "") if state is not None else ""
-        while does and len(wrap(hint(*does, end, before=said).plain, self._inside)) > _HINT_LINES:
+        while does and len(wrap(hint(*does, end, before=note).plain, self._inside)) > _HINT_LINES:
             does.pop()
-        return hint(*does, end, before=said)
+        return hint(*does, end, before=note)
 
     def title_line(self) -> str:
         if self._welcome is not None:
