@@ -534,24 +534,18 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
 
     def _counts(self, width: int) -> str:
         """Return the numbers of models and the free memory, in at most `width` cells."""
-        mine = [row for row, _ in self._ordered if not row.engine]
-        here = sum(row.state == "ready" for row in mine)
-        away, spare = len(mine) - here, size(self.spare)
-        long, short = [], []
-        if self._ordered:
-            long += [f"{here} on this machine", f"{away} to download"]
-            short += [f"{here} on disk", f"{away} to download"]
-        if self.models.looking:
-            long.append("looking …")
-            short.append("looking …")
-        if spare:
-            long.append(f"{spare} of memory free")
-            short.append(f"{spare} free")
-        if cells(told := ", ".join(long)) <= width:
-            return told
-        while short and cells(", ".join(short)) > width:
-            short.pop()
-        return ", ".join(short)
+        local = [row for row, _ in self._ordered if not row.engine]
+        here, spare = sum(row.state == "ready" for row in local), size(self.spare)
+        away = f"{len(local) - here} to download"
+        texts = [(f"{here} on this machine", f"{here} on disk"), (away, away)] if self._ordered else []
+        texts += [("looking …", "looking …")] if self.models.looking else []
+        texts += [(f"{spare} of memory free", f"{spare} free")] if spare else []
+        whole = ", ".join(long for long, _ in texts)
+        if cells(whole) <= width:
+            return whole
+        while texts and cells(", ".join(short for _, short in texts)) > width:
+            texts.pop()
+        return ", ".join(short for _, short in texts)
 
     def _own_choice(self, rows: Mapping[str, ModelRow]) -> ModelRow | None:
         """The row of the engine whose one model is the loaded one."""
