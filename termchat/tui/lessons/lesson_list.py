@@ -110,9 +110,24 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         return Line(tuple(runs))
 
     def render_details(self, row: Lesson | LessonError, width: int, height: int) -> list[Line]:
+        """Render its summary and what was learned, if there is room for all of that."""
         if isinstance(row, LessonError):
-            return broken_lines(row, width)[:height]
-        return lesson_lines(row, self._state(row), self._refusal(row), width, height)
+            problems = [line for problem in row.problems for line in prose(str(problem), width)]
+            return [*prose(home(row.path), width, STRONG), *problems][:height]
+        state, refused = self._state(row), self._refusal(row)
+        progress, _ = progress_words(row, state)
+        before = "done before" if state.done and state.step else ""
+        facts = filter(None, [f"{len(row.steps)} steps", f"{row.minutes} min", progress, before])
+        lines = [Line(((one_line(row.title, width), STRONG),)), Line(((" · ".join(facts), MUTED),)), BLANK]
+        lines += prose(row.summary, width)
+        if refused is not None:
+            lines += prose(f"It cannot be played here: {refused.message}; {refused.hint}.", width, Ink("warning"))
+        learned = [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(row.learned), width)]
+        if state.done and len(lines) + len(learned) <= height:
+            lines += learned
+        if row.path.parent != COURSE:
+            lines += prose(home(row.path), width, MUTED)
+        return lines[:height]
 
     def hints(self) -> KeyHints:
         lesson = self.row
@@ -160,27 +175,3 @@ def glossary_lines(width: int) -> list[Line]:
 def refusal_of(lesson: Lesson, chat: Chat) -> Refused | None:
     """Why a lesson cannot be played on the engine of a chat, and which can; None where it can be."""
     return next((refused for need in lesson.needs if (refused := chat.refused(need)) is not None), None)
-
-
-def lesson_lines(lesson: Lesson, state: LessonState, refused: Refused | None, width: int, rows: int) -> list[Line]:
-    """In at most so many rows; what was learned is left out where there is no room for all of it."""
-    says, _ = progress_words(lesson, state)
-    before = ["done before"] if state.done and state.step else []
-    facts = [f"{len(lesson.steps)} steps", f"{lesson.minutes} min", *([says] if says else []), *before]
-    lines = [Line(((one_line(lesson.title, width), STRONG),)), Line(((" · ".join(facts), MUTED),)), BLANK]
-    lines += prose(lesson.summary, width)
-    if refused is not None:
-        lines += prose(f"It cannot be played here: {refused.message}; {refused.hint}.", width, Ink("warning"))
-    learned = [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(lesson.learned), width)]
-    if state.done and len(lines) + len(learned) <= rows:
-        lines += learned
-    if lesson.path.parent != COURSE:
-        lines += prose(home(lesson.path), width, MUTED)
-    return lines[:rows]
-
-
-def broken_lines(error: LessonError, width: int) -> list[Line]:
-    lines = prose(home(error.path), width, STRONG)
-    for problem in error.problems:
-        lines += prose(str(problem), width)
-    return lines
