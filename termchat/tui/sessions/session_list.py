@@ -97,7 +97,7 @@ class SessionList:
         self.at = at
         if self.more and at + _AHEAD >= len(self.rows) and not (self.looking or self._work.waits("page")):
             offset = len(self.rows)
-            self._work.ask("page", lambda: self._store.sessions(PAGE, self._shown, offset), self._add)
+            self._ask("page", lambda: self._store.sessions(PAGE, self._shown, offset), self._add)
 
     def preview(self, row: SessionSummary) -> Said | None:
         """Return the last turns of a chat; None until they are read."""
@@ -113,11 +113,11 @@ class SessionList:
         """Fetch a chat to continue, unless another is asked for first; `loaded` is the SHA-256 of the loaded model."""
         from termchat.chat.opening import fetch  # in no way to the first frame
 
-        self._open(lambda: fetch(self._store, session, self._config, loaded), hear)
+        self._ask("open", lambda: fetch(self._store, session, self._config, loaded), hear)
 
     def load(self, session: str, hear: Callable[[Session], object]) -> None:
         """Fetch a chat to look at, unless another is asked for first."""
-        self._open(lambda: self._store.load(session), hear)
+        self._ask("open", lambda: self._store.load(session), hear)
 
     def token(self, session: str, node: Node, index: int) -> Token | None:
         """A token's record of any chat, a few at a time; None also where it cannot be read."""
@@ -163,27 +163,32 @@ class SessionList:
 
     # --- how it is done ----------------------------------------------------------------------------------------------
 
+    def _ask(self, kind: str, work: Callable[[], _T], take: Callable[[_T], object]) -> None:
+        """Ask the store a question in its thread; `take` gets the answer, a failure is shown."""
+
+        def hear(answer: _T | Exception) -> None:
+            self._answered = True
+            if isinstance(answer, Exception):
+                self._fail(answer)
+            else:
+                take(answer)
+
+        self._work.ask(kind, work, hear)
+
     def _look(self, limit: int, session: str, at: int = 0) -> None:
         words = self._words
 
-        def heard(found: list[SessionSummary] | Exception) -> None:
-            self._answered = True
-            if isinstance(found, Exception):
-                self._fail(found)
-                return
-            self.rows, self.more, self._shown, self.problem = found, len(found) == limit, words, ""
-            places = (place for place, row in enumerate(found) if row.id == session)
-            self.at = next(places, max(min(at, len(found) - 1), 0))
+        def take(rows: list[SessionSummary]) -> None:
+            self.rows, self.more, self._shown, self.problem = rows, len(rows) == limit, words, ""
+            places = (place for place, row in enumerate(rows) if row.id == session)
+            self.at = next(places, max(min(at, len(rows) - 1), 0))
             self.changed()
 
         self._work.forget("page")
-        self._work.ask("list", lambda: self._store.sessions(limit, words), heard)
+        self._ask("list", lambda: self._store.sessions(limit, words), take)
 
-    def _add(self, page: list[SessionSummary] | Exception) -> None:
+    def _add(self, page: list[SessionSummary]) -> None:
         """Add a page; a chat that was used since has moved to the top, and another one into its place."""
-        if isinstance(page, Exception):
-            self._fail(page)
-            return
         known = {row.id for row in self.rows}
         self.rows += [row for row in page if row.id not in known]
         self.more = len(page) == PAGE
@@ -195,24 +200,15 @@ class SessionList:
         self._previews[row.id, row.updated] = [] if isinstance(said, Exception) else said
         self.changed()
 
-    def _open(self, work: Callable[[], _T], hear: Callable[[_T], object]) -> None:
-        def heard(found: _T | Exception) -> None:
-            if isinstance(found, Exception):
-                self._fail(found)
-            else:
-                hear(found)
-
-        self._work.ask("open", work, heard)
-
     def _change(self, work: Callable[[], str | None], session: str = "") -> None:
         """Make a change, then read the rows again; highlight the chat it made, or `session`."""
 
-        def heard(made: str | Exception | None) -> None:
-            if isinstance(made, Exception):
-                self._fail(made)
-            self.refresh(made if isinstance(made, str) else session)
+        def hear(answer: str | Exception | None) -> None:
+            if isinstance(answer, Exception):
+                self._fail(answer)
+            self.refresh(answer if isinstance(answer, str) else session)
 
-        self._work.change(work, heard)
+        self._work.change(work, hear)
         self.changed()
 
     def _fail(self, error: Exception) -> None:
