@@ -456,7 +456,7 @@ async def test_the_pair_that_the_catalogue_names_is_shown_before_it_is_downloade
 def details(desk: Shop) -> str:
     """What is told of the highlighted model, in one line."""
     view = desk.app.screen.query_one("#details")
-    lines = [line.text for line in desk.app.screen.detailed()]  # type: ignore[attr-defined]
+    lines = [line.text for line in desk.app.screen._fill_details()]  # type: ignore[attr-defined]
     assert view.display
     return " ".join(" ".join(lines).split())
 
