@@ -4,8 +4,8 @@ A list is its rows, its line of one and its actions: `ListDialog` has the rest. 
 `keys/dialogs.py` and call `action_…` methods; an action that cannot be undone is asked for twice with `confirm`, and one that
 needs a name has it typed with `type_name`.
 
-Textual's `OptionList` lays out all rows at each change (5,000 take a quarter of a second), has no columns that follow the width,
-and takes the keyboard from the search.
+Textual's `OptionList` lays out all rows at each change (5,000 take a quarter of a second), has no columns that follow the
+width, and takes the keyboard from the search.
 """
 
 from __future__ import annotations
