@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -14,9 +15,9 @@ from termchat import paths
 from termchat.conversation.tree import Conversation
 from termchat.engine.port import LoadDraft
 from termchat.models.disk.discovery import Skipped
-from termchat.tui.dialogs.base import ListDialog
+from termchat.tui.dialogs.list_dialog import ListDialog, ReadDialog
 from termchat.tui.keys.dialogs import KeyGroup
-from termchat.tui.models.models_dialog import SkippedDialog
+from termchat.tui.models.models_dialog import skipped_lines
 from termchat.tui.tokens.branch_tree import ReplyPicker, TreeDialog
 from termchat.tui.tokens.compare import CompareDialog, ComparedReply
 from tests import made_records
@@ -50,7 +51,7 @@ async def reading(group: KeyGroup, folder: Path) -> Place:
     async with desktop() as desk:
 
         async def open() -> None:
-            desk.app.push_screen(SkippedDialog(desk.app.palette, skipped))
+            desk.app.push_screen(ReadDialog(desk.app.palette, "Skipped files", partial(skipped_lines, skipped)))
 
         place = Place(desk, group, open=open)
         await place.walk()

@@ -285,7 +285,7 @@ async def test_one_that_was_not_asked_is_told_with_its_model_and_its_context(tmp
         await desk.until(lambda: desk.app.chat.model is not None and desk.app.chat.model.context_trained == 8192)
         await desk.type("", "escape", "f3")
         assert isinstance(desk.app.screen, ModelsDialog)
-        loaded = desk.app.screen.list.loaded
+        loaded = desk.app.screen.loaded
         assert loaded is not None
         assert (loaded.name, loaded.context) == ("http://127.0.0.1:8200: tiny", 2048)
 

@@ -18,23 +18,11 @@ from termchat.models import listing, memory
 from termchat.models.download.progress import Pulling
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
+from termchat.models.memory import Memory
 from termchat.tui import start
 from termchat.tui.models.downloads import Pull
-from termchat.tui.models.gather import Models
-from termchat.tui.models.model_lines import (
-    DownloadRow,
-    Item,
-    Known,
-    Need,
-    RunningModel,
-    heading,
-    matches,
-    model_line,
-    model_lines,
-    need_told,
-    rank,
-    text_of,
-)
+from termchat.tui.models.gather import Facts, Models
+from termchat.tui.models.model_lines import Item, heading, matches, model_line, model_lines, rank, text_of
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.slash.commands import COMMANDS
 from tests.chats import chat_on
@@ -57,27 +45,36 @@ def row(name: str = "tiny", **more: object) -> ModelRow:
     return ModelRow(**given | {"source": "LM Studio"} | more)  # type: ignore[arg-type]
 
 
+def needs(size: int) -> Facts:
+    """What a file says whose model takes so many bytes."""
+    return Facts(None, None, "", {}, None, 0, Memory(size, 0, 0))  # type: ignore[arg-type]
+
+
+def download(now: Pulling | None, problem: ModelError | None = None) -> Pull:
+    """A download without a thread."""
+    pull = Pull.__new__(Pull)
+    pull.now, pull.problem, pull.path = now, problem, None
+    return pull
+
+
 @pytest.mark.parametrize(
     ("need", "spare", "said"),
     [
-        (Need(2 * GB, about=False), 4 * GB, " fits "),
-        (Need(2 * GB, about=True), 4 * GB, "~fits "),
-        (Need(2 * GB, about=False), 21 * GB // 10, " tight "),
-        (Need(2 * GB, about=False), 2 * GB - 1, " too large "),
-        (Need(2 * GB, about=False), None, ""),
-        (None, 4 * GB, ""),
+        (needs(2 * GB), 4 * GB, " fits "),
+        ("any machine, 2 GB of memory", 4 * GB, "~fits "),
+        (needs(2 * GB), 21 * GB // 10, " tight "),
+        (needs(2 * GB), 2 * GB - 1, " too large "),
+        (needs(2 * GB), None, ""),
+        ("a large machine", 4 * GB, ""),
     ],
 )
-def test_whether_it_fits_is_said_where_it_is_known(need: Need | None, spare: int | None, said: str) -> None:
-    text = model_line(Item(row(), "on disk", need, spare), 100, 8, chosen=False).text
+def test_whether_it_fits_is_said_where_it_is_known(need: Facts | str, spare: int | None, said: str) -> None:
+    """A file that was read says what it needs, else the catalogue in words."""
+    told, facts = (row(needs=need), None) if isinstance(need, str) else (row(), need)
+    text = model_line(Item(told, "on disk", facts, spare), 100, 8).text
     assert said in text
     assert said or not any(word in text for word in ("fits", "tight", "too large"))
     assert all(part in text for part in ("tiny", "2.00 GB", "Q4_K_M", "8192", "LM Studio", "on disk"))
-
-
-def test_what_the_catalogue_says_a_model_needs_is_a_number() -> None:
-    assert need_told(row(needs="any machine, 0.5 GB of memory")) == Need(GB // 2, about=True)
-    assert need_told(row(needs="a large machine")) is None
 
 
 def test_a_filter_looks_for_all_words_in_name_source_and_quantisation() -> None:
@@ -98,13 +95,13 @@ def test_every_line_takes_the_room_there_is_and_no_more(width: int) -> None:
     pulling = Pulling(file="f", stage="downloading", done=3 * GB, total=10 * GB, rate=12.5e6)
     failed = ModelError("the server said 404: there is no such file, or it is not for everybody", "Check the name.")
     items = [
-        Item(row("a-very-long-name-of-a-model-that-goes-on-and-on"), "on disk", Need(GB, about=False), 4 * GB),
+        Item(row("a-very-long-name-of-a-model-that-goes-on-and-on"), "on disk", needs(GB), 4 * GB),
         Item(row("模型" * 20, source="モ" * 60), "loaded"),
-        Item(row(), "downloading", download=DownloadRow(pulling, running=True, problem=None)),
-        Item(row(), "downloading", download=DownloadRow(None, running=True, problem=None)),
-        Item(row(), "not downloaded", download=DownloadRow(pulling, running=False, problem=failed)),
+        Item(row(), "downloading", pull=download(pulling)),
+        Item(row(), "downloading", pull=download(None)),
+        Item(row(), "not downloaded", pull=download(pulling, failed)),
     ]
-    assert {length_of(model_line(item, width, 47, chosen=False)) for item in items} == {width}
+    assert {length_of(model_line(item, width, 47)) for item in items} == {width}
     assert length_of(heading(width, 47)) == width
 
 
@@ -116,28 +113,22 @@ def length_of(line: object) -> int:
 
 def test_a_download_shows_bytes_rate_and_time_left() -> None:
     pulling = Pulling(file="f", stage="downloading", done=3 * GB, total=10 * GB, rate=1e7)
-    text = model_line(Item(row(), "downloading", download=DownloadRow(pulling, True, None)), 110, 8, chosen=True).text
+    text = model_line(Item(row(), "downloading", pull=download(pulling)), 110, 8).text
     assert "━━" in text
     assert "30%  3.00 GB of 10.0 GB  10.0 MB/s  11 min 40 s left" in text
     waiting = Pulling(file="f", stage="waiting", note="no connection; trying again")
-    assert (
-        "no connection; trying again"
-        in model_line(Item(row(), "downloading", download=DownloadRow(waiting, True, None)), 110, 8, chosen=False).text
-    )
-    stopped = DownloadRow(pulling, False, ModelError("stopped"))
-    assert (
-        "3.00 GB already downloaded  stopped"
-        in model_line(Item(row(), "not downloaded", download=stopped), 110, 8, chosen=False).text
-    )
+    assert "no connection; trying again" in model_line(Item(row(), "downloading", pull=download(waiting)), 110, 8).text
+    stopped = download(pulling, ModelError("stopped"))
+    assert "3.00 GB already downloaded  stopped" in model_line(Item(row(), "not downloaded", pull=stopped), 110, 8).text
 
 
 def test_names_from_files_and_servers_steer_no_terminal() -> None:
     attack = "a\x1b]0;owned\x07\u202eb\n"
     note = Pulling(file=attack, stage="waiting", note=attack)
     hostile = row(attack, source=attack, quantization=attack, description=attack, license=attack, architecture=attack)
-    item = Item(msgspec.structs.replace(hostile, problem=attack), "broken", download=DownloadRow(note, True, None))
-    lines = [model_line(Item(hostile, "on disk"), 100, 30, chosen=False), model_line(item, 100, 30, chosen=False)]
-    lines += model_lines(item, Known(ModelError(attack, attack)), 40, 30) + model_lines(item, Known(), 40, 6)
+    item = Item(msgspec.structs.replace(hostile, problem=attack), "broken", pull=download(note))
+    lines = [model_line(Item(hostile, "on disk"), 100, 30), model_line(item, 100, 30)]
+    lines += model_lines(item._replace(facts=ModelError(attack, attack)), 40, 30) + model_lines(item, 40, 6)
     for line in lines:
         assert line.text.isprintable() or line.text == ""
         assert "\u202e" not in line.text
@@ -146,8 +137,8 @@ def test_names_from_files_and_servers_steer_no_terminal() -> None:
 def test_the_loaded_model_says_how_it_runs_and_what_was_tuned() -> None:
     info = msgspec.structs.replace(fake_engine.INFO, device="NVIDIA H200", layers=30, gpu_layers=20, threads=3)
     config = load({"mlock": True}, {"TERMCHAT_KV_TYPE": "q8_0"}, Path("/none")).with_tuned({"threads": 3})
-    known = Known(running=RunningModel(info, config))
-    text = " ".join(" ".join(line.text.split()) for line in model_lines(Item(row(), "loaded"), known, 60, 30))
+    item = Item(row(), "loaded", running=info, config=config)
+    text = " ".join(" ".join(line.text.split()) for line in model_lines(item, 60, 30))
     assert "20 of 31 layers on NVIDIA H200" in text
     assert "threads 3 (tuned), threads_batch 2, prefill_batch 63" in text
     assert "kv_type f16, mlock on (flag)" in text  # it runs with f16, whatever it was to run with
@@ -156,8 +147,8 @@ def test_the_loaded_model_says_how_it_runs_and_what_was_tuned() -> None:
 def test_the_header_tells_of_downloads_as_far_as_there_is_room() -> None:
     pulls = []
     for name, now in (("qwen3-0.6b", Pulling(file="f", done=43, total=100)), ("x" * 40, None)):
-        pull = Pull.__new__(Pull)
-        pull.wanted, pull.now = name, now
+        pull = download(now)
+        pull.wanted = name
         pulls.append(pull)
     chat = chat_on(fake_engine.FakeEngine())
     assert "↓ qwen3-0.6b 43% +1   no model" in header_line(chat, 120, pulls).text
@@ -465,7 +456,7 @@ async def test_the_pair_that_the_catalogue_names_is_shown_before_it_is_downloade
 def details(desk: Shop) -> str:
     """What is told of the highlighted model, in one line."""
     view = desk.app.screen.query_one("#details")
-    lines = [line.text for line in desk.app.screen.detailed()]  # type: ignore[attr-defined]
+    lines = [line.text for line in desk.app.screen._fill_details()]  # type: ignore[attr-defined]
     assert view.display
     return " ".join(" ".join(lines).split())
 
@@ -486,7 +477,7 @@ async def test_a_download_moves_is_stopped_goes_on_and_is_chatted_with(home: Pat
         assert desk.line("smollm3")
         await desk.find("remote")
         await desk.type("", "delete")
-        await desk.until(lambda: "already downloaded" in desk.line("remote") and not desk.app._models.pulls.running)
+        await desk.until(lambda: "already downloaded" in desk.line("remote") and not desk.app._models.downloads)
         (part,) = (home / ".local/share/termchat/models").rglob("*.part")
         came = part.stat().st_size
         assert 0 < came < len(data)
@@ -570,7 +561,7 @@ async def test_leaving_ends_a_download_and_keeps_what_came(home: Path, server: F
         await desk.find("remote")
         await desk.type("", "enter")
         await desk.until(lambda: file.held.is_set())
-        (pull,) = desk.app._models.pulls.running
+        (pull,) = desk.app._models.downloads
         desk.app.close()
         assert not pull.running
     (part,) = (home / ".local/share/termchat/models").rglob("*.part")

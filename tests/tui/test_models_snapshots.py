@@ -64,7 +64,7 @@ def screen(home: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> TermchatA
     monkeypatch.setattr(downloads.Pull, "_work", lambda _: iter(()))
     models = Models(load({}, {}, home / "none"))
     for name, now in DOWNLOADS.items():
-        pull: Pull = models.pulls.start(name)
+        models.pulls[name] = pull = Pull(name, lambda _: None)
         pull.now = now
     pull.cancel()
     pull.problem = ModelError("stopped", "Enter goes on.")
@@ -211,7 +211,7 @@ def test_engines_elsewhere_in_the_list(
         desk = Desktop(app, app.chat.engine, pilot)  # type: ignore[arg-type]
         await desk.settle()
         await listed(desk)
-        app.screen.list.highlight("@old")  # type: ignore[attr-defined]
+        app.screen._selected = "@old"  # type: ignore[attr-defined]
         app.screen.gather()  # type: ignore[attr-defined]
         await read(desk)
 

@@ -17,7 +17,7 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, Render
 from termchat.tui.draw.background import TaskQueue
-from termchat.tui.sessions.session_lines import heading, matched, preview_lines, session_line, when
+from termchat.tui.sessions.sessions_dialog import heading, matched, preview_lines, session_line, when
 from termchat.tui.transcript import TranscriptView
 from tests.chat.driven_chat import Faked
 from tests.chats import chat_on
@@ -37,7 +37,7 @@ def test_every_line_takes_the_room_there_is_and_no_more(width: int, searching: b
         summary(2, "模型" * 40, model="モ" * 60, snippet="模\x02型\x03" * 40),
         summary(3, "", turns=100_000, tokens=123_456_789, snippet=""),
     ]
-    lines = [session_line(row, width, NOON, searching=searching, opened=True, chosen=True) for row in rows]
+    lines = [session_line(row, width, NOON, searching=searching, opened=True) for row in rows]
     assert {cell_len(line.text) for line in lines} == {width}
     assert cell_len(heading(width, searching=searching).text) == width
     for height in (1, 2, 3, 8, 30):

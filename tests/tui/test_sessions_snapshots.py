@@ -11,7 +11,7 @@ from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
-from termchat.tui.sessions import chat_picker
+from termchat.tui.sessions import sessions_dialog
 from termchat.tui.sessions.session_list import PAGE, SessionList
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
@@ -39,7 +39,7 @@ def test_the_saved_chats(
     number: int,
     keys: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(chat_picker, "time", lambda: NOON)
+    monkeypatch.setattr(sessions_dialog, "time", lambda: NOON)
     saved = SessionList(FakeStore(number), load({}, {}, Path("/none")))  # type: ignore[arg-type]
     app = TermchatApp(
         chat_on(FakeEngine(), Tuning(seed=42)), ModelSpec("/tiny.gguf", "tiny"), sessions=saved, theme=theme

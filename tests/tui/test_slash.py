@@ -10,8 +10,9 @@ from textual import events
 from termchat.cli.tasks import run
 from termchat.decoding.conditions import After, Loop
 from termchat.decoding.samplers import KNOBS
+from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.keys import tables
-from termchat.tui.slash.commands import ALSO, COMMANDS, SlashList
+from termchat.tui.slash.commands import ALSO, COMMANDS
 from termchat.tui.slash.parsing import message_of, parted
 from termchat.tui.slash.slash import Slash
 from termchat.tui.transcript import TranscriptView
@@ -274,10 +275,8 @@ async def test_help_lists_every_command() -> None:
     async with desktop() as desk:
         await command(desk, "/help")
         assert "/adaptive_decay" in desk.text
-        assert isinstance(desk.app.screen, SlashList)
-        assert {f"/{name}" for name in COMMANDS} <= {
-            line.text.split()[0] for line in desk.app.screen.lines if line.text
-        }
+        assert isinstance(desk.app.screen, ReadDialog)
+        assert {f"/{name}" for name in COMMANDS} <= {line.text.split()[0] for line in desk.app.screen.rows if line.text}
         await desk.type("", "escape")
         await command(desk, "/help /seed")
         assert KNOBS["seed"].help[:20] in desk.text

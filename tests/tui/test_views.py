@@ -14,6 +14,7 @@ from rich.cells import cell_len
 
 from termchat.chat.questions import Rescored, WhyNot
 from termchat.conversation.position import summarise
+from termchat.conversation.session import Breakpoint
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.decoding.conditions import Length, Stop, Text, Threshold
 from termchat.decoding.records import (
@@ -37,7 +38,7 @@ from termchat.tui.panels.record import Shown, from_columns, record_lines, step_l
 from termchat.tui.panels.whatif import ending_lines, whatif_lines
 from termchat.tui.panels.why import remedies, why_lines
 from termchat.tui.tokens.branch_tree import leaf_of, tree_lines, tree_rows
-from termchat.tui.tokens.breakpoints import rule_lines
+from termchat.tui.tokens.breakpoints import rule_line
 from termchat.tui.tokens.compare import ComparedReply, Comparison, compare, compare_lines, summary
 from termchat.tui.tokens.tokenizer import piece_flow, piece_lines, pieces_title
 from tests import made_records
@@ -539,14 +540,13 @@ def test_a_rule_says_whether_it_is_on_what_it_does_and_when() -> None:
         (Threshold("entropy", ">", 3.0), True), (Stop("\n6."), False), (Text("fo+", True, "stop"), True),
         (Length(64), True),
     ]  # fmt: skip
-    lines = rule_lines(rules, 40, selected=1)
+    lines = [rule_line(Breakpoint(*rule), 40) for rule in rules]
     assert read(lines) == [
         "[x] pauses at  entropy > 3",
         '[ ] stops  at  sequence "\\n6."',
         "[x] stops  at  /fo+/",
         "[x] stops  at  max_tokens 64",
     ]
-    assert [line.ground for line in lines] == ["", "panel", "", ""]
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------
@@ -593,7 +593,7 @@ VIEWS: dict[str, Callable[[int], list[Line]]] = {
     "tree": hostile_tree,
     "compare": hostile_comparison,
     "pieces": lambda width: piece_lines(Tokenized([1], [HOSTILE.encode()], [HOSTILE], [0]), width),
-    "rules": lambda width: rule_lines([(Text(HOSTILE, regex=True), True), (Stop(HOSTILE), True)], width, selected=0),
+    "rules": lambda width: [rule_line(Breakpoint(rule), width) for rule in (Text(HOSTILE, regex=True), Stop(HOSTILE))],
 }
 
 

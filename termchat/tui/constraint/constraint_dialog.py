@@ -22,7 +22,7 @@ from termchat.tui.constraint.constraint_setting import (
     typed,
 )
 from termchat.tui.dialogs.base import Dialog
-from termchat.tui.keys.dialogs import CONSTRAINT, hint
+from termchat.tui.keys.dialogs import hint
 
 EXAMPLE = "example"
 _KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -48,7 +48,6 @@ class ConstraintDialog(Dialog[None]):
     ConstraintDialog #constraint-stage { color: $muted; }
     """
     KEYS = "CONSTRAINT"
-    BINDINGS = [key.binding for key in CONSTRAINT]  # noqa: RUF012
 
     def __init__(self, setting: ConstraintSetting, now: Constraint | None) -> None:
         super().__init__()
@@ -94,7 +93,7 @@ class ConstraintDialog(Dialog[None]):
 
     def action_recent(self, by: int) -> None:
         if not self._recent:
-            self._say("no constraint was used yet")
+            self.say("no constraint was used yet")
             return
         self._at = (self._at + by) % len(self._recent)
         chosen = self._recent[self._at]
@@ -116,7 +115,7 @@ class ConstraintDialog(Dialog[None]):
         try:
             self._field.put(await editor.edit(self._field.message, self.app.suspend))
         except EditorError as problem:
-            self._say(f"{problem.message}. {problem.hint}" if problem.hint else problem.message)
+            self.say(f"{problem.message}. {problem.hint}" if problem.hint else problem.message)
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         event.stop()
@@ -125,12 +124,12 @@ class ConstraintDialog(Dialog[None]):
             self._setting.set(self._made(event.text))
         except TextError as error:
             self._waits = False
-            self._say(str(error))
+            self.say(str(error))
             if error.line and event.text == self._field.text:
                 self._field.move_cursor((error.line - 1, error.column - 1))
             return
         if self._setting.waiting:
-            self._say("asking the model …")
+            self.say("asking the model …")
         else:
             self._heard()
 
@@ -139,7 +138,7 @@ class ConstraintDialog(Dialog[None]):
             return
         self._waits = False
         if self._setting.problem:
-            self._say(self._setting.problem)
+            self.say(self._setting.problem)
         else:
             self.dismiss(None)
 
@@ -169,10 +168,7 @@ class ConstraintDialog(Dialog[None]):
         if 0 <= self._at < len(self._recent):
             of = f" · recent {self._at + 1} of {len(self._recent)}: {one_line(name_of_constraint(self._recent[self._at]), 30)}"
         self.query_one("#constraint-stage", Label).update(sanitize(f"the stage stands {where}{of}", keep=""))
-        self._say("")
-
-    def _say(self, text: str) -> None:
-        self.query_one(".problem", Label).update(sanitize(text[:2000], keep=""))
+        self.say("")
 
 
 class ConstraintText(Composer):

@@ -1,13 +1,11 @@
-"""What dialogs are made of, and those that belong to no feature.
+"""The boxes that dialogs are made of, and the dialogs that belong to no feature.
 
-`base` has the box (`Dialog`), and the lists in it: `ListDialog` draws rows and moves in them, `DetailedListing` has details
-beside or below, `ReadListing` is text to read. The dialogs of models, chats, tokens and the composer build on it in their own
-folders.
-
+- `base`: `Dialog`, a modal box. It binds the keys of its group in `keys/dialogs.py`, which its hints name.
+- `list_dialog`: `ListDialog`, rows with a search, details, names typed in place and actions asked for twice; and `ReadDialog`,
+  text to read. The lists of models, chats, presets, lessons, branches and biases are subclasses in their own folders.
 - `full`: what to drop from a full context. `screen.dialog_table` opens it when the chat asks.
-- `keylist`: all keys, of the place one is in first. `theme`: the themes, shown while they are highlighted. The app opens both.
+- `keylist`: all keys, of the place one is in first. `theme`: the themes, previewed while highlighted. The app opens both.
 
-A dialog gets the palette and what it asks of, and ends with `dismiss(result)`; whoever opened it gets that by a callback, None
-where it was closed. Its keys are a table of `keys/dialogs.py`, whose ids its hints name. While it is open, `say()` and `tell()`
-show a line in it.
+A dialog gets the palette and the objects that it shows, and ends with `dismiss(result)`; its opener gets that by a callback,
+None if it was closed. While it is open, `say()` and `tell()` show a line in it.
 """

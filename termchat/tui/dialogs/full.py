@@ -9,14 +9,13 @@ from textual.widgets import Label
 from termchat.chat.changes import Full, Way
 from termchat.text import sanitize
 from termchat.tui.dialogs.base import Dialog
-from termchat.tui.keys.dialogs import FULL, link
+from termchat.tui.keys.dialogs import link
 
 
 class FullDialog(Dialog[Way]):
     """Asks what to do when the context is full; None means nothing."""
 
     KEYS = "CONTEXT FULL"
-    BINDINGS = [key.binding for key in FULL]  # noqa: RUF012
 
     def __init__(self, full: Full) -> None:
         super().__init__()

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from textual.widget import Widget
-from textual.widgets import Input
-
-from termchat.tui.dialogs.base import ReadListing
-from termchat.tui.draw.field import Field
+from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TITLE, column, prose
 from termchat.tui.keys.dialogs import GROUPS, KeyGroup
@@ -17,14 +13,14 @@ from termchat.tui.themes.theme_file import Palette
 
 _KEY = 14
 """Cells of the column with the keys."""
-_NOTE = "Remap a key under [keys] in config.toml, using the id in [brackets]."
 
 
-class KeyList(ReadListing):
+class KeyList(ReadDialog):
     """All keys. `place` is the title of the group that is listed first."""
 
     TITLE = "Keys"
-    HINT = _NOTE
+    HINT = "Remap a key under [keys] in config.toml, using the id in [brackets]."
+    FIELD = "filter"
     HINTS = (("list-up", "line"), ("list-page-up", "page"), ("close", "closes"))
     KEYS = "LISTS"
 
@@ -34,21 +30,18 @@ class KeyList(ReadListing):
         beside = [group for group in GROUPS if any(group.table in one.at for one in here)]
         self._groups = list({group.title: group for group in (*here, *beside, *GROUPS)}.values())
 
-    def inputs(self) -> Iterable[Widget]:
-        yield Field(placeholder="filter")
-
-    def on_input_changed(self) -> None:
+    def search(self, text: str) -> None:
         self.picker.scroll_by("first")
         self.lay_out()
 
-    def made(self, width: int) -> list[Line]:
+    def render_text(self, width: int) -> list[Line]:
         """One line per key, or more if its help is long."""
-        words = self.query_one(Input).value.lower().split()
+        words = self.field.value.lower().split()
         lines: list[Line] = []
         for group in self._groups:
-            found = list(_lines(group, words, width))
-            if found:
-                lines += [*[BLANK] * bool(lines), Line(((group.title, TITLE),)), *found]
+            matches = list(_lines(group, words, width))
+            if matches:
+                lines += [*[BLANK] * bool(lines), Line(((group.title, TITLE),)), *matches]
         return lines or [Line((("no key matches", MUTED),))]
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from textual.app import ComposeResult
-from textual.containers import Vertical
-from textual.widgets import Label
+from textual.content import Content
 
 from termchat.text import one_line
-from termchat.tui.dialogs.base import ARROWS, ListDialog
+from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import BLANK, Ink, Line
-from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, bar, column
 from termchat.tui.keys import dialogs
 from termchat.tui.panels.ribbon import legend_line
@@ -28,65 +25,48 @@ _LIMITS = {
 }
 
 
-class ThemePicker(ListDialog[str]):
+class ThemePicker(ListDialog[str, str]):
     """Its result is the name of the chosen theme, or "auto". `preview` shows one; the caller undoes that after Esc."""
 
     DEFAULT_CSS = """
     ThemePicker { align: right middle; background: transparent; }
     ThemePicker > Vertical { width: 46; max-height: 32; }
-    ThemePicker Sheet { height: 7; margin-top: 1; }
-    ThemePicker.-tight Sheet { display: none; }
+    ThemePicker.-tight #body { margin-top: 0; }
+    ThemePicker #details { height: 7; }
     """
     TITLE = "Themes"
     HINTS = (("list-up", "shows"), ("theme-keep", "keeps"), ("close", "cancels"))
     KEYS = "THEMES"
-    BINDINGS = [*ARROWS, *(key.binding for key in dialogs.THEMES)]  # noqa: RUF012
+    BESIDE = 1 << 20
+    LOW = 16
 
     def __init__(self, chooser: ThemeChooser, preview: Callable[[str], None]) -> None:
         super().__init__(chooser.current().palette)
         self._chooser, self._preview = chooser, preview
         shown = chooser.library.all() if chooser.library.depth != "none" else ()
-        self._names = [AUTO, *sorted(shown, key=self._rank)]
-        self._sample = Sheet(lambda: list(sample_lines()), id="sample")
+        names = [AUTO, *sorted(shown, key=self._rank)]
+        self.set_rows(names, names.index(chooser.wanted) if chooser.wanted in names else 0)
+        self.problem = "; ".join(map(str, chooser.library.problems))
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Label(self.TITLE, classes="title", markup=False)
-            yield self.picker
-            yield self._sample
-            yield Label("", classes="problem", markup=False)
-            limit = _LIMITS.get(self._chooser.library.depth, "")
-            yield Label(dialogs.hint(*self.HINTS, before=limit), classes="hint", markup=False)
+    def hint(self) -> Content:
+        return dialogs.hint(*self.HINTS, before=_LIMITS.get(self._chooser.library.depth, ""))
 
-    def on_mount(self) -> None:
-        self._sample.paint_with(self._palette)
-        wanted = self._chooser.wanted
-        self.picker.show(len(self._names), self._names.index(wanted) if wanted in self._names else 0)
-        self.say("; ".join(map(str, self._chooser.library.problems)))
-
-    def action_move(self, how: str) -> None:
-        super().action_move(how)
-        self._preview(self._chosen)
-        palette = self._chooser.of(self._chosen).palette
-        self.picker.paint_with(palette)
-        self._sample.paint_with(palette)
+    def moved(self) -> None:
+        assert self.row is not None
+        self._preview(self.row)
+        self.paint_with(self._chooser.of(self.row).palette)
 
     def action_keep(self) -> None:
-        self.dismiss(self._chosen)
+        self.dismiss(self.row)
 
-    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        return [self._line(self._names[row], chosen=row == chosen) for row in rows]
+    def line(self, row: str, width: int, *, chosen: bool) -> Line:
+        kept = "●" if row == self._chooser.wanted else " "
+        kind = _FOLLOWS if row == AUTO else "dark" if self._chooser.of(row).palette.dark else "light"
+        name = column(one_line(row, _NAME), _NAME)
+        return Line(((f"{kept} ", ACCENT), (name, STRONG if chosen else TEXT), (kind, MUTED)))
 
-    @property
-    def _chosen(self) -> str:
-        return self._names[self.picker.chosen]
-
-    def _line(self, name: str, *, chosen: bool) -> Line:
-        kept = "●" if name == self._chooser.wanted else " "
-        palette = self._chooser.of(name).palette
-        kind = _FOLLOWS if name == AUTO else "dark" if palette.dark else "light"
-        runs = ((f"{kept} ", ACCENT), (column(one_line(name, _NAME), _NAME), STRONG if chosen else TEXT), (kind, MUTED))
-        return Line(runs, "panel" if chosen else "")
+    def render_details(self, row: str, width: int, height: int) -> list[Line]:
+        return list(sample_lines())
 
     def _rank(self, name: str) -> tuple[bool, str]:
         return not self._chooser.of(name).palette.dark, name

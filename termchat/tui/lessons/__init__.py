@@ -7,7 +7,6 @@
 - `screen_facts`: what the screen tells of itself to the checks.
 - `hands`: carries out the deeds of a step.
 - `lesson_traces`: what is left outside: the step that is played now, and a picture of each step.
-- `lesson_list`: the dialog with all lessons.
-- `glossary_list`: the words of decoding.
+- `lesson_list`: the dialog with all lessons, and the lines of the words of decoding.
 - `robot`: plays a whole lesson by its deeds.
 """

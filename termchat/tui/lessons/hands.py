@@ -12,7 +12,7 @@ from textual import events
 from termchat.decoding.samplers import KNOBS, KnobError
 from termchat.lessons.deeds import STEERING, Deed, DeedKind
 from termchat.tui.composer.composer import Composer
-from termchat.tui.dialogs.base import ListDialog
+from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.keys.key import key_of, keys_of
 from termchat.tui.keys.tables import CHAT, COMPOSER
 from termchat.tui.lessons.lesson_words import keys_for

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from termchat.lessons.playing import LessonState, Playing
     from termchat.lessons.shelf import Shelf
     from termchat.tui.demo.engine import DemoEngine
-    from termchat.tui.lessons.lesson_list import ChosenLesson
     from termchat.tui.lessons.runner import Runner
     from termchat.tui.sessions.session_list import SessionList
 
@@ -151,9 +150,9 @@ class Learning:
     def browse(self) -> None:
         from termchat.tui.lessons.lesson_list import LessonsDialog
 
-        def closed(chosen: ChosenLesson | None) -> None:
-            if chosen is not None:
-                self.begin(chosen.lesson, anew=chosen.anew)
+        def closed(choice: tuple[Lesson, bool] | None) -> None:
+            if choice is not None:
+                self.begin(choice[0], anew=choice[1])
 
         at = self.runner.lesson.id if self.runner is not None else ""
         dialog = LessonsDialog(

@@ -1,38 +1,28 @@
-"""All lessons: to begin one, or to resume it; with those whose files are broken."""
+"""All lessons, to begin or resume one, with the files that are broken; and the words of decoding."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 from textual import events
-from textual.content import Content
-from textual.widget import Widget
 
 from termchat.chat.service import Chat
 from termchat.engine.abilities import Refused
+from termchat.lessons.glossary import entries
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_file import LessonError
 from termchat.lessons.playing import LessonState
 from termchat.lessons.shelf import COURSE, Shelf
 from termchat.text import home, one_line
-from termchat.tui.dialogs.base import ARROWS, DetailedListing
+from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.keys.dialogs import LESSONS, hint
 from termchat.tui.lessons.lesson_words import plain
 from termchat.tui.themes.theme_file import Palette
 
 _NUMBER, _MINUTES, _AT = 4, 7, 9
 _SUMMARY = 30
 """Cells from which a summary is worth beginning."""
-
-
-class ChosenLesson(NamedTuple):
-    """A lesson to begin, where it was left or from the start."""
-
-    lesson: Lesson
-    anew: bool = False
 
 
 def progress_words(lesson: Lesson, state: LessonState) -> tuple[str, Ink]:
@@ -42,44 +32,23 @@ def progress_words(lesson: Lesson, state: LessonState) -> tuple[str, Ink]:
     return ("✓ done", Ink("success")) if state.done else ("", MUTED)
 
 
-def lesson_row(
-    lesson: Lesson, state: LessonState, width: int, longest: int, *, chosen: bool, last: bool = False, here: bool = True
-) -> Line:
-    """`last`: it was played last; `here`: it can be played."""
-    says, ink = progress_words(lesson, state) if here else ("not here", MUTED)
-    runs: list[Run] = [
-        ("▌" if chosen else "›" if last else " ", ACCENT),
-        (column(lesson.number.lstrip("0") if lesson.number else "own", _NUMBER - 1, right=True) + " ", MUTED),
-        (column(lesson.title, longest) + "  ", STRONG if chosen else TEXT),
-        (column(says, _AT), ink),
-        (column(f"{lesson.minutes} min", _MINUTES, right=True), MUTED),
-    ]
-    room = width - sum(len(text) for text, _ in runs) - 2
-    if room >= _SUMMARY:
-        runs.append(("  " + one_line(lesson.summary, room), TEXT if chosen else MUTED))
-    return Line(tuple(runs), "panel" if chosen else "")
+class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
+    """All lessons, then the broken files; the result is the lesson to begin, and whether from the start.
 
-
-def broken_row(error: LessonError, width: int, *, chosen: bool) -> Line:
-    runs = (("▌" if chosen else " ", ACCENT), (" ✗  ", Ink("error")), (one_line(str(error), width - 5), Ink("error")))
-    return Line(runs, "panel" if chosen else "")
-
-
-class LessonsDialog(DetailedListing[ChosenLesson]):
-    """The result is the lesson to begin. `refusal` says why a lesson cannot be played, `at` is the id of the highlighted
-    lesson, `last` that of the one that was played last. `recorded`: recordings answer in place of a model."""
+    Args:
+        refusal: tells why a lesson cannot be played.
+        at: the id of the highlighted lesson.
+        last: the id of the lesson that was played last.
+        recorded: recordings answer in place of a model.
+    """
 
     DEFAULT_CSS = """
     LessonsDialog > Vertical { width: 100%; max-width: 140; height: 100%; max-height: 44; }
-    LessonsDialog #body { margin-top: 1; }
     LessonsDialog #details { height: 6; }
-    LessonsDialog.-beside #details { width: 40%; height: 1fr; margin: 0 0 0 2; }
-    LessonsDialog.-low #details { display: none; }
+    LessonsDialog.-beside #details { width: 40%; height: 1fr; }
     """
-    BINDINGS = [*ARROWS, *(key.binding for key in LESSONS)]  # noqa: RUF012
-    TITLE = "Lessons"
+    EMPTY = "no lessons"
     KEYS = "LESSONS"
-    AUTO_FOCUS = ""
     BESIDE = 130
 
     def __init__(
@@ -94,136 +63,115 @@ class LessonsDialog(DetailedListing[ChosenLesson]):
         recorded: bool = False,
     ) -> None:
         super().__init__(palette)
-        self._shelf, self._states, self._refusal = shelf, states, refusal
+        self._lessons, self._states, self._refusal = shelf.lessons, states, refusal
         self._last, self._recorded = last, recorded
         self._longest = max((len(lesson.title) for lesson in shelf.lessons), default=8)
-        self.picker.count = len(shelf.lessons) + len(shelf.broken)
-        self.picker.chosen = self._first(at)
         self._number = ""
+        """Digits typed for a lesson's number."""
+        self.set_rows([*shelf.lessons, *shelf.broken], self._first(at))
+
+    def _state(self, lesson: Lesson) -> LessonState:
+        return self._states.get(lesson.id, LessonState())
 
     def _first(self, at: str) -> int:
-        """That lesson, else the one that was left last, else one that was left, else the first that is not done."""
-        lessons, states = self._shelf.lessons, self._states
+        """Return the index of that lesson, else of the last one if unfinished, of one unfinished, or of the first not done."""
         wishes: tuple[Callable[[Lesson], bool], ...] = (
             lambda lesson: lesson.id == at,
-            lambda lesson: lesson.id == self._last and states.get(lesson.id, LessonState()).step > 0,
-            lambda lesson: states.get(lesson.id, LessonState()).step > 0,
-            lambda lesson: not states.get(lesson.id, LessonState()).done,
+            lambda lesson: lesson.id == self._last and self._state(lesson).step > 0,
+            lambda lesson: self._state(lesson).step > 0,
+            lambda lesson: not self._state(lesson).done,
         )
-        found = (place for wish in wishes for place, lesson in enumerate(lessons) if wish(lesson))
-        return next(found, 0)
-
-    def listed(self) -> Iterable[Widget]:
-        return (self.picker,)
+        return next((place for wish in wishes for place, lesson in enumerate(self._lessons) if wish(lesson)), 0)
 
     def title_line(self) -> str:
-        done = sum(self._states.get(lesson.id, LessonState()).done for lesson in self._shelf.lessons)
-        last = next((f" · › last: {one.title}" for one in self._shelf.lessons if one.id == self._last), "")
-        played = " · recordings, no model" if self._recorded else ""
-        return f"Lessons   {done} of {len(self._shelf.lessons)} done{last}{played}"
+        done = sum(self._state(lesson).done for lesson in self._lessons)
+        last = next((f" · › last: {one.title}" for one in self._lessons if one.id == self._last), "")
+        recordings = " · recordings, no model" if self._recorded else ""
+        return f"Lessons   {done} of {len(self._lessons)} done{last}{recordings}"
 
-    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        if not self.picker.count:
-            return [Line((("no lessons", MUTED),))]
-        return [self._row(at, width, chosen=at == chosen) for at in rows]
-
-    def _row(self, at: int, width: int, *, chosen: bool) -> Line:
-        lessons = self._shelf.lessons
-        if at >= len(lessons):
-            return broken_row(self._shelf.broken[at - len(lessons)], width, chosen=chosen)
-        lesson = lessons[at]
-        state = self._states.get(lesson.id, LessonState())
+    def line(self, row: Lesson | LessonError, width: int, *, chosen: bool) -> Line:
+        mark = "▌" if chosen else " "
+        if isinstance(row, LessonError):
+            error = Ink("error")
+            return Line(((mark, ACCENT), (" ✗  ", error), (one_line(str(row), width - 5), error)))
         longest = min(self._longest, max(width - _NUMBER - _AT - _MINUTES - 4, 8))
-        last, here = lesson.id == self._last, self._refusal(lesson) is None
-        return lesson_row(lesson, state, width, longest, chosen=chosen, last=last, here=here)
+        progress, ink = ("not here", MUTED) if self._refusal(row) is not None else progress_words(row, self._state(row))
+        number = column(row.number.lstrip("0") if row.number else "own", _NUMBER - 1, right=True)
+        runs: list[Run] = [
+            ("›" if row.id == self._last and not chosen else mark, ACCENT),
+            (number + " ", MUTED),
+            (column(row.title, longest) + "  ", STRONG if chosen else TEXT),
+            (column(progress, _AT), ink),
+            (column(f"{row.minutes} min", _MINUTES, right=True), MUTED),
+        ]
+        room = width - sum(len(text) for text, _ in runs) - 2
+        if room >= _SUMMARY:
+            runs.append(("  " + one_line(row.summary, room), TEXT if chosen else MUTED))
+        return Line(tuple(runs))
 
-    @property
-    def lesson(self) -> Lesson | None:
-        """The highlighted one; None for a broken file."""
-        at = self.picker.chosen
-        return self._shelf.lessons[at] if at < len(self._shelf.lessons) else None
+    def render_details(self, row: Lesson | LessonError, width: int, height: int) -> list[Line]:
+        """Render its summary and what was learned, if there is room for all of that."""
+        if isinstance(row, LessonError):
+            problems = [line for problem in row.problems for line in prose(str(problem), width)]
+            return [*prose(home(row.path), width, STRONG), *problems][:height]
+        state, refused = self._state(row), self._refusal(row)
+        progress, _ = progress_words(row, state)
+        before = "done before" if state.done and state.step else ""
+        facts = filter(None, [f"{len(row.steps)} steps", f"{row.minutes} min", progress, before])
+        lines = [Line(((one_line(row.title, width), STRONG),)), Line(((" · ".join(facts), MUTED),)), BLANK]
+        lines += prose(row.summary, width)
+        if refused is not None:
+            lines += prose(f"It cannot be played here: {refused.message}; {refused.hint}.", width, Ink("warning"))
+        learned = [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(row.learned), width)]
+        if state.done and len(lines) + len(learned) <= height:
+            lines += learned
+        if row.path.parent != COURSE:
+            lines += prose(home(row.path), width, MUTED)
+        return lines[:height]
 
-    @property
-    def _broken(self) -> LessonError | None:
-        at = self.picker.chosen - len(self._shelf.lessons)
-        return self._shelf.broken[at] if 0 <= at < len(self._shelf.broken) else None
+    def hints(self) -> KeyHints:
+        lesson = self.row
+        if not isinstance(lesson, Lesson) or self._refusal(lesson) is not None:
+            return ("list-up", "selects"), ("close", "closes")
+        if self._state(lesson).step:
+            begin: KeyHints = (("lessons-begin", "resumes"), ("lessons-anew", "from the start"))
+        else:
+            begin = (("lessons-begin", "begins"),)
+        return ("list-up", "selects"), *begin, ("close", "closes")
 
-    def detailed(self) -> list[Line]:
-        width, rows = self.details.room, self.details.size.height
-        if (error := self._broken) is not None:
-            return broken_lines(error, width)[:rows]
-        lesson = self.lesson
-        if lesson is None:
-            return []
-        return lesson_lines(lesson, self._states.get(lesson.id, LessonState()), self._refusal(lesson), width, rows)
-
-    def hint(self) -> Content:
-        lesson = self.lesson
-        if lesson is None or self._refusal(lesson) is not None:
-            return hint(("list-up", "selects"), ("close", "closes"))
-        state = self._states.get(lesson.id, LessonState())
-        does = "resumes" if state.step else "begins"
-        anew = (("lessons-anew", "from the start"),) if state.step else ()
-        return hint(("list-up", "selects"), ("lessons-begin", does), *anew, ("close", "closes"))
-
-    def on_mount(self) -> None:
-        super().on_mount()
-        self._shown()
-
-    def _shown(self) -> None:
-        self.details.show()
-        self.put(".hint", self.hint())
+    def moved(self) -> None:
+        self.say("")
+        self.show_row()
 
     def on_key(self, event: events.Key) -> None:
-        """Digits lead to the lesson with that number."""
+        """Go to the lesson whose number the digits are."""
         digit = event.character if event.character is not None and event.character in "0123456789" else ""
-        numbers = [lesson.number.lstrip("0") for lesson in self._shelf.lessons]
+        numbers = [lesson.number.lstrip("0") for lesson in self._lessons]
         longer = self._number + digit
         self._number = longer if digit and any(number.startswith(longer) for number in numbers) else digit
         if self._number in numbers and digit:
             self.picker.show(self.picker.count, numbers.index(self._number))
-            self.say("")
-            self._shown()
-
-    def action_move(self, how: str) -> None:
-        super().action_move(how)
-        self.say("")
-        self._shown()
+            self.moved()
 
     def action_begin(self, anew: bool = False) -> None:
-        lesson = self.lesson
-        if lesson is None:
+        lesson = self.row
+        if not isinstance(lesson, Lesson):
             self.say("this file cannot be used; termchat learn check FILE says what is wrong")
         elif (refused := self._refusal(lesson)) is not None:
             self.say(f"{refused.message}; {refused.hint}")
         else:
-            self.dismiss(ChosenLesson(lesson, anew))
+            self.dismiss((lesson, anew))
+
+
+def glossary_lines(width: int) -> list[Line]:
+    """Render the words of decoding, each in one sentence, and where it is on the screen."""
+    lines: list[Line] = []
+    for entry in entries().values():
+        lines += [BLANK] * bool(lines)
+        lines += [Line(((entry.term, STRONG),)), *prose(entry.text, width), *prose(plain(entry.where), width, MUTED)]
+    return lines
 
 
 def refusal_of(lesson: Lesson, chat: Chat) -> Refused | None:
     """Why a lesson cannot be played on the engine of a chat, and which can; None where it can be."""
     return next((refused for need in lesson.needs if (refused := chat.refused(need)) is not None), None)
-
-
-def lesson_lines(lesson: Lesson, state: LessonState, refused: Refused | None, width: int, rows: int) -> list[Line]:
-    """In at most so many rows; what was learned is left out where there is no room for all of it."""
-    says, _ = progress_words(lesson, state)
-    before = ["done before"] if state.done and state.step else []
-    facts = [f"{len(lesson.steps)} steps", f"{lesson.minutes} min", *([says] if says else []), *before]
-    lines = [Line(((one_line(lesson.title, width), STRONG),)), Line(((" · ".join(facts), MUTED),)), BLANK]
-    lines += prose(lesson.summary, width)
-    if refused is not None:
-        lines += prose(f"It cannot be played here: {refused.message}; {refused.hint}.", width, Ink("warning"))
-    learned = [BLANK, Line((("LEARNED", TITLE),)), *prose(plain(lesson.learned), width)]
-    if state.done and len(lines) + len(learned) <= rows:
-        lines += learned
-    if lesson.path.parent != COURSE:
-        lines += prose(home(lesson.path), width, MUTED)
-    return lines[:rows]
-
-
-def broken_lines(error: LessonError, width: int) -> list[Line]:
-    lines = prose(home(error.path), width, STRONG)
-    for problem in error.problems:
-        lines += prose(str(problem), width)
-    return lines

@@ -19,7 +19,7 @@ from termchat.config.origins import DEFAULT, PICKER
 from termchat.config.per_model import Picked, RunSettings
 from termchat.config.settings import Settings
 from termchat.text import erase_last, one_line
-from termchat.tui.dialogs.base import ARROWS, ListDialog
+from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
@@ -196,7 +196,7 @@ _LOW = 20
 """Rows below which the help has one line."""
 
 
-class EngineDialog(ListDialog[Picked]):
+class EngineDialog(ListDialog[object, Picked]):
     """The engine settings of one model. The result is what a person set for it, to load it with.
 
     Args:
@@ -215,7 +215,7 @@ class EngineDialog(ListDialog[Picked]):
     AUTO_FOCUS = ""
     KEYS = "MODEL SETTINGS"
     TWICE = "space"
-    BINDINGS = [*ARROWS, *(key.binding for key in ENGINE if key.id == "engine-load")]  # noqa: RUF012
+    BINDINGS = [key.binding for key in ENGINE if key.id == "engine-load"]  # noqa: RUF012
 
     def __init__(
         self,
@@ -277,7 +277,7 @@ class EngineDialog(ListDialog[Picked]):
 
     def action_move(self, how: str) -> None:
         before = self.picker.chosen
-        super().action_move(how)
+        self.picker.move(how)
         if not self._form.choose(self.picker.chosen):
             self.picker.show(len(FIELDS), before)
         self._show()

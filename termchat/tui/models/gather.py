@@ -1,4 +1,4 @@
-"""What a model's file says, and what comes of it on this machine."""
+"""All models there are: searched for, read and checked in threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.chat.loading import Choice
@@ -18,7 +18,7 @@ from termchat.engine.address import EngineAddress
 from termchat.engine.port import MOST_CONTEXT, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.tui.draw.background import BackgroundTask
-from termchat.tui.models.downloads import Pull, Pulls
+from termchat.tui.models.downloads import Pull
 
 if TYPE_CHECKING:
     from termchat.config.settings import Settings
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 _FAST_BATCH = 512
+_PATIENCE = 2.0
+"""Seconds that the end of the app waits for downloads to store their parts; others are found again anyway."""
 
 
 class Facts(NamedTuple):
@@ -52,7 +54,7 @@ class Facts(NamedTuple):
 
 
 def read_facts(row: ModelRow, path: Path, config: Settings, picked: Picked | None, known: Catalogue | None) -> Facts:
-    """Reads the file of a row; `picked` is how a person wants it to be run, None what is kept for it.
+    """Read the file of a row, to be run with the settings `picked`; None means the saved ones.
 
     Raises:
         ModelError: it cannot be used.
@@ -70,7 +72,7 @@ def read_facts(row: ModelRow, path: Path, config: Settings, picked: Picked | Non
 
 
 def _needs(header: Header, size: int | None, config: Settings) -> tuple[int, Memory]:
-    """Tokens of context, and memory."""
+    """Return the tokens of context, and the memory."""
     from termchat.models.memory import BATCH, estimate
 
     engine = config.engine
@@ -81,38 +83,15 @@ def _needs(header: Header, size: int | None, config: Settings) -> tuple[int, Mem
 
 
 class Chosen(NamedTuple):
-    """A model that a person wants to chat with, read and checked; or why it cannot be."""
+    """A model to chat with, read and checked, or the problem with it."""
 
     wanted: str
     choice: Choice | None
     problem: ModelError | None
 
 
-class _Around(NamedTuple):
-    """The catalogue, and bytes of free memory."""
-
-    catalogue: Catalogue
-    available: int | None
-
-
-class _Listed(NamedTuple):
-    """A row, and the real path of its file; "" without one."""
-
-    row: ModelRow
-    file: str
-
-
-class _Read(NamedTuple):
-    row: ModelRow
-    facts: Facts | ModelError
-
-
-class _Paired(NamedTuple):
-    """Why the model of a row cannot draft for the one that is loaded; "" if it can."""
-
-    row: ModelRow
-    loaded: ModelRow
-    why_not: str
+Update = Callable[[], object]
+"""A result of a thread: `Models.take` calls it, in the event loop."""
 
 
 class Models:
@@ -125,34 +104,35 @@ class Models:
         self._config = config
         self.rows: dict[str, ModelRow] = {}
         self.sources: dict[str, ModelRow] = {}
-        """What is in no list and was downloaded all the same."""
+        """Rows of downloads that no list has."""
         self.skipped: list[Skipped] = []
         self.catalogue: Catalogue | None = None
         self.available: int | None = None
-        """Bytes that programs can still have; None while unknown."""
+        """Bytes of free memory; None while unknown."""
         self.told: Callable[[Pull | Chosen], object] = lambda _: None
-        self.pulls = Pulls(lambda pull: self.told(pull))
+        self.pulls: dict[str, Pull] = {}
+        """The last download of each model in this run of the app."""
         self._files: dict[str, str] = {}
         self._picked: dict[str, Picked] = {}
         self._facts: dict[tuple[str, int | None], Facts | ModelError] = {}
         self._lent: dict[str, Picked | None] = {}
-        """Of models that run otherwise for a lesson, what was `_picked` before."""
+        """Former entries of `_picked` for models with other settings in a lesson."""
         self._pairs: dict[tuple[tuple[str, int | None], tuple[str, int | None]], str] = {}
         self.elsewhere: dict[str, ModelRow] = {}
         """Engines on other machines, and the models that those have."""
         self.silent: dict[str, float] = {}
-        """Engines that do not answer, and since when that is known, in seconds since the epoch."""
-        self._asking: dict[str, BackgroundTask[list[ModelRow]]] = {}
-        self._looking: BackgroundTask[_Around | _Listed | Skipped] | None = None
+        """Engines without an answer, and the first time without, in seconds since the epoch."""
+        self._asking: dict[str, BackgroundTask[Update]] = {}
+        self._looking: BackgroundTask[Update] | None = None
         self._looked_for: str | None = None
         self._seen: set[str] = set()
         self._left_out: list[Skipped] = []
-        self._reading: BackgroundTask[_Read | _Paired] | None = None
-        self._choosing: BackgroundTask[None] | None = None
+        self._reading: BackgroundTask[Update] | None = None
+        self._choosing: BackgroundTask[Update] | None = None
 
     @property
     def config(self) -> Settings:
-        """Loaded when it is first asked for."""
+        """The settings, loaded at the first use."""
         if self._config is None:
             from termchat.config import settings
 
@@ -162,15 +142,15 @@ class Models:
     # --- the list ----------------------------------------------------------------------------------------------------
 
     def look(self, then: Callable[[], object] = lambda: None) -> None:
-        """Looks through the catalogue and the disk in a thread, and calls `then` in it at the end; what is known stays until it
-        is found to be gone."""
+        """Search the catalogue and the disk in a thread, which calls `then` at its end; known rows stay until they prove to be
+        gone."""
         if self._looking is None:
             self._seen, self._left_out = set(), []
             self._looking = BackgroundTask(self._look, then)
             self._ask_engines()
 
     def look_for(self, path: str, then: Callable[[], object]) -> None:
-        """Looks unless the model in this file, "" for none, is known, or was looked for last."""
+        """Search, unless the model in this file ("" for none) is known or was searched for last."""
         if self._looked_for != path and (not self.rows or (path and not self.in_file(path))):
             self._looked_for = path
             self.look(then)
@@ -181,36 +161,59 @@ class Models:
 
     @property
     def chooses(self) -> bool:
-        """Whether a model that was asked for is still read."""
+        """Whether a chosen model is still being read."""
         return self._choosing is not None
 
     @property
     def busy(self) -> bool:
         """Whether `take` may bring something soon."""
-        return self.looking or self._reading is not None or self.chooses or bool(self._asking or self.pulls.running)
+        return self.looking or self._reading is not None or self.chooses or bool(self._asking or self.downloads)
 
     def take(self) -> bool:
-        """What the threads have found and read since the last call is now known; False if that is nothing."""
-        if self._choosing is not None and not self._choosing.running:
-            list(self._choosing.take())
+        """Take in the results of the threads since the last call; return whether anything changed."""
+        changed = False
+        if self._choosing is not None and _apply(self._choosing)[1]:
             self._choosing = None
-        return self._take_found() | self._take_read() | self._take_engines()
+        if self._looking is not None:
+            some, over = _apply(self._looking)
+            changed |= some or over
+            if over:
+                self._looking, self.skipped = None, self._left_out
+                for wanted in self.rows.keys() - self._seen:
+                    del self.rows[wanted], self._files[wanted]
+        if self._reading is not None:
+            some, over = _apply(self._reading)
+            changed |= some
+            self._reading = None if over else self._reading
+        for name, asking in list(self._asking.items()):
+            some, over = _apply(asking)
+            changed |= some or over  # the end is news, also where its rows came before
+            if over:
+                del self._asking[name]
+        return changed
 
     def in_file(self, path: str | Path) -> str:
-        """What the model in this file is asked for with; "" while no row has it."""
+        """Return the word that asks for the model in this file; "" while no row has it."""
         file = os.path.realpath(path)
         return next((wanted for wanted, known in self._files.items() if known == file), "")
 
-    def _look(self) -> Iterator[_Around | _Listed | Skipped]:
+    def _look(self) -> Iterator[Update]:
         from termchat.models import catalogue, listing, memory
 
         known = catalogue.load()
-        yield _Around(known, memory.available())
+        yield partial(self._know_surroundings, known, memory.available())
         for one in listing.gather(self._folders(), known):
             if isinstance(one, listing.ModelRow):
-                yield _Listed(one, os.path.realpath(one.path) if one.path is not None else "")
+                yield partial(self._add_row, one, os.path.realpath(one.path) if one.path is not None else "")
             else:
-                yield one
+                yield partial(self._left_out.append, one)
+
+    def _know_surroundings(self, known: Catalogue, available: int | None) -> None:
+        self.catalogue, self.available = known, available
+
+    def _add_row(self, row: ModelRow, file: str) -> None:
+        self.rows[row.wanted], self._files[row.wanted] = row, file
+        self._seen.add(row.wanted)
 
     def _folders(self) -> tuple[str, ...]:
         """Return the folders to search, as the config file has them by now; those of a flag stay."""
@@ -219,36 +222,13 @@ class Models:
         given = self.config.origin["model_folders"] == FLAG
         return self.config.model_folders if given else settings.load().model_folders
 
-    def _take_found(self) -> bool:
-        looking = self._looking
-        if looking is None:
-            return False
-        over = not looking.running  # asked before the last of it is taken
-        some = False
-        for one in looking.take():
-            some = True
-            if isinstance(one, _Around):
-                self.catalogue, self.available = one
-            elif isinstance(one, _Listed):
-                self.rows[one.row.wanted] = one.row
-                self._files[one.row.wanted] = one.file
-                self._seen.add(one.row.wanted)
-            else:
-                self._left_out.append(one)
-        if over:
-            self._looking = None
-            self.skipped = self._left_out
-            for wanted in self.rows.keys() - self._seen:
-                del self.rows[wanted], self._files[wanted]
-        return some or over
-
     def _ask_engines(self) -> None:
         own = self.config.address
         for name in (*self.config.engines, *([own.url] if own.url and not own.name else [])):
             self.ask_engine(name)
 
     def ask_engine(self, name: str) -> None:
-        """Asks an engine elsewhere what it has, in a thread of its own; what is known of it stays until it answers."""
+        """Ask an engine for its models, in a thread of its own; known rows stay until it answers."""
         own = self.config.address
         if name in self._asking or (name not in self.config.engines and name != own.shown):
             return
@@ -259,43 +239,35 @@ class Models:
             wanted=address.asked_as(), name=name, state="ready", engine=name, source=address.url, told="asking …"
         )
         self.elsewhere.setdefault(first.wanted, first)
-        self._asking[name] = BackgroundTask(partial(_ask_engine, address))
+        self._asking[name] = BackgroundTask(
+            lambda: (partial(self._list_engine, name, rows) for rows in _ask_engine(address))
+        )
+
+    def _list_engine(self, name: str, rows: Sequence[ModelRow]) -> None:
+        """Put the rows of an engine in place of those known before."""
+        others = {wanted: row for wanted, row in self.elsewhere.items() if row.engine != name}
+        self.elsewhere = others | {row.wanted: row for row in rows}
+        if all(row.state == "ready" for row in rows):
+            self.silent.pop(name, None)
+        else:
+            self.silent.setdefault(name, time())
 
     def asks(self, name: str) -> bool:
-        """Whether an engine elsewhere has not answered yet."""
+        """Return whether the answer of an engine is pending."""
         return name in self._asking
-
-    def _take_engines(self) -> bool:
-        some = False
-        for name, asking in list(self._asking.items()):
-            over = not asking.running
-            for rows in asking.take():
-                some = True
-                old = [wanted for wanted, row in self.elsewhere.items() if row.engine == name]
-                for wanted in old:
-                    del self.elsewhere[wanted]
-                self.elsewhere |= {row.wanted: row for row in rows}
-                if all(row.state == "ready" for row in rows):
-                    self.silent.pop(name, None)
-                else:
-                    self.silent.setdefault(name, time())
-            if over:
-                some = True  # that it no longer asks is news, also where its rows came a look before
-                del self._asking[name]
-        return some
 
     # --- what the files say ------------------------------------------------------------------------------------------
 
     def facts(self, row: ModelRow) -> Facts | ModelError | None:
-        """What a row's file says, or why it cannot be used; None while it was not read."""
+        """Return the facts of a row's file, or the problem with it; None until it is read."""
         return self._facts.get(_key(row))
 
     def why_not_draft(self, row: ModelRow, loaded: ModelRow) -> str | None:
-        """Why a model cannot draft for the one that is loaded, as the end of a sentence; "" if it can, None while unknown."""
+        """Return why a model cannot draft for the loaded one, as the end of a sentence; "" if it can, None while unknown."""
         return self._pairs.get((_key(row), _key(loaded)))
 
     def recommended(self, row: ModelRow) -> Mapping[str, Value]:
-        """By knob, as far as is known yet."""
+        """Return the recommended knobs, as far as they are known yet."""
         facts = self.facts(row)
         if isinstance(facts, Facts):
             return facts.recommended
@@ -303,7 +275,7 @@ class Models:
         return entry.recommended if entry is not None else {}
 
     def spare(self, loaded: ModelRow | None) -> int | None:
-        """Bytes that a model may take once the loaded one is unloaded; None while unknown.
+        """Return the bytes of memory free for a model after the loaded one is unloaded; None while unknown.
 
         Weights are pages of a file, which count as free already; cache and compute buffers are given back.
         """
@@ -315,8 +287,8 @@ class Models:
     def read(
         self, rows: Sequence[ModelRow], loaded: ModelRow | None = None, then: Callable[[], object] = lambda: None
     ) -> None:
-        """In order, in a thread, and then whether they can draft for the `loaded` one; replaces those that were still to be
-        read. `then` is called in the thread at the end, unless it found nothing."""
+        """Read files in order, in a thread, and then compare them with the `loaded` one as drafters; rows of the call before
+        are dropped. The thread calls `then` at its end if there were results."""
         here = [row for row in rows if row.path is not None]
         unread = [row for row in here if self.facts(row) is None]
         unpaired = [] if loaded is None else [row for row in here if self.why_not_draft(row, loaded) is None]
@@ -331,57 +303,41 @@ class Models:
         unpaired: Sequence[ModelRow],
         loaded: ModelRow | None,
         then: Callable[[], object],
-    ) -> Iterator[_Read | _Paired]:
-        found = False
+    ) -> Iterator[Update]:
         for row in unread:
-            found = True
+            facts: Facts | ModelError
             try:
-                yield _Read(
-                    row, read_facts(row, _file_in(row), self.config, self._picked.get(row.wanted), self.catalogue)
-                )
+                facts = read_facts(row, _file_in(row), self.config, self._picked.get(row.wanted), self.catalogue)
             except ModelError as problem:
-                yield _Read(row, problem)
-        for pair in _paired(unpaired, loaded) if loaded is not None else ():
-            found = True
-            yield pair
-        if found:
+                facts = problem
+            yield partial(self._facts.__setitem__, _key(row), facts)
+        paired = False
+        if loaded is not None:
+            for row, why_not in _pair(unpaired, loaded):
+                paired = True
+                yield partial(self._pairs.__setitem__, (_key(row), _key(loaded)), why_not)
+        if unread or paired:
             then()
-
-    def _take_read(self) -> bool:
-        reading = self._reading
-        if reading is None:
-            return False
-        over = not reading.running
-        some = False
-        for one in reading.take():
-            if isinstance(one, _Read):
-                self._facts[_key(one.row)] = one.facts
-            else:
-                self._pairs[_key(one.row), _key(one.loaded)] = one.why_not
-            some = True
-        if over:
-            self._reading = None
-        return some
 
     # --- what a person wants -----------------------------------------------------------------------------------------
 
     def choose(self, wanted: str) -> None:
-        """Reads and checks the model in a thread; `told` gets it as a `Chosen`."""
+        """Read and check a model in a thread; `told` gets it as a `Chosen`."""
 
-        def work() -> Iterator[None]:
+        def work() -> Iterable[Update]:
             from termchat.chat.opening import choose
 
             try:
                 self.told(Chosen(wanted, choose(self.config, wanted, self._picked.get(wanted)), None))
             except ModelError as problem:
                 self.told(Chosen(wanted, None, problem))
-            yield
+            return ()
 
         self._choosing = BackgroundTask(work)
 
     def pick(self, row: ModelRow, facts: Facts, *, lesson: bool = False) -> str:
-        """Runs the model by these facts from now on, and saves that; returns why it cannot be saved, "" if it is. For a
-        `lesson` it is only until `end_lesson`."""
+        """Run the model by these facts from now on, and save them; return the problem of saving, "" for none. In a `lesson`
+        they are not saved, and last until `end_lesson`."""
         before, self._picked[row.wanted] = self._picked.get(row.wanted), facts.run.picked
         self._facts[_key(row)] = facts
         if lesson:
@@ -394,7 +350,7 @@ class Models:
         return ""
 
     def end_lesson(self) -> None:
-        """Models run as they did before the lesson, when they are loaded again."""
+        """Restore the settings of before the lesson, for the next load of a model."""
         for wanted, picked in self._lent.items():
             del self._picked[wanted]
             if picked is not None:
@@ -404,7 +360,7 @@ class Models:
             self._facts.clear()
 
     def drafts_with(self, identity: str, draft_model: str) -> None:
-        """A draft model was chosen in the chat for the model of this identity, and is kept already."""
+        """Take in that a draft model was chosen in the chat for the model of this identity, and saved."""
         for key, facts in self._facts.items():
             if isinstance(facts, Facts) and facts.identity == identity:
                 self._facts[key] = facts._replace(run=facts.run.set("draft_model", draft_model))
@@ -414,21 +370,32 @@ class Models:
                 self._picked[wanted] = known.run.picked
 
     def pull(self, row: ModelRow) -> None:
-        """Also resumes a download; `told` hears of its end."""
+        """Start or resume a download; `told` hears of its end."""
         if row.wanted not in self.rows:
             self.sources[row.wanted] = row
-        self.pulls.start(row.wanted)
+        pull = self.pulls.get(row.wanted)
+        if pull is None or not pull.running:
+            self.pulls[row.wanted] = Pull(row.wanted, lambda pull: self.told(pull))
+
+    @property
+    def downloads(self) -> list[Pull]:
+        """The running downloads."""
+        return [pull for pull in self.pulls.values() if pull.running]
 
     def here(self, pull: Pull) -> str:
-        """What a model that was downloaded is asked for with from now on: its path, if no list has it."""
+        """Return the word that asks for a downloaded model from now on: its path, if no list has it."""
         if pull.path is None or self.sources.pop(pull.wanted, None) is None:
             return pull.wanted
         return str(pull.path)
 
     def close(self) -> None:
-        """Partial downloads stay."""
+        """Stop the downloads; partial files stay."""
         self.told = lambda _: None
-        self.pulls.close()
+        for pull in (running := self.downloads):
+            pull.cancel()
+        end = monotonic() + _PATIENCE
+        for pull in running:
+            pull.join(max(end - monotonic(), 0))
 
 
 def _ask_engine(address: EngineAddress) -> Iterator[list[ModelRow]]:
@@ -439,12 +406,12 @@ def _ask_engine(address: EngineAddress) -> Iterator[list[ModelRow]]:
 
 
 def _key(row: ModelRow) -> tuple[str, int | None]:
-    """Tells files apart, and what a file was before it was replaced."""
+    """Return a key that tells files apart, also a file from its replacement."""
     return str(row.path), row.size
 
 
-def _paired(rows: Iterable[ModelRow], loaded: ModelRow) -> Iterator[_Paired]:
-    """Nothing where the file of the loaded model is not on this machine, or cannot be read any more."""
+def _pair(rows: Iterable[ModelRow], loaded: ModelRow) -> Iterator[tuple[ModelRow, str]]:
+    """Yield rows and why their models cannot draft for the loaded one; none where the file of that cannot be read."""
     from termchat.models.draft_pairs import draft_facts, why_not_draft
 
     with suppress(ModelError):
@@ -454,15 +421,24 @@ def _paired(rows: Iterable[ModelRow], loaded: ModelRow) -> Iterator[_Paired]:
                 why_not = why_not_draft(draft_facts(_file_in(row), row.size or 0), wanted)
             except ModelError as problem:
                 why_not = problem.message
-            yield _Paired(row, loaded, why_not)
+            yield row, why_not
+
+
+def _apply(task: BackgroundTask[Update]) -> tuple[bool, bool]:
+    """Apply the results of a task; return whether there were some, and whether it is over."""
+    over, some = not task.running, False  # asked before the last of them are taken
+    for update in task.take():
+        update()
+        some = True
+    return some, over
 
 
 def _file_in(row: ModelRow) -> Path:
-    """The file of a row that has one."""
+    """Return the file of a row that has one."""
     assert row.path is not None
     return row.path
 
 
 def file_of(spec: ModelSpec) -> Path:
-    """The spec's file, also where its name is no Unicode."""
+    """Return the spec's file, also with a name that is no Unicode."""
     return Path(os.fsdecode(spec.path_bytes) if spec.path_bytes else spec.path)

@@ -12,15 +12,16 @@ from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import ModelInfo
 from termchat.models.errors import ModelError
 from termchat.text import cells, duration, home, one_line, size
+from termchat.tui.dialogs.list_dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length, prose
+from termchat.tui.models.gather import Facts
 
 if TYPE_CHECKING:
     from termchat.config.options import OptionValue
     from termchat.config.settings import Settings
-    from termchat.models.download.progress import Pulling
     from termchat.models.listing import ModelRow
-    from termchat.tui.models.gather import Facts
+    from termchat.tui.models.downloads import Pull
 
 
 State = Literal[
@@ -35,25 +36,36 @@ COMFORT = 0.85
 _TOLD_FROM = 100
 """Cells from which there is room for the state as a word."""
 
-_SIGNS: Mapping[State, Run] = {
-    "loaded": ("●", Ink("success", bold=True)),
-    "loading": ("◌", Ink("success", bold=True)),
-    "on disk": ("○", ACCENT),
-    "downloading": ("↓", Ink("stamp", bold=True)),
-    "not downloaded": ("↓", MUTED),
-    "not installed": ("↓", MUTED),
-    "broken": ("✗", Ink("error")),
-    "elsewhere": ("○", Ink("stamp")),
-    "no answer": ("✗", Ink("warning")),
+
+class StateLook(NamedTuple):
+    """What the list shows of a state: its sign, its place in the order, what keys do, and a note before them."""
+
+    sign: Run
+    order: int = 0
+    hints: KeyHints = ()
+    note: str = ""
+
+
+_SETTINGS = ("model-engine", "its settings")
+STATES: Mapping[State, StateLook] = {
+    "loaded": StateLook(
+        ("●", Ink("success", bold=True)), 0, (_SETTINGS, ("model-reload", "reloads"), ("model-unload", "unloads"))
+    ),
+    "loading": StateLook(("◌", Ink("success", bold=True)), 0, note="It is being loaded."),
+    "on disk": StateLook(("○", ACCENT), 1, (("model-enter", "chats with it"), _SETTINGS)),
+    "elsewhere": StateLook(
+        ("○", Ink("stamp")), 2, (("model-enter", "chats with it there"), ("model-reload", "asks again"))
+    ),
+    "no answer": StateLook(("✗", Ink("warning")), 2, (("model-enter", "asks again"),)),
+    "downloading": StateLook(("↓", Ink("stamp", bold=True)), 3, (("model-cancel", "stops the download"),)),
+    "not downloaded": StateLook(("↓", MUTED), 3, (("model-enter", "downloads it"),)),
+    "not installed": StateLook(("↓", MUTED), 4, note="It is installed with a Python package."),
+    "broken": StateLook(("✗", Ink("error")), 5, note="It cannot be used."),
 }
-_DRAFT_SIGNS: Mapping[DraftRole, Run] = {
-    "can draft": ("◇", ACCENT),
-    "draft model": ("◆", Ink("success", bold=True)),
+DRAFT_ROLES: Mapping[DraftRole, StateLook] = {
+    "can draft": StateLook(("◇", ACCENT), hints=(("model-draft", "drafts with it"),)),
+    "draft model": StateLook(("◆", Ink("success", bold=True)), hints=(("model-draft", "unloads it"),)),
 }
-_ORDER: Mapping[State, int] = {
-    "loaded": 0, "loading": 0, "on disk": 1, "elsewhere": 2, "no answer": 2, "downloading": 3, "not downloaded": 4,
-    "not installed": 5, "broken": 6,
-}  # fmt: skip
 _FITS: Mapping[Fit, Ink] = {"fits": Ink("success"), "tight": Ink("warning"), "too large": Ink("error")}
 _SIZE, _QUANT, _CONTEXT, _FIT, _STATE = 8, 8, 8, 11, 15
 _LEAST_SOURCE = 10
@@ -69,84 +81,85 @@ _STAGES: Mapping[str, str] = {
 _GIGABYTES = re.compile(r"(\d+(?:\.\d+)?) GB")
 
 
-class DownloadRow(NamedTuple):
-    """A download in a row; `now` is None before anything is known of it."""
-
-    now: Pulling | None
-    running: bool
-    problem: ModelError | None
-
-
-class Need(NamedTuple):
-    """Bytes of memory that a model takes; `about`: an estimate of the catalogue."""
-
-    total: int
-    about: bool
-
-
 class Item(NamedTuple):
-    """A row of the list. `need` is None while unknown; `spare` is the memory that the model may take, in bytes; `drafts` is
-    what it does for the one that is loaded."""
+    """A model as the list knows it: its row, what its file says (None until read), and what it does for the chat.
+
+    `spare` are the bytes of memory that it may take. The fields from `recommended` on are for the details only.
+    """
 
     row: ModelRow
     state: State
-    need: Need | None = None
+    facts: Facts | ModelError | None = None
     spare: int | None = None
-    download: DownloadRow | None = None
+    pull: Pull | None = None
+    """Its download, until that has succeeded."""
     drafts: DraftRole = ""
     since: float | None = None
     """When an engine was first found not to answer, in seconds since the epoch."""
+    recommended: Mapping[str, Value] = {}
+    """Knobs by name."""
+    running: ModelInfo | None = None
+    config: Settings | None = None
+    """How it was to run."""
+    speculation: str = ""
+    """What it has to do with speculation, in words."""
+
+    @property
+    def need(self) -> int | None:
+        """Bytes of memory that it takes."""
+        if isinstance(self.facts, Facts):
+            return self.facts.memory.total
+        words = _GIGABYTES.search(self.row.needs)
+        return round(float(words[1]) * 10**9) if words else None
+
+    @property
+    def about(self) -> str:
+        """The mark of an estimated need, that of the catalogue."""
+        return "" if isinstance(self.facts, Facts) else "~"
 
     @property
     def fit(self) -> Fit | None:
-        """None where the need or the free memory is unknown."""
         if self.need is None or self.spare is None:
             return None
-        if self.need.total > self.spare:
+        if self.need > self.spare:
             return "too large"
-        return "tight" if self.need.total > self.spare * COMFORT else "fits"
-
-
-def need_told(row: ModelRow) -> Need | None:
-    """What the catalogue says in words, as bytes; None if it does not say."""
-    told = _GIGABYTES.search(row.needs)
-    return Need(round(float(told[1]) * 10**9), about=True) if told else None
+        return "tight" if self.need > self.spare * COMFORT else "fits"
 
 
 def text_of(row: ModelRow) -> str:
-    """What a filter is matched with, in lower case."""
+    """Return the text that a filter is matched with, in lower case."""
     parts = (row.name, row.source, row.quantization, row.architecture, row.size_label, row.description, row.license)
     return " ".join((*parts, *row.serves)).lower()
 
 
 def matches(text: str, words: Iterable[str]) -> bool:
-    """`text` is of `text_of`; all the words, in lower case, must be in it."""
+    """Return whether a text of `text_of` contains all the words, in lower case."""
     return all(word in text for word in words)
 
 
 def rank(state: State, row: ModelRow, at: int) -> tuple[int, str, int]:
-    """The sort key of a model: loaded ones, then those on disk by name, then others in the catalogue's order."""
+    """Return the sort key of a model: the loaded one, models on disk by name, then others in the catalogue's order."""
     here = state in ("loaded", "loading", "on disk", "elsewhere", "no answer")
-    return _ORDER["not downloaded" if state == "downloading" else state], row.name.lower() if here else "", at
+    return STATES[state].order, row.name.lower() if here else "", at
 
 
 def heading(width: int, longest: int) -> Line:
-    """`longest` is the longest name below, in cells."""
+    """Render the titles of the columns; `longest` is the longest name below, in cells."""
     columns = _Columns.of(width, longest)
     titles = "  " + column("NAME", columns.name) + columns.numbers("SIZE", "QUANT", "CONTEXT")
     titles += column("MEMORY", _FIT) + column("STATE", columns.state) + column("FROM", columns.source)
     return Line(((titles, TITLE),), "surface")
 
 
-def model_line(item: Item, width: int, longest: int, *, chosen: bool) -> Line:
-    """`longest` is the longest name of all, in cells."""
+def model_line(item: Item, width: int, longest: int) -> Line:
+    """Render a row; `longest` is the longest name of all, in cells."""
     row, columns = item.row, _Columns.of(width, longest)
     if row.is_engine:
-        return _engine_line(item, width, columns.name, chosen=chosen)
-    sign, ink = _DRAFT_SIGNS.get(item.drafts) or _SIGNS[item.state]
+        return _engine_line(item, width, columns.name)
+    sign, ink = DRAFT_ROLES.get(item.drafts, STATES[item.state]).sign
     runs: list[Run] = [(sign + " ", ink), (column(row.name, columns.name), _name_ink(item))]
-    if item.download is not None and (item.download.running or item.download.problem is not None):
-        runs += [(" ", TEXT), *download_runs(item.download, width - length(runs) - 1)]
+    if item.pull is not None:
+        runs += [(" ", TEXT), *download_runs(item.pull, width - length(runs) - 1)]
     else:
         amount = ("~" if row.about else "") + size(row.size)
         runs.append((columns.numbers(amount, row.quantization, count(row.context) if row.context else ""), TEXT))
@@ -155,12 +168,12 @@ def model_line(item: Item, width: int, longest: int, *, chosen: bool) -> Line:
             (column(item.drafts or row.told or item.state, columns.state), MUTED),
             (column(row.source, columns.source), MUTED),
         ]
-    return Line(tuple(runs), "panel" if chosen else "")
+    return Line(tuple(runs))
 
 
-def _engine_line(item: Item, width: int, name: int, *, chosen: bool) -> Line:
-    """An engine elsewhere: its address as far as there is room, what there is and how it draws, and the round trip."""
-    row, (sign, ink) = item.row, _SIGNS[item.state]
+def _engine_line(item: Item, width: int, name: int) -> Line:
+    """Render an engine: its address if there is room, its models, how it draws, and the round trip."""
+    row, (sign, ink) = item.row, STATES[item.state].sign
     far = f" {_milliseconds(row.round_trip)}" if row.round_trip is not None else ""
     far = column(far, _FAR, right=True)
     named = row.name != row.source
@@ -173,7 +186,7 @@ def _engine_line(item: Item, width: int, name: int, *, chosen: bool) -> Line:
         (sign + " ", ink), (column(row.name, name) + " ", _name_ink(item)), (at, MUTED),
         (column(_told_of_engine(item, room - cells(at)), room - cells(at)), said), (far, MUTED),
     )  # fmt: skip
-    return Line(runs, "panel" if chosen else "")
+    return Line(runs)
 
 
 def _milliseconds(seconds: float) -> str:
@@ -181,7 +194,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _told_of_engine(item: Item, room: int) -> str:
-    """With the size of its context where there is room for that."""
+    """Describe an engine, with the size of its context if there is room."""
     row = item.row
     if item.state != "no answer":
         whole = f"{row.told} · {count(row.context)} tokens" if row.context else row.told
@@ -190,8 +203,8 @@ def _told_of_engine(item: Item, room: int) -> str:
     return f"no answer{since}" + (f" ({row.told})" if row.told else "")
 
 
-def download_runs(download: DownloadRow, width: int) -> list[Run]:
-    """The progress of a download (bar, bytes, rate, time left, as far as there is room), or why it ended."""
+def download_runs(download: Pull, width: int) -> list[Run]:
+    """Render the progress of a download (bar, bytes, rate, time left, as far as there is room), or its problem."""
     now, problem = download.now, download.problem
     if problem is not None:
         kept = f"{size(now.done)} already downloaded  " if now is not None and now.done else ""
@@ -229,15 +242,15 @@ class _Columns(NamedTuple):
         return cls(name, whole, state, left - name)
 
     def numbers(self, amount: str, quantization: str, context: str) -> str:
-        """The size, and where there is room the quantisation and the context, with the gap after them."""
+        """Format the size, and if there is room the quantisation and the context, with the gap after them."""
         text = column(amount, _SIZE, right=True) + " "
         return text + column(quantization, _QUANT) + column(context, _CONTEXT, right=True) + " " if self.whole else text
 
 
 def _fit_run(item: Item) -> Run:
-    if item.fit is None or item.need is None:
+    if item.fit is None:
         return column("", _FIT), TEXT
-    return column(("~" if item.need.about else "") + item.fit, _FIT), _FITS[item.fit]
+    return column(item.about + item.fit, _FIT), _FITS[item.fit]
 
 
 def _name_ink(item: Item) -> Ink:
@@ -249,7 +262,6 @@ def _name_ink(item: Item) -> Ink:
 _LABEL = 10
 _ROOMY = 16
 """Lines from which the description wraps and a blank line follows."""
-_VERDICTS: Mapping[Fit, str] = {"fits": "fits", "tight": "tight", "too large": "too large"}
 _TOLD = ("threads", "threads_batch", "prefill_batch", "context", "kv_type")
 """Settings that are told of every loaded model; others only where they are set."""
 _LINES_WHERE_LOW = {"drafts": 2}
@@ -257,32 +269,15 @@ _LINES_WHERE_LOW = {"drafts": 2}
 _LINES: Mapping[str, Ink] = {"problem": Ink("error"), "runs with": Ink("success")}
 
 
-class RunningModel(NamedTuple):
-    """The loaded model as it runs, and its configuration, if known."""
-
-    info: ModelInfo
-    config: Settings | None = None
-
-
-class Known(NamedTuple):
-    """What is known of a model beside its row: what its file says, or why it cannot be used; what is recommended for it, by
-    knob name; how it runs, if it does; what it has to do with speculation, in words."""
-
-    facts: Facts | ModelError | None = None
-    recommended: Mapping[str, Value] = {}
-    running: RunningModel | None = None
-    drafts: str = ""
-
-
-def model_lines(item: Item, known: Known, width: int, height: int) -> list[Line]:
-    """On few lines most facts take one, and the least important are left out."""
+def model_lines(item: Item, width: int, height: int) -> list[Line]:
+    """Render the details; on few lines most facts take one, and the least important are left out."""
     row = item.row
     roomy = height >= _ROOMY
     lines = [Line(((one_line(row.name, width), STRONG),))]
     if row.description and row.description != row.name:
         lines += prose(row.description, width, MUTED) if roomy else [Line(((one_line(row.description, width), MUTED),))]
     lines += [BLANK] if roomy else []
-    for name, text in _told(item, known):
+    for name, text in _facts(item):
         if text:
             lines += _fact(name, text, width, most=8 if roomy else _LINES_WHERE_LOW.get(name, 1))
     return lines[:height]
@@ -296,23 +291,23 @@ def _fact(name: str, text: str, width: int, *, most: int) -> list[Line]:
     return [Line(((label if at == 0 else " " * len(label), MUTED), (said, ink))) for at, said in enumerate(texts)]
 
 
-def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
-    """Facts as name and text, the most important first; a text may be empty."""
-    row, facts = item.row, known.facts
-    problem = item.download.problem if item.download is not None and item.download.problem is not None else facts
+def _facts(item: Item) -> Iterator[tuple[str, str]]:
+    """Yield names and texts, the most important first; a text may be empty."""
+    row, facts, pull = item.row, item.facts, item.pull
+    problem = pull.problem if pull is not None and pull.problem is not None else facts
     if isinstance(problem, ModelError):
         yield "problem", f"{problem.message}. {problem.hint}".strip()
-    elif item.download is not None and item.download.now is not None and item.download.now.note:
-        yield "waits", item.download.now.note
+    elif pull is not None and pull.now is not None and pull.now.note:
+        yield "waits", pull.now.note
     elif item.state in ("broken", "not installed", "no answer"):
         yield "problem", row.problem
     if row.is_engine and item.state != "no answer":
         yield "engine", row.told
         yield "round trip", _milliseconds(row.round_trip) if row.round_trip is not None else ""
-    if known.running is not None:
-        yield "runs with", _running(known.running)
-    yield "memory", memory_text(item, facts)
-    yield "drafts", known.drafts
+    if item.running is not None:
+        yield "runs with", _running(item.running, item.config)
+    yield "memory", memory_text(item)
+    yield "drafts", item.speculation
     if facts is not None and not isinstance(facts, ModelError):
         header = facts.header
         layers = f", {header.block_count} layers" if header.block_count else ""
@@ -323,17 +318,16 @@ def _told(item: Item, known: Known) -> Iterator[tuple[str, str]]:
         yield "template", "yes" if header.template is not None else "none; raw mode only, no chat"
     elif row.architecture or row.size_label:
         yield "model", " ".join(part for part in (row.architecture, row.size_label, row.quantization) if part)
-    yield "recommends", ", ".join(f"{name} {KNOBS[name].show(value)}" for name, value in known.recommended.items())
+    yield "recommends", ", ".join(f"{name} {KNOBS[name].show(value)}" for name, value in item.recommended.items())
     yield "license", row.license
     yield "needs", row.needs if facts is None else ""
     yield "from", row.source
     yield "file", home(row.path) if row.path is not None else ""
 
 
-def _running(running: RunningModel) -> str:
+def _running(info: ModelInfo, config: Settings | None) -> str:
     from termchat.config.fields import OPTIONS  # whoever shows a model has read the settings
 
-    info, config = running
     device = f"{info.gpu_layers} of {info.layers + 1} layers on {info.device}" if info.gpu_layers else info.device
     told = {name: getattr(info, name) for name in _TOLD}
     found: dict[str, OptionValue] = {name: value for name, value in told.items() if value or not info.engine}
@@ -348,19 +342,21 @@ def _running(running: RunningModel) -> str:
     return ", ".join([device, *texts])
 
 
-def memory_text(item: Item, facts: Facts | ModelError | None) -> str:
-    """ "" if nothing is known."""
-    there = f" of {size(item.spare)} free" if item.spare is not None else ""
-    verdict = f": {_VERDICTS[item.fit]}" if item.fit is not None else ""
-    if facts is not None and not isinstance(facts, ModelError):
-        memory = facts.memory
-        parts = f"weights {size(memory.weights)}, KV cache {size(memory.kv)}, compute buffers {size(memory.compute)}"
-        return f"{size(memory.total)}{there}{verdict} ({parts})"
-    return f"about {size(item.need.total)}{there}{verdict}" if item.need is not None else ""
+def memory_text(item: Item) -> str:
+    """Return the memory that it takes, how much is free and whether it fits; "" while unknown."""
+    if item.need is None:
+        return ""
+    verdict = f": {item.fit}" if item.fit is not None else ""
+    amount = size(item.need) + (f" of {size(item.spare)} free" if item.spare is not None else "") + verdict
+    if not isinstance(item.facts, Facts):
+        return f"about {amount}"
+    memory = item.facts.memory
+    parts = f"weights {size(memory.weights)}, KV cache {size(memory.kv)}, compute buffers {size(memory.compute)}"
+    return f"{amount} ({parts})"
 
 
 def _weights(number: int) -> str:
-    """135M, 1.2B."""
+    """Format a number of parameters, as 135M or 1.2B."""
     for unit, least in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
         if number >= least:
             return f"{number / least:.3g}{unit}"

@@ -26,13 +26,13 @@ _LOOK_AGAIN = 0.5
 
 @dataclass
 class Heard(Message):
-    """A thread has something to say: a download ended, or a model was read."""
+    """A thread's news: the end of a download, or a model that was read."""
 
     said: Pull | Chosen
 
 
 class ModelSwitching:
-    """Opens the dialog, and hears of downloads and models that were read while it is closed."""
+    """Opens the dialog, and takes in downloads and models that were read while it is closed."""
 
     def __init__(self, parts: Parts, models: Models) -> None:
         self._parts, self._screen, self._chat, self._models = parts, parts.screen, parts.chat, models
@@ -42,7 +42,7 @@ class ModelSwitching:
         models.told = lambda said: parts.screen.post_message(Heard(said))
 
     def open(self, problem: str = "", then: Callable[[], object] = lambda: None) -> None:
-        """`problem` is why there is no model; `then` is done when the dialog is closed."""
+        """Open the dialog, with the `problem` that there is no model; `then` is called when it is closed."""
         # With all that they take, not needed before the first frame.
         from termchat.tui.models.models_dialog import ModelsDialog
 
@@ -64,12 +64,12 @@ class ModelSwitching:
         self._parts.open(self._dialog, closed)
 
     def remind(self) -> None:
-        """Only where there is no model and none is on its way."""
+        """Tell how to get a model if there is none and none is on its way."""
         if self._chat.spec is None and self._chat.phase == "no model" and not self.downloads:
             self._tell(Notice("no model yet", f"{name_of('models')} lists installed and downloadable models"))
 
     def take(self, wanted: str) -> None:
-        """By its name or path; the chat goes on with it as soon as its file is read and checked."""
+        """Have the chat go on with a model, by its name or path, as soon as its file is read and checked."""
         self._first = wanted
         self._models.choose(wanted)
 
@@ -98,17 +98,17 @@ class ModelSwitching:
 
     @property
     def downloads(self) -> list[Pull]:
-        """Those that run."""
-        return self._models.pulls.running
+        """The running downloads."""
+        return self._models.downloads
 
     def _show_downloads(self) -> None:
-        """Has the chat's screen show how far downloads are, as long as there are any."""
+        """Have the chat's screen show the progress of downloads, until all are over."""
         self._do(lambda: self._chat.changed(StatusChanged()))
         if self.downloads and self._dialog is None:
             self._screen.set_timer(_LOOK_AGAIN, self._show_downloads)
 
     def heard(self, said: Pull | Chosen) -> None:
-        """Shows it in the dialog, or without it as a notice. The first model there is, is chatted with at once."""
+        """Show news in the dialog, or without it as a notice; the very first model is loaded at once."""
         if isinstance(said, Chosen):
             self._chosen(said)
             return

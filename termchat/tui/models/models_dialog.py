@@ -2,64 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from textwrap import wrap
 
-from textual.app import ComposeResult
 from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Input
 
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
+from termchat.config.options import OptionValue
 from termchat.config.per_model import Picked, RunSettings
 from termchat.models.disk.discovery import Skipped
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
-from termchat.text import home, one_line
-from termchat.tui.dialogs.base import ARROWS, DetailedListing, ReadListing
+from termchat.text import cells, home, one_line, size
+from termchat.tui.dialogs.list_dialog import ListDialog, ReadDialog
 from termchat.tui.draw.background import FRAMES
-from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import MUTED, TEXT, prose
-from termchat.tui.keys.dialogs import MODELS, hint
+from termchat.tui.keys.dialogs import hint
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.engine_dialog import EngineDialog
-from termchat.tui.models.gather import Chosen, Facts, Models
-from termchat.tui.models.model_lines import DraftRole, State, heading, model_line, model_lines
-from termchat.tui.models.model_list import ModelList
+from termchat.tui.models.gather import Chosen, Facts, Models, file_of
+from termchat.tui.models.model_lines import (
+    DRAFT_ROLES,
+    STATES,
+    DraftRole,
+    Item,
+    State,
+    heading,
+    matches,
+    memory_text,
+    model_line,
+    model_lines,
+    rank,
+    text_of,
+)
 from termchat.tui.models.welcome import first_run_lines
 from termchat.tui.terminal.screens import draw_now
 from termchat.tui.themes.theme_file import Palette
 
+_ANYWHERE = re.compile(r"https?://\S+|hf\.co/\S+|[\w.-]+/[\w.-]+\S*")
+"""A filter that may name a model to download."""
+_PATH = ("/", "~", "./", "../")
+"""How a filter begins that is a path."""
 _WIDEST = 180
-_RUN = ("model-engine", "its settings")
-_DRAFTS: dict[DraftRole, tuple[tuple[str, str], ...]] = {
-    "": (),
-    "can draft": (("model-draft", "drafts with it"),),
-    "draft model": (("model-draft", "unloads it"),),
-}
-_HINTS: dict[State, tuple[tuple[str, str], ...]] = {
-    "loaded": (_RUN, ("model-reload", "reloads"), ("model-unload", "unloads")),
-    "on disk": (("model-enter", "chats with it"), _RUN),
-    "downloading": (("model-cancel", "stops the download"),),
-    "not downloaded": (("model-enter", "downloads it"),),
-    "elsewhere": (("model-enter", "chats with it there"), ("model-reload", "asks again")),
-    "no answer": (("model-enter", "asks again"),),
-}
-_SAID: dict[State, str] = {
-    "loading": "It is being loaded.",
-    "not installed": "It is installed with a Python package.",
-    "broken": "It cannot be used.",
-}
 _HINT_LINES = 2
 """Lines of keys below the list on a low screen."""
 
 
-class ModelsDialog(DetailedListing[Choice]):
+class ModelsDialog(ListDialog[ModelRow, Choice]):
     """All models. The result is the one to chat with; downloads continue after it is closed.
 
     Args:
@@ -82,8 +79,8 @@ class ModelsDialog(DetailedListing[Choice]):
     ModelsDialog.-first Input, ModelsDialog.-first Input:focus { margin-top: 0; }
     ModelsDialog.-first #heading { margin-top: 0; }
     """
-    BINDINGS = [*ARROWS, *(key.binding for key in MODELS if key.action)]  # noqa: RUF012
     TITLE = "Models"
+    FIELD = "type a filter, a path, or owner/repo to download from Hugging Face"
     KEYS = "MODELS"
     BESIDE = 118
 
@@ -101,9 +98,15 @@ class ModelsDialog(DetailedListing[Choice]):
         super().__init__(palette)
         self.chat, self.models, self._do, self._draft, self.problem = chat, models, do, draft, problem
         self.set_class(first, "-first")
-        self.list = ModelList(chat, models)
-        if problem:
-            self.list.highlight(models.config.model)
+        self._ordered: list[tuple[ModelRow, str]] = []
+        """All models with the text that is searched."""
+        self.loaded: ModelRow | None = None
+        self.drafter = ""
+        """The model that drafts for the loaded one, by what it is asked for with; "" for none."""
+        self.longest = 0
+        """Cells of the longest name of all."""
+        self._selected = models.config.model if problem else ""
+        """The model to highlight once it is listed, by what it is asked for with; "" for the first."""
         self._welcome = Sheet(self._welcomed, id="welcome") if first else None
         self._engine_of = ""
         """The model whose settings are shown as soon as its file is read."""
@@ -111,99 +114,81 @@ class ModelsDialog(DetailedListing[Choice]):
         """The engine that a person had asked again."""
         self._seen = chat.phase, chat.host.drafter, chat.host.drafter_failure
         self._looks: Timer | None = None
-
-    def compose(self) -> ComposeResult:
-        self.list.gather()
-        self.picker.count = len(self.list.shown)
-        yield from super().compose()
+        self._order_models()
+        self._filter_rows()
+        self.set_rows(self.rows)
 
     def inputs(self) -> Iterable[Widget]:
         if self._welcome is not None:
             yield self._welcome
-        filter_ = Field(placeholder="type a filter, a path, or owner/repo to download from Hugging Face")
-        filter_.cursor_blink = False
-        yield filter_
+        yield self.field
 
     def on_mount(self) -> None:
-        super().on_mount()
         self._looks = self.set_interval(1 / FRAMES, self._look)
         self.call_after_refresh(self.models.look)
-
-    def on_resize(self) -> None:
-        self.put(".hint", self.hint())
-        self.put(".title", self.title_line())
 
     def on_lines_view_laid(self) -> None:
         self.changed()
 
-    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        listed = self.list
-        if not listed.shown:
-            looking = self.models.looking or not self.models.rows
-            return [Line((("looking …" if looking else "no model matches", MUTED),))]
-        return [model_line(listed.item(listed.shown[at]), width, listed.longest, chosen=at == chosen) for at in rows]
+    def line(self, row: ModelRow, width: int, *, chosen: bool) -> Line:
+        return model_line(self._item(row), width, self.longest)
+
+    def empty_lines(self, width: int) -> list[Line]:
+        looking = self.models.looking or not self.models.rows
+        return [Line((("looking …" if looking else "no model matches", MUTED),))]
 
     def _look(self) -> None:
-        """Takes in what threads have found since the last look; a timer calls this while there may be more."""
+        """Take in the results of threads; a timer calls this while there may be more."""
         if self.models.take() | self._has_changed():
             self.gather()
-        elif self.models.pulls.running:
-            self._show()
+        elif self.models.downloads:
+            self.set_rows(self.rows)
         loading = self.chat.phase == "loading" or self.chat.host.drafter_progress is not None
         if not self.models.busy and not loading and self._looks is not None:
             self._looks.pause()
 
     def _has_changed(self) -> bool:
-        """Whether the chat has; says what became of a draft model."""
+        """Return whether the chat has changed; tell what became of a draft model."""
         chat, before = self.chat, self._seen
         self._seen = chat.phase, chat.host.drafter, chat.host.drafter_failure
         if chat.host.drafter_failure not in (None, before[2]):
             self.say("; ".join(filter(None, (chat.host.drafter_failure.message, chat.host.drafter_failure.hint))))
         elif chat.host.drafter is not None and chat.host.drafter != before[1]:
-            self.tell(f"{chat.host.drafter.name} drafts for {self.list.loaded.name if self.list.loaded else 'it'}")
-        elif chat.host.drafter is None and before[1] is not None and self.list.drafted_for is not None:
+            self.tell(f"{chat.host.drafter.name} drafts for {self.loaded.name if self.loaded else 'it'}")
+        elif chat.host.drafter is None and before[1] is not None and self.drafted_for is not None:
             self.tell(f"{before[1].name} is unloaded and drafts no more")
         return before != self._seen
 
     def wake(self) -> None:
-        """The timer pauses when all threads are done."""
+        """Resume the timer, which pauses when all threads are done."""
         if self._looks is not None:
             self._looks.resume()
 
     def gather(self) -> None:
-        self.list.gather()
+        self._order_models()
+        self._filter_rows()
         self.changed()
         self._tell_answer()
         self._open_engine()
-        if self._welcome is not None:
-            self._welcome.show()
 
     def _tell_answer(self) -> None:
-        """Says what came of asking an engine again."""
+        """Tell the answer of an engine that was asked again."""
         if self._asked and not self.models.asks(self._asked):
             rows = (row for row in self.models.elsewhere.values() if row.is_engine and row.engine == self._asked)
             problem = next((row.problem for row in rows), "")
             self.say(problem) if problem else self.tell(f"{self._asked} answers")
             self._asked = ""
 
-    def _show(self) -> None:
-        self.picker.show(len(self.list.shown), self.list.at)
-        self.heading.show()
-        self.details.show()
-        self.put(".hint", self.hint())
-        self.put(".title", self.title_line())
-
     def changed(self) -> None:
-        """Draws the rows, and has their files read once they stay in view."""
-        self._show()
+        """Draw the rows with the selected one highlighted, and have their files read once they stay in view."""
+        self.set_rows(self.rows, next((at for at, row in enumerate(self.rows) if row.wanted == self._selected), 0))
         self.at_rest(self._read)
 
-    def headed(self) -> list[Line]:
-        return [heading(self.heading.room, self.list.longest)]
+    def render_heading(self, width: int) -> Line:
+        return heading(width, self.longest)
 
-    def detailed(self) -> list[Line]:
-        listed, row, view = self.list, self.list.row, self.details
-        return model_lines(listed.item(row), listed.known(row), view.room, view.size.height) if row is not None else []
+    def render_details(self, row: ModelRow, width: int, height: int) -> list[Line]:
+        return model_lines(self._detailed_item(row), width, height)
 
     def _welcomed(self) -> Sequence[Line]:
         assert self._welcome is not None
@@ -211,21 +196,25 @@ class ModelsDialog(DetailedListing[Choice]):
         return first_run_lines(rows, self._welcome.room, looking=models.looking or not rows)
 
     def hint(self) -> Content:
-        """As many keys as there is room for; the one that closes always."""
-        state = self.list.state(self.list.row) if self.list.row is not None else None
-        does = [*_HINTS.get(state, ())] if state is not None else []
-        does += _DRAFTS[self.list.draft_role(self.list.row)] if self.list.row is not None else ()
+        """Name as many keys as there is room for, always the one that closes."""
+        row = self.row
+        state = self.state(row) if row is not None else None
+        does: list[tuple[str, str]] = []
+        note = ""
+        if row is not None and state is not None:
+            role = self.draft_role(row)
+            does += [*STATES[state].hints, *(DRAFT_ROLES[role].hints if role else ())]
+            note = STATES[state].note
         does += [("model-skipped", "skipped files")] if self.models.skipped else []
         end = ("close", "closes; the download continues" if state == "downloading" else "closes")
-        said = _SAID.get(state, "") if state is not None else ""
-        while does and len(wrap(hint(*does, end, before=said).plain, self._inside)) > _HINT_LINES:
+        while does and len(wrap(hint(*does, end, before=note).plain, self._inside)) > _HINT_LINES:
             does.pop()
-        return hint(*does, end, before=said)
+        return hint(*does, end, before=note)
 
     def title_line(self) -> str:
         if self._welcome is not None:
             return "Welcome to termchat"
-        return one_line(f"{self.TITLE}   {self.list.title(self._inside - len(self.TITLE) - 3)}", self._inside)
+        return one_line(f"{self.TITLE}   {self._counts(self._inside - len(self.TITLE) - 3)}", self._inside)
 
     @property
     def _inside(self) -> int:
@@ -233,53 +222,74 @@ class ModelsDialog(DetailedListing[Choice]):
         return max(min(self.app.size.width, _WIDEST) - 4, 1)
 
     def _read(self) -> None:
-        """The files of the rows in view, the highlighted one first."""
-        listed, rows = self.list, max(self.picker.size.height, 1)
-        first = max(listed.at - rows, 0)
-        wanted = [listed.row, listed.loaded, *listed.shown[first : listed.at + rows]]
-        self.models.read([row for row in wanted if row is not None], listed.drafted_for)
+        """Read the files of the rows in view, the highlighted one first."""
+        at, height = self.picker.chosen, max(self.picker.size.height, 1)
+        wanted = [self.row, self.loaded, *self.rows[max(at - height, 0) : at + height]]
+        self.models.read([row for row in wanted if row is not None], self.drafted_for)
         self.wake()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def search(self, text: str) -> None:
         self.say("")
-        self.list.filter(event.value)
+        self._selected = ""
+        self._filter_rows()
         self.changed()
         draw_now(self)  # whoever types waits for it
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        row = self.list.row
-        if row is not None and self.is_current:  # a second Enter in the same burst does nothing
-            self.say("")
-            self._ENTERED[self.list.state(row)](self, row)
+    def enter(self, text: str) -> None:
+        row = self.row
+        if row is None or not self.is_current:  # a second Enter in the same burst does nothing
+            return
+        self.say("")
+        match self.state(row):
+            case "loaded" | "loading":
+                self.dismiss(None)
+            case "on disk" | "elsewhere":
+                if self._refuse_while_busy():
+                    return
+                self.models.choose(row.wanted)
+            case "downloading":
+                self.say("already downloading; Del stops it")
+            case "not downloaded":
+                self.models.pull(row)
+                self.gather()
+            case "no answer":
+                self._ask_again(row)
+            case "not installed" | "broken":
+                self.say(row.problem)
+        self.wake()
 
-    def action_move(self, how: str) -> None:
-        super().action_move(how)
-        self.list.choose(self.picker.chosen)
+    def moved(self) -> None:
+        self._selected = self.row.wanted if self.row is not None else ""
         self.changed()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Del edits the filter where there is no download to stop."""
-        return action != "cancel" or self.list.pull is not None
+        """Leave Del to the filter without a download to stop."""
+        return action != "cancel" or self._pull is not None
+
+    @property
+    def _pull(self) -> Pull | None:
+        """The highlighted download, while it runs."""
+        pull = self.models.pulls.get(self.row.wanted) if self.row is not None else None
+        return pull if pull is not None and pull.running else None
 
     def action_cancel(self) -> None:
-        if self.list.pull is not None:
-            self.list.pull.cancel()
+        if self._pull is not None:
+            self._pull.cancel()
 
     def action_unload(self) -> None:
-        loaded = self.list.loaded
-        if loaded is not None and self._free():
+        loaded = self.loaded
+        if loaded is not None and not self._refuse_while_busy():
             self._do(self.chat.loading.unload)
-            gone = f"{loaded.name} is unloaded and its memory is free; the next message reloads it"
-            left = f"{loaded.name} is disconnected, and its server keeps the model; the next message connects again"
-            self.tell(left if loaded.is_server else gone)
+            unloaded = "is unloaded and its memory is free; the next message reloads it"
+            disconnected = "is disconnected, and its server keeps the model; the next message connects again"
+            self.tell(f"{loaded.name} {disconnected if loaded.is_server else unloaded}")
             self._again()
 
     def action_draft(self) -> None:
-        listed, row = self.list, self.list.row
+        row = self.row
         if row is not None:
             self.say("")
-            if listed.draft_role(row) == "draft model":
+            if self.draft_role(row) == "draft model":
                 self._draft("")
             elif why_not := self._why_not_draft(row):
                 self.say(why_not)
@@ -289,10 +299,10 @@ class ModelsDialog(DetailedListing[Choice]):
             self.wake()
 
     def _why_not_draft(self, row: ModelRow) -> str:
-        listed, loaded = self.list, self.list.drafted_for
+        loaded = self.drafted_for
         if self.chat.cannot_draft:
             return f"nothing can be drafted: {self.chat.cannot_draft}"
-        if loaded is None and listed.loaded is not None and listed.loaded.engine:
+        if loaded is None and self.loaded is not None and self.loaded.engine:
             return "the loaded model is on another machine: --draft names a draft model there"
         if loaded is None:
             return "load a model first, for which this one is to draft"
@@ -300,21 +310,21 @@ class ModelsDialog(DetailedListing[Choice]):
             return f"choose a smaller model to draft for {row.name}"
         if row.path is None:
             return "it is on another machine" if row.engine else "download it first to draft with it"
-        why_not = listed.why_not_draft(row)
+        why_not = self._pair_problem(row)
         return f"{row.name} cannot draft for {loaded.name}: {why_not}" if why_not else ""
 
     def action_reload(self) -> None:
-        """The loaded model; of another engine, what it has."""
-        row = self.list.row
-        if row is not None and self.list.state(row) in ("elsewhere", "no answer"):
+        """Reload the loaded model, or ask the highlighted engine again."""
+        row = self.row
+        if row is not None and self.state(row) in ("elsewhere", "no answer"):
             self._ask_again(row)
             return
-        if self.chat.spec is not None and self._free():
+        if self.chat.spec is not None and not self._refuse_while_busy():
             self._do(self.chat.loading.reload)
             self.dismiss(None)
 
     def action_skipped(self) -> None:
-        self.app.push_screen(SkippedDialog(self._palette, self.models.skipped))
+        self.app.push_screen(ReadDialog(self._palette, "Skipped files", partial(skipped_lines, self.models.skipped)))
 
     @property
     def gathers(self) -> bool:
@@ -322,24 +332,27 @@ class ModelsDialog(DetailedListing[Choice]):
         return self.models.looking or self.models.chooses or not self.models.rows or bool(self._engine_of)
 
     def action_engine(self) -> None:
-        row = self.list.row
+        row = self.row
         if row is None:
             return
-        place = "where its server is started" if row.is_server else "on its own machine, in config.toml there"
-        elsewhere = f"how it runs is set {place}"
-        self.say(
-            "" if row.path is not None else elsewhere if row.engine else "download it first to change its settings"
-        )
         self._engine_of = row.wanted if row.path is not None else ""
-        self._open_engine()
+        if row.path is not None:
+            self.say("")
+            self._open_engine()
+        elif row.engine:
+            place = "where its server is started" if row.is_server else "on its own machine, in config.toml there"
+            self.say(f"how it runs is set {place}")
+        else:
+            self.say("download it first to change its settings")
 
     def _open_engine(self) -> None:
-        row, facts = self.list.row, self.list.facts
+        row = self.row
+        facts = self.models.facts(row) if row is not None else None
         if row is None or facts is None or row.wanted != self._engine_of or not self.is_current:
             return
         self._engine_of = ""
         if isinstance(facts, ModelError):
-            self.say(f"{facts.message}. {facts.hint}".strip())
+            self._say_error(facts)
             return
 
         def closed(picked: Picked | None) -> None:
@@ -347,13 +360,13 @@ class ModelsDialog(DetailedListing[Choice]):
                 self._load(row, facts, picked)
 
         def memory(run: RunSettings) -> str:
-            return self.list.memory(row, facts.run_as(run))
+            return memory_text(Item(row, self.state(row), facts.run_as(run), self.spare))
 
-        dialog = EngineDialog(self._palette, row.name, facts.run, self.chat, self.list.running(row), memory)
+        dialog = EngineDialog(self._palette, row.name, facts.run, self.chat, self._options_of(row), memory)
         self.app.push_screen(dialog, closed)
 
     def _load(self, row: ModelRow, facts: Facts, picked: Picked) -> None:
-        if picked == facts.run.picked and self.list.state(row) == "loaded":
+        if picked == facts.run.picked and self.state(row) == "loaded":
             self.dismiss(None)
             return
         lesson = bool(self.chat.lesson)
@@ -361,47 +374,30 @@ class ModelsDialog(DetailedListing[Choice]):
         if lesson:
             self._do(lambda: self.chat.changed(Notice("these settings last until you leave the lesson")))
         if problem:
-            said = f"the settings of {row.name} could not be saved: {problem}"
-            told = Notice(said, "they apply until you quit termchat", "warning")
-            self._do(lambda: self.chat.changed(told))
+            text = f"the settings of {row.name} could not be saved: {problem}"
+            self._do(lambda: self.chat.changed(Notice(text, "they apply until you quit termchat", "warning")))
         self.models.choose(row.wanted)
         self.wake()
 
     def chosen(self, chosen: Chosen) -> None:
         if chosen.problem is not None:
-            self.say(f"{chosen.problem.message}. {chosen.problem.hint}".strip())
-        elif self.is_current and self._free():
+            self._say_error(chosen.problem)
+        elif self.is_current and not self._refuse_while_busy():
             self.dismiss(chosen.choice)
 
     def pulled(self, pull: Pull, wanted: str) -> None:
-        """A download has ended; `wanted` is what its model is asked for by from now on."""
+        """Show the end of a download; from now on its model is asked for with `wanted`."""
         if pull.path is not None:
-            self.list.follow(pull.wanted, wanted)
+            self._selected = wanted if self._selected == pull.wanted else self._selected
             self.tell(f"{pull.wanted} is downloaded; Enter chats with it")
         elif pull.problem is not None and not pull.cancelled:
-            self.say(f"{pull.problem.message}. {pull.problem.hint}".strip())
+            self._say_error(pull.problem)
         self._again()
 
     def _again(self) -> None:
         self.gather()
         self.models.look()
         self.wake()
-
-    def _close(self, _row: ModelRow) -> None:
-        self.dismiss(None)
-
-    def _chat_with(self, row: ModelRow) -> None:
-        if self._free():
-            self.models.choose(row.wanted)
-            self.wake()
-
-    def _download(self, row: ModelRow) -> None:
-        self.models.pull(row)
-        self.gather()
-        self.wake()
-
-    def _refuse(self, row: ModelRow) -> None:
-        self.say(row.problem)
 
     def _ask_again(self, row: ModelRow) -> None:
         self.say("")
@@ -410,40 +406,209 @@ class ModelsDialog(DetailedListing[Choice]):
         self.models.ask_engine(row.engine)
         self.wake()
 
-    def _wait(self, _row: ModelRow) -> None:
-        self.say("already downloading; Del stops it")
-
-    _ENTERED: dict[State, Callable[[ModelsDialog, ModelRow], None]] = {  # noqa: RUF012 - a table, never changed
-        "loaded": _close,
-        "loading": _close,
-        "on disk": _chat_with,
-        "downloading": _wait,
-        "not downloaded": _download,
-        "not installed": _refuse,
-        "broken": _refuse,
-        "elsewhere": _chat_with,
-        "no answer": _ask_again,
-    }
-
-    def _free(self) -> bool:
-        """Says so if a reply runs."""
+    def _refuse_while_busy(self) -> bool:
+        """Return whether a reply is running, and say so."""
         if self.chat.busy:
             self.say("a reply is running; stop it first (press Esc twice: close this list, then stop)")
-        return not self.chat.busy
+        return self.chat.busy
+
+    def _say_error(self, error: ModelError) -> None:
+        self.say(f"{error.message}. {error.hint}".strip())
+
+    # --- the models as the chat sees them ----------------------------------------------------------------------------
+
+    def _order_models(self) -> None:
+        """Put all models that are known in order, and find the loaded one among them."""
+        models, chat = self.models, self.chat
+        there = chat.spec is not None and (chat.model is not None or chat.phase == "loading")
+        rows = models.rows | models.sources | models.elsewhere
+        wanted = ""
+        if there and chat.spec is not None:
+            spec = chat.spec
+            wanted = spec.engine.asked_as(spec.path) if spec.engine.url else models.in_file(file_of(spec))
+        match = rows.get(wanted) or (self._own_choice(rows) if there else None)
+        self.loaded = match if match is not None and not self._has_another(match) else self._unlisted()
+        self.drafter = models.in_file(chat.host.drafter.path) if chat.host.drafter is not None else ""
+        if self.loaded is not None:
+            rows[self.loaded.wanted] = self.loaded
+        ordered = sorted(enumerate(rows.values()), key=lambda one: rank(self.state(one[1]), one[1], one[0]))
+        self._ordered = [(row, text_of(row)) for _, row in ordered]
+
+    def _filter_rows(self) -> None:
+        """List the models with all the typed words, else the one that the text names: a file, or a model to download."""
+        text = self.field.value.strip()
+        words = text.lower().split()
+        rows = [row for row, searched in self._ordered if matches(searched, words)]
+        if not rows and text.startswith(_PATH):
+            rows = [_in_file(text)]
+        elif not rows and _ANYWHERE.fullmatch(text):
+            rows = [_anywhere(text)]
+        self.longest = max((cells(row.name) for row in (*(row for row, _ in self._ordered), *rows)), default=0)
+        self.rows = rows
+
+    def state(self, row: ModelRow) -> State:
+        pull = self.models.pulls.get(row.wanted)
+        if self.loaded is not None and row.wanted == self.loaded.wanted:
+            return "loaded" if self.chat.model is not None else "loading"
+        if pull is not None and pull.running:
+            return "downloading"
+        if pull is not None and pull.path is not None and pull.path.exists():  # and the list does not know it yet
+            return "on disk"
+        if row.engine:
+            return "elsewhere" if row.state == "ready" else "no answer"
+        return "on disk" if row.state == "ready" else row.state
+
+    def _item(self, row: ModelRow) -> Item:
+        pull = self.models.pulls.get(row.wanted)
+        return Item(
+            row, self.state(row), self.models.facts(row), self.spare, pull if pull and pull.path is None else None,
+            self.draft_role(row), self.models.silent.get(row.engine),
+        )  # fmt: skip
+
+    def _detailed_item(self, row: ModelRow) -> Item:
+        item, info = self._item(row), self.chat.model if row is self.loaded else None
+        config = item.facts.run.config if info is not None and isinstance(item.facts, Facts) else None
+        return item._replace(
+            recommended=self.models.recommended(row), running=info, config=config, speculation=self._drafts(row)
+        )
+
+    @property
+    def drafted_for(self) -> ModelRow | None:
+        """The loaded model, if others of this machine can draft for it."""
+        here = self.loaded is not None and self.loaded.path is not None
+        return self.loaded if here and self.chat.model is not None and "drafts" in self.chat.engine.offers else None
+
+    def draft_role(self, row: ModelRow) -> DraftRole:
+        loaded = self.drafted_for
+        if loaded is None or row.wanted == loaded.wanted:
+            return ""
+        if row.wanted == self.drafter:
+            return "draft model"
+        return "can draft" if row.path is not None and self._pair_problem(row) == "" else ""
+
+    def _pair_problem(self, row: ModelRow) -> str | None:
+        """Why it cannot draft for the loaded model, as the end of a sentence; "" if it can, None while that is unknown."""
+        loaded = self.drafted_for
+        return self.models.why_not_draft(row, loaded) if loaded is not None else None
+
+    def _drafts(self, row: ModelRow) -> str:
+        """What a model has to do with speculation, in words; "" for nothing, and while that is unknown."""
+        loaded, why_not = self.drafted_for, self._pair_problem(row)
+        if loaded is not None and row.wanted == loaded.wanted:
+            return self._drafts_for_loaded(loaded)
+        if loaded is not None and row.wanted == self.drafter:
+            return f"it drafts for {loaded.name}"
+        if loaded is not None and row.path is not None and why_not is not None:
+            return f"it cannot draft for {loaded.name}: {why_not}" if why_not else _able(row, loaded)
+        if loaded is not None and row.wanted == loaded.draft_model:
+            return f"it can draft for {loaded.name} once it is downloaded"
+        return f"{row.draft_model} can draft for it" if row.draft_model else ""
+
+    def _drafts_for_loaded(self, loaded: ModelRow) -> str:
+        info, failure = self.chat.host.drafter, self.chat.host.drafter_failure
+        if info is not None:
+            return f"{info.name} drafts for it"
+        if failure is not None:
+            return failure.message
+        able = [row.name for row, _ in self._ordered if self.draft_role(row)]
+        if able:
+            return f"{', '.join(able)} can draft for it"
+        named = self.models.rows.get(loaded.draft_model)
+        away = named is not None and named.path is None
+        return f"{loaded.draft_model} can draft for it once it is downloaded" if away else ""
+
+    def _options_of(self, row: ModelRow) -> dict[str, OptionValue]:
+        """The engine settings in effect; empty for all models but the loaded one."""
+        info = self.chat.model
+        if info is None or row is not self.loaded:
+            return {}
+        return {name: getattr(info, name) for name, _ in self.models.config.engine if hasattr(info, name)}
+
+    @property
+    def spare(self) -> int | None:
+        """Bytes of memory that a model may take; None where unknown, as with a GPU, whose memory is not looked at."""
+        info = self.chat.model
+        if info is not None and info.gpu_layers:
+            return None
+        return self.models.spare(self.loaded)
+
+    def _counts(self, width: int) -> str:
+        """Return the numbers of models and the free memory, in at most `width` cells."""
+        local = [row for row, _ in self._ordered if not row.engine]
+        here, spare = sum(row.state == "ready" for row in local), size(self.spare)
+        away = f"{len(local) - here} to download"
+        texts = [(f"{here} on this machine", f"{here} on disk"), (away, away)] if self._ordered else []
+        texts += [("looking …", "looking …")] if self.models.looking else []
+        texts += [(f"{spare} of memory free", f"{spare} free")] if spare else []
+        whole = ", ".join(long for long, _ in texts)
+        if cells(whole) <= width:
+            return whole
+        while texts and cells(", ".join(short for _, short in texts)) > width:
+            texts.pop()
+        return ", ".join(short for _, short in texts)
+
+    def _own_choice(self, rows: Mapping[str, ModelRow]) -> ModelRow | None:
+        """The row of the engine whose one model is the loaded one."""
+        spec = self.chat.spec
+        if spec is None or not spec.engine.url:
+            return None
+        there = [row for row in rows.values() if row.engine == spec.engine.shown]
+        one = len(there) == 1 and spec.engine.scheme != "ssh"  # whatever it was asked for with
+        return rows.get(spec.engine.asked_as()) if one or spec.path == spec.engine.model else None
+
+    def _has_another(self, row: ModelRow) -> bool:
+        """Whether an engine has got another model in place of the one that was loaded."""
+        info = self.chat.model
+        return info is not None and bool(row.serves) and info.path not in row.serves
+
+    def _unlisted(self) -> ModelRow | None:
+        """A row for a loaded model that is in no list."""
+        spec, info = self.chat.spec, self.chat.model
+        if spec is None or info is None or not (spec.path or spec.engine.url):  # a recording has no file
+            return None
+        there = spec.engine.shown if spec.engine.url else ""
+        return ModelRow(
+            wanted=spec.engine.asked_as(spec.path or info.path) if there else spec.path,
+            name=f"{there}: {info.name}" if there else info.name,
+            state="ready",
+            engine=there,
+            source=spec.engine.url,
+            architecture=info.architecture,
+            quantization=info.quantization,
+            context=(info.context if there else info.context_trained) or None,
+            size=info.size,
+            path=None if there else file_of(spec),
+        )
 
 
-class SkippedDialog(ReadListing):
-    """Files and folders that are not in the list, and why."""
+def skipped_lines(skipped: Iterable[Skipped], width: int) -> list[Line]:
+    """Render the files and folders that are not in the list, and why."""
+    lines: list[Line] = []
+    for one in skipped:
+        lines += prose(home(one.path), width, TEXT)
+        lines += [Line((("  ", MUTED), *line.runs)) for line in prose(one.reason, width - 2, Ink("warning"))]
+    return lines
 
-    TITLE = "Skipped files"
 
-    def __init__(self, palette: Palette, skipped: Iterable[Skipped]) -> None:
-        super().__init__(palette)
-        self._skipped = list(skipped)
+def _able(row: ModelRow, loaded: ModelRow) -> str:
+    """The smaller it is, the sooner its drafts pay."""
+    share = f", with {row.size / loaded.size:.0%} of its size" if row.size and loaded.size else ""
+    return f"it can draft for {loaded.name}{share}"
 
-    def made(self, width: int) -> list[Line]:
-        lines: list[Line] = []
-        for one in self._skipped:
-            lines += prose(home(one.path), width, TEXT)
-            lines += [Line((("  ", MUTED), *line.runs)) for line in prose(one.reason, width - 2, Ink("warning"))]
-        return lines
+
+def _in_file(text: str) -> ModelRow:
+    """A row for the model in a file that is in no list, or with what is wrong with its path."""
+    from termchat.models.catalogue import Catalogue, resolve
+
+    try:
+        name, path = resolve(text, Catalogue({}))
+        return ModelRow(wanted=text, name=name, state="ready", source="file", path=path, size=path.stat().st_size)
+    except (ModelError, OSError) as error:
+        problem = f"{error.message}. {error.hint}" if isinstance(error, ModelError) else str(error)
+        return ModelRow(wanted=text, name=text, state="broken", source="file", problem=problem.strip())
+
+
+def _anywhere(text: str) -> ModelRow:
+    """A row for a model to download that is in no list."""
+    source = text.partition("://")[2].partition("/")[0] if "://" in text else "Hugging Face"
+    return ModelRow(wanted=text, name=text, state="not downloaded", source=source)

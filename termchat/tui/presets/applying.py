@@ -13,13 +13,15 @@ from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.parts import Parts
 
 
+def changes(preset: Preset, now: Tuning) -> dict[str, str]:
+    """Return the knobs that a preset would change, with both values, as "0.8 → 0"."""
+    values = {name: (getattr(now, name), value) for name, value in preset.knobs.items()}
+    return {name: " → ".join(map(KNOBS[name].show, both)) for name, both in values.items() if both[0] != both[1]}
+
+
 def differences(preset: Preset, now: Tuning) -> list[str]:
-    """What a preset would change, as "temperature 0.8 → 0"."""
-    return [
-        f"{name} {KNOBS[name].show(before)} → {KNOBS[name].show(value)}"
-        for name, value in preset.knobs.items()
-        if (before := getattr(now, name)) != value
-    ]
+    """Return the changes as texts, as "temperature 0.8 → 0"."""
+    return [f"{name} {both}" for name, both in changes(preset, now).items()]
 
 
 def apply(parts: Parts, preset: Preset) -> None:

@@ -44,11 +44,19 @@ class Copying:
             self.copy(shown, "the last reply as JSON")
 
     def show_json(self) -> None:
-        from termchat.tui.constraint.json_view import JsonView  # rarely needed
+        from termchat.tui.dialogs.list_dialog import ReadDialog  # rarely needed
+        from termchat.tui.draw.marks import prose
 
         shown = self._json()
         if shown is not None:
-            self._parts.open(JsonView(self._parts.palette(), shown))
+            rows = shown.split("\n")
+            self._parts.open(
+                ReadDialog(
+                    self._parts.palette(),
+                    "The last reply as JSON",
+                    lambda width: [line for row in rows for line in prose(row, width)],
+                )
+            )
 
     def _json(self) -> str | None:
         from termchat.decoding.verdict import pretty

@@ -11,7 +11,6 @@ from termchat.tui.sessions.chat_switching import ChatSwitching
 
 if TYPE_CHECKING:
     from termchat.config.personas import Persona, Personas
-    from termchat.tui.sessions.persona_dialog import Begin
 
 
 class PersonaStarting:
@@ -27,11 +26,11 @@ class PersonaStarting:
 
     def open(self, asked: str = "") -> None:
         """Shows all personas; `asked` is the name of one to confirm first, as a chat has already begun."""
-        from termchat.tui.sessions.persona_dialog import PersonasDialog  # not needed before the first frame
+        from termchat.tui.presets.persona_dialog import PersonasDialog  # not needed before the first frame
 
-        def closed(chosen: Begin | None) -> None:
-            if chosen is not None:
-                self._begin(chosen.persona, new=chosen.new)
+        def closed(choice: tuple[Persona, bool] | None) -> None:
+            if choice is not None:
+                self._begin(choice[0], new=choice[1])
 
         dialog = PersonasDialog(self._read(), self._parts.palette(), begun=self._begun, asked=asked)
         self._parts.open(dialog, closed)
@@ -73,7 +72,7 @@ class PersonaStarting:
         return self._known
 
     def _begin(self, persona: Persona, *, new: bool) -> None:
-        from termchat.tui.sessions.persona_dialog import told  # not needed before the first frame
+        from termchat.tui.presets.persona_dialog import describe_persona  # not needed before the first frame
 
         chat = self._chat
         before = chat.conversation.system
@@ -83,4 +82,4 @@ class PersonaStarting:
         self._do(lambda: turn(*replaced(chat.origin, persona.values, persona.origins)))
         stays = not new and persona.system and persona.system != before
         hint = "this chat keeps its system prompt; only a new chat uses the persona's" if stays else ""
-        self._tell(Notice(": ".join(filter(None, (persona.origin, told(persona)))), hint))
+        self._tell(Notice(": ".join(filter(None, (persona.origin, describe_persona(persona)))), hint))

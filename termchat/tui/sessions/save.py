@@ -14,7 +14,6 @@ from textual.widgets import Input, Label
 
 from termchat.conversation.transcripts import FORMATS, of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
-from termchat.text import sanitize
 from termchat.tui.dialogs.base import Dialog
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.dialogs import hint
@@ -65,7 +64,7 @@ class SaveDialog(Dialog[None]):
 
     def on_input_changed(self) -> None:
         self._confirmed = None
-        self._say("")
+        self.say("")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if not self.is_current or self._saving:  # a second Enter in the same burst
@@ -73,9 +72,9 @@ class SaveDialog(Dialog[None]):
         try:
             self._save_as(Path(os.path.expanduser(event.value.strip())))  # an unknown ~user stays as it is
         except TranscriptError as error:
-            self._say(f"{error.message}: {error.hint}")
+            self.say(f"{error.message}: {error.hint}")
         except (OSError, ValueError) as error:  # such as a name that is too long, or has a NUL in it
-            self._say(f"cannot write the file: {getattr(error, 'strerror', None) or error}")
+            self.say(f"cannot write the file: {getattr(error, 'strerror', None) or error}")
 
     def _save_as(self, path: Path) -> None:
         folder = path.is_dir()  # whoever writes says so better than the list of endings
@@ -83,7 +82,7 @@ class SaveDialog(Dialog[None]):
             of_file(path)
         if path.exists() and not folder and path != self._confirmed:
             self._confirmed = path
-            self._say(f"{path.name} exists; press Enter again to overwrite it")
+            self.say(f"{path.name} exists; press Enter again to overwrite it")
         else:
             self._saving = True
             self.query_one(".hint", Label).update("Saving … You can close this; saving continues.")
@@ -93,9 +92,6 @@ class SaveDialog(Dialog[None]):
         """Closes, or shows why the transcript was not saved."""
         self._saving = False
         self.query_one(".hint", Label).update(_hint())
-        self._say(problem)
+        self.say(problem)
         if not problem and self.is_current:  # else somebody reads the list of keys
             self.dismiss(None)
-
-    def _say(self, text: str) -> None:
-        self.query_one(".problem", Label).update(sanitize(text, keep=""))

@@ -84,40 +84,40 @@ class SessionList:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def search(self, words: str) -> None:
-        """Searches chats that contain all words; without words, lists all. The first one is highlighted."""
+        """Search for chats that contain all words, and highlight the first; without words, list all."""
         self._words = words.strip()
         self._look(PAGE, "")
 
     def refresh(self, session: str = "") -> None:
-        """Reads the rows again; `session` is highlighted if it is among them, else the one that was, else its place."""
+        """Read the rows again; highlight `session` if it is among them, else the one before, else its place."""
         self._look(max(len(self.rows), PAGE), session or (self.row.id if self.row is not None else ""), self.at)
 
     def choose(self, at: int) -> None:
-        """Highlights a row; reads the next page near the end."""
+        """Highlight a row; near the end, read the next page."""
         self.at = at
         if self.more and at + _AHEAD >= len(self.rows) and not (self.looking or self._work.waits("page")):
             offset = len(self.rows)
-            self._work.ask("page", lambda: self._store.sessions(PAGE, self._shown, offset), self._add)
+            self._ask("page", lambda: self._store.sessions(PAGE, self._shown, offset), self._add)
 
     def preview(self, row: SessionSummary) -> Said | None:
-        """The last turns of a chat; None while they are not read."""
+        """Return the last turns of a chat; None until they are read."""
         return self._previews.get((row.id, row.updated))
 
     def read(self) -> None:
-        """Reads the last turns of the highlighted chat, instead of any that are still waiting to be read."""
+        """Read the last turns of the highlighted chat, and no longer those of the ones before."""
         row = self.row
         if row is not None and self.preview(row) is None:
             self._work.ask("preview", lambda: self._store.preview(row.id), lambda said: self._know(row, said))
 
     def open(self, session: str, loaded: str, hear: Callable[[Opened], object]) -> None:
-        """Fetches a chat to continue, unless another is asked for meanwhile; `loaded` is the SHA-256 of the loaded model."""
+        """Fetch a chat to continue, unless another is asked for first; `loaded` is the SHA-256 of the loaded model."""
         from termchat.chat.opening import fetch  # in no way to the first frame
 
-        self._open(lambda: fetch(self._store, session, self._config, loaded), hear)
+        self._ask("open", lambda: fetch(self._store, session, self._config, loaded), hear)
 
     def load(self, session: str, hear: Callable[[Session], object]) -> None:
-        """Fetches a chat to look at, unless another is asked for meanwhile."""
-        self._open(lambda: self._store.load(session), hear)
+        """Fetch a chat to look at, unless another is asked for first."""
+        self._ask("open", lambda: self._store.load(session), hear)
 
     def token(self, session: str, node: Node, index: int) -> Token | None:
         """A token's record of any chat, a few at a time; None also where it cannot be read."""
@@ -133,7 +133,7 @@ class SessionList:
         return None
 
     def close(self) -> None:
-        """No more answers are wanted; pending changes are still made."""
+        """Drop all questions; pending changes are still made."""
         self._work.forget("list", "page", "preview", "open")
         self.changed = lambda: None
 
@@ -147,14 +147,14 @@ class SessionList:
         self._change(lambda: self._store.duplicate(row.id))
 
     def delete(self, row: SessionSummary) -> None:
-        """Removes a chat from the list; `undelete` restores it."""
+        """Remove a chat from the list; `undelete` restores it."""
         self._deleted.append(row)
         self.rows = [one for one in self.rows if one.id != row.id]
         self.at = max(min(self.at, len(self.rows) - 1), 0)
         self._change(lambda: self._store.delete(row.id))
 
     def undelete(self) -> SessionSummary | None:
-        """Restores the last deleted chat; None if there is none."""
+        """Restore the last deleted chat, if any, and return it."""
         if not self._deleted:
             return None
         row = self._deleted.pop()
@@ -163,27 +163,32 @@ class SessionList:
 
     # --- how it is done ----------------------------------------------------------------------------------------------
 
+    def _ask(self, kind: str, work: Callable[[], _T], take: Callable[[_T], object]) -> None:
+        """Ask the store a question in its thread; `take` gets the answer, a failure is shown."""
+
+        def hear(answer: _T | Exception) -> None:
+            self._answered = True
+            if isinstance(answer, Exception):
+                self._fail(answer)
+            else:
+                take(answer)
+
+        self._work.ask(kind, work, hear)
+
     def _look(self, limit: int, session: str, at: int = 0) -> None:
         words = self._words
 
-        def heard(found: list[SessionSummary] | Exception) -> None:
-            self._answered = True
-            if isinstance(found, Exception):
-                self._fail(found)
-                return
-            self.rows, self.more, self._shown, self.problem = found, len(found) == limit, words, ""
-            places = (place for place, row in enumerate(found) if row.id == session)
-            self.at = next(places, max(min(at, len(found) - 1), 0))
+        def take(rows: list[SessionSummary]) -> None:
+            self.rows, self.more, self._shown, self.problem = rows, len(rows) == limit, words, ""
+            places = (place for place, row in enumerate(rows) if row.id == session)
+            self.at = next(places, max(min(at, len(rows) - 1), 0))
             self.changed()
 
         self._work.forget("page")
-        self._work.ask("list", lambda: self._store.sessions(limit, words), heard)
+        self._ask("list", lambda: self._store.sessions(limit, words), take)
 
-    def _add(self, page: list[SessionSummary] | Exception) -> None:
-        """The next page; a chat that was used meanwhile has moved to the top, and another one into its place."""
-        if isinstance(page, Exception):
-            self._fail(page)
-            return
+    def _add(self, page: list[SessionSummary]) -> None:
+        """Add a page; a chat that was used since has moved to the top, and another one into its place."""
         known = {row.id for row in self.rows}
         self.rows += [row for row in page if row.id not in known]
         self.more = len(page) == PAGE
@@ -195,24 +200,15 @@ class SessionList:
         self._previews[row.id, row.updated] = [] if isinstance(said, Exception) else said
         self.changed()
 
-    def _open(self, work: Callable[[], _T], hear: Callable[[_T], object]) -> None:
-        def heard(found: _T | Exception) -> None:
-            if isinstance(found, Exception):
-                self._fail(found)
-            else:
-                hear(found)
-
-        self._work.ask("open", work, heard)
-
     def _change(self, work: Callable[[], str | None], session: str = "") -> None:
-        """Makes a change, then reads the rows again; highlights what it made, or `session`."""
+        """Make a change, then read the rows again; highlight the chat it made, or `session`."""
 
-        def heard(made: str | Exception | None) -> None:
-            if isinstance(made, Exception):
-                self._fail(made)
-            self.refresh(made if isinstance(made, str) else session)
+        def hear(answer: str | Exception | None) -> None:
+            if isinstance(answer, Exception):
+                self._fail(answer)
+            self.refresh(answer if isinstance(answer, str) else session)
 
-        self._work.change(work, heard)
+        self._work.change(work, hear)
         self.changed()
 
     def _fail(self, error: Exception) -> None:

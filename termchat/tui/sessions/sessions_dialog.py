@@ -2,53 +2,289 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Literal
+import re
+from collections.abc import Callable, Sequence
+from time import localtime, strftime, time
+from typing import Literal, NamedTuple, TypeVar
 
+from rich.cells import cell_len
 from textual.content import Content
-from textual.widget import Widget
-from textual.widgets import Input
 
 from termchat.chat.service import Chat
-from termchat.conversation.session import SessionSummary
+from termchat.conversation.session import Session, SessionSummary
+from termchat.conversation.tree import Role
 from termchat.text import one_line, sanitize
-from termchat.tui.dialogs.base import ARROWS
-from termchat.tui.draw.field import Field
-from termchat.tui.keys.dialogs import SESSIONS, hint, name_of
-from termchat.tui.sessions.chat_picker import SavedChats
+from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, count, length
+from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.keys.dialogs import name_of
 from termchat.tui.sessions.session_list import Opened, SessionList
 from termchat.tui.themes.theme_file import Palette
 
-_INDENT = 3
-"""Cells before a title."""
-_TOLD = 40
-"""Cells of a title that is spoken of: it may be longer than the screen."""
-_DOES = {
-    "session-enter": "opens",
-    "close": "closes",
-    "session-rename": "renames",
-    "session-duplicate": "copies",
-    "session-delete": "deletes",
-    "session-new": "new chat",
-    "session-undelete": "restores",
+Result = TypeVar("Result")
+_SHORT = 40
+"""Cells of a title in a message: it may be longer than the screen."""
+_HINTS: KeyHints = (
+    ("session-enter", "opens"), ("close", "closes"), ("session-rename", "renames"), ("session-duplicate", "copies"),
+    ("session-delete", "deletes"), ("session-new", "new chat"), ("session-undelete", "restores"),
+)  # fmt: skip
+_OPEN: Run = ("● ", Ink("success", bold=True))
+_WHEN, _TURNS, _TOKENS, _MODEL = 11, 6, 8, 22
+_MODEL_FROM = 64
+"""Cells from which there is room for the model."""
+_LEAST_TITLE = 12
+_ROOMY = 12
+"""Lines from which dates are worth one."""
+_MARKED = re.compile("([\x02\x03])")
+_HIT = Ink("accent", bold=True)
+_DAY = 86_400
+_SPEAKERS: dict[Role, tuple[Run, Ink]] = {
+    "user": (("› ", ACCENT), Ink("user")),
+    "assistant": (("  ", TEXT), TEXT),
 }
-"""What the hint says of a key."""
+
+
+class _Columns(NamedTuple):
+    """Cells of the columns, 0 for those there is no room for. While something is searched for, `match` says where it stands,
+    in the place of the numbers."""
+
+    title: int
+    match: int
+    model: int
+    numbers: bool
+
+    @classmethod
+    def of(cls, width: int, *, searching: bool) -> _Columns:
+        left = max(width - 2 - _WHEN, 1)
+        if searching and left > 3 * _LEAST_TITLE:
+            title = left * 2 // 5
+            return cls(title, left - title, 0, False)
+        numbers = left >= _LEAST_TITLE + _TURNS + _TOKENS
+        left -= _TURNS + _TOKENS if numbers else 0
+        model = min(_MODEL, left // 3) if width >= _MODEL_FROM else 0
+        return cls(left - model, 0, model, numbers)
+
+
+def heading(width: int, *, searching: bool) -> Line:
+    columns = _Columns.of(width, searching=searching)
+    text = "  " + column("TITLE", columns.title) + column("MATCH", columns.match) + column("MODEL", columns.model)
+    text += column("USED", _WHEN)
+    if columns.numbers:
+        text += column("TURNS", _TURNS, right=True) + column("TOKENS", _TOKENS, right=True)
+    return Line(((text, TITLE),), "surface")
+
+
+def session_line(row: SessionSummary, width: int, now: float, *, searching: bool, opened: bool = False) -> Line:
+    """Render a chat on one line; `opened`: it is the one on the screen. `now` is in seconds since the epoch."""
+    columns = _Columns.of(width, searching=searching)
+    runs: list[Run] = [_OPEN if opened else ("  ", TEXT)]
+    title = column(one_line(row.called, max(columns.title - 2, 1)), columns.title)
+    runs.append((title, STRONG if opened else TEXT if row.title else MUTED))
+    if columns.match:
+        snippet = matched(row.snippet, columns.match - 2)
+        runs += [*snippet, (" " * (columns.match - length(snippet)), TEXT)]
+    if columns.model:
+        runs.append((column(one_line(row.model, columns.model - 2), columns.model), MUTED))
+    runs.append((column(when(row.updated, now), _WHEN), MUTED))
+    if columns.numbers:
+        runs.append((column(str(row.turns), _TURNS, right=True) + column(count(row.tokens), _TOKENS, right=True), TEXT))
+    return Line(tuple(runs))
+
+
+def when(moment: float, now: float) -> str:
+    """Format a moment as people say it, in at most ten cells: 14:05, Tue 14:05, 3 Nov, 2025-11-03."""
+    then, today = localtime(moment), localtime(now)
+    if then[:3] == today[:3]:
+        return strftime("%H:%M", then)
+    if 0 <= now - moment < 6 * _DAY:
+        return strftime("%a %H:%M", then)
+    if then.tm_year == today.tm_year:
+        return f"{then.tm_mday} {strftime('%b', then)}"
+    return strftime("%Y-%m-%d", then)
+
+
+def matched(snippet: str, width: int) -> list[Run]:
+    """Render a snippet with the matching words highlighted, the first of them always in view."""
+    runs: list[Run] = []
+    ink = MUTED
+    for part in _MARKED.split(snippet):
+        if part in ("\x02", "\x03"):
+            ink = _HIT if part == "\x02" else MUTED
+        elif part:
+            runs.append((part.replace("\r\n", " ").replace("\n", " "), ink))
+    if len(runs) > 1 and runs[0][1] is MUTED:
+        runs[0] = (_end_of(runs[0][0], width // 3), MUTED)
+    shown: list[Run] = []
+    for text, shade in runs:
+        room = width - length(shown)
+        if room > 0:
+            shown.append((one_line(text, room, cell_len), shade))
+    return shown
+
+
+def preview_lines(row: SessionSummary, turns: Sequence[tuple[Role, str]] | None, width: int, height: int) -> list[Line]:
+    """Render a chat's title and facts, then as much of its last turns as fits. `turns` None means they are not read yet."""
+    counted = f"{row.turns} turn" + ("s" if row.turns != 1 else "")
+    facts = [counted, f"{count(row.tokens)} tokens", *([row.model] if row.model else [])]
+    head = [Line(((one_line(row.called, width), STRONG),)), _muted(" · ".join(facts), width)]
+    if height >= _ROOMY:
+        head.append(_muted(f"started {_date(row.created)}, used {_date(row.updated)} {_clock(row.updated)}", width))
+    room = height - len(head) - 1
+    if room <= 0:
+        return head[:height]
+    if turns is None:
+        return [*head, BLANK, _muted("reading …", width)]
+    return [*head, BLANK, *_last_lines(turns, width, room)]
+
+
+def _muted(text: str, width: int) -> Line:
+    return Line(((one_line(text, width), MUTED),))
+
+
+def _last_lines(turns: Sequence[tuple[Role, str]], width: int, rows: int) -> list[Line]:
+    lines: list[Line] = []
+    for role, text in reversed(turns):
+        if len(lines) >= rows:
+            break
+        mark, ink = _SPEAKERS[role]
+        wrapper = Wrapper(width, (mark,), (("  ", TEXT),))
+        wrapper.feed(_end_of(text.strip(), width * rows), ink)
+        lines = [*wrapper.lines, *lines]
+    return lines[-rows:]
+
+
+def _end_of(text: str, width: int) -> str:
+    return text if len(text) <= width else "…" + text[len(text) - max(width - 1, 0) :]
+
+
+def _date(moment: float) -> str:
+    return strftime("%Y-%m-%d", localtime(moment))
+
+
+def _clock(moment: float) -> str:
+    return strftime("%H:%M", localtime(moment))
+
+
+class SavedChats(ListDialog[SessionSummary, Result]):
+    """All saved chats; `take` gets the chosen one."""
+
+    DEFAULT_CSS = """
+    SavedChats > Vertical { width: 100%; max-width: 180; height: 100%; max-height: 56; }
+    SavedChats #details { height: 40%; }
+    SavedChats.-beside #details { width: 40%; height: 1fr; }
+    SavedChats.-low .hint { max-height: 2; }
+    """
+    TITLE = "Chats"
+    FIELD = "search all chats"
+    LOW = 18
+
+    def __init__(self, sessions: SessionList, palette: Palette) -> None:
+        super().__init__(palette)
+        self.list = sessions
+        self._waits = False
+        """Whether the highlighted chat is taken once the search has answered."""
+        sessions.deliver, sessions.changed = self.call_later, self.changed
+        self.set_rows(sessions.rows)
+
+    @property
+    def opened(self) -> str:
+        """The id of the chat on the screen."""
+        return ""
+
+    def take(self, row: SessionSummary) -> None:
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(lambda: self.list.search(self.field.value))
+
+    def on_unmount(self) -> None:
+        """Stop listening, unless the next dialog already does."""
+        if self.list.changed == self.changed:
+            self.list.close()
+
+    def on_lines_view_laid(self) -> None:
+        self.changed()
+
+    def title_line(self) -> str:
+        listed = self.list
+        number = f"{len(listed.rows):,}" + (" and more" if listed.more else "")
+        counted = f"{number} {'found' if listed.searched else 'saved'}" if listed.rows else ""
+        return f"{self.TITLE}   {counted}".rstrip()
+
+    def render_heading(self, width: int) -> Line:
+        return heading(width, searching=bool(self.list.searched))
+
+    def line(self, row: SessionSummary, width: int, *, chosen: bool) -> Line:
+        return session_line(row, width, time(), searching=bool(self.list.searched), opened=row.id == self.opened)
+
+    def empty_lines(self, width: int) -> list[Line]:
+        nothing = "no chat contains all these words" if self.list.searched else "no saved chats yet"
+        return [Line((("searching …" if self.list.looking else nothing, MUTED),))]
+
+    def render_details(self, row: SessionSummary, width: int, height: int) -> list[Line]:
+        return preview_lines(row, self.list.preview(row), width, height)
+
+    def changed(self) -> None:
+        """Draw the chats as they are now, and read the highlighted one unless something else follows soon."""
+        listed = self.list
+        self.set_rows(listed.rows, listed.at)
+        if listed.problem:
+            self.say(listed.problem)
+        self.at_rest(listed.read)
+        if self._waits and not listed.looking:
+            self._waits = False
+            if not listed.problem:
+                self.enter("")
+
+    def moved(self) -> None:
+        self._waits = False
+        self.list.choose(self.picker.chosen)
+        self.changed()
+
+    def search(self, text: str) -> None:
+        self.say("")
+        self.list.search(text)
+
+    def enter(self, text: str) -> None:
+        """Take the highlighted chat, as soon as the search has answered."""
+        if self.list.looking:
+            self._waits = True
+        elif self.row is not None and self.is_current:
+            self.say("")
+            self.take(self.row)
+            self.put(".hint", self.hint())
+
+    def taken(self, result: Result) -> None:
+        """Close with a result, if it is still open."""
+        if self.is_current:
+            self.dismiss(result)
+
+    def hint(self) -> Content:
+        return Content("opening …") if self.list.opening else super().hint()
+
+
+class ChatPicker(SavedChats[Session]):
+    """A chat to compare with, which is the result."""
+
+    TITLE = "Compare with a reply of another chat"
+    HINTS = (("reply-choose", "opens"), ("close", "closes"))
+
+    def take(self, row: SessionSummary) -> None:
+        self.list.load(row.id, self.taken)
 
 
 class SessionsDialog(SavedChats[Opened | Literal["new"]]):
-    """All saved chats. The result is the chat to continue, or "new".
+    """All saved chats, to continue one or change it. The result is the chat to continue, or "new".
 
     Args:
         new: shows an empty chat in place of the one that is open.
         do: does something to the chat and has the screen take in what came of it.
     """
 
-    DEFAULT_CSS = """
-    SessionsDialog #list { layers: rows above; }
-    SessionsDialog #name, SessionsDialog #name:focus { layer: above; position: absolute; margin: 0; padding: 0; }
-    """
     KEYS = "SAVED CHATS"
-    BINDINGS = [*ARROWS, *(key.binding for key in SESSIONS if key.action)]  # noqa: RUF012
+    NAME = ""
+    NAME_COLUMN = 3
 
     def __init__(
         self,
@@ -61,54 +297,39 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
     ) -> None:
         super().__init__(sessions, palette)
         self._chat, self._new, self._do = chat, new, do
-        self._titled = Field(id="name", classes="-off", select_on_focus=False)
-
-    def listed(self) -> Iterable[Widget]:
-        self._titled.cursor_blink = False
-        return *super().listed(), self._titled
-
-    def hint(self) -> Content:
-        if self._renaming:
-            return hint(("session-enter", "renames"), ("close", "cancels"))
-        if self.list.opening:
-            return Content("opening …")
-        deleted = self.list.deleted
-        return hint(*(does for does in _DOES.items() if does[0] != "session-undelete" or deleted))
 
     @property
     def opened(self) -> str:
         return self._chat.session.current_id
 
-    def entered(self, event: Input.Submitted) -> None:
-        if event.input is self._titled:
-            self._rename(event.value)
-        else:
-            super().entered(event)
+    def hints(self) -> KeyHints:
+        if self.is_naming:
+            return ("session-enter", "renames"), ("close", "cancels")
+        return [hint for hint in _HINTS if hint[0] != "session-undelete" or self.list.deleted]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a title is typed nothing else is done; Del is for the search where there is something to erase."""
-        if self._renaming:
-            return action == "close"
-        return action != "drop" or self._search.cursor_at_end
-
-    def action_close(self) -> None:
-        if self._renaming:
-            self._type_title(False)
-        else:
-            super().action_close()
+        """Leave Del to the search where it has something to delete."""
+        return super().check_action(action, parameters) and (action != "drop" or self.field.cursor_at_end)
 
     def action_rename(self) -> None:
-        if (row := self.list.row) is not None:
-            self._titled.value = sanitize(row.title, keep="")
-            self._type_title(True)
+        row = self.row
+        if row is not None:
+            self.type_name(sanitize(row.title, keep=""), lambda title: self._rename(row, sanitize(title, keep="")))
+
+    def _rename(self, row: SessionSummary, title: str) -> None:
+        self.end_naming()
+        if title and title != sanitize(row.title, keep=""):
+            self.list.rename(row, title)
+            if row.id == self.opened:
+                self._do(lambda: self._chat.retitle(title))
 
     def action_duplicate(self) -> None:
-        if (row := self.list.row) is not None:
-            self.list.duplicate(row)
+        if self.row is not None:
+            self.list.duplicate(self.row)
             self.say("")
 
     def action_drop(self) -> None:
-        row = self.list.row
+        row = self.row
         if row is None:
             return
         opened = row.id == self.opened
@@ -116,12 +337,12 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
             self._new()
         self.list.delete(row)
         new = "; a new chat is open instead" if opened else ""
-        self.tell(f'"{_short(row)}" deleted; {name_of("session-undelete")} restores it{new}')
+        self.tell(f'"{one_line(row.called, _SHORT)}" deleted; {name_of("session-undelete")} restores it{new}')
 
     def action_undo(self) -> None:
         row = self.list.undelete()
         if row is not None:
-            self.tell(f'"{_short(row)}" restored')
+            self.tell(f'"{one_line(row.called, _SHORT)}" restored')
         else:
             self.say("nothing to restore")
 
@@ -133,31 +354,3 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
             self.dismiss(None)
         else:  # one that another termchat writes is read anew
             self.list.open(row.id, self._chat.host.loaded, self.taken)
-
-    def _rename(self, title: str) -> None:
-        row, title = self.list.row, sanitize(" ".join(title.split()), keep="")
-        self._type_title(False)
-        if row is None or not title or title == sanitize(row.title, keep=""):
-            return
-        self.list.rename(row, title)
-        if row.id == self.opened:
-            self._do(lambda: self._chat.retitle(title))
-
-    @property
-    def _renaming(self) -> bool:
-        return not self._titled.has_class("-off")
-
-    def _type_title(self, typing: bool) -> None:
-        """Opens or closes the title, over the row that has it."""
-        self._titled.set_class(not typing, "-off")
-        if typing:
-            top = self.picker.region.y - self.query_one("#list").region.y
-            self._titled.styles.offset = (_INDENT, top + self.picker.line)
-            self._titled.styles.width = max(self.picker.size.width - _INDENT, 1)
-            self._titled.cursor_position = len(self._titled.value)
-        self.set_focus(self._titled if typing else self._search)
-        self.put(".hint", self.hint())
-
-
-def _short(row: SessionSummary) -> str:
-    return one_line(row.called, _TOLD)

@@ -14,7 +14,7 @@ from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui.composer.composer import Composer
 from termchat.tui.dialogs.base import Dialog
-from termchat.tui.keys.dialogs import SETUP, hint, name_of
+from termchat.tui.keys.dialogs import hint, name_of
 
 _MOST_KEPT = 200
 """Cells of what can be kept."""
@@ -46,7 +46,6 @@ class SetupDialog(Dialog[Setup]):
     SetupDialog #setup-raw { margin-top: 1; }
     """
     KEYS = "NEW CHAT"
-    BINDINGS = [key.binding for key in SETUP]  # noqa: RUF012
 
     def __init__(self, system: str, *, raw: bool, turned: str, keep: bool = False, no_raw: str = "") -> None:
         super().__init__()

@@ -29,7 +29,7 @@ from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.composer.completion import Offer
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import by_example, choices, file_or_text, grammar
-from termchat.tui.dialogs.base import ReadListing
+from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.keys.key import Key
@@ -246,9 +246,11 @@ def _what(features: Features, word: str) -> None:
     wanted = re.sub(r"^(is|are|does)\s+|\s*\?+$|\s+mean\s*\??$", "", word.strip(), flags=re.IGNORECASE)
     wanted = re.sub(r"^(a|an|the)\s+", "", wanted, flags=re.IGNORECASE)
     if not wanted:
-        from termchat.tui.lessons.glossary_list import GlossaryList
+        from termchat.tui.lessons.lesson_list import glossary_lines
 
-        features.parts.open(GlossaryList(features.parts.palette()))
+        features.parts.open(
+            ReadDialog(features.parts.palette(), "Words", glossary_lines, hint="/what WORD explains one.")
+        )
         return
     try:
         entry = find(wanted)
@@ -339,7 +341,7 @@ def _help(features: Features, name: str) -> None:
     if name and command is None:
         raise CommandRefused(f"unknown command /{name.lstrip('/')}", "/help lists all commands")
     if command is None:
-        features.parts.open(SlashList(features.parts.palette()))
+        features.parts.open(ReadDialog(features.parts.palette(), "Commands", command_lines))
     else:
         features.parts.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
 
@@ -601,21 +603,15 @@ _NAME = 24
 _TAKES = 16
 
 
-class SlashList(ReadListing):
-    """The commands that take nothing, which are the keys by another name, then those that take something."""
-
-    TITLE = "Commands"
-
-    def made(self, width: int) -> list[Line]:
-        lines: list[Line] = []
-        for title, argument in (("WITH AN ARGUMENT", True), ("WITHOUT", False)):
-            lines += [BLANK] * bool(lines) + [Line(((title, TITLE),))]
-            for command in COMMANDS.values():
-                if bool(command.argument) == argument:
-                    name, takes = (
-                        column(f"/{command.name}", _NAME),
-                        column(command.argument, _TAKES) if argument else "",
-                    )
-                    room = width - len(name) - len(takes)
-                    lines.append(Line(((name, ACCENT), (takes, MUTED), (one_line(command.help, room), TEXT))))
-        return lines
+def command_lines(width: int) -> list[Line]:
+    """Render the commands with an argument, then those without, which are the keys by another name."""
+    lines: list[Line] = []
+    for title, argument in (("WITH AN ARGUMENT", True), ("WITHOUT", False)):
+        lines += [BLANK] * bool(lines) + [Line(((title, TITLE),))]
+        for command in COMMANDS.values():
+            if bool(command.argument) == argument:
+                name = column(f"/{command.name}", _NAME)
+                takes = column(command.argument, _TAKES) if argument else ""
+                room = width - len(name) - len(takes)
+                lines.append(Line(((name, ACCENT), (takes, MUTED), (one_line(command.help, room), TEXT))))
+    return lines

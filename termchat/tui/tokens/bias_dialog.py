@@ -7,9 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from textual.widget import Widget
-from textual.widgets import Input
-
 from termchat.chat.questions import Biasing, Questions
 from termchat.chat.service import Chat
 from termchat.decoding import biases
@@ -20,11 +17,10 @@ from termchat.decoding.samplers import KNOBS
 from termchat.decoding.stages import LOGIT_BIAS
 from termchat.engine.port import Spelling
 from termchat.text import one_line, show_piece
-from termchat.tui.dialogs.base import ARROWS, ListDialog
-from termchat.tui.draw.field import Field
+from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, percent
-from termchat.tui.keys.dialogs import BIASES, name_of
+from termchat.tui.keys.dialogs import name_of
 from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.themes.theme_file import Palette
 
@@ -42,18 +38,18 @@ class _Row(NamedTuple):
     title: bool = False
 
 
-class BiasDialog(ListDialog[None]):
+class BiasDialog(ListDialog[_Row, None]):
     """`do` has the screen take in what came of a change, which `knobs` makes and takes back. While nothing is typed the
     candidates of `token` are listed."""
 
     DEFAULT_CSS = "BiasDialog > Vertical { width: 92; max-height: 32; }"
     TITLE = "Logit biases"
+    FIELD = "type a text to see its tokens; a leading space counts, \\n is a line break"
     HINTS = (
         ("bias-ban", "bans, or lifts the ban"), ("bias-less", "±1"), ("bias-word", "bans the word in all spellings"),
         ("bias-remove", "removes"), ("bias-undo", "undoes"), ("close", "closes"),
     )  # fmt: skip
     KEYS = "LOGIT BIASES"
-    BINDINGS = [*ARROWS, *(key.binding for key in BIASES)]  # noqa: RUF012
 
     def __init__(
         self, chat: Chat, knobs: Tune, do: Callable[[Callable[[], object]], None], palette: Palette, token: Token | None
@@ -62,19 +58,13 @@ class BiasDialog(ListDialog[None]):
         self._chat, self._knobs, self._do, self._token = chat, knobs, do, token
         self._text = ""
         self._found: Biasing | None = None
-        self._rows: list[_Row] = []
-
-    def inputs(self) -> Iterable[Widget]:
-        hint = "type a text to see its tokens; a leading space counts, \\n is a line break"
-        yield Field(placeholder=hint)
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.call_after_refresh(self._ask)  # once the list knows its size
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def search(self, text: str) -> None:
         self.say("")
-        self._text = unescape(event.value)
+        self._text = unescape(text)
         self._ask()
 
     def hear(self, questions: Questions) -> None:
@@ -86,14 +76,14 @@ class BiasDialog(ListDialog[None]):
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
-    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        return [_line(self._rows[at], width, at == chosen) for at in rows if at < len(self._rows)]
+    def line(self, row: _Row, width: int, *, chosen: bool) -> Line:
+        return _line(row, width)
 
     def action_move(self, how: str) -> None:
-        """Past the titles, up to the first and last row."""
+        """Move past titles, up to the first and last row."""
         before = self.picker.chosen
         super().action_move(how)
-        row = self._row
+        row = self.row
         if how in ("up", "down") and row is not None and row.title and self.picker.chosen != before:
             super().action_move(how)
 
@@ -102,12 +92,11 @@ class BiasDialog(ListDialog[None]):
         self._lay_out(first=True)
 
     def _lay_out(self, *, first: bool = False) -> None:
-        self._rows = list(self._made())
-        at = next((at for at, row in enumerate(self._rows) if row.target), 0)
-        chosen = max(self.picker.chosen, at)
-        self.picker.show(len(self._rows), at if first else chosen)
+        rows = list(self._read_rows())
+        at = next((at for at, row in enumerate(rows) if row.target), 0)
+        self.set_rows(rows, at if first else max(self.picker.chosen, at))
 
-    def _made(self) -> Iterable[_Row]:
+    def _read_rows(self) -> Iterable[_Row]:
         found, totals = self._found, self._totals()
         if self._text:
             if found is not None and found.text == self._text:
@@ -118,7 +107,7 @@ class BiasDialog(ListDialog[None]):
                 share = f"model {percent(math.exp(one.logprob))}"
                 yield _Row(show_piece(one.text), str(one.id), totals.get(one.id, 0.0), share)
         yield _Row("BIASES", title=True)
-        for bias in map(biases.parse, self._written):
+        for bias in self._biases:
             tokens = found.written.get(str(bias)) if found is not None else None
             pieces = (
                 " ".join(f"{i} {name}" for i, name in zip(tokens.ids, tokens.shown(), strict=True)) if tokens else ""
@@ -128,7 +117,7 @@ class BiasDialog(ListDialog[None]):
         if found is not None:
             for token, name in zip(found.suppressed.ids, found.suppressed.shown(), strict=True):
                 yield _Row(name, "", BANNED, f"{token}, the model's own ban (suppress_tokens)")
-        if not self._written:
+        if not self._biases:
             yield _Row("none yet", detail="")
 
     def _pieces(self, found: Biasing, totals: Mapping[int, float]) -> Iterable[_Row]:
@@ -151,30 +140,29 @@ class BiasDialog(ListDialog[None]):
     # --- what is biased ----------------------------------------------------------------------------------------------
 
     @property
-    def _row(self) -> _Row | None:
-        return self._rows[self.picker.chosen] if self.picker.chosen < len(self._rows) else None
-
-    @property
-    def _written(self) -> tuple[str, ...]:
-        return self._chat.tuning.logit_bias
+    def _biases(self) -> list[Bias]:
+        return [biases.parse(text) for text in self._chat.tuning.logit_bias]
 
     def _own(self, target: str) -> float:
         """The value of the bias of that name; 0 without one."""
-        return next((bias.value for bias in map(biases.parse, self._written) if bias.name == target), 0.0)
+        return next((bias.value for bias in self._biases if bias.name == target), 0.0)
 
     def _totals(self) -> Mapping[int, float]:
         """What all biases add to a token."""
         found = self._found
         written = found.written if found is not None else {}
-        known = {bias: written[bias].ids for bias in self._written if bias in written}
-        typed = {str(bias): [bias.what] for bias in map(biases.parse, self._written) if isinstance(bias.what, int)}
         suppressed = found.suppressed.ids if found is not None else []
-        both = (known | typed).items()
-        return biases.added([(suppressed, BANNED), *((ids, biases.parse(bias).value) for bias, ids in both)])
+        added = [(suppressed, BANNED)]
+        for bias in self._biases:
+            if isinstance(bias.what, int):
+                added.append(([bias.what], bias.value))
+            elif str(bias) in written:
+                added.append((written[str(bias)].ids, bias.value))
+        return biases.added(added)
 
     def _put(self, *changes: tuple[str, float]) -> None:
         """Biases by their names; 0 removes one."""
-        values = {bias.name: bias.value for bias in map(biases.parse, self._written)} | dict(changes)
+        values = {bias.name: bias.value for bias in self._biases} | dict(changes)
         written = [f"{name}={biases.shown(value)}" for name, value in values.items() if value]
         self._do(lambda: self._knobs.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written)))
         self.say(self._knobs.error)
@@ -182,9 +170,8 @@ class BiasDialog(ListDialog[None]):
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        row = self._row
+    def enter(self, text: str) -> None:
+        row = self.row
         if row is None or row.title:
             return
         if not row.target:
@@ -197,13 +184,13 @@ class BiasDialog(ListDialog[None]):
             self._put((row.target, BANNED))
 
     def action_shift(self, by: int) -> None:
-        row = self._row
+        row = self.row
         if row is not None and row.target:
             own = self._own(row.target)
             self._put((row.target, min(max((0.0 if own == BANNED else own) + by, -biases.MOST), biases.MOST)))
 
     def action_remove(self) -> None:
-        row = self._row
+        row = self.row
         if row is not None and row.target:
             self._put((row.target, 0.0))
 
@@ -249,9 +236,9 @@ def _shared(spelling: Spelling) -> str:
     return f"{pieces}: {first} also begins {' '.join(spelling.examples)}{more} ({spelling.begins})"
 
 
-def _line(row: _Row, width: int, chosen: bool) -> Line:
+def _line(row: _Row, width: int) -> Line:
     if row.title:
-        return Line(((one_line(row.name, width), TITLE),), "panel" if chosen else "")
+        return Line(((one_line(row.name, width), TITLE),))
     amount = column(biases.shown(row.amount), _AMOUNT)
     ink = _BAN if row.amount == BANNED else ACCENT
     token = column(row.target if row.target.isdecimal() else "", _ID)
@@ -259,4 +246,4 @@ def _line(row: _Row, width: int, chosen: bool) -> Line:
     name = column(row.name, min(max(16, len(row.name) + 2), room // 2)) if row.detail else one_line(row.name, room)
     detail = one_line(row.detail, room - len(name)) if row.detail else ""
     runs = ((amount, ink), (token, MUTED), (name, STRONG if row.amount else TEXT), (detail, MUTED))
-    return Line(runs, "panel" if chosen else "")
+    return Line(runs)

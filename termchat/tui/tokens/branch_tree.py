@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
-
-from textual.widget import Widget
-from textual.widgets import Input
 
 from termchat.chat.service import Chat
 from termchat.conversation.reply_facts import facts_of, varying
 from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation, Node
-from termchat.text import one_line
-from termchat.tui.dialogs.base import ARROWS, ListDialog
-from termchat.tui.draw.field import Field
+from termchat.text import one_line, sanitize
+from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, TEXT, column, length
-from termchat.tui.keys.dialogs import REPLIES, TREE
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.compare import CompareDialog, ComparedReply
@@ -166,69 +161,60 @@ class _Differences:
         return {name: mine[name] for name in self._varying[numbers] if mine.get(name, "off") not in ("", "off")}
 
 
-class BranchListing(ListDialog[int]):
+class BranchList(ListDialog[BranchRow, int]):
     """The turns of a chat as a tree. The result is a turn of it."""
-
-    AUTO_FOCUS = ""
 
     def __init__(self, conversation: Conversation, palette: Palette) -> None:
         super().__init__(palette)
         self.conversation = conversation
-        self._rows: list[BranchRow] = []
         self._marked: int | None = None
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.show_rows(self.conversation.leaf)
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        """Render the rows together: what a reply has of its own shows beside its siblings."""
         path = {span.node.number for span in self.conversation.path()}
-        shown, selected = self._rows[rows.start : rows.stop], chosen - rows.start
+        shown, selected = list(self.rows[rows.start : rows.stop]), chosen - rows.start
         return tree_lines(self.conversation, shown, width, path=path, selected=selected, marked=self._marked)
 
     def show_rows(self, number: int | None = None) -> None:
-        self._rows = tree_rows(self.conversation)
-        self.picker.show(len(self._rows))
-        self.choose(number)
-
-    def choose(self, number: int | None) -> None:
-        found = [index for index, row in enumerate(self._rows) if row.node.number == number]
-        self.picker.show(len(self._rows), found[0] if found else None)
+        """Read the tree again, and highlight the turn of that number."""
+        rows = tree_rows(self.conversation)
+        self.set_rows(rows, next((at for at, row in enumerate(rows) if row.node.number == number), None))
 
     @property
     def node(self) -> Node | None:
-        return self._rows[self.picker.chosen].node if self._rows else None
+        return self.row.node if self.row is not None else None
 
     @property
     def reply(self) -> int | None:
-        """Where the highlighted reply ends, or the reply to the highlighted message; where there is none, that is told."""
-        found = reply_of(self.conversation, self.node) if self.node is not None else None
-        if found is None:
+        """The end of the highlighted reply, or of the reply to the highlighted message; a message without one is refused."""
+        reply = reply_of(self.conversation, self.node) if self.node is not None else None
+        if reply is None:
             self.say("this message has no reply")
-        return found
+        return reply
 
 
-class ReplyPicker(BranchListing):
-    """A reply of another chat; `title` is what that is called."""
+class ReplyPicker(BranchList):
+    """A reply of another chat; `title` is that of the chat."""
 
     HINTS = (("list-up", "browse"), ("reply-choose", "compares with this reply"), ("close", "closes"))
     KEYS = "REPLIES"
-    BINDINGS = [*ARROWS, *(key.binding for key in REPLIES)]  # noqa: RUF012
 
     def __init__(self, conversation: Conversation, title: str, palette: Palette) -> None:
         super().__init__(conversation, palette)
         self._title = title
 
-    def on_mount(self) -> None:
-        super().on_mount()
-        self.retitle(f"Compare with a reply of: {self._title}")
+    def title_line(self) -> str:
+        return sanitize(f"Compare with a reply of: {self._title}", keep="")
 
     def action_choose(self) -> None:
         if (reply := self.reply) is not None:
             self.dismiss(reply)
 
 
-class TreeDialog(BranchListing):
+class TreeDialog(BranchList):
     """All branches of a chat. The result is the turn where the branch to go to ends; `sessions` are chats to compare with."""
 
     TITLE = "Branches"
@@ -238,23 +224,12 @@ class TreeDialog(BranchListing):
         ("tree-other", "with a reply of another chat"), ("close", "closes"),
     )  # fmt: skip
     KEYS = "BRANCHES"
-    BINDINGS = [*ARROWS, *(key.binding for key in TREE)]  # noqa: RUF012
+    NAME = "branch name; leave empty to remove it"
 
     def __init__(self, chat: Chat, palette: Palette, sessions: SessionList | None) -> None:
         super().__init__(chat.conversation, palette)
         self._chat, self._sessions = chat, sessions
-
-    def inputs(self) -> Iterable[Widget]:
-        yield Field(placeholder="branch name; leave empty to remove it", classes="-off")
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action == "close" or self._input.has_class("-off")
-
-    def action_close(self) -> None:
-        if self._input.has_class("-off"):
-            super().action_close()
-        else:
-            self._type(False)
+        self._name_field.select_on_focus = True
 
     def action_go(self) -> None:
         if (node := self.node) is not None:
@@ -262,18 +237,15 @@ class TreeDialog(BranchListing):
 
     def action_parent(self) -> None:
         if (node := self.node) is not None and node.parent is not None:
-            self.choose(node.parent)
+            self.show_rows(node.parent)
 
     def action_rename(self) -> None:
         if (node := self.node) is not None:
-            self._input.value = node.name
-            self._type(True)
+            self.type_name(node.name, lambda name: self._rename(node, name))
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        if (node := self.node) is not None:
-            self._chat.branches.rename(node.number, event.value.strip())
-        self._type(False)
+    def _rename(self, node: Node, name: str) -> None:
+        self._chat.branches.rename(node.number, name)
+        self.end_naming()
         self.show_rows()
 
     def action_drop(self) -> None:
@@ -304,7 +276,7 @@ class TreeDialog(BranchListing):
         self._compare(self._named(other), self._named(reply))
 
     def action_other(self) -> None:
-        from termchat.tui.sessions.chat_picker import ChatPicker  # only for whoever compares with another chat
+        from termchat.tui.sessions.sessions_dialog import ChatPicker  # only for whoever compares with another chat
 
         sessions, reply = self._sessions, self.reply
         if sessions is None:
@@ -332,11 +304,3 @@ class TreeDialog(BranchListing):
 
     def _compare(self, left: ComparedReply, right: ComparedReply) -> None:
         self.app.push_screen(CompareDialog(self._palette, left, right))
-
-    def _type(self, typing: bool) -> None:
-        self._input.set_class(not typing, "-off")
-        self.set_focus(self._input if typing else None)
-
-    @property
-    def _input(self) -> Input:
-        return self.query_one(Input)

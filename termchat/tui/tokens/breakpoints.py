@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from textual.suggester import SuggestFromList
-from textual.widget import Widget
-from textual.widgets import Input
 
 from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
-from termchat.decoding.conditions import EXAMPLES, Condition, ConditionError, describe, parse
+from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
 from termchat.text import one_line
-from termchat.tui.dialogs.base import ARROWS, ListDialog
-from termchat.tui.draw.field import Field
+from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, column
-from termchat.tui.keys.dialogs import BREAKPOINTS
 from termchat.tui.themes.theme_file import Palette
 
 _ACTIONS = {
@@ -27,86 +22,68 @@ _ACTIONS = {
 }
 
 
-def rule_lines(rules: Sequence[tuple[Condition, bool]], width: int, *, selected: int) -> list[Line]:
-    """A line each: whether it is on, what it does, and when."""
-    lines = []
-    for index, (condition, enabled) in enumerate(rules):
-        does, ink = _ACTIONS[condition.action]
-        words = describe(condition).removeprefix("stop ").removeprefix("ignore ")
-        text = one_line(words, max(width - 15, 4))
-        box = "[x] " if enabled else "[ ] "
-        runs = ((box, ACCENT), (does, ink if enabled else MUTED), (text, TEXT if enabled else MUTED))
-        lines.append(Line(runs, "panel" if index == selected else ""))
-    return lines
+def rule_line(rule: Breakpoint, width: int) -> Line:
+    """Render a rule: whether it is on, what it does, and when."""
+    does, ink = _ACTIONS[rule.condition.action]
+    words = describe(rule.condition).removeprefix("stop ").removeprefix("ignore ")
+    text = one_line(words, max(width - 15, 4))
+    box = "[x] " if rule.enabled else "[ ] "
+    return Line(((box, ACCENT), (does, ink if rule.enabled else MUTED), (text, TEXT if rule.enabled else MUTED)))
 
 
-class BreakpointsDialog(ListDialog[None]):
-    """The list, and a line in which one more is typed. What was done counts at once, also for a reply that is running."""
+class BreakpointsDialog(ListDialog[Breakpoint, None]):
+    """The breakpoints and stop rules of the chat, and a field for one more. Changes apply at once, also to a running reply."""
 
     DEFAULT_CSS = "BreakpointsDialog > Vertical { width: 76; max-height: 24; }"
     TITLE = "Breakpoints and stop rules"
+    FIELD = "entropy > 3"
     HINT = "stop RULE ends the reply, RULE pauses it."
     HINTS = (
         ("rule-enter", "adds the rule, or turns the selected one on or off"),
         ("rule-delete", "deletes it"), ("close", "closes"),
     )  # fmt: skip
     KEYS = "BREAKPOINTS"
-    BINDINGS = [*ARROWS, *(key.binding for key in BREAKPOINTS)]  # noqa: RUF012
 
     def __init__(self, chat: Chat, palette: Palette) -> None:
         super().__init__(palette)
         self._chat = chat
+        self.field.suggester = SuggestFromList([*EXAMPLES, *map("stop {}".format, EXAMPLES[:-1])])
+        self.set_rows(chat.breakpoints)
 
-    def inputs(self) -> Iterable[Widget]:
-        yield Field(
-            placeholder="entropy > 3", suggester=SuggestFromList([*EXAMPLES, *map("stop {}".format, EXAMPLES[:-1])])
-        )
+    def line(self, row: Breakpoint, width: int, *, chosen: bool) -> Line:
+        return rule_line(row, width)
 
-    def on_mount(self) -> None:
-        super().on_mount()
-        self._show()
-
-    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        rules = [(one.condition, one.enabled) for one in self._chat.breakpoints[rows.start : rows.stop]]
-        if rules:
-            return rule_lines(rules, width, selected=chosen - rows.start)
+    def empty_lines(self, width: int) -> list[Line]:
         half = width // 2
-        pairs = (
-            f"{column(one, half)}{other}" for one, other in zip_longest(EXAMPLES[::2], EXAMPLES[1::2], fillvalue="")
-        )
-        return [Line(((one_line(pair, width), MUTED),)) for pair in ("for example:", *pairs)]
+        pairs = zip_longest(EXAMPLES[::2], EXAMPLES[1::2], fillvalue="")
+        texts = ("for example:", *(f"{column(one, half)}{other}" for one, other in pairs))
+        return [Line(((one_line(text, width), MUTED),)) for text in texts]
 
-    def on_input_changed(self) -> None:
+    def search(self, text: str) -> None:
         self.say("")
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        rules = self._chat.breakpoints
-        if not event.value.strip():
-            self._set(_turned(rules, self.picker.chosen))
+    def enter(self, text: str) -> None:
+        """Add the typed rule and highlight it; without one, turn the highlighted rule on or off."""
+        rules, chosen = self._chat.breakpoints, self.picker.chosen
+        if not text.strip():
+            self._set(
+                tuple(Breakpoint(rule.condition, rule.enabled != (at == chosen)) for at, rule in enumerate(rules))
+            )
             return
         try:
-            condition = parse(event.value)
+            condition = parse(text)
         except ConditionError as error:
             self.say(str(error))
             return
-        event.input.clear()
+        self.field.clear()
         if all(rule.condition != condition for rule in rules):
             rules = (*rules, Breakpoint(condition))
-        self._set(rules)
-        self.picker.show(len(rules), next(at for at, rule in enumerate(rules) if rule.condition == condition))
+        self._set(rules, next(at for at, rule in enumerate(rules) if rule.condition == condition))
 
     def action_drop(self) -> None:
         self._set(tuple(rule for at, rule in enumerate(self._chat.breakpoints) if at != self.picker.chosen))
 
-    def _set(self, rules: tuple[Breakpoint, ...]) -> None:
+    def _set(self, rules: tuple[Breakpoint, ...], at: int | None = None) -> None:
         if rules != self._chat.breakpoints:
             self._chat.set_breakpoints(rules)
-        self._show()
-
-    def _show(self) -> None:
-        self.picker.show(len(self._chat.breakpoints))
-
-
-def _turned(rules: tuple[Breakpoint, ...], at: int) -> tuple[Breakpoint, ...]:
-    return tuple(Breakpoint(rule.condition, rule.enabled != (place == at)) for place, rule in enumerate(rules))
+        self.set_rows(self._chat.breakpoints, at)

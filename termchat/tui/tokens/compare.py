@@ -11,11 +11,10 @@ from termchat.conversation.recorded_reply import TokenSource, reply_on_record
 from termchat.conversation.reply_facts import DifferingFact, differences, facts_of, is_same_model
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
-from termchat.tui.dialogs.base import ReadListing
+from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.keys import dialogs
 from termchat.tui.themes.theme_file import Palette
 
 _BEFORE = 12
@@ -160,14 +159,13 @@ def detail_lines(found: WhyDifferent, width: int) -> list[Line]:
 _SIDES = ("left", "right")
 
 
-class CompareDialog(ReadListing):
+class CompareDialog(ReadDialog):
     """From the first token that is not the same."""
 
     DEFAULT_CSS = "CompareDialog > Vertical { width: 160; }"
     TITLE = "Compare"
     KEYS = "COMPARE"
-    HINTS = (("compare-why", "why they differ"), *ReadListing.HINTS)
-    BINDINGS = [key.binding for key in dialogs.COMPARE]  # noqa: RUF012
+    HINTS = (("compare-why", "why they differ"), *ReadDialog.HINTS)
 
     def __init__(self, palette: Palette, left: ComparedReply, right: ComparedReply) -> None:
         super().__init__(palette)
@@ -178,7 +176,7 @@ class CompareDialog(ReadListing):
         super().lay_out()
         self.retitle(f"{self.TITLE}: {summary(self._comparison)}")
 
-    def made(self, width: int) -> list[Line]:
+    def render_text(self, width: int) -> list[Line]:
         if self._why is None:
             return compare_lines(self._comparison, width, self._names)
         if self._explained:

@@ -14,11 +14,10 @@ from termchat.chat.questions import Pieces, Questions
 from termchat.decoding.escapes import escape, unescape
 from termchat.engine.port import Tokenized
 from termchat.text import extent
-from termchat.tui.dialogs.base import ReadListing
+from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, TEXT, column
-from termchat.tui.keys import dialogs
 from termchat.tui.themes.theme_file import Palette
 
 MOST_TYPED = 5000
@@ -85,10 +84,9 @@ def pieces_title(tokenized: Tokenized, text: str | None = None) -> str:
     return f"{count:,} token{'' if count == 1 else 's'}{control}, {extent(data)}"
 
 
-class PiecesDialog(ReadListing):
+class PiecesDialog(ReadDialog):
     """The tokens of a text. They are shown when they come."""
 
-    BINDINGS = [key.binding for key in dialogs.PIECES]  # noqa: RUF012
     HINTS = (("pieces-view", "ids and bytes"), ("list-up", "line"), ("list-page-up", "page"), ("close", "closes"))
     KEYS = "TOKENS OF A TEXT"
 
@@ -122,7 +120,7 @@ class PiecesDialog(ReadListing):
             title += f": {pieces_title(found.tokenized, found.text if found.node is None else None)}"
         self.retitle(title)
 
-    def made(self, width: int) -> list[Line]:
+    def render_text(self, width: int) -> list[Line]:
         if self._pieces is None:
             return [] if self._failed else [Line((("tokenizing …", MUTED),))]
         tokenized = self._pieces.tokenized

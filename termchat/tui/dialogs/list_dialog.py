@@ -1,0 +1,362 @@
+"""A list to choose from, and text to read.
+
+A list is its rows, its line of one and its actions: `ListDialog` has the rest. The keys of the actions are a group of
+`keys/dialogs.py` and call `action_…` methods; an action that cannot be undone is asked for twice with `confirm`, and one that
+needs a name has it typed with `type_name`.
+
+Textual's `OptionList` lays out all rows at each change (5,000 take a quarter of a second), has no columns that follow the
+width, and takes the keyboard from the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.content import Content
+from textual.timer import Timer
+from textual.widget import Widget
+from textual.widgets import Input, Label
+
+from termchat.text import sanitize
+from termchat.tui.dialogs.base import Dialog, Result
+from termchat.tui.draw.field import Field
+from termchat.tui.draw.ink import Line
+from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.marks import MUTED
+from termchat.tui.draw.picker import Picker
+from termchat.tui.keys import dialogs
+from termchat.tui.themes.theme_file import Palette
+
+Row = TypeVar("Row")
+KeyHints = Sequence[tuple[str, str]]
+"""Ids of keys and what they do, for the last line of a dialog."""
+
+_WHEEL = 3
+"""Lines of text that the wheel scrolls."""
+_REST_SECONDS = 0.15
+"""Time without a key after which the highlighted row is read."""
+
+
+class ListDialog(Dialog[Result], Generic[Row, Result]):
+    """A dialog with rows, one of them highlighted.
+
+    A subclass renders a row with `line`, and may render a heading and the details of the highlighted row, which are beside the
+    list in the class `-beside`, else below it, and hidden in `-low`.
+    """
+
+    DEFAULT_CSS = """
+    ListDialog > Vertical { width: 110; height: 100%; max-height: 44; padding: 0 1; }
+    ListDialog Picker { margin-top: 1; }
+    ListDialog .hint { margin-top: 0; }
+    ListDialog Input.-off { display: none; }
+    ListDialog #body, ListDialog #list { height: 1fr; }
+    ListDialog #body { layout: vertical; }
+    ListDialog #list { layers: rows above; }
+    ListDialog #list Picker { margin-top: 0; }
+    ListDialog #list Input, ListDialog #list Input:focus { layer: above; position: absolute; margin: 0; padding: 0; }
+    ListDialog #heading, ListDialog #details { margin-top: 1; }
+    ListDialog.-beside #body { layout: horizontal; }
+    ListDialog.-beside #list { width: 1fr; }
+    ListDialog.-beside #details { height: 1fr; margin: 1 0 0 1; }
+    ListDialog.-plain #body { margin-top: 1; }
+    ListDialog.-plain.-beside #details { margin: 0 0 0 2; }
+    ListDialog.-detailed.-low #details { display: none; }
+    ListDialog.-low #heading, ListDialog.-low Input, ListDialog.-low Input:focus { margin-top: 0; }
+    """
+    TITLE = ""
+    EMPTY = ""
+    """Text in place of rows."""
+    HINT = ""
+    HINTS: KeyHints = (("close", "closes"),)
+    """Keys that the last line names, after `HINT`."""
+    KEYS = "LISTS"
+    TWICE = "enter"
+    """The key that a double click on a row presses."""
+    FIELD = ""
+    """Placeholder of the field above the list, "" for none."""
+    NAME: str | None = None
+    """Placeholder of the field that `type_name` opens; None for none."""
+    NAME_COLUMN = 0
+    """Column of the highlighted row from which that field covers it; 0 puts it above the list."""
+    BESIDE = 110
+    """Columns of the screen from which the details stand beside the list."""
+    LOW = 20
+    """Rows of the screen below which the details are hidden."""
+    problem = ""
+    """Message shown when the dialog opens."""
+
+    def __init__(self, palette: Palette, *, text: str = "") -> None:
+        """`text` is in the field at first."""
+        super().__init__()
+        self._palette = palette
+        self.rows: Sequence[Row] = ()
+        self.picker = Picker(self.draw)
+        self.field = Field(text, placeholder=self.FIELD, id="search", select_on_focus=False)
+        self._name_field = Field(placeholder=self.NAME or "", id="name", classes="-off", select_on_focus=False)
+        self._name_field.can_focus = self.field.cursor_blink = self._name_field.cursor_blink = False
+        self._heading = Sheet(self._fill_heading, id="heading")
+        self.details = Sheet(self._fill_details, id="details")
+        self._name_entered: Callable[[str], object] | None = None
+        self.asked = ""
+        """The action that `confirm` has asked about."""
+        self._rest_timer: Timer | None = None
+        self._is_detailed = type(self).render_details is not ListDialog.render_details
+        self._has_heading = type(self).render_heading is not ListDialog.render_heading
+
+    def compose(self) -> ComposeResult:
+        """Lay out for the size of the app, so that rows known by now are in the first frame."""
+        self._arrange()
+        above = self.NAME is not None and not self.NAME_COLUMN
+        with Vertical():
+            yield Label(self.title_line(), classes="title", markup=False)
+            yield from self.inputs()
+            if above:
+                yield self._name_field
+            if not self._is_detailed:
+                yield self.picker
+            else:
+                with Container(id="body"):
+                    with Container(id="list"):
+                        if self._has_heading:
+                            yield self._heading
+                        yield self.picker
+                        if self.NAME is not None and not above:
+                            yield self._name_field
+                    yield self.details
+            yield Label(sanitize(self.problem, keep="\n"), classes="problem", markup=False)
+            yield Label(self.hint(), classes="hint", markup=False)
+
+    # --- what a list is made of --------------------------------------------------------------------------------------
+
+    def inputs(self) -> Iterable[Widget]:
+        if self.FIELD:
+            yield self.field
+
+    def title_line(self) -> str:
+        return self.TITLE
+
+    def render_heading(self, width: int) -> Line:
+        raise NotImplementedError
+
+    def line(self, row: Row, width: int, *, chosen: bool) -> Line:
+        """Render a row; the list gives the `chosen` one its ground."""
+        raise NotImplementedError
+
+    def empty_lines(self, width: int) -> list[Line]:
+        """Render what stands in place of rows."""
+        return [Line(((self.EMPTY, MUTED),))]
+
+    def render_details(self, row: Row, width: int, height: int) -> list[Line]:
+        raise NotImplementedError
+
+    def hint(self) -> Content:
+        return dialogs.hint(*self.hints(), before=self.HINT)
+
+    def hints(self) -> KeyHints:
+        return self.HINTS
+
+    def search(self, text: str) -> None:
+        """Take in a change of the field's text."""
+
+    def enter(self, text: str) -> None:
+        """Act on Enter in the field with that text."""
+
+    def moved(self) -> None:
+        """Take in that another row is highlighted."""
+        if self.asked:
+            self.withdraw()
+        self.show_row()
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    @property
+    def row(self) -> Row | None:
+        """The highlighted row."""
+        return self.rows[self.picker.chosen] if self.picker.chosen < len(self.rows) else None
+
+    def set_rows(self, rows: Sequence[Row], at: int | None = None) -> None:
+        """Show other rows with one of them highlighted, by default the same place; also before the dialog is open."""
+        self.rows = rows
+        if self.picker.is_attached:
+            self.picker.show(len(rows), at)
+            self.show_row()
+        else:
+            self.picker.count = len(rows)
+            self.picker.chosen = min(self.picker.chosen if at is None else at, max(len(rows) - 1, 0))
+
+    def show_row(self) -> None:
+        """Draw all that may depend on the highlighted row."""
+        for sheet in self.query(Sheet):
+            sheet.show()
+        self.put(".title", self.title_line())
+        self.put(".hint", self.hint())
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        shown = self.rows[rows.start : rows.stop]
+        if not shown:
+            return self.empty_lines(width)
+        lines = [self.line(row, width, chosen=at == chosen) for at, row in zip(rows, shown, strict=False)]
+        return [line._replace(ground="panel") if at == chosen else line for at, line in zip(rows, lines, strict=False)]
+
+    def at_rest(self, read: Callable[[], object]) -> None:
+        """Call `read` once no key has been pressed for a moment: reading takes time from moving on."""
+        if self._rest_timer is not None:
+            self._rest_timer.stop()
+        self._rest_timer = self.set_timer(_REST_SECONDS, read)
+
+    def _fill_heading(self) -> list[Line]:
+        return [self.render_heading(self._heading.room)]
+
+    def _fill_details(self) -> list[Line]:
+        row, view = self.row, self.details
+        return self.render_details(row, view.room, view.size.height) if row is not None else []
+
+    # --- actions -----------------------------------------------------------------------------------------------------
+
+    def confirm(self, action: str) -> bool:
+        """Return whether an action is asked for again, so that it is wanted; else ask, in `hints`."""
+        again = self.asked == action
+        self.asked = "" if again else action
+        self.put(".hint", self.hint())
+        return again
+
+    def withdraw(self) -> None:
+        """Take a question and its message back."""
+        self.asked = ""
+        self.say("")
+        self.put(".hint", self.hint())
+
+    @property
+    def is_naming(self) -> bool:
+        return self._name_entered is not None
+
+    def type_name(self, name: str, entered: Callable[[str], object]) -> None:
+        """Have a name typed, beginning with `name`; `entered` gets it with Enter, and calls `end_naming`."""
+        field, self._name_entered = self._name_field, entered
+        field.value, field.cursor_position, field.can_focus = name, len(name), True
+        field.remove_class("-off")
+        if self.NAME_COLUMN:
+            top = self.picker.region.y - self.query_one("#list").region.y
+            field.styles.offset = (self.NAME_COLUMN, top + self.picker.line)
+            field.styles.width = max(self.picker.size.width - self.NAME_COLUMN, 1)
+        self.set_focus(field)
+        self.withdraw()
+
+    def end_naming(self) -> None:
+        self._name_entered, self._name_field.can_focus = None, False
+        self._name_field.add_class("-off")
+        self.set_focus(self.field if self.FIELD else None)
+        self.withdraw()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable the keys of the list while a name is typed."""
+        return action == "close" or not self.is_naming
+
+    def action_close(self) -> None:
+        """Close what was opened last: the name, a question, or the dialog."""
+        if self.is_naming:
+            self.end_naming()
+        elif self.asked:
+            self.withdraw()
+        else:
+            super().action_close()
+
+    def action_move(self, how: str) -> None:
+        self.picker.move(how)
+        self.moved()
+
+    def on_picker_pointed(self, event: Picker.Pointed) -> None:
+        self.point(event)
+
+    def point(self, event: Picker.Pointed) -> None:
+        self.action_move(event.how)
+        if event.twice:
+            self.call_later(self.app.run_action, f"press({self.TWICE!r})")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input is self.field:
+            self.search(event.value)
+        elif self.is_naming:
+            self.withdraw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        if event.input is self.field:
+            self.enter(event.value)
+        elif self._name_entered is not None:  # a second Enter in the same burst does nothing
+            self._name_entered(" ".join(event.value.split()))
+
+    # --- layout ------------------------------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        self.paint_with(self._palette)
+
+    def paint_with(self, palette: Palette) -> None:
+        self.picker.paint_with(palette)
+        for sheet in self.query(Sheet):
+            sheet.paint_with(palette)
+
+    def on_resize(self) -> None:
+        self._arrange()
+
+    def _arrange(self) -> None:
+        if self._is_detailed:
+            width, height = self.app.size
+            self.set_class(width >= self.BESIDE, "-beside")
+            self.set_class(height < self.LOW, "-low")
+            self.add_class("-detailed", *([] if self._has_heading else ["-plain"]))
+
+
+class ReadDialog(ListDialog[Line, None]):
+    """Text to read: its lines are scrolled, and none is highlighted."""
+
+    HINTS: KeyHints = (
+        ("list-up", "line"), ("list-page-up", "page"), ("read-first", "start and end"), ("close", "closes"),
+    )  # fmt: skip
+    KEYS = "READING"
+
+    def __init__(
+        self,
+        palette: Palette,
+        title: str = "",
+        text: Callable[[int], list[Line]] = lambda _: [],
+        *,
+        hint: str = "",
+    ) -> None:
+        """`text` renders all lines for a width in cells; a subclass may override `render_text` instead."""
+        super().__init__(palette)
+        self._heading_text, self._text_lines, self._note = title or self.TITLE, text, hint or self.HINT
+
+    def title_line(self) -> str:
+        return self._heading_text
+
+    def hint(self) -> Content:
+        return dialogs.hint(*self.hints(), before=self._note)
+
+    def render_text(self, width: int) -> list[Line]:
+        """Render all lines, at most `width` cells wide."""
+        return self._text_lines(width)
+
+    def lay_out(self) -> None:
+        """Render the text again, after it has changed."""
+        self.rows = self.render_text(self.picker.room)
+        self.picker.show(len(self.rows))
+
+    def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
+        return list(self.rows[rows.start : rows.stop])
+
+    def on_lines_view_laid(self) -> None:
+        self.lay_out()
+
+    def point(self, event: Picker.Pointed) -> None:
+        for _ in range(_WHEEL if event.how != "pointed" else 0):
+            self.action_move(event.how)
+
+    def action_move(self, how: str) -> None:
+        self.picker.scroll_by(how)
+
+    def retitle(self, title: str) -> None:
+        self.query_one(".title", Label).update(sanitize(title, keep=""))
