@@ -168,7 +168,7 @@ def facts(*, word: str) -> None:
     """List the facts that checks can ask for, each with what it means; only those that contain WORD, if it is given."""
     from termchat.lessons.lesson_facts import FACT_GROUPS
 
-    marks = {"none": "", "text": "('TEXT')", "text?": "", "knob": "('KNOB')"}
+    marks = {"none": "", "text": "('TEXT')", "text?": "", "knob": "('KNOB')", "condition": "('CONDITION')"}
     found = False
     for group in FACT_GROUPS:
         rows = [

@@ -12,7 +12,7 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import Feature
 from termchat.lessons.deeds import Deed
-from termchat.lessons.lesson_check import LessonCheck, LessonValue
+from termchat.lessons.expressions import Expression
 
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 TUNE_KNOB = "tune."
@@ -73,7 +73,7 @@ class Claim(NamedTuple):
 
     what: LessonText
     prompt: str
-    checks: tuple[LessonCheck, ...]
+    checks: tuple[Expression, ...]
     otherwise: LessonText
     raw: bool = False
     system: str = ""
@@ -97,9 +97,9 @@ class LessonQuestion(NamedTuple):
     ask: LessonText
     answers: tuple[LessonText, ...] = ()
     right: int = 0
-    rights: tuple[LessonCheck, ...] = ()
+    rights: tuple[Expression, ...] = ()
     unit: str = ""
-    truth: LessonValue | None = None
+    truth: Expression | None = None
     before: bool = True
 
     @property
@@ -121,7 +121,7 @@ class LessonStep(NamedTuple):
 
     text: LessonText
     points: tuple[str, ...] = ()
-    checks: tuple[LessonCheck, ...] = ()
+    checks: tuple[Expression, ...] = ()
     deeds: tuple[Deed, ...] = ()
     hints: tuple[LessonText, ...] = ()
     question: LessonQuestion | None = None

@@ -23,8 +23,8 @@ from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.decoding.samplers import Tuning
 from termchat.decoding.walk_plan import ONE, WalkPlan
+from termchat.lessons.expressions import Expression
 from termchat.lessons.lesson import Claim
-from termchat.lessons.lesson_check import LessonCheck
 from termchat.lessons.lesson_facts import LessonFacts
 
 SEED = 1
@@ -188,7 +188,7 @@ def _place(conversation: Conversation, at: int | None) -> Place | None:
     return tokens[at] if at is not None and -len(tokens) <= at < len(tokens) else None
 
 
-def _values(check: LessonCheck, facts: LessonFacts) -> str:
+def _values(check: Expression, facts: LessonFacts) -> str:
     """Write the facts of a check with their values: "tokens is 3"."""
     parts = []
     for fact in dict.fromkeys(check.facts):

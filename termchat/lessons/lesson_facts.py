@@ -20,6 +20,7 @@ from termchat.conversation.reply_facts import constraint_cost
 from termchat.conversation.standing_reply import standing_reply
 from termchat.conversation.thoughts import thought
 from termchat.conversation.tree import Conversation, Node, Place
+from termchat.decoding import conditions
 from termchat.decoding.conditions import Length, Stop, Text, Threshold, compiled
 from termchat.decoding.constraint import GRAMMAR, shown
 from termchat.decoding.loops import LoopFinder, Repetition
@@ -37,8 +38,8 @@ FactKind = Literal["number", "text", "truth", "any"]
 FactValue = float | str | bool
 Fact = FactValue | None
 """None where it is absent: there is no reply yet, or the engine does not tell it."""
-FactArgument = Literal["none", "text", "text?", "knob"]
-"""What stands in brackets behind a fact's name: nothing, a text, a text or nothing, or the name of a knob."""
+FactArgument = Literal["none", "text", "text?", "knob", "condition"]
+"""The text in brackets behind a fact's name: none, any, any or none, the name of a knob, or a condition of one token."""
 
 NEW, EARLIER = "new_", "earlier_"
 NONE = "none"
@@ -153,19 +154,6 @@ class ReplyFacts(FactSet):
         known = [value for value in values if value is not None]
         return sum(known) if known else None
 
-    def _meets(self, condition: Threshold | Text) -> bool:
-        """Tell whether a token of the reply, or its text, meets a condition."""
-        if isinstance(condition, Text):
-            return compiled(condition).search(self.reply()) is not None
-        columns = {"entropy": "entropies", "p_end": "p_ends", "probability": "probabilities", "rank": "ranks"}
-        values = self._column(columns.get(condition.measure, "logprobs"))
-        met = 0
-        for value in map(math.exp, values) if condition.measure == "model" else values:
-            met = met + 1 if (value > condition.value if condition.sign == ">" else value < condition.value) else 0
-            if met >= condition.steps:
-                return True
-        return False
-
     def tokens(self) -> float:
         """Tokens of the reply."""
         return len(self.ids)
@@ -173,6 +161,20 @@ class ReplyFacts(FactSet):
     def reply(self) -> str:
         """Its text as shown."""
         return "".join(span.node.text(span.count) for span in self.spans)
+
+    def some_token(self, condition: str) -> bool:
+        """Whether some token, or its text, meets CONDITION."""
+        wanted = cast("Threshold | Text", conditions.parse(condition))
+        if isinstance(wanted, Text):
+            return compiled(wanted).search(self.reply()) is not None
+        columns = {"entropy": "entropies", "p_end": "p_ends", "probability": "probabilities", "rank": "ranks"}
+        values = self._column(columns.get(wanted.measure, "logprobs"))
+        met = 0
+        for value in map(math.exp, values) if wanted.measure == "model" else values:
+            met = met + 1 if (value > wanted.value if wanted.sign == ">" else value < wanted.value) else 0
+            if met >= wanted.steps:
+                return True
+        return False
 
     def message(self) -> str | None:
         """The message before it."""
@@ -949,11 +951,6 @@ class LessonFacts:
     def is_strange(self, node: Node) -> bool:
         """Whether it is a message that is not the lesson's."""
         return self._messages is not None and node.role == "user" and node.written.strip() not in self._messages
-
-    def meets(self, condition: Threshold | Text) -> bool | None:
-        """Whether a token of the last reply meets a condition; None without a reply."""
-        reply = self.reply()
-        return reply._meets(condition) if reply is not None else None
 
     def fact(self, name: str, argument: str = "") -> Fact:
         """Compute a fact as it is now."""

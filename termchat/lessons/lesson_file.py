@@ -19,8 +19,8 @@ from termchat.decoding.samplers import KNOBS, KnobError, Value
 from termchat.engine.port import FEATURES, Feature
 from termchat.lessons import glossary
 from termchat.lessons.deeds import DeedError, parse_deed
+from termchat.lessons.expressions import Expression, ExpressionError, parse_check, parse_value
 from termchat.lessons.lesson import Claim, Lesson, LessonQuestion, LessonStep, LessonText, Opening, is_knob_key
-from termchat.lessons.lesson_check import CheckError, LessonCheck, parse_check, parse_value
 from termchat.lessons.lesson_facts import CLAIM_FACTS
 from termchat.text import guess_of, one_line, sanitize
 from termchat.toml import MOST, Statement, TomlError, TomlFile
@@ -342,7 +342,7 @@ class _Reader:
                 self._note(place, str(error))
         return found
 
-    def _checks(self, table: dict[str, Any], at: Keys, name: str) -> tuple[LessonCheck, ...]:
+    def _checks(self, table: dict[str, Any], at: Keys, name: str) -> tuple[Expression, ...]:
         if isinstance(table.get(name), str):
             found = self._parsed((*at, name), table[name], parse_check)
             return () if found is None else (found,)
@@ -355,7 +355,7 @@ class _Reader:
     def _parsed(self, at: Keys, written: str, parse: Callable[[str], _T]) -> _T | None:
         try:
             return parse(written)
-        except (CheckError, DeedError, ConditionError) as error:
+        except (ExpressionError, DeedError, ConditionError) as error:
             self._note(at, f"{at[-1]} {one_line(written, _SHOWN)!r}: {error}")
             return None
 

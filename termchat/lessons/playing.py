@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from termchat.decoding.samplers import Value
 from termchat.lessons.lesson import Lesson, LessonQuestion, LessonStep
-from termchat.lessons.lesson_check import all_hold
 from termchat.lessons.lesson_facts import LessonFacts
 
 MOST_RUNGS = 3
@@ -122,7 +121,7 @@ class Playing:
             if not self._looked:
                 facts.begin_step()
                 facts.took_hint(0)
-            held = all_hold(self.current.checks, facts)
+            held = all(check.holds(facts) for check in self.current.checks)
             if not self._looked:
                 self._looked, self.already = True, held and bool(self.current.checks)
                 changed = changed or self.already

@@ -8,7 +8,7 @@ import pytest
 
 from termchat.decoding.samplers import Tuning
 from termchat.lessons.lesson import Claim, LessonText
-from termchat.lessons.lesson_check import parse_check
+from termchat.lessons.expressions import parse_check
 from termchat.lessons.lesson_claims import ClaimMeasuring, ClaimResults, claim_key
 from tests.chat.driven_chat import Driven, Make
 

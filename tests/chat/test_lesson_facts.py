@@ -13,7 +13,7 @@ from termchat.decoding import walk_plan
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
-from termchat.lessons.lesson_check import parse_check, parse_value
+from termchat.lessons.expressions import parse_check, parse_value
 from termchat.lessons.lesson_facts import FACTS, SCREEN_FACTS, LessonFacts, TokenFacts, finished_replies
 from tests.chat.driven_chat import Driven, Faked, Make
 
@@ -52,7 +52,12 @@ def test_the_figures_of_a_reply(make: Make) -> None:
     assert facts.fact("prefilled") == 3 - node.prefill.reused
     most = max(token.entropy for token in tokens)
     assert (
-        holds(facts, f"token entropy > {most - 0.01:.4f}", f"not token entropy > {most + 0.01:.4f}", "token rank > 0")
+        holds(
+            facts,
+            f"some_token('entropy > {most - 0.01:.4f}')",
+            f"not some_token('entropy > {most + 0.01:.4f}')",
+            "some_token('rank > 0')",
+        )
         == []
     )
     assert (
@@ -258,7 +263,7 @@ def test_steered_by_hand(make: Make) -> None:
 
 
 def test_every_fact_of_the_table_can_be_asked_of_an_empty_and_of_a_used_chat(make: Make) -> None:
-    arguments = {"none": "", "text": " blue", "text?": " blue", "knob": "top_k"}
+    arguments = {"none": "", "text": " blue", "text?": " blue", "knob": "top_k", "condition": "rank > 0"}
     screen: Mapping[str, object] = {"cursor": None, "mode": "chat"}
     driven = make(Tuning(seed=7, max_tokens=4))
     facts = LessonFacts(driven.chat, lambda: screen)

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from termchat.decoding.conditions import Text, Threshold
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_facts import FACTS, FactValue, LessonFacts
 from termchat.lessons.lesson_file import read_lesson
@@ -76,7 +75,6 @@ class MadeFacts(LessonFacts):
 
     def __init__(self, **facts: FactValue) -> None:
         self.known: dict[tuple[str, str], FactValue] = {(name, ""): value for name, value in facts.items()}
-        self.met: dict[str, bool] = {}
         self.begun = 0
         self.hints = 0
 
@@ -87,9 +85,6 @@ class MadeFacts(LessonFacts):
 
     def fact(self, name: str, argument: str = "") -> FactValue | None:
         return self.known.get((name, argument))
-
-    def meets(self, condition: Threshold | Text) -> bool | None:
-        return self.met.get(getattr(condition, "measure", "") or getattr(condition, "pattern", ""))
 
     def begin_step(self) -> None:
         self.begun += 1
