@@ -187,15 +187,6 @@ def facts(*, word: str) -> None:
         sys.exit(1)
 
 
-@learn.command("notes", cls=Page, short_help="Show the presenter's notes in a second terminal.")
-@click.option("--once", is_flag=True, help="print them as they are now, and exit")
-def notes(*, once: bool) -> None:
-    """Show what the presenter is told of the lesson that runs in another terminal, step by step, until Ctrl+C."""
-    from termchat.commands.lesson_tasks import follow_notes
-
-    follow_notes(_key_words(), once=once)
-
-
 @learn.command("export", cls=Page, short_help="Write a handout with your guesses and results.")
 @click.argument("file", required=False, default="lessons.html", type=_FILE)
 @click.option(

@@ -41,12 +41,13 @@ class HandoutError(Exception):
 
 
 class HandoutStep(NamedTuple):
-    """`guess` is what the reader said, and what came: "" where nothing was asked, or no guess was made."""
+    """One step. `guess` is the reader's and the truth, "" without one; `notes` are those for a presenter."""
 
     text: str
     question: str
     guess: str
     picture: Path | None
+    notes: str = ""
 
 
 class HandoutReply(NamedTuple):
@@ -85,7 +86,8 @@ def handout_of(
         told = _told(question, guesses[at], key_of) if question is not None and at in guesses else ""
         asked = question.ask.filled(key_of) if question is not None else ""
         picture = folder / lesson.id / f"{at + 1:02}.svg"
-        steps.append(HandoutStep(step.text.filled(key_of), asked, told, picture if picture.is_file() else None))
+        shown = picture if picture.is_file() else None
+        steps.append(HandoutStep(step.text.filled(key_of), asked, told, shown, step.notes.filled(key_of)))
     standing = (
         "done" if state.done else f"up to step {state.step + 1} of {len(lesson.steps)}" if state.step else "not begun"
     )
@@ -232,6 +234,8 @@ def _markdown(lessons: Sequence[HandoutLesson], pictures: Mapping[Path, Path]) -
                     "",
                     f"   {_line(step.question)} {('**' + _line(step.guess) + '**') if step.guess else ''}".rstrip(),
                 )
+            if step.notes:
+                yield from ("", f"   *{_line(step.notes)}*")
             if (copy := pictures.get(step.picture or Path())) is not None:
                 yield from ("", f"   ![Step {number}](<{copy.parent.name}/{copy.name}>)")
         if lesson.replies:
@@ -299,6 +303,8 @@ def _html(lessons: Sequence[HandoutLesson], _: Mapping[Path, Path]) -> Iterator[
             yield f"<li><p>{_typed(step.text)}</p>"
             if step.question:
                 yield f"<p>{_safe(step.question)} {f'<strong>{_safe(step.guess)}</strong>' if step.guess else ''}</p>"
+            if step.notes:
+                yield f'<p class="small">{_safe(step.notes)}</p>'
             data = _picture(step.picture) if step.picture is not None else None
             if data is not None:
                 yield f'<p><img alt="Step {number}" src="data:image/svg+xml;base64,{base64.b64encode(data).decode()}"></p>'

@@ -40,21 +40,51 @@ class FactRef(NamedTuple):
     argument: str = ""
 
 
-class Expression(NamedTuple):
-    """An expression as it is `written`, and as the tree that Python reads in it."""
+class Expression:
+    """A number, or a text, that a lesson tells, as it is `written`.
 
-    written: str
-    tree: ast.expr
-    kind: FactKind
-    facts: tuple[FactRef, ...]
+    Raises:
+        ExpressionError: it is no expression.
+    """
+
+    def __init__(self, written: str) -> None:
+        self.written = written
+        if len(written) > LONGEST_EXPRESSION:
+            raise ExpressionError(f"it has more than {LONGEST_EXPRESSION} characters")
+        if not written.strip():
+            raise ExpressionError("it is empty; for example: temperature == 0")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of backslashes that Python does not know
+                self._tree: ast.expr = _Truths().visit(ast.parse(written.strip(), mode="eval").body)
+            self.kind = _kind(self._tree)
+        except SyntaxError as error:
+            rest = written.strip()[max(error.offset or 1, 1) - 1 :]
+            example = "some_token('entropy > 3')" if "token " in written else "temperature == 0"
+            raise ExpressionError(f"{error.msg} at {rest or written!r}; for example: {example}") from None
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise error if isinstance(error, ExpressionError) else ExpressionError("Python cannot read it") from None
+        self.facts = _facts(self._tree)
 
     def value(self, facts: LessonFacts) -> Fact:
         """Compute it from the facts as they are now; None where one of them is absent, or the result is not a number."""
         try:
-            value: Fact = _evaluate(self.tree, facts)
+            value: Fact = _evaluate(self._tree, facts)
         except (_AbsentFact, ArithmeticError, TypeError):  # a knob may be a word now, where it was a number
             return None
         return None if _is_nan(value) else value
+
+
+class Check(Expression):
+    """What must hold.
+
+    Raises:
+        ExpressionError: it is no expression, or none that holds or does not.
+    """
+
+    def __init__(self, written: str) -> None:
+        super().__init__(written)
+        _require_condition(self._tree, self.kind)
 
     def holds(self, facts: LessonFacts) -> bool:
         """Tell whether it is true now. Where a fact is absent nothing is, negated or not."""
@@ -63,40 +93,6 @@ class Expression(NamedTuple):
 
 class _AbsentFact(Exception):
     """A fact of an expression is not known now."""
-
-
-def parse_check(written: str) -> Expression:
-    """Parse what must hold.
-
-    Raises:
-        ExpressionError: it is no expression, or none that holds or does not.
-    """
-    expression = parse_value(written)
-    _require_condition(expression.tree, expression.kind)
-    return expression
-
-
-def parse_value(written: str) -> Expression:
-    """Parse a number, or a text, that a lesson tells.
-
-    Raises:
-        ExpressionError: it is no expression.
-    """
-    if len(written) > LONGEST_EXPRESSION:
-        raise ExpressionError(f"it has more than {LONGEST_EXPRESSION} characters")
-    if not written.strip():
-        raise ExpressionError("it is empty; for example: temperature == 0")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of backslashes that Python does not know
-            tree = _Truths().visit(ast.parse(written.strip(), mode="eval").body)
-        return Expression(written, tree, _kind(tree), tuple(_facts(tree)))
-    except SyntaxError as error:
-        rest = written.strip()[max(error.offset or 1, 1) - 1 :]
-        example = "some_token('entropy > 3')" if "token " in written else "temperature == 0"
-        raise ExpressionError(f"{error.msg} at {rest or written!r}; for example: {example}") from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise error if isinstance(error, ExpressionError) else ExpressionError("Python cannot read it") from None
 
 
 class _Truths(ast.NodeTransformer):

@@ -175,13 +175,6 @@ class Playing:
             self._go_on(facts)
             self.update(facts)
 
-    def go_to(self, step: int, facts: LessonFacts) -> None:
-        """To a step, also after the end; one that does not exist is the nearest."""
-        self.step = min(max(step, 0), len(self.lesson.steps) - 1)
-        self.finished, self.result = False, None
-        self._begin()
-        self.update(facts)
-
     def _go_on(self, facts: LessonFacts) -> None:
         """The step is over: its guess stands beside the truth, and the next one begins."""
         self.result = None
@@ -202,6 +195,6 @@ def truth_of(question: LessonQuestion, facts: LessonFacts) -> float | None:
     if question.truth is not None:
         found = question.truth.value(facts)
         return None if found is None or isinstance(found, str) else float(found)
-    if question.rights:
-        return next((float(i) for i, check in enumerate(question.rights, 1) if check.holds(facts)), None)
+    if isinstance(question.right, tuple):
+        return next((float(i) for i, check in enumerate(question.right, 1) if check.holds(facts)), None)
     return float(question.right) or None

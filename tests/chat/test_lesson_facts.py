@@ -13,7 +13,7 @@ from termchat.decoding import walk_plan
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
-from termchat.lessons.expressions import parse_check, parse_value
+from termchat.lessons.expressions import Check, Expression
 from termchat.lessons.lesson_facts import FACTS, SCREEN_FACTS, LessonFacts, TokenFacts, finished_replies
 from tests.chat.driven_chat import Driven, Faked, Make
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.model
 
 def holds(facts: LessonFacts, *checks: str) -> list[str]:
     """The checks that do not hold."""
-    return [check for check in checks if not parse_check(check).holds(facts)]
+    return [check for check in checks if not Check(check).holds(facts)]
 
 
 def test_the_figures_of_a_reply(make: Make) -> None:
@@ -153,7 +153,7 @@ def test_the_token_at_hand(make: Make) -> None:
         assert facts.fact("cut", one.text) == ("none" if rank < nucleus else "top_p")
         assert facts.fact("kept", one.text) == (rank < nucleus)
     assert facts.fact("model", " no such word") is None
-    value = parse_value(f"model('{top[0].text}') * 100").value(facts)
+    value = Expression(f"model('{top[0].text}') * 100").value(facts)
     assert value == pytest.approx(100 * math.exp(top[0].logprob))
     cursor["cursor"] = None
     assert facts.fact("cursor") == -1

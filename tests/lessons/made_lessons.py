@@ -35,7 +35,7 @@ otherwise = "With this model it does not repeat itself."
 text = "Press {send}, and watch. {{This}} is {tune.temperature}."
 points = ["send", "panel:chain"]
 check = ["new_replies >= 1", "ending == 'length'"]
-do = ["choose 2", "send", "wait"]
+do = ["press send", "wait"]
 hints = ["Nudge.", "Press {send}."]
 notes = "They laugh here."
 [steps.question]
@@ -49,7 +49,7 @@ check = [
     "new_replies >= 1",
     "same",
 ]
-do = ["send"]
+do = ["press send"]
 [steps.question]
 ask = "How likely is blue?"
 number = "%"
@@ -59,7 +59,7 @@ before = false
 [[steps]]
 text = "Turn the temperature up."
 check = ["temperature > 1"]
-do = ["set temperature 1.5"]
+do = ["/temperature 1.5"]
 """
 
 

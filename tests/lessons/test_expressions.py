@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.decoding.samplers import KNOBS
-from termchat.lessons.expressions import ExpressionError, parse_check, parse_value
+from termchat.lessons.expressions import Check, Expression, ExpressionError
 from termchat.lessons.lesson_facts import CLAIM_FACTS, EARLIER, FACT_GROUPS, FACTS, REPLY_FACTS
 from tests.lessons.made_lessons import MadeFacts
 
@@ -42,25 +42,25 @@ def facts() -> MadeFacts:
     ],
 )  # fmt: skip
 def test_a_check_that_holds(facts: MadeFacts, check: str) -> None:
-    parsed = parse_check(check)
+    parsed = Check(check)
     assert parsed.holds(facts)
     assert parsed.written == check
     opposite = f"not ({check})"
-    assert not parse_check(opposite).holds(facts)
+    assert not Check(opposite).holds(facts)
 
 
 @pytest.mark.parametrize(
     "check", ["perplexity < 9", "same", "rank(' red') > 2", "apart > 0", "tokens / forced > 1", "p_end > 0"]
 )
 def test_what_is_absent_meets_nothing(facts: MadeFacts, check: str) -> None:
-    assert not parse_check(check).holds(facts)
-    assert not parse_check(f"not {check}").holds(facts)
-    assert not parse_check(f"not ({check} or loops)").holds(facts)
+    assert not Check(check).holds(facts)
+    assert not Check(f"not {check}").holds(facts)
+    assert not Check(f"not ({check} or loops)").holds(facts)
 
 
 def test_dividing_by_nothing_is_absent() -> None:
-    assert parse_value("tokens / forced").value(MadeFacts(tokens=3, forced=0)) is None
-    assert parse_value("tokens / forced").value(MadeFacts(tokens=3, forced=2)) == 1.5
+    assert Expression("tokens / forced").value(MadeFacts(tokens=3, forced=0)) is None
+    assert Expression("tokens / forced").value(MadeFacts(tokens=3, forced=2)) == 1.5
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_dividing_by_nothing_is_absent() -> None:
 )
 def test_what_is_no_check(check: str, message: str) -> None:
     with pytest.raises(ExpressionError) as raised:
-        parse_check(check)
+        Check(check)
     assert message in str(raised.value)
 
 
@@ -116,7 +116,7 @@ _PIECES = st.sampled_from(
 @given(st.lists(_PIECES, max_size=7).map(" ".join) | st.text(max_size=40))
 def test_anything_is_a_check_or_refused(written: str) -> None:
     said: list[str] = []
-    for parse in (parse_check, parse_value):
+    for parse in (Check, Expression):
         try:
             parsed = parse(written)
         except ExpressionError as error:
@@ -126,7 +126,7 @@ def test_anything_is_a_check_or_refused(written: str) -> None:
             facts = MadeFacts(
                 tokens=3, loops=True, ending="end", temperature=1.0, seed=3, entropy=1.0, earlier_tokens=0
             )
-            found = parsed.holds(facts) if parse is parse_check else parsed.value(facts)
+            found = parsed.holds(facts) if parse is Check else parsed.value(facts)
             assert found is None or isinstance(found, (bool, float, int, str))
     assert all(said)
 

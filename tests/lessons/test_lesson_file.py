@@ -29,7 +29,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert claim.knobs == {"temperature": 0.0, "max_tokens": 80}
     first, second, third = lesson.steps
     assert first.points == ("send", "panel:chain")
-    assert [deed.kind for deed in first.deeds] == ["choose", "send", "wait"]
+    assert [deed.kind for deed in first.deeds] == ["press", "wait"]
     assert first.rungs == 3
     assert first.question is not None
     assert first.question.right == 2
@@ -51,31 +51,31 @@ def test_keys_in_texts_are_the_present_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "where", "message"),
     [
-        ("minutes = 5", "minutes = 0", "minutes", "minutes must be a whole number from 1 to 120, not 0"),
+        ("minutes = 5", "minutes = 0", "minutes", "minutes: Expected `int` >= 1"),
         ("minutes = 5", "minute = 5", "minute =", "unknown key 'minute' (did you mean minutes?)"),
-        ('title = "Temperature"', "title = 3", "title", "title must be a text in quotes, not 3"),
-        ('needs = ["seeds"]', 'needs = ["seed"]', "needs", "unknown feature 'seed' (did you mean seeds?)"),
-        ("raw = true\ntext", 'raw = "yes"\ntext', "raw", "raw must be true or false, not 'yes'"),
+        ('title = "Temperature"', "title = 3", "title", "title: Expected `str`, got `int`"),
+        ('needs = ["seeds"]', 'needs = ["seed"]', "needs", "needs[0]: Invalid enum value 'seed'"),
+        ("raw = true\ntext", 'raw = "yes"\ntext', "raw", "raw: Expected `bool`, got `str`"),
         ("temperature = 0.0, max_tokens = 40", "temperatur = 0", "knobs", "unknown knob 'temperatur' (did you mean"),
         ("temperature = 0.0, max_tokens = 40", "temperature = 20", "knobs", "temperature must be a number from 0 to"),
         ('check = "loops"', 'check = "turns >= 1"', 'check = "turns', "turns is not a fact of replies"),
-        ('"same",', '"sane",', r"check = \[\n", "check 'sane': unknown fact 'sane' (did you mean"),
+        ('"same",', '"sane",', r"check = \[\n", "check[1]: unknown fact 'sane' (did you mean"),
         ('"same",', '"tokens",', r"check = \[\n", "'tokens' is a number: compare it"),
-        ('do = ["send"]', 'do = ["snd"]', 'do = \\["snd', "unknown deed 'snd' (did you mean send?)"),
-        ('do = ["send"]', 'do = ["set top_k 0.5x"]', 'do = \\["set', "top_k must be a whole number"),
-        ("right = 2", "right = 3", "right", "right must be a whole number from 1 to 2, not 3"),
+        ('do = ["press send"]', 'do = ["pres send"]', 'do = \\["pres ', "do[0]: unknown deed 'pres' (did you mean press?)"),
+        ('do = ["press send"]', 'do = ["set top_k 1"]', 'do = \\["set', "commands such as /temperature 0"),
+        ('do = ["press send"]', 'do = ["press"]', 'do = \\["press"', "press needs the id of one key"),
+        ("right = 2", "right = 3", "right", "right must be a number from 1 to 2"),
         ("right = 2", 'right = ["same"]', "right", "right has 1 checks for 2 answers"),
-        ("right = 2", "", r"\[steps\.question\]", "right is missing"),
-        ("choose 2", "choose 3", "do = ", "choose 3: there are 2 answers"),
-        ("Press {send}, and", "Press {send, and", "text = .Press", "text has a lone brace"),
-        ('number = "%"\n', "", r'\[steps\.question\]\nask = "How', "a question has either answers"),
+        ("right = 2", "", r"\[steps\.question\]", "right must be a number from 1 to 2"),
+        ("Press {send}, and", "Press {send, and", "text = .Press", "text: a lone brace"),
+        ("truth = \"model(' blue') * 100\"\n", "", r'\[steps\.question\]\nask = "How', "a question has answers"),
         ("truth = \"model(' blue') * 100\"", 'truth = "text"', "truth", "truth must be a number, not a text"),
         ('check = ["temperature > 1"]\n', "", r'\[\[steps\]\]\ntext = "Turn', "check is missing"),
         ('hints = ["Nudge.",', 'hints = ["a", "b",', "hints", "hints has 3 texts"),
         ("[opening]", "[openning]", r"\[openning\]", "unknown key 'openning' (did you mean opening?)"),
         ("[[claims]]", '[[claims]]\nvote = "Rome"', "vote =", "vote counts the answers of walks"),
         ("[[claims]]", '[[claims]]\nwalks = 8\nvote = "("', "vote =", "vote: "),
-        ("[[claims]]", "[[claims]]\nstep = 9", "step = 9", "step must be a whole number from 1 to"),
+        ("[[claims]]", "[[claims]]\nstep = 9", "step = 9", "step is 9, and the last one is 3"),
         ("[[claims]]", "[claims]", r"\[claims\]", "claims must be written as [[claims]], once for each"),
         ('text = "Send it again."', 'text = "' + "word " * 61 + '"', "text = .word", "text has 61 words; 60 are the most"),
         ('points = ["send", ', 'points = ["pane:x", ', "points", "'pane:x' is not the id of a key, or panel:NAME"),
@@ -94,10 +94,10 @@ def test_all_problems_are_found_in_the_order_of_the_lines(tmp_path: Path) -> Non
     text = (
         EXAMPLE.replace('title = "Temperature"', "titel = 1")
         .replace('"same",', '"sane",')
-        .replace('"send"]', '"sent"]')
+        .replace('"press send"]', '"pres"]')
     )
     found = problems(tmp_path, text)
-    assert len(found) >= 4
+    assert len(found) >= 3
     assert lines_of(found) == sorted(lines_of(found))
     with pytest.raises(LessonError, match=r"05-temperature\.toml.*title is missing \(and \d+ more\)"):
         read_lesson(tmp_path / "05-temperature.toml")

@@ -125,30 +125,6 @@ def test_a_lesson_that_has_fewer_steps_by_now_begins_anew(tmp_path: Path, step: 
     assert playing.state == LessonState(0, True, ())
 
 
-def test_going_to_a_step(playing: Playing) -> None:
-    facts = MadeFacts(temperature=0.0)
-    playing.update(facts)
-    playing.go_to(2, facts)
-    assert playing.number == 3
-    playing.go_to(-5, facts)
-    assert playing.number == 1
-    playing.go_to(99, facts)
-    assert playing.number == 3
-
-
-def test_who_goes_back_after_the_end_has_done_the_lesson(tmp_path: Path) -> None:
-    playing, facts = Playing(lesson_in(tmp_path), LessonState(step=2)), MadeFacts(temperature=1.0)
-    playing.update(facts)
-    playing.go_to(1, facts)
-    assert not playing.state.done
-    playing.go_to(2, facts)
-    facts["temperature"] = 1.5
-    playing.update(facts)
-    playing.go_to(2, facts)
-    assert not playing.finished
-    assert playing.state.done
-
-
 def test_the_right_answer_may_depend_on_what_came(tmp_path: Path) -> None:
     lesson = lesson_in(tmp_path, EXAMPLE.replace("right = 2", 'right = ["same", "not same"]'))
     question = lesson.steps[0].question

@@ -5,7 +5,7 @@
 - `strip`, `strip_lines`: the widget above the composer, and its lines.
 - `lesson_words`: a lesson's text with the keys that are bound now.
 - `screen_facts`: what the screen tells of itself to the checks.
-- `hands`: carries out the deeds of a step.
+- `autoplay`: does a step for the reader, by its deeds.
 - `lesson_traces`: what is left outside: the step that is played now, and a picture of each step.
 - `lesson_list`: the dialog with all lessons.
 - `glossary_list`: the words of decoding.

@@ -54,7 +54,7 @@ class Learning:
         self._begins: tuple[Lesson, LessonState] | None = None
         self._drawing: BackgroundTask[None] | None = None
         self.folder: Path | None = None
-        """Where progress and results are kept instead of the user's own files; a second terminal is then told nothing."""
+        """Where progress is kept instead of the user's own files; no pictures are kept then."""
 
     # --- what the screen asks ------------------------------------------------------------------------------------------
 
@@ -124,16 +124,12 @@ class Learning:
         return self._known
 
     def _keep(self, playing: Playing) -> None:
-        """Keeps how far it is, and tells a second terminal."""
-        from termchat.tui.lessons.lesson_traces import tell_step
-
+        """Keep how far a lesson is."""
         state = playing.state
         if self._recording is not None:  # how far the lesson is with a model stays as it is
             known = self.progress.of(playing.lesson.id)
             state = state._replace(step=known.step, resumes=known.resumes)
         self.progress.keep(playing.lesson.id, state)
-        if self.folder is None and self.runner is not None:  # not while it is left
-            tell_step(playing)
 
     def _picture(self, lesson: Lesson, step: int) -> None:
         from termchat.tui.lessons.lesson_traces import picture
@@ -232,11 +228,9 @@ class Learning:
         self.runner.begin(lesson, state, left)
 
     async def _made(self) -> Runner:
-        from termchat.lessons.lesson_claims import ClaimResults
         from termchat.tui.lessons.runner import Runner
         from termchat.tui.lessons.strip import LessonStrip
 
-        results = ClaimResults(self.folder / "lesson-claims.json" if self.folder is not None else None)
         strip = LessonStrip(id="lesson")
         await self._parts.screen.mount(strip, before=self._parts.desk)
         strip.paint_with(self._parts.palette())
@@ -255,7 +249,7 @@ class Learning:
         composer.commands = done
         return Runner(
             self._parts, strip,
-            show=self._show, keep=self._keep, picture=self._picture, results=results, leave=self.leave, go=self._go,
+            show=self._show, keep=self._keep, picture=self._picture, leave=self.leave, go=self._go,
             dialog=lambda: self.dialog, recorded=lambda: self._recording is not None, big=self._big,
         )  # fmt: skip
 
@@ -303,18 +297,14 @@ class Learning:
         """The reader's own chat comes back, unless another one was opened."""
         runner, self.runner = self.runner, None
         if runner is not None:
-            from termchat.tui.lessons.lesson_traces import tell_nothing
-
             runner.end(back=not self._parts.chat.shows_other)
             self._over()
-            if self.folder is None:
-                tell_nothing()
             if (recording := self._recording) is not None:
                 recording.teach(None)
 
 
 _LABELS = {
-    "hint": "hint", "lesson-do": "do it for me", "lesson-undo": "undo", "lesson-skip": "skip step", "lesson-more": "more",
+    "hint": "hint", "lesson-do": "do it for me", "lesson-skip": "skip step", "lesson-more": "more",
     "lesson-list": "list", "lesson-leave": "leave", "lesson-next": "next lesson", "lesson-before": "previous lesson",
 }  # fmt: skip
 """What the key line says of the keys of the strip."""

@@ -102,7 +102,7 @@ class LessonRobot:
     def _answer(self, runner: Runner) -> None:
         """The right answer, as far as it is known by now."""
         question = runner.playing.asks
-        if question is not None and not any(deed.kind == "choose" for deed in runner.playing.current.deeds):
+        if question is not None:
             runner.answer(truth_of(question, runner.facts) or 1.0)
 
     def _check_room(self, runner: Runner) -> None:

@@ -13,19 +13,19 @@ from textual.worker import Worker
 from termchat.chat.changes import Change, Notice, PathChanged
 from termchat.config.origins import LESSON
 from termchat.conversation.session import Breakpoint, Session
-from termchat.conversation.tree import Node
+from termchat.conversation.tree import Conversation, Node
+from termchat.decoding import conditions
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
 from termchat.lessons import shelf
 from termchat.lessons.lesson import Lesson, LessonQuestion
-from termchat.lessons.lesson_claims import ClaimMeasuring, ClaimResults
 from termchat.lessons.lesson_facts import LessonFacts
 from termchat.lessons.playing import Guess, LessonState, Playing, ResumePoint
 from termchat.tui.draw.ink import Run
 from termchat.tui.draw.marks import STRONG
 from termchat.tui.keys.tables import NO_LIGHTS, Lights, name_of
-from termchat.tui.lessons.hands import DeedFailed, Hands
+from termchat.tui.lessons.autoplay import Autoplay, DeedFailed
 from termchat.tui.lessons.lesson_list import refusal_of
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.screen_facts import mode_of, screen_facts
@@ -39,7 +39,7 @@ from termchat.tui.walks.walks_view import WalksView
 
 LOOKS_PER_SECOND = 4
 TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
-"""The model on which what the course relies on is known to hold: the SmolLM2 that comes as a package."""
+"""The model for which the claims of the course hold: the SmolLM2 that comes as a package."""
 _PANEL = "panel:"
 _LONGEST_NUMBER = 12
 _ASIDE = re.compile(r"/(hint|learn|lesson-\w+|what|help|keys)(\s|$)")
@@ -59,6 +59,16 @@ class _Before(NamedTuple):
     drawer: bool
 
 
+class _StepBeginning(NamedTuple):
+    """The state in which a step began."""
+
+    conversation: Conversation
+    newest: int
+    leaf: int | None
+    tuning: Tuning
+    constraint: Constraint | None
+
+
 class Runner:
     """One lesson after the other may be begun; the reader's chat comes back when the last of them is left.
 
@@ -66,7 +76,6 @@ class Runner:
         show: has the screen show its state soon.
         keep: keeps how far a lesson is.
         picture: takes a picture of the screen at the end of a step, by its number.
-        results: what was measured of claims.
         strip: its widget, mounted.
         recorded: whether a recording answers in place of a model.
         big: it shows all of a step's text.
@@ -80,7 +89,6 @@ class Runner:
         show: Callable[[], object],
         keep: Callable[[Playing], object],
         picture: Callable[[Lesson, int], object],
-        results: ClaimResults,
         leave: Callable[[], object],
         go: Callable[[Lesson, int], object],
         dialog: Callable[[], str],
@@ -89,7 +97,7 @@ class Runner:
     ) -> None:
         self._parts, self.strip = parts, strip
         self._show_soon, self._keep, self._leave, self._go, self._dialog = show, keep, leave, go, dialog
-        self._picture, self._results, self._recorded = picture, results, recorded
+        self._picture, self._recorded = picture, recorded
         self._playing: Playing | None = None
         self._facts: LessonFacts | None = None
         self._before: _Before | None = None
@@ -105,14 +113,8 @@ class Runner:
         self._ran = False
         """Whether a command was done in this step."""
         self._doing: Worker[None] | None = None
-        self._steps: list[_Deed] = []
-        self._began = Tuning(), 0
-        """The knobs with which the step began, and how many of `_steps` were done before it."""
-        self._seen: tuple[object, ...] = ()
+        self._began: _StepBeginning | None = None
         self._timer: Timer | None = None
-        self._measuring: ClaimMeasuring | None = None
-        self._different: dict[int, str] = {}
-        """What is different with this model, by the number of the step in which that is said."""
         self._model: ModelInfo | None = None
         self.open = False
 
@@ -175,7 +177,7 @@ class Runner:
                     lesson.id, opening.knobs, opening.system, raw=opening.raw, text=opening.text, title=lesson.title
                 )
             )
-            points = [Breakpoint(rule) for rule in opening.rules]
+            points = [Breakpoint(conditions.parse(rule)) for rule in opening.rules]
             parts.do(lambda: chat.set_breakpoints(points))
             parts.do(lambda: chat.constrain(opening.constraint))
         self._facts = LessonFacts(
@@ -187,12 +189,10 @@ class Runner:
             self._tell_earlier(state.step, wanted)
         parts.tokens.mode.find()
         self._look_as(opening.look, opening.page)
-        self._typed, self._note, self._steps, self._seen = "", "", [], ()
+        self._typed = self._note = ""
         self._ran = False
         if self._timer is None:
             self._timer = parts.screen.set_interval(1 / LOOKS_PER_SECOND, self.look)
-        self._measuring, self._different = self._claims(lesson), {}
-        self._watch()
         self._mark()
         self._playing.update(self._facts)
         self._compose()
@@ -226,51 +226,12 @@ class Runner:
         else:
             parts.drawer.release("lesson")
         chat = parts.chat
-        self._began = chat.tuning, len(self._steps)
+        self._began = self._beginning()
         strange = self.facts.has_strange
         if strange or chat.busy or chat.walks.shown is not None or mode_of(parts, "") in ("tune", "tokens", "walks"):
             playing.points.pop(playing.step, None)
             return
         playing.points[playing.step] = ResumePoint(playing.step, chat.conversation.leaf, chat.tuning.differing())
-
-    def _claims(self, lesson: Lesson) -> ClaimMeasuring | None:
-        """What measures what the lesson relies on."""
-        return ClaimMeasuring(self._parts.chat, lesson.claims, self._results) if lesson.claims else None
-
-    @property
-    def _measures(self) -> bool:
-        """Whether something is still to be measured."""
-        return self._measuring is not None and self._parts.chat.model is not None and not self._tested
-
-    @property
-    def _tested(self) -> bool:
-        """Whether all is known to hold: a lesson of the course, on the model that it is tested with."""
-        model = self._parts.chat.model
-        return model is not None and model.sha256 == TESTED_WITH and self.lesson.path.parent == shelf.COURSE
-
-    def _measure(self) -> None:
-        """Goes on measuring; what does not hold on this model is told."""
-        measuring, model = self._measuring, self._parts.chat.model
-        if measuring is None or model is None:
-            return
-        if self._tested:
-            self._measuring = None
-            return
-        measuring.pump()
-        if not measuring.done:
-            return
-        self._measuring = None
-        told = ""
-        for claim in measuring.otherwise:
-            said = plain(claim.otherwise)
-            if claim.step:
-                self._different[claim.step] = f"{self._different.get(claim.step, '')} {said}".strip()
-            if claim.step < self.playing.number:
-                told = f"{told} {said}".strip()
-        if measuring.otherwise:
-            why = told or "the steps say where"
-            self._parts.tell(Notice(f"with {model.name} some of this lesson is different", why, "warning"))
-        self.show()
 
     def _look_as(self, look: str, page: str) -> None:
         parts = self._parts
@@ -321,17 +282,23 @@ class Runner:
             self._facts.note_list()
         if self._model is not self._parts.chat.model:
             self._model = self._parts.chat.model
-            self._parts.screen.call_next(self._left_by_engine)
-        self._measure()
+            self._parts.screen.call_next(self._judge_model)
         if any(isinstance(change, PathChanged) for change in changes) and self._parts.chat.shows_other:
             self._parts.screen.call_next(self._left_for_another)
 
-    def _left_by_engine(self) -> None:
-        """A model that came only now, or another one, may be on an engine that cannot do what the lesson needs."""
-        if self._playing is not None and (refused := refusal_of(self.lesson, self._parts.chat)) is not None:
+    def _judge_model(self) -> None:
+        """Leave where the engine of a new model cannot do what the lesson needs; tell which model the course is tested with."""
+        if self._playing is None:
+            return
+        if (refused := refusal_of(self.lesson, self._parts.chat)) is not None:
             why = f"{refused.message}; {refused.hint}"
             self._parts.tell(Notice(f"{self.lesson.title} cannot be played here", why, "warning"))
             self._leave()
+            return
+        model, is_ours = self._model, self.lesson.path.parent == shelf.COURSE
+        if model is not None and model.sha256 != TESTED_WITH and is_ours and not self._recorded():
+            why = f"with {model.name} some of what they say may be different"
+            self._parts.tell(Notice("the lessons are tested with SmolLM2-135M", why))
 
     def _left_for_another(self) -> None:
         if self._playing is not None and self._parts.chat.shows_other:
@@ -342,8 +309,6 @@ class Runner:
         """Looks at the facts; a few times a second."""
         if self._playing is None or self._facts is None:
             return
-        self._measure()
-        self._watch()
         step, finished = self.playing.step, self.playing.finished
         if self.playing.update(self._facts):
             if (step, finished) != (self.playing.step, self.playing.finished):
@@ -360,7 +325,7 @@ class Runner:
         """Puts the text of a step into the empty composer; in a lesson that is resumed it may be there."""
         step = self.playing.current
         text = "" if self.playing.finished else step.compose
-        if not text and not self.playing.finished and step.deeds[:1] and step.deeds[0].kind == "send":
+        if not text and not self.playing.finished and step.deeds[:1] and step.deeds[0].sends:
             text = self._given  # it may have been sent too early
         if text and self._parts.composer.text in ("", text):
             self._given = text
@@ -437,8 +402,7 @@ class Runner:
         if playing.finished or playing.held or chat.busy:
             return ""
         if self.facts.has_strange:
-            undo = f"{name_of('learn')} {name_of('lesson-undo')}"
-            return f"A message of your own is in the chat: no reply to it counts here. {undo} takes it back."
+            return f"A message of your own is in the chat: no reply to it counts here. {name_of('edit')} replaces it."
         missing = [check.written for check in playing.current.checks if not check.holds(self.facts)]
         if missing == ["mode == 'chat'"] and len(playing.current.checks) > 1 and playing.asks is None:
             return f"Press {name_of('back')} to return to the chat."
@@ -456,7 +420,7 @@ class Runner:
 
     def ran(self, command: str) -> None:
         """A command of the reader's was done; one with which the step only begins says nothing yet."""
-        deeds = [deed.written for deed in self.playing.current.deeds if deed.kind != "wait"]
+        deeds = [deed.what for deed in self.playing.current.deeds if deed.kind != "wait"]
         aside = _ASIDE.match(command) is not None
         self._ran = self._ran or not (aside or command.strip() in deeds[:-1])
         if aside and self._aside == self._given and self._parts.composer.text == "":
@@ -477,8 +441,6 @@ class Runner:
         note = self._note
         if self.doing:
             note = "doing this step for you …"
-        elif not note and self._measures and self._parts.chat.model is not None:
-            note = f"Trying this lesson's examples on {self._parts.chat.model.name} …"
         elif not note and playing.already:
             note = (
                 f"This holds already. Try it all the same, or go on with {name_of('learn')} {name_of('lesson-skip')}."
@@ -486,7 +448,7 @@ class Runner:
         elif not note and question is not None and question.before and playing.held:
             note = f"Done. Answer the question, or go on with {name_of('learn')} {name_of('lesson-skip')}."
         elif not note:
-            note = f"{self._different.get(playing.number, '')} {self._awaits()}".strip()
+            note = self._awaits()
         asked = None
         if question is not None:
             asked = AskedWords(plain(question.ask), tuple(map(plain, question.answers)), question.unit, self._typed)
@@ -674,7 +636,7 @@ class Runner:
             return
         if self._recorded():
             self._take_back_step()
-        if step.deeds[0].kind == "send" and self._given:
+        if step.deeds[0].sends and self._given:
             self._parts.composer.put(self._given)  # whatever became of it
         self._doing = self._parts.screen.run_worker(self._do_deeds(), group="lesson", exclusive=True)
         self.show()
@@ -683,12 +645,11 @@ class Runner:
     async def _do_deeds(self) -> None:
         playing, step = self.playing, self.playing.step
         try:
-            await Hands(self._parts, self.answer).do(playing.current.deeds)
+            await Autoplay(self._parts).do(playing.current.deeds)
             if playing.step == step:  # a timer may have gone on: what the next one finds was not done for it
                 playing.did()
             else:
-                self._watch()
-                self._began = self._parts.chat.tuning, len(self._steps)  # what it did behind its step was recorded, too
+                self._began = self._beginning()  # what it did behind its step was recorded, too
         except DeedFailed as failure:
             self._note = f"This could not be done: {failure}."
         self._doing = None
@@ -698,9 +659,6 @@ class Runner:
             self._show_soon()
 
     def _stop_doing(self) -> None:
-        if self._measuring is not None:
-            self._measuring.cancel()
-            self._measuring = None
         if self._doing is not None:
             self._doing.cancel()
             self._doing = None
@@ -728,127 +686,37 @@ class Runner:
         self.back()
         self._leave()
 
-    # --- undo ----------------------------------------------------------------------------------------------------------
-
-    def _watch(self) -> None:
-        """Notes what was done, so that it can be undone: a knob that was turned, or a turn that was added."""
+    def _beginning(self) -> _StepBeginning:
         chat = self._parts.chat
-        newest = max(chat.conversation.nodes, default=0)
-        now = (id(chat.conversation), chat.tuning, newest, chat.conversation.leaf, chat.constraint)
-        if not self._seen:
-            self._seen = now
-            return
-        if now == self._seen:
-            return
-        before, self._seen, at = self._seen, now, self.playing.step
-        if before[0] != now[0]:
-            self._steps.clear()
-        elif before[2] != now[2]:
-            self._steps.append(_Deed("node", at, int(str(before[2])) + 1))
-        elif before[1] != now[1]:
-            self._steps.append(_Deed("knob", at))
-        elif before[4] != now[4]:
-            self._steps.append(_Deed("constraint", at, before=before[4]))
-        elif before[3] != now[3] and chat.walks.shown is None:  # there the cursor moves it
-            self._steps.append(_Deed("leaf", at, before=before[3]))
-
-    def _undo(self) -> None:
-        """Takes the last thing back, as the reader could."""
-        self.back()
-        self._watch()
-        parts, chat = self._parts, self._parts.chat
-        if chat.busy:
-            parts.do(chat.stop)
-            parts.tell(Notice("stopped the reply", "undo again to take it back"))
-            return
-        if not self._steps:
-            parts.tell(Notice("nothing to undo in this lesson"))
-            return
-        deed = self._steps.pop()
-        again = self.playing.finished or self.playing.step > deed.step
-        if again and parts.composer.text == self._given:  # it is of the step that is left
-            parts.composer.clear()
-        said = self._undone(deed)
-        self._seen = ()
-        self._watch()
-        parts.tell(Notice(f"undone: {said}"))
-        if self._facts is not None and again:
-            self.playing.go_to(deed.step, self._facts)  # what it was done for is to do again
-            self._mark()
-        self._compose()
-        self._changed()
-
-    def _undone(self, deed: _Deed) -> str:
-        """Takes it back; returns what is said of it."""
-        parts, chat = self._parts, self._parts.chat
-        if deed.kind == "knob":
-            parts.do(parts.desk.knobs.undo)
-            said, parts.desk.knobs.error = parts.desk.knobs.error or "the knob is back", ""
-            return said
-        if deed.kind == "constraint":
-            constraint = deed.before if isinstance(deed.before, Constraint) else None
-            parts.do(lambda: chat.constrain(constraint))
-            return "the constraint is as before"
-        if deed.kind == "leaf":
-            leaf = deed.before
-            if isinstance(leaf, int):
-                parts.do(lambda: chat.branches.select(leaf))
-            return "back on the branch before"
-        return self._take_back(deed.node)
+        conversation = chat.conversation
+        newest = max(conversation.nodes, default=0)
+        return _StepBeginning(conversation, newest, conversation.leaf, chat.tuning, chat.constraint)
 
     def _take_back_step(self) -> None:
-        """Back to where the step began: from there on it was recorded. Of a reply that is not over, only the knobs."""
-        parts, chat = self._parts, self._parts.chat
-        self._watch()
-        tuning, before = self._began
-        mine = self._steps[before:]
-        rest = [deed for deed in mine if chat.busy and deed.kind != "knob"]
-        for deed in reversed(mine):
-            if deed.kind != "knob" and deed not in rest:
-                self._undone(deed)
-        self._steps[before:] = rest
-        if turned := tuning.differing(chat.tuning):
+        """Go back to where the step began: from there on it was recorded. Of a reply that is not over, only the knobs."""
+        parts, chat, began = self._parts, self._parts.chat, self._began
+        if began is None or began.conversation is not chat.conversation:
+            return
+        if not chat.busy:
+            for number in [number for number in chat.conversation.nodes if number > began.newest]:
+                parts.do(partial(chat.branches.delete, number))  # what is hidden already stays so
+            if chat.constraint != began.constraint:
+                parts.do(lambda: chat.constrain(began.constraint))
+            if began.leaf is not None and began.leaf != chat.conversation.leaf:
+                leaf = began.leaf
+                parts.do(lambda: chat.branches.select(leaf))
+        if turned := began.tuning.differing(chat.tuning):
             parts.do(lambda: chat.adjust_all(turned, dict.fromkeys(turned, LESSON)))
-        self._seen = ()
-        self._watch()
 
     def _is_own(self, node: Node) -> bool:
         """Whether it is a message that the lesson has the reader send."""
         return node.role == "user" and not self.facts.is_strange(node)
-
-    def _take_back(self, number: int) -> str:
-        """The first node that was added, and all that came with it: walks are many. What the lesson had written comes back into
-        the empty composer."""
-        parts, chat = self._parts, self._parts.chat
-        node = chat.conversation.nodes.get(number)
-        if node is None:
-            return "it is gone already"
-        others = chat.conversation.children(node.parent)
-        was_edited = any(one.number < number and one.role == "user" for one in others)  # and what it was before is back
-        text = node.written if self._is_own(node) and not was_edited else ""
-        for one in [one for one in chat.conversation.nodes if one >= number]:
-            parts.do(partial(chat.branches.delete, one))  # what is hidden already stays so
-        if text and parts.composer.is_blank:
-            self._given = text
-            parts.composer.put(text)
-        return "the message is taken back" if node.role == "user" else "the reply is taken back"
-
-
-class _Deed(NamedTuple):
-    """What can be undone: a knob, a constraint, a node that was added, or a way to another leaf; and in which step it was done.
-    `before` is the constraint or the leaf that was."""
-
-    kind: str
-    step: int
-    node: int = 0
-    before: object = None
 
 
 _ACTS: dict[str, Callable[..., None]] = {
     "answer": Runner.answer,
     "hint": lambda runner: runner._hint(),
     "do": lambda runner: runner._do(),
-    "undo": lambda runner: runner._undo(),
     "more": lambda runner: runner._more(),
     "skip": lambda runner: runner._skip(),
     "go": lambda runner, by: runner._next(by),
