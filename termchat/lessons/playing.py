@@ -6,25 +6,26 @@ before the reader did anything is not taken for done: `already` says so, and `sk
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Annotated
 
-from termchat.decoding.samplers import Value
-from termchat.lessons.lesson import Lesson, LessonQuestion, LessonStep
+import msgspec
+
+from termchat.lessons.lesson import Knobs, Lesson, LessonQuestion, LessonStep
 from termchat.lessons.lesson_facts import LessonFacts
 
 MOST_RUNGS = 3
+_Whole = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
 
-class Guess(NamedTuple):
+class Guess(msgspec.Struct, frozen=True):
     """What somebody expected of a step, and what came. Of a question with answers both are the number of one, from 1 on;
     `truth` None: there was none. `date` is UTC."""
 
-    step: int
+    step: _Whole
     guess: float
     truth: float | None
-    date: str
+    date: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\d")]
 
     def is_right(self, question: LessonQuestion) -> bool | None:
         """Of answers, whether it is the right one; of a number, whether it is within a tenth of it, or half a unit. None where
@@ -36,20 +37,20 @@ class Guess(NamedTuple):
         return abs(self.guess - self.truth) <= max(abs(self.truth) / 10, 0.5)
 
 
-class ResumePoint(NamedTuple):
+class ResumePoint(msgspec.Struct, frozen=True):
     """The beginning of a step that can be made again: nothing was paused, and the composer had the keyboard. `leaf` is the node
     that was shown, None in an empty chat; `knobs` are those that were not at their default."""
 
-    step: int
-    leaf: int | None = None
-    knobs: Mapping[str, Value] = {}
+    step: _Whole
+    leaf: _Whole | None = None
+    knobs: Knobs = msgspec.field(default_factory=dict)
 
 
-class LessonState(NamedTuple):
+class LessonState(msgspec.Struct, frozen=True):
     """What is kept of a lesson: the step that is next, whether it was ever finished, the newest guess of each step, and from
     where on it is resumed."""
 
-    step: int = 0
+    step: _Whole = 0
     done: bool = False
     guesses: tuple[Guess, ...] = ()
     resumes: ResumePoint | None = None

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from termchat.chat.changes import Change, Notice
 from termchat.engine.abilities import Refused
 from termchat.tui.draw.background import BackgroundTask
@@ -128,7 +130,7 @@ class Learning:
         state = playing.state
         if self._recording is not None:  # how far the lesson is with a model stays as it is
             known = self.progress.of(playing.lesson.id)
-            state = state._replace(step=known.step, resumes=known.resumes)
+            state = msgspec.structs.replace(state, step=known.step, resumes=known.resumes)
         self.progress.keep(playing.lesson.id, state)
 
     def _picture(self, lesson: Lesson, step: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 from textual.timer import Timer
 from textual.worker import Worker
 
@@ -161,9 +162,9 @@ class Runner:
         if left is not None and point is not None and point.leaf not in left.conversation.nodes:
             point = None  # another chat was begun in the lesson
         if point is not None and (left is not None or point.leaf is None):
-            state = state._replace(step=point.step)
+            state = msgspec.structs.replace(state, step=point.step)
         elif left is None:  # steps build on one another
-            state, point = state._replace(step=0), None
+            state, point = msgspec.structs.replace(state, step=0), None
         self._playing = Playing(lesson, state)
         self._given = opening.text
         if left is not None:
