@@ -14,7 +14,6 @@ import msgspec
 from termchat.lessons.lesson import Knobs, Lesson, LessonQuestion, LessonStep
 from termchat.lessons.lesson_facts import LessonFacts
 
-MOST_RUNGS = 3
 _Whole = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
 
@@ -121,7 +120,6 @@ class Playing:
         while not self.finished:
             if not self._looked:
                 facts.begin_step()
-                facts.took_hint(0)
             held = all(check.holds(facts) for check in self.current.checks)
             if not self._looked:
                 self._looked, self.already = True, held and bool(self.current.checks)
@@ -152,13 +150,9 @@ class Playing:
         self.guess = guess
         return True
 
-    def hint(self, facts: LessonFacts | None = None) -> int:
-        """Takes one more hint of the step: the number of its rung, from 1 on; the last one again where there is none. The last
-        rung of a step with deeds is that it is done for the reader."""
-        self.hints = min(self.hints + 1, self.current.rungs, MOST_RUNGS)
-        if facts is not None:
-            facts.took_hint(self.hints)
-        return self.hints
+    def hint(self) -> None:
+        """Take one more hint of the step, up to the last. That of a step with deeds is that it is done for the reader."""
+        self.hints = min(self.hints + 1, self.current.rungs)
 
     @property
     def does_it(self) -> bool:

@@ -76,7 +76,6 @@ class MadeFacts(LessonFacts):
     def __init__(self, **facts: FactValue) -> None:
         self.known: dict[tuple[str, str], FactValue] = {(name, ""): value for name, value in facts.items()}
         self.begun = 0
-        self.hints = 0
 
     def __setitem__(self, name: str | tuple[str, str], value: FactValue) -> None:
         key = (name, "") if isinstance(name, str) else name
@@ -91,9 +90,6 @@ class MadeFacts(LessonFacts):
         for key in self.known:
             if key[0].startswith("new_"):
                 self.known[key] = 0
-
-    def took_hint(self, hints: int) -> None:
-        self.hints = hints
 
 
 def lines_of(problems: Any) -> list[int]:

@@ -617,7 +617,7 @@ class Runner:
         if not playing.current.rungs:
             self._parts.tell(Notice("this step has no hint"))
             return
-        playing.hint(self._facts)
+        playing.hint()
         if playing.does_it:
             self._do()
         self.show()
