@@ -11,7 +11,7 @@ from termchat.chat.service import Chat
 from termchat.config.settings import load
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
-from termchat.tui.lessons.runner import Runner
+from termchat.tui.lessons.lesson_session import LessonSession
 from termchat.tui.sessions.session_list import SessionList
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
@@ -74,7 +74,7 @@ do = ["/look rank"]
 """
 
 
-def go_to(runner: Runner, number: int) -> None:
+def go_to(runner: LessonSession, number: int) -> None:
     """Begin a step of the lesson that is played, wherever it is."""
     playing = runner.playing
     playing.step, playing.finished, playing.result = number - 1, False, None

@@ -19,7 +19,7 @@ from termchat.lessons.playing import LessonState
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.draw.ink import Ink, Paint
-from termchat.tui.lessons import runner as playing
+from termchat.tui.lessons import lesson_session as playing
 from termchat.tui.lessons.autoplay import Autoplay
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, strip_lines

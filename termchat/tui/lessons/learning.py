@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from termchat.lessons.shelf import Shelf
     from termchat.tui.demo.engine import DemoEngine
     from termchat.tui.lessons.lesson_list import ChosenLesson
-    from termchat.tui.lessons.runner import Runner
+    from termchat.tui.lessons.lesson_session import LessonSession
+    from termchat.tui.lessons.strip import LessonStrip
     from termchat.tui.sessions.session_list import SessionList
 
 
@@ -47,10 +48,12 @@ class Learning:
         *,
         big: bool = False,
     ) -> None:
-        self._parts, self._sessions, self._show, self._over, self._big = parts, sessions, show, over, big
-        self.runner: Runner | None = None
+        self._parts, self._sessions, self.show, self._over, self._big = parts, sessions, show, over, big
+        self.runner: LessonSession | None = None
         self.dialog = ""
-        self._runner: Runner | None = None
+        self.unfolded: bool | None = None
+        """Whether the reader wants all of a step's text; None as long as nothing was said."""
+        self._strip: LessonStrip | None = None
         self._known: LessonProgress | None = None
         self._finding: BackgroundTask[Session | None] | None = None
         self._begins: tuple[Lesson, LessonState] | None = None
@@ -88,8 +91,8 @@ class Learning:
         return self.runner.lights if self.runner is not None else NO_LIGHTS
 
     def paint_with(self, palette: Palette) -> None:
-        if self._runner is not None:
-            self._runner.strip.paint_with(palette)
+        if self._strip is not None:
+            self._strip.paint_with(palette)
 
     def heard(self, changes: Sequence[Change]) -> None:
         if self.runner is not None:
@@ -125,15 +128,15 @@ class Learning:
             self._known = LessonProgress(file, lambda said: self._parts.tell(Notice(said, severity="warning")))
         return self._known
 
-    def _keep(self, playing: Playing) -> None:
+    def keep(self, playing: Playing) -> None:
         """Keep how far a lesson is."""
         state = playing.state
-        if self._recording is not None:  # how far the lesson is with a model stays as it is
+        if self.recording is not None:  # how far the lesson is with a model stays as it is
             known = self.progress.of(playing.lesson.id)
             state = msgspec.structs.replace(state, step=known.step, resumes=known.resumes)
         self.progress.keep(playing.lesson.id, state)
 
-    def _picture(self, lesson: Lesson, step: int) -> None:
+    def draw_picture(self, lesson: Lesson, step: int) -> None:
         from termchat.tui.lessons.lesson_traces import picture
 
         if self.folder is None:
@@ -156,7 +159,7 @@ class Learning:
         at = self.runner.lesson.id if self.runner is not None else ""
         dialog = LessonsDialog(
             self._parts.palette(), self.shelf(), self.progress.all, self.refusal, at, self.progress.last,
-            recorded=self._recording is not None,
+            recorded=self.recording is not None,
         )  # fmt: skip
         self._parts.open(dialog, closed)
 
@@ -180,10 +183,10 @@ class Learning:
             why = f"{refused.message}; {refused.hint}"
             self._parts.tell(Notice(f"{lesson.title} cannot be played here", why, "warning"))
             return
-        if (recording := self._recording) is not None:
+        if (recording := self.recording) is not None:
             recording.teach(lesson.id)
         state = self.progress.of(lesson.id)
-        if anew or self._recording is not None:
+        if anew or self.recording is not None:
             state = LessonState(0, state.done, state.guesses)
         self._begins = lesson, state
         sessions = self._sessions
@@ -196,7 +199,7 @@ class Learning:
             self._parts.screen.call_next(self._start, None)
 
     @property
-    def _recording(self) -> DemoEngine | None:
+    def recording(self) -> DemoEngine | None:
         """The recording that answers in place of a model; None where one is there."""
         from termchat.tui.demo.engine import DemoEngine
 
@@ -208,7 +211,7 @@ class Learning:
         from termchat.tui.demo import tape
         from termchat.tui.lessons.lesson_list import refusal_of
 
-        if self._recording is None:
+        if self.recording is None:
             return refusal_of(lesson, self._parts.chat)
         if tape.of_lesson(lesson.id).is_file():
             return None
@@ -222,25 +225,29 @@ class Learning:
         if self._begins is None:
             return
         (lesson, state), self._begins = self._begins, None
+        before = None
         if self.runner is not None:
+            before = self.runner.before
             self.runner.pause()
             self._over()
-        self._runner = self._runner or await self._made()
-        self.runner = self._runner
-        self.runner.begin(lesson, state, left)
+        from termchat.tui.lessons.lesson_session import LessonSession
 
-    async def _made(self) -> Runner:
-        from termchat.tui.lessons.runner import Runner
+        strip = self._strip or await self._mount_strip()
+        session = LessonSession(self, self._parts, strip, lesson, state, left, before=before, big=self._big)
+        self.runner = session
+        session.begin()
+
+    async def _mount_strip(self) -> LessonStrip:
         from termchat.tui.lessons.strip import LessonStrip
 
-        strip = LessonStrip(id="lesson")
+        strip = self._strip = LessonStrip(id="lesson")
         await self._parts.screen.mount(strip, before=self._parts.desk)
         strip.paint_with(self._parts.palette())
         composer = self._parts.composer
         composer.before_all = self.direct
         commands = composer.commands
 
-        def done(text: str) -> bool:
+        def run_command(text: str) -> bool:
             runner = self.runner
             step = runner.playing.step if runner is not None else 0
             known = commands(text)
@@ -248,14 +255,10 @@ class Learning:
                 runner.ran(text)
             return known
 
-        composer.commands = done
-        return Runner(
-            self._parts, strip,
-            show=self._show, keep=self._keep, picture=self._picture, leave=self.leave, go=self._go,
-            dialog=lambda: self.dialog, recorded=lambda: self._recording is not None, big=self._big,
-        )  # fmt: skip
+        composer.commands = run_command
+        return strip
 
-    def _go(self, lesson: Lesson, by: int) -> None:
+    def go(self, lesson: Lesson, by: int) -> None:
         """To the next lesson, or the one before, that can be played here; where there is none, the nearest says why."""
         lessons = self.shelf().lessons
         at = next((at for at, one in enumerate(lessons) if one.id == lesson.id), 0)
@@ -301,7 +304,7 @@ class Learning:
         if runner is not None:
             runner.end(back=not self._parts.chat.shows_other)
             self._over()
-            if (recording := self._recording) is not None:
+            if (recording := self.recording) is not None:
                 recording.teach(None)
 
 

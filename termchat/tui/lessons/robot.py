@@ -15,7 +15,7 @@ from termchat.engine.port import Engine
 from termchat.lessons.lesson import Lesson, LessonStep
 from termchat.lessons.playing import truth_of
 from termchat.tui.app import TermchatApp
-from termchat.tui.lessons.runner import Runner
+from termchat.tui.lessons.lesson_session import LessonSession
 from termchat.tui.start import build
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class LessonRobot:
             self.problems.append("the knobs or the chat did not come back")
         return self.problems
 
-    async def _steps(self, runner: Runner) -> None:
+    async def _steps(self, runner: LessonSession) -> None:
         playing = runner.playing
         while not playing.finished:
             at, step = playing.step, playing.current
@@ -99,13 +99,13 @@ class LessonRobot:
         line = f" (line {step.line})" if step.line else ""
         self.problems.append(f"step {at + 1}{line}: {why}")
 
-    def _answer(self, runner: Runner) -> None:
+    def _answer(self, runner: LessonSession) -> None:
         """The right answer, as far as it is known by now."""
         question = runner.playing.asks
         if question is not None:
             runner.answer(truth_of(question, runner.facts) or 1.0)
 
-    def _check_room(self, runner: Runner) -> None:
+    def _check_room(self, runner: LessonSession) -> None:
         width = self._app.size.width
         lines = runner.strip.drawn
         if len(lines) > runner.rows:

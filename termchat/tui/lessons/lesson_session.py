@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from textual.timer import Timer
 from textual.worker import Worker
 
 from termchat.chat.changes import Change, Notice, PathChanged
@@ -37,6 +36,9 @@ from termchat.tui.screen.drawer import ALONE
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, Look, TokenLook
 from termchat.tui.walks.walks_view import WalksView
+
+if TYPE_CHECKING:
+    from termchat.tui.lessons.learning import Learning
 
 LOOKS_PER_SECOND = 4
 TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
@@ -70,94 +72,24 @@ class _StepBeginning(NamedTuple):
     constraint: Constraint | None
 
 
-class Runner:
-    """One lesson after the other may be begun; the reader's chat comes back when the last of them is left.
-
-    Args:
-        show: has the screen show its state soon.
-        keep: keeps how far a lesson is.
-        picture: takes a picture of the screen at the end of a step, by its number.
-        strip: its widget, mounted.
-        recorded: whether a recording answers in place of a model.
-        big: it shows all of a step's text.
-    """
+class LessonSession:
+    """One lesson, begun in a chat of its own, or resumed in the chat `left`. `before` is how the reader's screen was looked at
+    before the first lesson, None where this is the first. `strip` is mounted; with `big` it shows all of a step's text."""
 
     def __init__(
         self,
+        learning: Learning,
         parts: Parts,
         strip: LessonStrip,
+        lesson: Lesson,
+        state: LessonState,
+        left: Session | None,
         *,
-        show: Callable[[], object],
-        keep: Callable[[Playing], object],
-        picture: Callable[[Lesson, int], object],
-        leave: Callable[[], object],
-        go: Callable[[Lesson, int], object],
-        dialog: Callable[[], str],
-        recorded: Callable[[], bool],
-        big: bool = False,
+        before: _Before | None,
+        big: bool,
     ) -> None:
-        self._parts, self.strip = parts, strip
-        self._show_soon, self._keep, self._leave, self._go, self._dialog = show, keep, leave, go, dialog
-        self._picture, self._recorded = picture, recorded
-        self._playing: Playing | None = None
-        self._facts: LessonFacts | None = None
-        self._before: _Before | None = None
-        self._typed = ""
-        self._big = big
-        self._unfolded: bool | None = None
-        """Whether the reader wants all of a step's text; None where nothing was said."""
-        self._note = ""
-        self._given = ""
-        """What the lesson has put into the composer."""
-        self._aside = ""
-        """The same, while a command is written in its place."""
-        self._ran = False
-        """Whether a command was done in this step."""
-        self._doing: Worker[None] | None = None
-        self._began: _StepBeginning | None = None
-        self._timer: Timer | None = None
-        self._model: ModelInfo | None = None
-        self.open = False
-
-    @property
-    def playing(self) -> Playing:
-        assert self._playing is not None
-        return self._playing
-
-    @property
-    def lesson(self) -> Lesson:
-        return self.playing.lesson
-
-    @property
-    def facts(self) -> LessonFacts:
-        assert self._facts is not None
-        return self._facts
-
-    @property
-    def note(self) -> str:
-        """What went wrong in this step, "" for nothing."""
-        return self._note
-
-    @property
-    def doing(self) -> bool:
-        """Whether a step is being done for the reader."""
-        return self._doing is not None and not self._doing.is_finished
-
-    # --- in and out ----------------------------------------------------------------------------------------------------
-
-    def begin(self, lesson: Lesson, state: LessonState, left: Session | None = None) -> None:
-        """`left` is the chat in which it was left, to go on in."""
-        parts, opening, chat = self._parts, lesson.opening, self._parts.chat
-        self._stop_doing()
-        if self._before is None:
-            panels = parts.panels
-            self._before = _Before(parts.transcript.looks, panels.page, parts.drawer.shown)
-        if parts.tokens.mode.open:
-            parts.tokens.leave()
-        if parts.desk.tune is not None:
-            parts.desk.close_tune()
-        if parts.panels.big:  # the chat is to be seen
-            parts.screen.call_next(parts.screen.app.run_action, "big", parts.screen)
+        self._learning, self._parts, self.strip, self.lesson = learning, parts, strip, lesson
+        self.before = before or _Before(parts.transcript.looks, parts.panels.page, parts.drawer.shown)
         wanted, point = state.step, state.resumes
         if left is not None and point is not None and point.leaf not in left.conversation.nodes:
             point = None  # another chat was begun in the lesson
@@ -165,40 +97,87 @@ class Runner:
             state = msgspec.structs.replace(state, step=point.step)
         elif left is None:  # steps build on one another
             state, point = msgspec.structs.replace(state, step=0), None
-        self._playing = Playing(lesson, state)
-        self._given = opening.text
-        if left is not None:
-            parts.do(lambda: chat.begin_lesson(lesson.id, opening.knobs, opening.system, raw=opening.raw, left=left))
-            if parts.composer.text in {step.compose for step in lesson.steps}:  # each step puts its own there
-                chat.conversation.unsent.draft = ""
-                parts.composer.clear()
-        else:
-            parts.do(
-                lambda: chat.begin_lesson(
-                    lesson.id, opening.knobs, opening.system, raw=opening.raw, text=opening.text, title=lesson.title
-                )
-            )
-            points = [Breakpoint(conditions.parse(rule)) for rule in opening.rules]
-            parts.do(lambda: chat.set_breakpoints(points))
-            parts.do(lambda: chat.constrain(opening.constraint))
-        self._facts = LessonFacts(
-            chat, lambda: screen_facts(parts, self._dialog()), lesson.messages, stopped_count=lesson.is_of_endings
+        self.playing = Playing(lesson, state)
+        self._typed = ""
+        self._big = big
+        self.note = ""
+        """What went wrong in this step, "" for nothing."""
+        self._given = lesson.opening.text
+        """What the lesson has put into the composer."""
+        self._aside = ""
+        """The same, while a command is written in its place."""
+        self._ran = False
+        """Whether a command was done in this step."""
+        self._doing: Worker[None] | None = None
+        self._model: ModelInfo | None = None
+        self.open = False
+        self._leave_places()
+        if parts.panels.big:  # the chat is to be seen
+            parts.screen.call_next(parts.screen.app.run_action, "big", parts.screen)
+        self._show_chat(left)
+        self.facts = LessonFacts(
+            parts.chat,
+            lambda: screen_facts(parts, learning.dialog),
+            lesson.messages,
+            stopped_count=lesson.is_of_endings,
         )
         if point is not None:
             self._return_to(point)
         if state.step < wanted:
-            self._tell_earlier(state.step, wanted)
+            why = f"step {wanted + 1} begins in the middle of what the steps before it made"
+            parts.tell(Notice(f"resumed at step {state.step + 1}", why))
         parts.tokens.mode.find()
-        self._look_as(opening.look, opening.page)
-        self._typed = self._note = ""
-        self._ran = False
-        if self._timer is None:
-            self._timer = parts.screen.set_interval(1 / LOOKS_PER_SECOND, self.look)
+        if lesson.opening.look in LOOKS:
+            parts.transcript.looks = next(one for one in LOOKS if one == lesson.opening.look), TOKEN_LOOKS[0]
+        if lesson.opening.page in PAGES:
+            parts.panels.page = lesson.opening.page
+        self._began = self._beginning()
+        self._timer = parts.screen.set_interval(1 / LOOKS_PER_SECOND, self.look)
+
+    def begin(self) -> None:
+        """Show the first step."""
         self._mark()
-        self._playing.update(self._facts)
+        self.playing.update(self.facts)
         self._compose()
         self._changed()
-        parts.desk.take_keyboard()
+        self._parts.desk.take_keyboard()
+
+    @property
+    def doing(self) -> bool:
+        """Whether a step is being done for the reader."""
+        return self._doing is not None and not self._doing.is_finished
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether it was left, or another lesson was begun."""
+        return self._learning.runner is not self
+
+    # --- in and out ----------------------------------------------------------------------------------------------------
+
+    def _show_chat(self, left: Session | None) -> None:
+        parts, chat, opening, id = self._parts, self._parts.chat, self.lesson.opening, self.lesson.id
+        if left is not None:
+            parts.do(lambda: chat.begin_lesson(id, opening.knobs, opening.system, raw=opening.raw, left=left))
+            if parts.composer.text in {step.compose for step in self.lesson.steps}:  # each step puts its own there
+                chat.conversation.unsent.draft = ""
+                parts.composer.clear()
+            return
+        title = self.lesson.title
+        parts.do(
+            lambda: chat.begin_lesson(
+                id, opening.knobs, opening.system, raw=opening.raw, text=opening.text, title=title
+            )
+        )
+        points = [Breakpoint(conditions.parse(rule)) for rule in opening.rules]
+        parts.do(lambda: chat.set_breakpoints(points))
+        parts.do(lambda: chat.constrain(opening.constraint))
+
+    def _leave_places(self) -> None:
+        """Leave token mode and TUNE."""
+        if self._parts.tokens.mode.open:
+            self._parts.tokens.leave()
+        if self._parts.desk.tune is not None:
+            self._parts.desk.close_tune()
 
     def _return_to(self, point: ResumePoint) -> None:
         """Shows the branch and sets the knobs with which a step began; a message that was sent in it can be sent again."""
@@ -214,10 +193,6 @@ class Runner:
         if turned:
             parts.do(lambda: chat.adjust_all(turned, dict.fromkeys(turned, LESSON)))
 
-    def _tell_earlier(self, step: int, wanted: int) -> None:
-        why = f"step {wanted + 1} begins in the middle of what the steps before it made"
-        self._parts.tell(Notice(f"resumed at step {step + 1}", why))
-
     def _mark(self) -> None:
         """Shows the panels that a step speaks of, and notes with what it begins, if that can be made again."""
         playing, parts = self.playing, self._parts
@@ -226,97 +201,78 @@ class Runner:
             parts.drawer.need("lesson")
         else:
             parts.drawer.release("lesson")
-        chat = parts.chat
-        self._began = self._beginning()
+        self._typed = self.note = ""
+        self._ran = False
+        self._began, chat = self._beginning(), parts.chat
         strange = self.facts.has_strange
         if strange or chat.busy or chat.walks.shown is not None or mode_of(parts, "") in ("tune", "tokens", "walks"):
             playing.points.pop(playing.step, None)
             return
         playing.points[playing.step] = ResumePoint(playing.step, chat.conversation.leaf, chat.tuning.differing())
 
-    def _look_as(self, look: str, page: str) -> None:
-        parts = self._parts
-        if look in LOOKS:
-            parts.transcript.looks = next(one for one in LOOKS if one == look), TOKEN_LOOKS[0]
-        if page in PAGES:
-            parts.panels.page = page
-
     def pause(self) -> None:
-        """Another lesson is to begin."""
-        self._stop_doing()
-        self._keep(self.playing)
+        """Stop, and keep how far the lesson is."""
+        self._timer.stop()
+        if self._doing is not None:
+            self._doing.cancel()
+        self._learning.keep(self.playing)
 
     def end(self, *, back: bool = True) -> None:
-        """Gives the reader's chat back, and how it was looked at; `back` False where another chat was opened meanwhile."""
-        parts = self._parts
-        self._stop_doing()
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer = None
+        """Give the reader's chat back, and how it was looked at; `back` False where another chat was opened meanwhile."""
+        parts, before = self._parts, self.before
+        self.pause()
         self.open = False
-        if self._playing is not None:
-            self._keep(self.playing)
-        if parts.tokens.mode.open:
-            parts.tokens.leave()
-        if parts.desk.tune is not None:
-            parts.desk.close_tune()
+        self._leave_places()
         parts.do(lambda: parts.chat.end_lesson(back=back))
         parts.drawer.release("lesson")
-        if self._before is not None:
-            parts.transcript.looks, parts.panels.page = self._before.looks, self._before.page
-            if parts.drawer.shown != self._before.drawer:
-                parts.drawer.toggle()
+        parts.transcript.looks, parts.panels.page = before.looks, before.page
+        if parts.drawer.shown != before.drawer:
+            parts.drawer.toggle()
         if back:
             parts.tokens.mode.find()
-        self._before = self._playing = self._facts = None
         self.strip.show_lines([])
         parts.desk.take_keyboard()
-        self._show_soon()
+        self._learning.show()
 
     # --- what happens --------------------------------------------------------------------------------------------------
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Before the screen takes them in; there may be none."""
-        if self._playing is None:
-            return
-        if self._facts is not None:
-            self._facts.note_list()
+        """Take in changes before the screen does; there may be none."""
+        self.facts.note_list()
         if self._model is not self._parts.chat.model:
             self._model = self._parts.chat.model
             self._parts.screen.call_next(self._judge_model)
         if any(isinstance(change, PathChanged) for change in changes) and self._parts.chat.shows_other:
-            self._parts.screen.call_next(self._left_for_another)
+            self._parts.screen.call_next(self._leave_for_another)
 
     def _judge_model(self) -> None:
         """Leave where the engine of a new model cannot do what the lesson needs; tell which model the course is tested with."""
-        if self._playing is None:
+        if self._is_over:
             return
         if (refused := refusal_of(self.lesson, self._parts.chat)) is not None:
             why = f"{refused.message}; {refused.hint}"
             self._parts.tell(Notice(f"{self.lesson.title} cannot be played here", why, "warning"))
-            self._leave()
+            self._learning.leave()
             return
         model, is_ours = self._model, self.lesson.path.parent == shelf.COURSE
-        if model is not None and model.sha256 != TESTED_WITH and is_ours and not self._recorded():
+        if model is not None and model.sha256 != TESTED_WITH and is_ours and self._learning.recording is None:
             why = f"with {model.name} some of what they say may be different"
             self._parts.tell(Notice("the lessons are tested with SmolLM2-135M", why))
 
-    def _left_for_another(self) -> None:
-        if self._playing is not None and self._parts.chat.shows_other:
+    def _leave_for_another(self) -> None:
+        if not self._is_over and self._parts.chat.shows_other:
             self._parts.tell(Notice(f"the lesson is paused: {self.lesson.title}", f"{name_of('learn')} resumes it"))
-            self._leave()
+            self._learning.leave()
 
     def look(self) -> None:
-        """Looks at the facts; a few times a second."""
-        if self._playing is None or self._facts is None:
+        """Look at the facts; a few times a second."""
+        if self._is_over:
             return
         step, finished = self.playing.step, self.playing.finished
-        if self.playing.update(self._facts):
+        if self.playing.update(self.facts):
             if (step, finished) != (self.playing.step, self.playing.finished):
                 self._mark()
-                self._typed = self._note = ""
-                self._ran = False
-                self._picture(self.lesson, step + 1)
+                self._learning.draw_picture(self.lesson, step + 1)
                 self._compose()
             self._changed()
         elif (self._direct, self.rows, self._awaits()) != self._seen_looks:
@@ -333,16 +289,16 @@ class Runner:
             self._parts.composer.put(text)
 
     def _changed(self) -> None:
-        self._keep(self.playing)
+        self._learning.keep(self.playing)
         self.show()
-        self._show_soon()
+        self._learning.show()
 
     # --- what it shows -------------------------------------------------------------------------------------------------
 
     @property
     def lights(self) -> Lights:
         """What the step points at; a page whose panels are hidden is behind their key."""
-        if self._playing is None or self.playing.finished or self.doing:
+        if self.playing.finished or self.doing:
             return NO_LIGHTS
         parts = self._parts
         keys: list[str] = []
@@ -357,8 +313,6 @@ class Runner:
         return Lights(tuple(dict.fromkeys(keys)), tuple(pages))
 
     def show(self) -> None:
-        if self._playing is None:
-            return
         size = self._parts.screen.size
         self._seen_looks = self._direct, self.rows, self._awaits()
         lines = strip_lines(
@@ -390,8 +344,8 @@ class Runner:
     @property
     def _whole(self) -> bool:
         """Whether all of a step's text is shown: as the reader wants it, else for a projector, where panels have room too."""
-        if self._unfolded is not None:
-            return self._unfolded
+        if self._learning.unfolded is not None:
+            return self._learning.unfolded
         height = self._parts.screen.size.height
         hides = rows_for(height, unfolded=True) > height - _PANELS
         return self._big and not (hides and self._parts.panels.display)
@@ -439,7 +393,7 @@ class Runner:
             )
             return StripWords(lesson.title, len(lesson.steps), len(lesson.steps), text, told, good, over=True)
         step, question = playing.current, playing.asks
-        note = self._note
+        note = self.note
         if self.doing:
             note = "doing this step for you …"
         elif not note and playing.already:
@@ -484,7 +438,7 @@ class Runner:
         self.open = True
         self._parts.screen.set_focus(self.strip)  # not focus(): the very next key is for it
         self.show()
-        self._show_soon()
+        self._learning.show()
 
     def back(self) -> bool:
         """Gives the keyboard back; False where the strip did not have it."""
@@ -495,7 +449,7 @@ class Runner:
         if self._parts.screen.focused is self.strip:
             self._parts.desk.take_keyboard()
         self.show()
-        self._show_soon()
+        self._learning.show()
         return True
 
     def lost_keyboard(self) -> None:
@@ -507,13 +461,12 @@ class Runner:
             self._parts.desk.take_keyboard()
 
     def act(self, what: str, *arguments: Any) -> None:
-        if self._playing is not None:
-            _ACTS[what](self, *arguments)
+        _ACTS[what](self, *arguments)
 
     def direct(self, key: str, character: str | None) -> bool:
         """A key in the composer while nothing of the reader's own is in it: answers, and asks for a hint; True if it was for
         the lesson."""
-        if self._playing is None or not self._direct or character is None:
+        if not self._direct or character is None:
             return self._direct_number(key)
         question, composer = self.playing.asks, self._parts.composer
         if character == "/" and composer.text and composer.cursor_location == composer.document.end:
@@ -531,10 +484,8 @@ class Runner:
         return False
 
     def _direct_number(self, key: str, character: str | None = None) -> bool:
-        if self._playing is None or not self._direct:
-            return False
         question = self.playing.asks
-        if question is None or not question.is_number:
+        if not self._direct or question is None or not question.is_number:
             return False
         if (character is not None and character in _NUMBER) or (self._typed and key in ("enter", "backspace")):
             self._type(key, character)
@@ -544,7 +495,7 @@ class Runner:
     @property
     def answers(self) -> str:
         """The keys in the composer that answer the question, in words; "" where none do."""
-        question = self.playing.asks if self._playing is not None and self._direct else None
+        question = self.playing.asks if self._direct else None
         if question is None:
             return ""
         return "digits answer the lesson" if question.is_number else f"1-{len(question.answers)} answers the lesson"
@@ -621,7 +572,7 @@ class Runner:
         if playing.does_it:
             self._do()
         self.show()
-        self._show_soon()
+        self._learning.show()
 
     def _do(self) -> None:
         """Has the step done."""
@@ -635,13 +586,13 @@ class Runner:
         if self.playing.held and step.checks and not self.playing.already:
             self._parts.tell(Notice("this step is done; only its question waits"))
             return
-        if self._recorded():
+        if self._learning.recording is not None:
             self._take_back_step()
         if step.deeds[0].sends and self._given:
             self._parts.composer.put(self._given)  # whatever became of it
         self._doing = self._parts.screen.run_worker(self._do_deeds(), group="lesson", exclusive=True)
         self.show()
-        self._show_soon()
+        self._learning.show()
 
     async def _do_deeds(self) -> None:
         playing, step = self.playing, self.playing.step
@@ -652,40 +603,33 @@ class Runner:
             else:
                 self._began = self._beginning()  # what it did behind its step was recorded, too
         except DeedFailed as failure:
-            self._note = f"This could not be done: {failure}."
+            self.note = f"This could not be done: {failure}."
         self._doing = None
-        if self._playing is playing:
+        if not self._is_over:
             self.look()
             self.show()
-            self._show_soon()
-
-    def _stop_doing(self) -> None:
-        if self._doing is not None:
-            self._doing.cancel()
-            self._doing = None
+            self._learning.show()
 
     def _skip(self) -> None:
         self.back()
-        if self._facts is not None and not self.playing.finished:
-            self._typed = self._note = ""
-            self._ran = False
-            self.playing.skip(self._facts)
+        if not self.playing.finished:
+            self.playing.skip(self.facts)
             self._mark()
             self._compose()
             self._changed()
 
     def _more(self) -> None:
         self.back()
-        self._unfolded = not self._whole
+        self._learning.unfolded = not self._whole
         self.show()
 
     def _next(self, by: int) -> None:
         self.back()
-        self._go(self.lesson, by)
+        self._learning.go(self.lesson, by)
 
     def _end(self) -> None:
         self.back()
-        self._leave()
+        self._learning.leave()
 
     def _beginning(self) -> _StepBeginning:
         chat = self._parts.chat
@@ -696,7 +640,7 @@ class Runner:
     def _take_back_step(self) -> None:
         """Go back to where the step began: from there on it was recorded. Of a reply that is not over, only the knobs."""
         parts, chat, began = self._parts, self._parts.chat, self._began
-        if began is None or began.conversation is not chat.conversation:
+        if began.conversation is not chat.conversation:
             return
         if not chat.busy:
             for number in [number for number in chat.conversation.nodes if number > began.newest]:
@@ -715,14 +659,14 @@ class Runner:
 
 
 _ACTS: dict[str, Callable[..., None]] = {
-    "answer": Runner.answer,
-    "hint": lambda runner: runner._hint(),
-    "do": lambda runner: runner._do(),
-    "more": lambda runner: runner._more(),
-    "skip": lambda runner: runner._skip(),
-    "go": lambda runner, by: runner._next(by),
-    "leave": lambda runner: runner._end(),
-    "typed": lambda runner, key, character: runner._take_key(key, character),
+    "answer": LessonSession.answer,
+    "hint": LessonSession._hint,
+    "do": LessonSession._do,
+    "more": LessonSession._more,
+    "skip": LessonSession._skip,
+    "go": LessonSession._next,
+    "leave": LessonSession._end,
+    "typed": LessonSession._take_key,
 }
 
 
