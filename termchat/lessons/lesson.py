@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -39,21 +39,9 @@ class LessonText(str):
         """Whether a brace in it has no partner."""
         return any(found[0] in ("{", "}") for found in _HOLE.finditer(self))
 
-    def pieces(self) -> Iterator[tuple[str, str]]:
-        """Its pieces in order: a text and "", or "" and the id of a key."""
-        at = 0
-        for found in _HOLE.finditer(self):
-            if found[1] is not None:
-                if plain := self[at : found.start()]:
-                    yield plain.replace("{{", "{").replace("}}", "}"), ""
-                yield "", found[1]
-                at = found.end()
-        if plain := self[at:]:
-            yield plain.replace("{{", "{").replace("}}", "}"), ""
-
     def filled(self, key_of: Callable[[str], str]) -> str:
-        """The text with keys as they are written now; `key_of` tells that by the id."""
-        return "".join(plain or key_of(id) for plain, id in self.pieces())
+        """Write keys as `key_of` tells them by the id."""
+        return _HOLE.sub(lambda hole: hole[0][0] if hole[1] is None else key_of(hole[1]), self)
 
 
 Text = Annotated[str, msgspec.Meta(max_length=4000)]
@@ -170,17 +158,6 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[LessonStep, ...] = ()
 
     @property
-    def texts(self) -> Iterator[LessonText]:
-        """All of its texts that may name keys."""
-        yield from (self.learned, self.next, self.notes)
-        for claim in self.claims:
-            yield from (claim.what, claim.otherwise)
-        for step in self.steps:
-            yield from (step.text, *step.hints, step.notes)
-            if step.question is not None:
-                yield from (step.question.ask, *step.question.answers)
-
-    @property
     def messages(self) -> frozenset[str] | None:
         """What it has the reader send, without commands; None where that may be anything."""
         deeds = [deed for step in self.steps for deed in step.deeds]
@@ -193,14 +170,6 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     def is_of_endings(self) -> bool:
         """Whether a step waits for how a reply ended, which then may be a stop by the reader."""
         return any("ending" in check.written for step in self.steps for check in step.checks)
-
-    @property
-    def keys(self) -> list[str]:
-        """The ids of keys that it names, points at or presses, without those of knobs."""
-        named = [id for text in self.texts for id in text.keys]
-        pointed = [point for step in self.steps for point in step.points if ":" not in point]
-        pressed = [deed.what for step in self.steps for deed in step.deeds if deed.kind == "press"]
-        return [id for id in dict.fromkeys([*named, *pointed, *pressed]) if not is_knob_key(id)]
 
 
 def is_knob_key(id: str) -> bool:

@@ -51,11 +51,6 @@ class Shelf(NamedTuple):
         known = f"; lessons: {', '.join(ids)}" if ids else ""
         raise LessonRefused(f"unknown lesson {name!r}{guess_of(name, ids)}{known}")
 
-    def after(self, lesson: Lesson) -> Lesson | None:
-        """The next one in the order; None after the last."""
-        places = [at for at, one in enumerate(self.lessons) if one.id == lesson.id]
-        return self.lessons[places[0] + 1] if places and places[0] + 1 < len(self.lessons) else None
-
 
 def read_shelf(folders: Iterable[Path] | None = None, names: LessonNames = ANY_NAMES) -> Shelf:
     """The lessons in these folders, None stands for the course and the user's own; a lesson takes the place of one with its id

@@ -173,6 +173,10 @@ def test_each_claim_names_the_step_that_it_is_about() -> None:
 
 def test_keys_are_named_by_what_they_do() -> None:
     """So that the ones that are bound now are shown; Ctrl+U clears a line in every terminal."""
-    texts = [text for lesson in lessons() for text in lesson.texts] + [entry.where for entry in entries().values()]
+    texts = [
+        text
+        for lesson in lessons()
+        for text in (*read_by_people(lesson), lesson.notes, *(step.notes for step in lesson.steps))
+    ] + [entry.where for entry in entries().values()]
     keys = r"\b(Esc|Tab|F\d+|Shift\+|Alt\+|Ctrl\+(?!U\b))"
     assert [text for text in texts if re.search(keys, text)] == []

@@ -6,7 +6,6 @@
 - `lesson_words`: a lesson's text with the keys that are bound now.
 - `screen_facts`: what the screen tells of itself to the checks.
 - `autoplay`: does a step for the reader, by its deeds.
-- `lesson_traces`: pictures of the screen at each step.
 - `lesson_list`: the dialog with all lessons.
 - `glossary_list`: the words of decoding.
 - `robot`: plays a whole lesson by its deeds.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from termchat import atomic, paths
 from termchat.chat.changes import Change, Notice
 from termchat.engine.abilities import Refused
 from termchat.tui.draw.background import BackgroundTask
@@ -137,10 +139,19 @@ class Learning:
         self.progress.keep(playing.lesson.id, state)
 
     def draw_picture(self, lesson: Lesson, step: int) -> None:
-        from termchat.tui.lessons.lesson_traces import picture
+        """Draw the screen as it is, for the handout, and write it in a thread."""
+        if self.folder is not None:
+            return
+        svg = self._parts.screen.app.export_screenshot(title=f"{lesson.title}, step {step}")
+        path = paths.lesson_pictures_folder() / lesson.id / f"{step:02}.svg"
 
-        if self.folder is None:
-            self._drawing = picture(self._parts.screen.app, lesson, step)
+        def write() -> Iterator[None]:
+            with contextlib.suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                atomic.replace(path, svg.encode())
+            yield
+
+        self._drawing = BackgroundTask(write)
 
     def shelf(self) -> Shelf:
         """All lessons as they are on the disk now."""

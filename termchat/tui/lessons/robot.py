@@ -9,8 +9,6 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-
 from termchat.engine.port import Engine
 from termchat.lessons.lesson import Lesson, LessonStep
 from termchat.lessons.playing import truth_of
@@ -77,7 +75,6 @@ class LessonRobot:
             at, step = playing.step, playing.current
             early = "; its check holds before anything is done" if playing.already else ""
             self._say(f"step {playing.number} of {len(self._lesson.steps)}{early}")
-            self._check_room(runner)
             self._answer(runner)
             runner.act("do")
             if not await self._until(lambda: not runner.doing, _STEP):
@@ -93,7 +90,6 @@ class LessonRobot:
                 waits = "its question waits" if playing.asks is not None else "its check holds before anything is done"
                 self._fail(step, at, f"not met: {'; '.join(unmet)}" if unmet else waits)
                 return
-        self._check_room(runner)
 
     def _fail(self, step: LessonStep, at: int, why: str) -> None:
         line = f" (line {step.line})" if step.line else ""
@@ -104,14 +100,6 @@ class LessonRobot:
         question = runner.playing.asks
         if question is not None:
             runner.answer(truth_of(question, runner.facts) or 1.0)
-
-    def _check_room(self, runner: LessonSession) -> None:
-        width = self._app.size.width
-        lines = runner.strip.drawn
-        if len(lines) > runner.rows:
-            self.problems.append(f"step {runner.playing.number}: the strip has {len(lines)} lines")
-        if any(cell_len(line.text) > width - 1 for line in lines):
-            self.problems.append(f"step {runner.playing.number}: a line of the strip is wider than the screen")
 
     async def _until(self, condition: Callable[[], object], seconds: float) -> bool:
         end = monotonic() + seconds
