@@ -95,8 +95,6 @@ class ReplyFacts(FactSet):
     def __init__(self, conversation: Conversation, end: Node) -> None:
         self._chat, self.end = conversation, end
         self.spans = conversation.reply(end.number)
-        self.stamp = (id(conversation), len(end.tokens), len(end.settings), end.done, end.continued)
-        """It differs from that of newer facts where these may differ."""
 
     @cached_property
     def ids(self) -> list[int]:
@@ -742,9 +740,8 @@ class LessonFacts:
         self._chat, self._screen = chat, screen
         self._messages, self._stopped_count = messages, stopped_count
         self._begun: tuple[object, dict[str, Fact]] = (None, {})
-        self._replies: dict[int, ReplyFacts] = {}
         self._recorded: tuple[Node, int, Token] | None = None
-        self._group: tuple[tuple[object, ...], GroupFacts] | None = None
+        self._group: ReplyGroup | None = None
         self._lists: dict[str, int | None] = {}
         """Tokens of each text whose list was asked for, None until it came."""
         self._listed_by = chat.model
@@ -803,7 +800,7 @@ class LessonFacts:
             return self.earlier()
         if name in _PAIR:
             ended = self._finished()[-2:]
-            return PairFacts(*map(self._reply_to, ended)) if len(ended) == 2 else None
+            return PairFacts(*(ReplyFacts(self._chat.conversation, end) for end in ended)) if len(ended) == 2 else None
         if name in TOKEN_FACTS:
             token = self.token()
             return TokenFacts(token) if token is not None else None
@@ -822,7 +819,7 @@ class LessonFacts:
         if spans and not self._counts_reply(spans[-1].node):
             replies = [span for span in conversation.path() if span.node.role == "assistant"]
             spans = [span for span in replies if self._counts_reply(span.node)]
-        return self._reply_to(spans[-1].node) if spans else None
+        return ReplyFacts(conversation, spans[-1].node) if spans else None
 
     def earlier(self) -> ReplyFacts | None:
         """The finished reply before it."""
@@ -830,7 +827,7 @@ class LessonFacts:
         if last is not None:
             pieces = {span.node.number for span in last.spans if span.count == len(span.node.ids)}
             before = [node for node in before if node.number < last.end.number and node.number not in pieces]
-        return self._reply_to(before[-1]) if before else None
+        return ReplyFacts(self._chat.conversation, before[-1]) if before else None
 
     def _counts_reply(self, node: Node) -> bool:
         """Tell whether all messages before a reply are the lesson's."""
@@ -845,14 +842,6 @@ class LessonFacts:
             if (self._stopped_count or (node.finished is not None and node.finished.reason != "user"))
             and self._counts_reply(node)
         ]
-
-    def _reply_to(self, end: Node) -> ReplyFacts:
-        """The facts of a reply; those that were computed are kept as long as it is the same."""
-        facts = ReplyFacts(self._chat.conversation, end)
-        known = self._replies.get(end.number)
-        if known is None or known.stamp != facts.stamp:
-            self._replies = dict(list(self._replies.items())[-3:]) | {end.number: facts}
-        return self._replies[end.number]
 
     def _counts(self) -> CountFacts:
         return CountFacts(self._chat.conversation, self._finished())
@@ -896,19 +885,10 @@ class LessonFacts:
         return sum(span.count for span in spans[:-1]) + value.at
 
     def _newest_group(self) -> GroupFacts | None:
-        chat = self._chat
-        group = chat.walks.shown
-        if group is None:
-            number = max((node.group.number for node in chat.conversation.nodes.values() if node.group), default=None)
-            if number is None:
-                return None
-            group = self._group[1].group if self._group is not None else None
-            if group is None or group.conversation is not chat.conversation or group.group.number != number:
-                group = next(reversed(groups(chat.conversation)), None)
+        conversation, known = self._chat.conversation, self._group
+        group = self._chat.walks.shown or next(reversed(groups(conversation)), None)
         if group is None:
             return None
-        walks = tuple((walk, len(node.ids), node.done) for walk, node in group.nodes.items())
-        stamp = (id(group), walks, len(group.beams))
-        if self._group is None or self._group[0] != stamp:
-            self._group = (stamp, GroupFacts(group))
-        return self._group[1]
+        if known is None or known.conversation is not conversation or known.group.number != group.group.number:
+            known = self._group = group  # it alone knows which of its replies was kept
+        return GroupFacts(known)
