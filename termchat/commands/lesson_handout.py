@@ -59,7 +59,7 @@ class HandoutReply(NamedTuple):
 
 
 class HandoutLesson(NamedTuple):
-    """What a handout says of one lesson."""
+    """One lesson in a handout."""
 
     title: str
     learned: str
@@ -117,7 +117,8 @@ def _told(question: LessonQuestion, guess: Guess, key_of: KeyOf) -> str:
 
 
 def replies_of(store: Store, lesson: str) -> list[HandoutReply]:
-    """The replies of the chat in which a lesson was played last; none where there is no such chat, or it cannot be read."""
+    """List the replies of the chat in which a lesson was played last; none where there is no such chat, or it cannot be
+    read."""
     try:
         session = store.of_lesson(lesson)
         if session is None:
@@ -139,8 +140,8 @@ def replies_of(store: Store, lesson: str) -> list[HandoutReply]:
 
 
 def _results(conversation: Conversation) -> list[tuple[Node, str]]:
-    """The replies that are over, in the order in which they were made. Of each group it is one, and what it stands for: the
-    best one, or where none is better, that from which the chat went on."""
+    """List the replies that are over, in the order in which they were made. Of each group it is one, and what it stands for:
+    the best one, or where none is better, that from which the chat went on."""
     found = [(node, "") for node in finished_replies(conversation)]
     shown = {span.node.number for span in conversation.path()}
     for group in groups(conversation):
@@ -170,7 +171,7 @@ def _best(best: Ranked, group: ReplyGroup, count: int) -> str:
 
 
 def write(file: Path, lessons: Sequence[HandoutLesson], *, replace: bool = False) -> list[Path]:
-    """Writes the handout in the format of the file's ending, .md or .html; the pictures of a Markdown file lie beside it.
+    """Write the handout in the format of the file's ending, .md or .html; the pictures of a Markdown file lie beside it.
     Returns what was written.
 
     Raises:
@@ -263,7 +264,7 @@ def _line(text: str) -> str:
 
 
 def _typed_line(text: str) -> str:
-    """The same; what is to be typed is code, in which nothing needs a backslash."""
+    """Write a line in which texts to type are code, where nothing needs a backslash."""
 
     def code(found: re.Match[str]) -> str:
         plain = re.sub(r"\\(.)", r"\1", found[1]).replace("&amp;", "&")
@@ -273,7 +274,7 @@ def _typed_line(text: str) -> str:
 
 
 def _fenced(text: str) -> list[str]:
-    """A text in a block of code, in which nothing is live."""
+    """Put a text into a block of code, in which nothing is live."""
     shown = sanitize(text)
     longest = max((len(run) for run in re.findall(r"`{3,}", shown)), default=2)
     fence = "`" * (longest + 1)
@@ -331,5 +332,5 @@ def _safe(text: str) -> str:
 
 
 def _typed(text: str) -> str:
-    """What is to be typed stands out."""
+    """Mark the texts to type."""
     return re.sub(r"`(.+?)`", r"<code>\1</code>", _safe(text))

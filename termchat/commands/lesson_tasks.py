@@ -27,7 +27,7 @@ Play = Callable[[Settings, Lesson, Say], Sequence[str]]
 
 
 def listed(shelf: Shelf, progress: LessonProgress) -> dict[str, Any]:
-    """All lessons with their progress, and the broken ones, for `--json`."""
+    """List all lessons with their progress, and the broken ones, for `--json`."""
     return {
         "lessons": [
             {
@@ -53,7 +53,7 @@ def listed(shelf: Shelf, progress: LessonProgress) -> dict[str, Any]:
 
 
 def standing(lesson: Lesson, state: LessonState) -> str:
-    """How far somebody is: "done", "step 3 of 6", "" for a lesson that was not begun."""
+    """Write the progress in a lesson: "done", "step 3 of 6", "" for a lesson that was not begun."""
     if state.step:
         return f"step {state.step + 1} of {len(lesson.steps)}{', done before' if state.done else ''}"
     return "done" if state.done else ""
@@ -68,7 +68,7 @@ def check(
     say: Say,
     warn: Say,
 ) -> int:
-    """Says what is wrong with a lesson's file: first as it is written, then what it claims of the model, then by playing it.
+    """Say what is wrong with a lesson's file: first as it is written, then what it claims of the model, then by playing it.
     With `play` None only as it is written. Returns the exit code."""
     try:
         lesson = read_lesson(file, names)
@@ -106,7 +106,7 @@ def check(
 
 
 def measure(config: Settings, engine: Engine, lesson: Lesson) -> list[MeasuredClaim]:
-    """What the configured model makes of a lesson's claims; the engine is ended.
+    """Measure a lesson's claims on the configured model, and end the engine.
 
     Raises:
         ModelError, EngineError: there is no model, or it cannot be loaded.

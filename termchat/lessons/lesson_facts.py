@@ -658,7 +658,7 @@ def _living(conversation: Conversation) -> Iterator[Node]:
 
 
 def finished_replies(conversation: Conversation) -> list[Node]:
-    """The nodes in which replies end that are over, in the order in which they were made; walks are none."""
+    """List the last nodes of finished replies in the order in which they were made, without walks."""
     return [node for node in _living(conversation) if node.finished and not node.continued and node.walk is None]
 
 
@@ -715,7 +715,7 @@ CLAIM_FACTS = {**REPLY_FACTS, **TOKEN_FACTS, **_EARLIER, **_PAIR, **_GROUP, **_K
 
 
 def kind_of(name: str, argument: str = "") -> FactKind:
-    """The kind of a fact's value; of the value of a knob, the knob's."""
+    """Infer the kind of a fact's value; of the value of a knob, the knob's."""
     entry = FACTS[name]
     return _KNOBS[argument].kind if entry.argument == "knob" else entry.kind
 
@@ -767,7 +767,7 @@ class LessonFacts:
         return any(self.is_strange(span.node) for span in self._chat.conversation.path())
 
     def is_strange(self, node: Node) -> bool:
-        """Whether it is a message that is not the lesson's."""
+        """Tell whether a node is a message that is not the lesson's."""
         return self._messages is not None and node.role == "user" and node.written.strip() not in self._messages
 
     def fact(self, name: str, argument: str = "") -> Fact:
@@ -813,7 +813,7 @@ class LessonFacts:
     # --- replies and counts -------------------------------------------------------------------------------------------
 
     def reply(self) -> ReplyFacts | None:
-        """The last reply of the shown branch; None where it has no token or record yet."""
+        """Find the last reply of the shown branch; None where it has no token or record yet."""
         conversation = self._chat.conversation
         spans = conversation.reply()
         if spans and not self._counts_reply(spans[-1].node):
@@ -822,7 +822,7 @@ class LessonFacts:
         return ReplyFacts(conversation, spans[-1].node) if spans else None
 
     def earlier(self) -> ReplyFacts | None:
-        """The finished reply before it."""
+        """Find the finished reply before it."""
         last, before = self.reply(), self._finished()
         if last is not None:
             pieces = {span.node.number for span in last.spans if span.count == len(span.node.ids)}
@@ -835,7 +835,7 @@ class LessonFacts:
         return not any(self.is_strange(span.node) for span in path)
 
     def _finished(self) -> list[Node]:
-        """Where the replies end that are over, and that count."""
+        """List the last nodes of finished replies that count."""
         return [
             node
             for node in finished_replies(self._chat.conversation)
@@ -856,7 +856,7 @@ class LessonFacts:
     # --- tokens and walks ---------------------------------------------------------------------------------------------
 
     def token(self) -> Token | None:
-        """The token at hand: under the cursor, else what the panels show."""
+        """Find the token at hand: under the cursor, else what the panels show."""
         place = self._screen().get("cursor")
         node = self._chat.conversation.nodes.get(place.node) if isinstance(place, Place) else None
         if not isinstance(place, Place) or node is None or node.role != "assistant":

@@ -39,7 +39,7 @@ class LessonProgress:
         return next(reversed(self._states), "")
 
     def keep(self, lesson: str, state: LessonState) -> None:
-        """Writes what has changed; what other lessons have in the file by now stays: two terminals can learn at once. The
+        """Write what has changed; what other lessons have in the file by now stays: two terminals can learn at once. The
         lesson that was played last is the last one in the file."""
         if state == self._states.get(lesson) and lesson == self.last:
             return

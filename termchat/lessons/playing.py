@@ -18,7 +18,7 @@ _Whole = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
 
 class Guess(msgspec.Struct, frozen=True):
-    """What somebody expected of a step, and what came. Of a question with answers both are the number of one, from 1 on;
+    """The guess of a reader in a step, and the truth. Of a question with answers both are the number of one, from 1 on;
     `truth` None: there was none. `date` is UTC."""
 
     step: _Whole
@@ -46,7 +46,7 @@ class ResumePoint(msgspec.Struct, frozen=True):
 
 
 class LessonState(msgspec.Struct, frozen=True):
-    """What is kept of a lesson: the step that is next, whether it was ever finished, the newest guess of each step, and from
+    """The progress in a lesson: the step that is next, whether it was ever finished, the newest guess of each step, and from
     where on it is resumed."""
 
     step: _Whole = 0
@@ -89,7 +89,7 @@ class Playing:
 
     @property
     def number(self) -> int:
-        """Of the current step, from 1 on."""
+        """The number of the current step, from 1 on."""
         return self.step + 1
 
     @property
@@ -102,12 +102,12 @@ class Playing:
 
     @property
     def result_question(self) -> LessonQuestion | None:
-        """What `result` is the answer to."""
+        """The question of `result`."""
         return self.lesson.steps[self.result.step].question if self.result is not None else None
 
     @property
     def state(self) -> LessonState:
-        """What is to be kept. A finished lesson begins anew the next time."""
+        """The state to keep. A finished lesson begins anew the next time."""
         guesses = tuple(self.guesses[step] for step in sorted(self.guesses))
         step = 0 if self.finished else self.step
         nearest = max((at for at in self.points if at <= step), default=None)
@@ -115,7 +115,7 @@ class Playing:
         return LessonState(step, self.was_done, guesses, point)
 
     def update(self, facts: LessonFacts) -> bool:
-        """Looks at the facts; returns whether the lesson went on, or says something else than before."""
+        """Look at the facts; returns whether the lesson went on, or says something else than before."""
         changed = False
         while not self.finished:
             if not self._looked:
@@ -139,7 +139,7 @@ class Playing:
         return self.current.question is not None and self.guess is None and not self.skipped
 
     def answer(self, guess: float) -> bool:
-        """The reader's guess; False where nothing is asked, or it is no answer. `update` goes on."""
+        """Take the reader's guess; return False where nothing is asked, or it is no answer. `update` goes on."""
         question = self.asks
         if question is None or guess != guess or abs(guess) > 1e12:
             return False
@@ -160,18 +160,18 @@ class Playing:
         return bool(self.current.deeds) and self.hints == self.current.rungs
 
     def did(self) -> None:
-        """Its deeds were done: what held already counts."""
+        """Note that the deeds of the step were done: what held already counts."""
         self.already = False
 
     def skip(self, facts: LessonFacts) -> None:
-        """On to the next step, whatever holds: a question is left without a guess."""
+        """Go to the next step, whatever holds: a question is left without a guess."""
         if not self.finished:
             self.skipped = True
             self._go_on(facts)
             self.update(facts)
 
     def _go_on(self, facts: LessonFacts) -> None:
-        """The step is over: its guess stands beside the truth, and the next one begins."""
+        """End the step: put its guess beside the truth, and begin the next one."""
         self.result = None
         question = self.current.question
         if question is not None and self.guess is not None:
@@ -186,7 +186,7 @@ class Playing:
 
 
 def truth_of(question: LessonQuestion, facts: LessonFacts) -> float | None:
-    """The right answer's number, or the number that was asked for; None where that is not known."""
+    """Find the number of the right answer, or the number that was asked for; None where that is not known."""
     if question.truth is not None:
         found = question.truth.value(facts)
         return None if found is None or isinstance(found, str) else float(found)

@@ -71,8 +71,8 @@ class Autoplay:
                 await self._wait_for_step(before)
 
     async def rest(self) -> None:
-        """Until nothing runs but what waits for the reader, in several looks: between a dialog's end and what comes of it, such
-        as a model that loads, nothing does.
+        """Wait until nothing runs but what waits for the reader, in several looks: between a dialog's end and what comes of it,
+        such as a model that loads, nothing does.
 
         Raises:
             DeedFailed: it does not end.
@@ -90,8 +90,8 @@ class Autoplay:
         return chat.leaf, len(chat.nodes[chat.leaf].ids) if chat.leaf is not None else 0
 
     async def _wait_for_step(self, before: tuple[int | None, int]) -> None:
-        """A paused reply that goes on by a token waits again soon, and the cursor is on what it waits with; one that was
-        resumed does not, nor does the cursor of who looks back."""
+        """Wait for a paused reply: one that goes on by a token waits again soon, and the cursor is on what it waits with; one
+        that was resumed does not, nor does the cursor of who looks back."""
         chat, mode = self._parts.chat, self._parts.tokens.mode
         begin = monotonic()
         while chat.busy:
@@ -115,7 +115,7 @@ class Autoplay:
     # --- keys ----------------------------------------------------------------------------------------------------------
 
     async def _press(self, *keys: str) -> None:
-        """Keys by name, as they come from the terminal, each once the one before has been taken in."""
+        """Press keys by name, as they come from the terminal, each once the one before has been taken in."""
         for key in keys:
             character = key if len(key) == 1 else {"space": " "}.get(key)
             name = "space" if key == " " else key_of(key) if len(key) == 1 else key
@@ -125,7 +125,7 @@ class Autoplay:
             await self._settle()
 
     async def _settle(self) -> None:
-        """Until every key has been taken in."""
+        """Wait until every key has been taken in."""
         end = monotonic() + _TAKEN
         await asyncio.sleep(0.02)
         while getattr(self._app, "typing", False) and monotonic() < end:
@@ -133,7 +133,7 @@ class Autoplay:
         self._parts.do(lambda: None)
 
     async def _focus_composer(self) -> None:
-        """Gives the keyboard to the composer, closing what is open.
+        """Give the keyboard to the composer, closing what is open.
 
         Raises:
             DeedFailed: it does not get it.

@@ -101,13 +101,13 @@ class Learning:
             self.runner.heard(changes)
 
     def laid(self) -> None:
-        """The room is another one, or somebody else has the keyboard."""
+        """Draw again where the screen has another size, or another widget the keyboard."""
         if self.runner is not None:
             self.runner.lost_keyboard()
             self.runner.show()
 
     def back(self) -> bool:
-        """Gives the keyboard back from the strip; False where it did not have it."""
+        """Give the keyboard back from the strip; False where it did not have it."""
         return self.runner is not None and self.runner.back()
 
     @property
@@ -116,7 +116,7 @@ class Learning:
         return self.runner.answers if self.runner is not None else ""
 
     def direct(self, key: str, character: str | None) -> bool:
-        """A key in the composer; True if it was for the lesson."""
+        """Pass on a key in the composer; return whether it was for the lesson."""
         return self.runner is not None and self.runner.direct(key, character)
 
     # --- which lesson --------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class Learning:
         self._drawing = BackgroundTask(write)
 
     def shelf(self) -> Shelf:
-        """All lessons as they are on the disk now."""
+        """Read all lessons from the disk."""
         from termchat.lessons.shelf import read_shelf
         from termchat.tui.lessons.lesson_words import lesson_names
 
@@ -175,7 +175,7 @@ class Learning:
         self._parts.open(dialog, closed)
 
     def open_named(self, name: str) -> None:
-        """Begins the lesson of that name; lists all where it is "", or unknown."""
+        """Begin the lesson of that name; list all where it is "", or unknown."""
         from termchat.lessons.shelf import LessonRefused
 
         if name:
@@ -187,7 +187,7 @@ class Learning:
         self.browse()
 
     def begin(self, lesson: Lesson, *, anew: bool = False) -> None:
-        """Begins a lesson, or resumes it in the chat in which it was left."""
+        """Begin a lesson, or resume it in the chat in which it was left."""
         from termchat.lessons.playing import LessonState
 
         if (refused := self.refusal(lesson)) is not None:
@@ -218,7 +218,7 @@ class Learning:
         return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
 
     def refusal(self, lesson: Lesson) -> Refused | None:
-        """Why a lesson cannot be played here, and what could; None where it can be."""
+        """Tell why a lesson cannot be played here, and which engine could; None where it can be."""
         from termchat.tui.demo import tape
         from termchat.tui.lessons.lesson_list import refusal_of
 
@@ -270,7 +270,7 @@ class Learning:
         return strip
 
     def go(self, lesson: Lesson, by: int) -> None:
-        """To the next lesson, or the one before, that can be played here; where there is none, the nearest says why."""
+        """Begin the next lesson, or the one before, that can be played here; without one the nearest says why."""
         lessons = self.shelf().lessons
         at = next((at for at, one in enumerate(lessons) if one.id == lesson.id), 0)
         others = lessons[at + 1 :] if by > 0 else lessons[:at][::-1]
@@ -286,14 +286,14 @@ class Learning:
     # --- what a person does --------------------------------------------------------------------------------------------
 
     def toggle(self) -> None:
-        """The strip gets the keyboard, or gives it back; without a lesson the list is opened."""
+        """Give the keyboard to the strip, or back; open the list without a lesson."""
         if self.runner is None:
             self.browse()
         elif not self.runner.back():
             self.runner.take_keyboard()
 
     def uncover(self) -> None:
-        """Closes all dialogs over the strip, and gives it the keyboard: the very next key is for it."""
+        """Close all dialogs over the strip, and give it the keyboard: the very next key is for it."""
         screen = self._parts.screen
         while screen.app.screen is not screen:
             screen.app.screen.dismiss(None)
@@ -310,7 +310,7 @@ class Learning:
             self.runner.act(what, *arguments)
 
     def leave(self) -> None:
-        """The reader's own chat comes back, unless another one was opened."""
+        """Leave the lesson; the reader's own chat comes back, unless another one was opened."""
         runner, self.runner = self.runner, None
         if runner is not None:
             runner.end(back=not self._parts.chat.shows_other)

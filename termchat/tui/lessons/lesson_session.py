@@ -55,7 +55,7 @@ _NUMBER = frozenset("0123456789.,-")
 
 
 class _Before(NamedTuple):
-    """How the screen was looked at before the lesson."""
+    """The look, the page and the drawer before the lesson."""
 
     looks: tuple[Look, TokenLook]
     page: str
@@ -180,7 +180,7 @@ class LessonSession:
             self._parts.desk.close_tune()
 
     def _return_to(self, point: ResumePoint) -> None:
-        """Shows the branch and sets the knobs with which a step began; a message that was sent in it can be sent again."""
+        """Show the branch and set the knobs with which a step began; a message that was sent in it can be sent again."""
         parts, chat = self._parts, self._parts.chat
         conversation, leaf = chat.conversation, point.leaf
         if leaf is not None and leaf != conversation.leaf:
@@ -194,7 +194,7 @@ class LessonSession:
             parts.do(lambda: chat.adjust_all(turned, dict.fromkeys(turned, LESSON)))
 
     def _mark(self) -> None:
-        """Shows the panels that a step speaks of, and notes with what it begins, if that can be made again."""
+        """Show the panels that a step speaks of, and note its beginning, if that can be made again."""
         playing, parts = self.playing, self._parts
         speaks = not playing.finished and any(point.startswith(_PANEL) for point in playing.current.points)
         if speaks and parts.screen.size.width >= ALONE:
@@ -279,7 +279,7 @@ class LessonSession:
             self.show()
 
     def _compose(self) -> None:
-        """Puts the text of a step into the empty composer; in a lesson that is resumed it may be there."""
+        """Put the text of a step into the empty composer; in a lesson that is resumed it may be there."""
         step = self.playing.current
         text = "" if self.playing.finished else step.compose
         if not text and not self.playing.finished and step.deeds[:1] and step.deeds[0].sends:
@@ -297,7 +297,7 @@ class LessonSession:
 
     @property
     def lights(self) -> Lights:
-        """What the step points at; a page whose panels are hidden is behind their key."""
+        """The keys and pages at which the step points; a page whose panels are hidden is behind their key."""
         if self.playing.finished or self.doing:
             return NO_LIGHTS
         parts = self._parts
@@ -374,7 +374,7 @@ class LessonSession:
         return isinstance(found, (int, float)) and found > 0
 
     def ran(self, command: str) -> None:
-        """A command of the reader's was done; one with which the step only begins says nothing yet."""
+        """Note that the reader ran a command; one with which the step only begins says nothing yet."""
         deeds = [deed.what for deed in self.playing.current.deeds if deed.kind != "wait"]
         aside = _ASIDE.match(command) is not None
         self._ran = self._ran or not (aside or command.strip() in deeds[:-1])
@@ -426,7 +426,7 @@ class LessonSession:
         )
 
     def _told(self) -> tuple[str, bool | None]:
-        """How the guess of the step before compares with the truth."""
+        """Compare the guess of the step before with the truth."""
         result, question = self.playing.result, self.playing.result_question
         if result is None or question is None or self.playing.guess is not None or self.playing.hints:
             return "", None
@@ -441,7 +441,7 @@ class LessonSession:
         self._learning.show()
 
     def back(self) -> bool:
-        """Gives the keyboard back; False where the strip did not have it."""
+        """Give the keyboard back; False where the strip did not have it."""
         if not self.open:
             return False
         self.open = False
@@ -453,7 +453,8 @@ class LessonSession:
         return True
 
     def lost_keyboard(self) -> None:
-        """A click elsewhere took it, or one on the strip gave it: that alone is no way to its keys."""
+        """Take back what a click did: one elsewhere took the keyboard, or one on the strip gave it, which is no way to its
+        keys."""
         has = self._parts.screen.focused is self.strip
         if self.open and not has:
             self.back()
@@ -526,7 +527,7 @@ class LessonSession:
         self._changed()
 
     def _type(self, key: str, character: str | None) -> None:
-        """A key of a number, or the end of one."""
+        """Take in a key of a number, or the end of one."""
         if key == "enter":
             self._accept()
             return
@@ -551,7 +552,7 @@ class LessonSession:
         self.back()
 
     def _take_key(self, key: str, character: str | None) -> None:
-        """On the strip, a key that is none of the table."""
+        """Take in a key on the strip that is none of its table."""
         question = self.playing.asks
         ends, digit = key in ("enter", "backspace"), character is not None and character in _NUMBER
         if question is not None and question.is_number and (ends or digit):
@@ -575,7 +576,7 @@ class LessonSession:
         self._learning.show()
 
     def _do(self) -> None:
-        """Has the step done."""
+        """Have the step done."""
         self.back()
         if self.playing.finished or self.doing:
             return
@@ -671,7 +672,7 @@ _ACTS: dict[str, Callable[..., None]] = {
 
 
 def said(question: LessonQuestion, guess: float) -> str:
-    """An answer in words."""
+    """Write an answer in words."""
     if question.is_number:
         return question.measured(f"{guess:.6g}")
     number = int(guess)
@@ -679,7 +680,7 @@ def said(question: LessonQuestion, guess: float) -> str:
 
 
 def _refusal(question: LessonQuestion | None) -> Notice:
-    """What is said of what is no answer."""
+    """Tell which answers the question takes."""
     if question is None:
         return Notice("the lesson asks nothing now", "a message may begin with a space")
     if question.is_number:
@@ -688,14 +689,14 @@ def _refusal(question: LessonQuestion | None) -> Notice:
 
 
 def shown_truth(question: LessonQuestion, truth: float) -> str:
-    """A number as precise as anyone would say it."""
+    """Write the right answer, a number with three digits."""
     if not question.is_number:
         return said(question, truth)
     return question.measured(f"{truth:.3g}" if abs(truth) < 1000 else f"{truth:,.0f}")
 
 
 def compared(result: Guess, question: LessonQuestion) -> tuple[str, bool | None]:
-    """Guess and truth side by side, and whether the guess was right."""
+    """Write guess and truth side by side; return that, and whether the guess was right."""
     guess, right = said(question, result.guess), result.is_right(question)
     if result.truth is None:
         return f"You said {guess}; this could not be measured here.", None

@@ -32,7 +32,7 @@ def play(
     say: Callable[[str], object] = lambda _: None,
     engine: Engine | None = None,
 ) -> list[str]:
-    """Plays a lesson with the configured model; what went wrong, nothing where every step passed. Nothing of it is kept."""
+    """Play a lesson with the configured model, and keep nothing of it; return what went wrong."""
     with tempfile.TemporaryDirectory(prefix="termchat-lesson-", ignore_cleanup_errors=True) as folder:
         app = build(config, engine, file=Path(folder) / "sessions.db")
         app.learning.folder = Path(folder)
@@ -96,7 +96,7 @@ class LessonRobot:
         self.problems.append(f"step {at + 1}{line}: {why}")
 
     def _answer(self, runner: LessonSession) -> None:
-        """The right answer, as far as it is known by now."""
+        """Give the right answer, as far as it is known by now."""
         question = runner.playing.asks
         if question is not None:
             runner.answer(truth_of(question, runner.facts) or 1.0)
