@@ -467,29 +467,24 @@ class LessonSession:
     def direct(self, key: str, character: str | None) -> bool:
         """A key in the composer while nothing of the reader's own is in it: answers, and asks for a hint; True if it was for
         the lesson."""
-        if not self._direct or character is None:
-            return self._direct_number(key)
+        if not self._direct:
+            return False
         question, composer = self.playing.asks, self._parts.composer
+        if question is not None and question.is_number:
+            is_digit = character is not None and character in _NUMBER
+            if is_digit or (self._typed and key in ("enter", "backspace")):
+                self._type(key, character)
+                return True
         if character == "/" and composer.text and composer.cursor_location == composer.document.end:
             composer.put("")  # a command is no end of the text that the lesson gave; that comes back after it
             self._aside = self._given
+        elif character is None or self.playing.finished:
             return False
-        if question is not None and question.is_number and character != "?":
-            return self._direct_number(key, character)
-        if character in "0123456789" and not self.playing.finished:  # what answers nothing is no message either
-            self.answer(int(character))
+        elif character in "0123456789":  # what answers nothing is no message either
+            self._answer(int(character))
             return True
-        if character == "?" and self._parts.composer.is_blank and not self.playing.finished:
+        elif character == "?" and composer.is_blank:
             self._hint()
-            return True
-        return False
-
-    def _direct_number(self, key: str, character: str | None = None) -> bool:
-        question = self.playing.asks
-        if not self._direct or question is None or not question.is_number:
-            return False
-        if (character is not None and character in _NUMBER) or (self._typed and key in ("enter", "backspace")):
-            self._type(key, character)
             return True
         return False
 
@@ -505,57 +500,49 @@ class LessonSession:
     def _direct(self) -> bool:
         """Whether the composer has the keyboard, and nothing that the reader wrote."""
         composer = self._parts.composer
-        has = self._parts.screen.focused is composer
-        return (
-            has and composer.aside is None and composer.text in ("", self._given)
-        )  # a message that is edited is theirs
+        is_theirs = composer.aside is not None or composer.text not in ("", self._given)  # as a message that is edited
+        return self._parts.screen.focused is composer and not is_theirs
 
     def answer(self, number: float) -> None:
-        playing = self.playing
-        if playing.asks is not None and playing.asks.is_number and self.open:
+        """Answer with a digit; on the strip it is one of a number, if a number is asked for."""
+        if self.playing.asks is not None and self.playing.asks.is_number and self.open:
             self._type("", f"{number:.0f}")
-            return
-        if not playing.answer(number):
-            self.back()
-            self._parts.tell(_refusal(playing.asks))
-            self._typed = ""
-            self.show()
-            return
+        else:
+            self._answer(number)
+
+    def _answer(self, number: float) -> None:
         self._typed = ""
+        accepted = self.playing.answer(number)
         self.back()
-        self.look()
-        self._changed()
+        if accepted:
+            self.look()
+            self._changed()
+        else:
+            self._parts.tell(_refusal(self.playing.asks))
+            self.show()
 
     def _type(self, key: str, character: str | None) -> None:
         """Take in a key of a number, or the end of one."""
-        if key == "enter":
-            self._accept()
-            return
         if key == "backspace":
             self._typed = self._typed[:-1]
-        elif character is not None:
+        elif key != "enter" and character is not None:
             self._typed = (self._typed + character.replace(",", "."))[:_LONGEST_NUMBER]
+        elif key == "enter":
+            try:
+                number = float(self._typed)
+            except ValueError:
+                if self._typed:
+                    self._parts.tell(Notice(f"not a number: {self._typed}"))
+                self._typed = ""
+            else:
+                self._answer(number)
+                return
         self.show()
-
-    def _accept(self) -> None:
-        try:
-            number = float(self._typed)
-        except ValueError:
-            if self._typed:
-                self._parts.tell(Notice(f"not a number: {self._typed}"))
-            self._typed = ""
-            self.show()
-            return
-        was, self.open = self.open, False
-        self.answer(number)
-        self.open = was
-        self.back()
 
     def _take_key(self, key: str, character: str | None) -> None:
         """Take in a key on the strip that is none of its table."""
-        question = self.playing.asks
-        ends, digit = key in ("enter", "backspace"), character is not None and character in _NUMBER
-        if question is not None and question.is_number and (ends or digit):
+        question, is_digit = self.playing.asks, character is not None and character in _NUMBER
+        if question is not None and question.is_number and (is_digit or key in ("enter", "backspace")):
             self._type(key, character)
             return
         self.back()
