@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
@@ -16,6 +16,7 @@ from termchat.decoding import conditions
 from termchat.decoding.answers import AnswerError, answer_reader
 from termchat.decoding.conditions import ConditionError
 from termchat.decoding.samplers import KNOBS, KnobError, Value
+from termchat.engine.port import FEATURES
 from termchat.lessons import glossary
 from termchat.lessons.lesson import Claim, Lesson, LessonQuestion, LessonStep, LessonText, Opening, Text, is_knob_key
 from termchat.lessons.lesson_facts import CLAIM_FACTS
@@ -27,6 +28,7 @@ MOST_WORDS = 60
 MOST_STEPS = 60
 _MOST_ANSWERS = 4
 _MOST_HINTS = 2
+_SHOWN = 60
 _LONGEST = 500
 """Cells of a message."""
 _NAME = re.compile(r"(?:(\d+)-)?(.+)")
@@ -143,10 +145,8 @@ class _Reader:
             return msgspec.convert(table, kind, dec_hook=_decode)
         except msgspec.ValidationError as error:
             message, _, path = str(error).partition(" - at `$")
-            message = re.sub(r"^Object missing required field `(\w+)`", r"\1 is missing", message)
             keys = [int(key) if key.isdecimal() else key for key in re.findall(r"[\w-]+", path)]
-            name = path.strip("`.")
-            self._note((*at, *keys), f"{name}: {message}" if name else message)
+            self._note((*at, *keys), _explain(message, path.strip("`."), keys, kind, table))
             return None
 
     def _written_out(self, kind: type[msgspec.Struct], table: dict[str, Any], at: Keys) -> dict[str, Any]:
@@ -300,6 +300,28 @@ def _decode(kind: type[Any], value: Any) -> Any:
     return kind(text)
 
 
+def _explain(message: str, name: str, keys: Sequence[str | int], kind: type[msgspec.Struct], table: Any) -> str:
+    """Say in words what msgspec found wrong in a table, and what to write there."""
+    if missing := re.match(r"Object missing required field `(\w+)`", message):
+        return f"{missing[1]} is missing"
+    value = table
+    for key in keys:
+        value = value[key]
+    if keys[:1] == ["needs"] and isinstance(value, str):
+        return f"unknown feature {value!r}{guess_of(value, FEATURES)}; known features: {', '.join(FEATURES)}"
+    expected = re.match(r"Expected `(\w+)[^`]*`( of length [<>]= \d+)?", message)
+    if expected is None or expected[1] not in _WORDS:
+        return f"{name}: {message}" if name else message
+    types = [one.type for one in msgspec.structs.fields(kind) if [one.encode_name] == keys]
+    metas = [meta for type in types for one in (type, *get_args(type)) for meta in get_args(one)]
+    limits = next((f" from {one.ge} to {one.le}" for one in metas if isinstance(one, msgspec.Meta) and one.le), "")
+    return f"{name or 'this'} must be {_WORDS[expected[1]]}{expected[2] or limits}, not {one_line(repr(value), _SHOWN)}"
+
+
+_WORDS = {
+    "str": "a text in quotes", "int": "a whole number", "bool": "true or false", "array": "a list of texts in quotes",
+    "object": "a table",
+}  # fmt: skip
 _OUTSIDE: dict[type, tuple[str, ...]] = {
     Lesson: ("id", "number", "path"), LessonStep: ("line",), Opening: (), Claim: (), LessonQuestion: (),
 }  # fmt: skip

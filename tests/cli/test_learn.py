@@ -60,9 +60,9 @@ def test_the_list_for_scripts_has_the_broken_ones_too(learn: Learn) -> None:
     assert (mine["id"], mine["number"], mine["steps"], mine["step"], mine["done"]) == ("mine", "", 3, 0, False)
     broken, panel = listed["broken"]
     assert panel["problems"][0]["message"] == "unknown panel 'chian' (did you mean chain?)", "as in the app"
-    assert broken["problems"] == [{"line": 2, "message": "minutes: Expected `int` <= 120"}]
+    assert broken["problems"] == [{"line": 2, "message": "minutes must be a whole number from 1 to 120, not 500"}]
     people = learn("list")
-    assert "bad.toml, line 2: minutes: Expected" in people.stderr
+    assert "bad.toml, line 2: minutes must be" in people.stderr
     assert people.exit_code == 0
 
 
@@ -75,7 +75,7 @@ def test_every_problem_is_told_with_its_line(learn: Learn) -> None:
     result = learn("check", "--read-only", file)
     assert result.exit_code == 1
     told = result.stderr.splitlines()
-    assert f"termchat: {file}, line 2: minutes: Expected `int` <= 120" in told
+    assert f"termchat: {file}, line 2: minutes must be a whole number from 1 to 120, not 500" in told
     assert any("unknown key 'sent' (did you mean send?)" in line for line in told)
     assert any("unknown fact 'sane' (did you mean same?)" in line for line in told)
     assert "Traceback" not in result.output

@@ -50,11 +50,11 @@ def test_keys_in_texts_are_the_present_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "where", "message"),
     [
-        ("minutes = 5", "minutes = 0", "minutes", "minutes: Expected `int` >= 1"),
+        ("minutes = 5", "minutes = 0", "minutes", "minutes must be a whole number from 1 to 120, not 0"),
         ("minutes = 5", "minute = 5", "minute =", "unknown key 'minute' (did you mean minutes?)"),
-        ('title = "Temperature"', "title = 3", "title", "title: Expected `str`, got `int`"),
-        ('needs = ["seeds"]', 'needs = ["seed"]', "needs", "needs[0]: Invalid enum value 'seed'"),
-        ("raw = true\ntext", 'raw = "yes"\ntext', "raw", "raw: Expected `bool`, got `str`"),
+        ('title = "Temperature"', "title = 3", "title", "title must be a text in quotes, not 3"),
+        ('needs = ["seeds"]', 'needs = ["seed"]', "needs", "unknown feature 'seed' (did you mean seeds?)"),
+        ("raw = true\ntext", 'raw = "yes"\ntext', "raw", "raw must be true or false, not 'yes'"),
         ("temperature = 0.0, max_tokens = 40", "temperatur = 0", "knobs", "unknown knob 'temperatur' (did you mean"),
         ("temperature = 0.0, max_tokens = 40", "temperature = 20", "knobs", "temperature must be a number from 0 to"),
         ('check = "loops"', 'check = "turns >= 1"', 'check = "turns', "turns is not a fact of replies"),

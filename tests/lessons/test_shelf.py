@@ -33,7 +33,7 @@ def test_a_broken_lesson_of_a_teacher_fails_alone_with_its_line(folders: tuple[P
     shelf = read_shelf(folders)
     assert len(shelf.lessons) == 5
     assert [str(error) for error in shelf.broken] == [
-        "bad.toml, line 2: minutes: Expected `int` <= 120",
+        "bad.toml, line 2: minutes must be a whole number from 1 to 120, not 500",
         "worse.toml: is not UTF-8 text (byte 0)",
     ]
     with pytest.raises(LessonRefused, match=r"the lesson is broken: bad\.toml, line 2"):
