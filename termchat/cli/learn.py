@@ -199,8 +199,8 @@ def facts(*, word: str) -> None:
 )
 @click.option("--force", is_flag=True, help="replace FILE if it exists")  # fmt: skip
 def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
-    """Write a handout to FILE (.html or .md): what each lesson showed, your guesses beside what came, your replies, pictures
-    of the screen, and the words that were explained.
+    """Write a handout to FILE (.html or .md): what each lesson showed, the notes for a presenter, your guesses beside what
+    came, your replies, pictures of the screen, and the words that were explained.
 
     FILE is lessons.html if it is missing. The pictures of a .md file are in a folder beside it.
     """
