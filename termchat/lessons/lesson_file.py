@@ -62,7 +62,6 @@ class LessonNames(NamedTuple):
     """What a lesson may name on the screen; None where that is not known, and anything goes."""
 
     keys: Collection[str] | None = None
-    panels: Collection[str] | None = None
     looks: Collection[str] | None = None
     pages: Collection[str] | None = None
 
@@ -234,7 +233,7 @@ class _Reader:
             elif kind != "panel":
                 self._note((*at, "points"), f"{point!r} is not the id of a key, or panel:NAME")
             else:
-                self._check_known((*at, "points"), "panel", name, self._names.panels)
+                self._check_known((*at, "points"), "panel", name, self._names.pages)
         if step.question is not None:
             self._check_question(step.question, (*at, "question"))
 

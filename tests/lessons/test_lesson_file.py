@@ -104,7 +104,7 @@ def test_all_problems_are_found_in_the_order_of_the_lines(tmp_path: Path) -> Non
 
 def test_names_of_the_screen_are_checked_where_they_are_known(tmp_path: Path) -> None:
     lesson_in(tmp_path, EXAMPLE.replace("{send}, and", "{sendd}, and"))
-    names = LessonNames(keys={"send", "tune"}, panels={"knobs"})
+    names = LessonNames(keys={"send", "tune"}, pages={"knobs"})
     with pytest.raises(LessonError) as raised:
         read_lesson(tmp_path / "05-temperature.toml", names)
     messages = [problem.message for problem in raised.value.problems]

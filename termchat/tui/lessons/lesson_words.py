@@ -64,7 +64,7 @@ def plain(text: str) -> str:
 
 def lesson_names() -> LessonNames:
     """What a lesson may name on this screen."""
-    return LessonNames(frozenset(_KEYS), frozenset(PAGES), frozenset(LOOKS), frozenset(PAGES))
+    return LessonNames(frozenset(_KEYS), frozenset(LOOKS), frozenset(PAGES))
 
 
 def _path(id: str) -> list[Key]:
