@@ -126,7 +126,7 @@ def test_anything_is_a_check_or_refused(written: str) -> None:
             facts = MadeFacts(
                 tokens=3, loops=True, ending="end", temperature=1.0, seed=3, entropy=1.0, earlier_tokens=0
             )
-            found = parsed.holds(facts) if parse is Check else parsed.value(facts)
+            found = parsed.holds(facts) if isinstance(parsed, Check) else parsed.value(facts)
             assert found is None or isinstance(found, (bool, float, int, str))
     assert all(said)
 
