@@ -954,7 +954,7 @@ async def test_only_a_whole_reply_to_the_lessons_own_message_counts() -> None:
         await desk.settle()
         desk.app.learning.runner.look()  # type: ignore[union-attr]
         assert step(desk) == 2  # the message before is in its prompt
-        await desk.type("", "f7", "f7", "ctrl+u")
+        await desk.type("", "f7", "f7", "f7", "ctrl+u")
         await desk.sent("The sea is", " blue")
         assert "no reply to it counts" not in strip(desk)
         desk.engine.end("user")
