@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
@@ -24,6 +25,8 @@ LONGEST_EXPRESSION = 500
 """Characters."""
 _KINDS: dict[type, FactKind] = {bool: "truth", int: "number", float: "number", str: "text"}
 _A = {"number": "a number", "text": "a text", "truth": "yes or no", "any": "a number"}
+_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+"""A text in quotes, which may hold line ends."""
 _TRUTHS = {"true": True, "false": False}
 """As TOML writes them."""
 _EXAMPLES = {"text": " blue", "text?": " blue", "knob": "temperature", "condition": "entropy > 3"}
@@ -53,13 +56,15 @@ class Expression:
             raise ExpressionError(f"it has more than {LONGEST_EXPRESSION} characters")
         if not written.strip():
             raise ExpressionError("it is empty; for example: temperature == 0")
+        source = _TEXT.sub(lambda text: text[0].replace("\n", "\\n").replace("\r", "\\r"), written)
+        source = re.sub(r"[\r\n]", " ", source).strip()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of backslashes that Python does not know
-                self._tree: ast.expr = _Truths().visit(ast.parse(written.strip(), mode="eval").body)
+                self._tree: ast.expr = _Truths().visit(ast.parse(source, mode="eval").body)
             self.kind = _kind(self._tree)
         except SyntaxError as error:
-            rest = written.strip()[max(error.offset or 1, 1) - 1 :]
+            rest = source[max(error.offset or 1, 1) - 1 :]
             example = "some_token('entropy > 3')" if "token " in written else "temperature == 0"
             raise ExpressionError(f"{error.msg} at {rest or written!r}; for example: {example}") from None
         except (ValueError, RecursionError, MemoryError) as error:

@@ -22,6 +22,7 @@ def facts() -> MadeFacts:
     )  # fmt: skip
     facts["model", " blue"] = 0.25
     facts["says", "it's"] = True
+    facts["says", "a\n"] = True
     facts["used", "temperature"] = 0.0
     facts["some_token", "entropy > 3"] = True
     facts["some_token", "/fo+/"] = False
@@ -38,7 +39,7 @@ def facts() -> MadeFacts:
         "tokens - 1 == 39",
         "40 == tokens", "entropy == 3", "loops == true", "loops == True", "loops and not running",
         "running or tokens > 3", "1 < tokens <= 40",
-        "(tokens + 2) * 2 > 3",
+        "(tokens + 2) * 2 > 3", "says('a\n')", r"says('a\n')", "tokens\n> 3",
     ],
 )  # fmt: skip
 def test_a_check_that_holds(facts: MadeFacts, check: str) -> None:
