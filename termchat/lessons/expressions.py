@@ -80,7 +80,7 @@ class Expression:
         return None if _is_nan(value) else value
 
 
-class Check(Expression):
+class LessonCheck(Expression):
     """What must hold.
 
     Raises:

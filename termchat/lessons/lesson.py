@@ -14,7 +14,7 @@ from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import Feature
 from termchat.lessons.deeds import Deed
-from termchat.lessons.expressions import Check, Expression
+from termchat.lessons.expressions import Expression, LessonCheck
 
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 TUNE_KNOB = "tune."
@@ -75,7 +75,7 @@ class Claim(msgspec.Struct, frozen=True, rename={"checks": "check"}):
 
     what: LessonText
     prompt: NeededText
-    checks: tuple[Check, ...]
+    checks: tuple[LessonCheck, ...]
     otherwise: LessonText
     raw: bool = False
     system: Text = ""
@@ -91,7 +91,7 @@ class Claim(msgspec.Struct, frozen=True, rename={"checks": "check"}):
     step: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
-RightAnswer = int | tuple[Check, ...]
+RightAnswer = int | tuple[LessonCheck, ...]
 """The number of an answer, from 1 on, or a check for each answer: the first that holds is right."""
 
 
@@ -125,7 +125,7 @@ class LessonStep(msgspec.Struct, frozen=True, rename={"checks": "check", "deeds"
 
     text: LessonText
     points: tuple[Text, ...] = ()
-    checks: tuple[Check, ...] = ()
+    checks: tuple[LessonCheck, ...] = ()
     deeds: tuple[Deed, ...] = ()
     hints: tuple[LessonText, ...] = ()
     question: LessonQuestion | None = None

@@ -12,7 +12,7 @@ from termchat.conversation.tree import Conversation, Place
 from termchat.decoding import conditions, walk_plan
 from termchat.decoding.group import BeamSettings
 from termchat.decoding.samplers import Tuning
-from termchat.lessons.expressions import Check
+from termchat.lessons.expressions import LessonCheck
 from termchat.lessons.lesson import Claim
 from termchat.lessons.lesson_facts import LessonFacts
 
@@ -79,7 +79,7 @@ def _pump_to_end(chat: Chat) -> str:
     return refused
 
 
-def _values(check: Check, facts: LessonFacts) -> str:
+def _values(check: LessonCheck, facts: LessonFacts) -> str:
     """Write the facts of a check with their values: "tokens is 3"."""
     parts = []
     for fact in dict.fromkeys(check.facts):

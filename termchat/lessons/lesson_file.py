@@ -292,7 +292,7 @@ class _Reader:
 
 
 def _decode(kind: type[Any], value: Any) -> Any:
-    """Read a text as a `LessonText`, `Check`, `Expression`, `Deed` or `Path`, which msgspec does not know."""
+    """Read a text as a `LessonText`, `LessonCheck`, `Expression`, `Deed` or `Path`, which msgspec does not know."""
     text: str = msgspec.convert(value, Text)
     if kind is LessonText and LessonText(text).lone_brace:
         raise ValueError("a lone brace: write {ID} for a key, and {{ or }} for a brace")

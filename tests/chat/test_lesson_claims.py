@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from termchat.decoding.samplers import Tuning
-from termchat.lessons.expressions import Check
+from termchat.lessons.expressions import LessonCheck
 from termchat.lessons.lesson import Claim, LessonText
 from termchat.lessons.lesson_claims import measure_claim
 from tests.chat.driven_chat import Make
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.model
 
 def claim(*checks: str, prompt: str = "The sea is", **more: object) -> Claim:
     given = {"raw": True, "knobs": {"temperature": 0.0, "max_tokens": 8}} | more
-    return Claim(LessonText("it is so"), prompt, tuple(map(Check, checks)), LessonText("it is not"), **given)  # type: ignore[arg-type]
+    return Claim(LessonText("it is so"), prompt, tuple(map(LessonCheck, checks)), LessonText("it is not"), **given)  # type: ignore[arg-type]
 
 
 def test_what_holds_and_what_does_not(make: Make) -> None:

@@ -13,7 +13,7 @@ from termchat.decoding import walk_plan
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Token
 from termchat.decoding.samplers import Tuning
-from termchat.lessons.expressions import Check, Expression
+from termchat.lessons.expressions import Expression, LessonCheck
 from termchat.lessons.lesson_facts import FACTS, SCREEN_FACTS, LessonFacts, TokenFacts, finished_replies
 from tests.chat.driven_chat import Driven, Faked, Make
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.model
 
 def holds(facts: LessonFacts, *checks: str) -> list[str]:
     """The checks that do not hold."""
-    return [check for check in checks if not Check(check).holds(facts)]
+    return [check for check in checks if not LessonCheck(check).holds(facts)]
 
 
 def test_the_figures_of_a_reply(make: Make) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.decoding.samplers import KNOBS
-from termchat.lessons.expressions import Check, Expression, ExpressionError
+from termchat.lessons.expressions import Expression, ExpressionError, LessonCheck
 from termchat.lessons.lesson_facts import CLAIM_FACTS, EARLIER, FACT_GROUPS, FACTS, REPLY_FACTS
 from tests.lessons.made_lessons import MadeFacts
 
@@ -43,20 +43,20 @@ def facts() -> MadeFacts:
     ],
 )  # fmt: skip
 def test_a_check_that_holds(facts: MadeFacts, check: str) -> None:
-    parsed = Check(check)
+    parsed = LessonCheck(check)
     assert parsed.holds(facts)
     assert parsed.written == check
     opposite = f"not ({check})"
-    assert not Check(opposite).holds(facts)
+    assert not LessonCheck(opposite).holds(facts)
 
 
 @pytest.mark.parametrize(
     "check", ["perplexity < 9", "same", "rank(' red') > 2", "apart > 0", "tokens / forced > 1", "p_end > 0"]
 )
 def test_what_is_absent_meets_nothing(facts: MadeFacts, check: str) -> None:
-    assert not Check(check).holds(facts)
-    assert not Check(f"not {check}").holds(facts)
-    assert not Check(f"not ({check} or loops)").holds(facts)
+    assert not LessonCheck(check).holds(facts)
+    assert not LessonCheck(f"not {check}").holds(facts)
+    assert not LessonCheck(f"not ({check} or loops)").holds(facts)
 
 
 def test_dividing_by_nothing_is_absent() -> None:
@@ -103,7 +103,7 @@ def test_dividing_by_nothing_is_absent() -> None:
 )
 def test_what_is_no_check(check: str, message: str) -> None:
     with pytest.raises(ExpressionError) as raised:
-        Check(check)
+        LessonCheck(check)
     assert message in str(raised.value)
 
 
@@ -117,7 +117,7 @@ _PIECES = st.sampled_from(
 @given(st.lists(_PIECES, max_size=7).map(" ".join) | st.text(max_size=40))
 def test_anything_is_a_check_or_refused(written: str) -> None:
     said: list[str] = []
-    for parse in (Check, Expression):
+    for parse in (LessonCheck, Expression):
         try:
             parsed = parse(written)
         except ExpressionError as error:
@@ -127,7 +127,7 @@ def test_anything_is_a_check_or_refused(written: str) -> None:
             facts = MadeFacts(
                 tokens=3, loops=True, ending="end", temperature=1.0, seed=3, entropy=1.0, earlier_tokens=0
             )
-            found = parsed.holds(facts) if isinstance(parsed, Check) else parsed.value(facts)
+            found = parsed.holds(facts) if isinstance(parsed, LessonCheck) else parsed.value(facts)
             assert found is None or isinstance(found, (bool, float, int, str))
     assert all(said)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from textual.worker import Worker
@@ -36,9 +36,6 @@ from termchat.tui.screen.drawer import ALONE
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, Look, TokenLook
 from termchat.tui.walks.walks_view import WalksView
-
-if TYPE_CHECKING:
-    from termchat.tui.lessons.learning import Learning
 
 LOOKS_PER_SECOND = 4
 TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
@@ -72,13 +69,29 @@ class _StepBeginning(NamedTuple):
     constraint: Constraint | None
 
 
+class LessonOwner(Protocol):
+    """What a session asks of `Learning`, which imports this module only when a lesson is opened."""
+
+    runner: LessonSession | None
+    dialog: str
+    unfolded: bool | None
+    show: Callable[[], object]
+
+    @property
+    def recording(self) -> object | None: ...
+    def keep(self, playing: Playing) -> None: ...
+    def draw_picture(self, lesson: Lesson, step: int) -> None: ...
+    def go(self, lesson: Lesson, by: int) -> None: ...
+    def leave(self) -> None: ...
+
+
 class LessonSession:
     """One lesson, begun in a chat of its own, or resumed in the chat `left`. `before` is how the reader's screen was looked at
     before the first lesson, None where this is the first. `strip` is mounted; with `big` it shows all of a step's text."""
 
     def __init__(
         self,
-        learning: Learning,
+        learning: LessonOwner,
         parts: Parts,
         strip: LessonStrip,
         lesson: Lesson,
