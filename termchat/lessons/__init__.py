@@ -5,7 +5,7 @@
   of facts. `deeds`: what "do it for me" does.
 - `playing`: where somebody is in a lesson, and what moves them on.
 - `glossary`: the words of decoding, each in one sentence; it reads `glossary.toml`.
-- `lesson_claims`: what a lesson relies on, measured in chats of its own, and the results that are kept.
+- `lesson_claims`: what a lesson relies on, measured in chats of its own.
 - `shelf`: all lessons there are, the package's and a user's own. `lesson_progress`: how far somebody has come in each.
 
 The lessons themselves are files in the folder beside these modules.
