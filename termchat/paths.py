@@ -73,16 +73,6 @@ def lesson_progress_file() -> Path:
     return platformdirs.user_data_path(_NAME, appauthor=False) / "lessons.json"
 
 
-def lesson_now_file() -> Path:
-    """The step of the lesson that runs, for a second terminal."""
-    return platformdirs.user_state_path(_NAME, appauthor=False) / "lesson-now.json"
-
-
-def lesson_claims_file() -> Path:
-    """What was measured of lessons' claims, by model."""
-    return platformdirs.user_cache_path(_NAME, appauthor=False) / "lesson-claims.json"
-
-
 def lesson_pictures_folder() -> Path:
     """Pictures of the screen at each step of a lesson."""
     return platformdirs.user_data_path(_NAME, appauthor=False) / "lesson-pictures"

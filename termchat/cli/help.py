@@ -32,8 +32,6 @@ _PERSONAS = ("~/.config/termchat/personas.toml", "your own personas")
 _THEMES = ("~/.config/termchat/themes/", "your own themes")
 _LESSONS = ("~/.local/share/termchat/lessons/", "your own lessons")
 _PROGRESS = ("~/.local/share/termchat/lessons.json", "your progress in lessons")
-_CLAIMS = ("~/.cache/termchat/lesson-claims.json", "what was measured of lessons, by model")
-_NOW = ("~/.local/state/termchat/lesson-now.json", "the step of the lesson that runs")
 _TUNED = ("~/.local/state/termchat/tuned.json", "results of termchat tune")
 _HUB: Pairs = (
     ("HF_TOKEN", "access token for gated models"),
@@ -176,7 +174,7 @@ PAGES: dict[str, Manual] = {
         ),
         ("run", "sessions"),
         (_SETTINGS, _XDG),
-        (_LESSONS, _PROGRESS, _CLAIMS),
+        (_LESSONS, _PROGRESS),
     ),
     "learn list": Manual((("As JSON", "termchat learn list --json"),), ("learn",), (_XDG,), (_LESSONS, _PROGRESS)),
     "learn check": Manual(
@@ -194,7 +192,6 @@ PAGES: dict[str, Manual] = {
         files=(_LESSONS,),
     ),
     "learn facts": Manual((("Facts about entropy", "termchat learn facts entropy"),), ("learn check", "learn new")),
-    "learn notes": Manual((("In a second terminal", "termchat learn notes"),), ("learn",), files=(_NOW,)),
     "learn export": Manual(
         (
             ("One page of all that you have begun", "termchat learn export lessons.html"),

@@ -168,7 +168,7 @@ def facts(*, word: str) -> None:
     """List the facts that checks can ask for, each with what it means; only those that contain WORD, if it is given."""
     from termchat.lessons.lesson_facts import FACT_GROUPS
 
-    marks = {"none": "", "text": "('TEXT')", "text?": "", "knob": "('KNOB')"}
+    marks = {"none": "", "text": "('TEXT')", "text?": "", "knob": "('KNOB')", "condition": "('CONDITION')"}
     found = False
     for group in FACT_GROUPS:
         rows = [
@@ -187,15 +187,6 @@ def facts(*, word: str) -> None:
         sys.exit(1)
 
 
-@learn.command("notes", cls=Page, short_help="Show the presenter's notes in a second terminal.")
-@click.option("--once", is_flag=True, help="print them as they are now, and exit")
-def notes(*, once: bool) -> None:
-    """Show what the presenter is told of the lesson that runs in another terminal, step by step, until Ctrl+C."""
-    from termchat.commands.lesson_tasks import follow_notes
-
-    follow_notes(_key_words(), once=once)
-
-
 @learn.command("export", cls=Page, short_help="Write a handout with your guesses and results.")
 @click.argument("file", required=False, default="lessons.html", type=_FILE)
 @click.option(
@@ -208,8 +199,8 @@ def notes(*, once: bool) -> None:
 )
 @click.option("--force", is_flag=True, help="replace FILE if it exists")  # fmt: skip
 def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
-    """Write a handout to FILE (.html or .md): what each lesson showed, your guesses beside what came, your replies, pictures
-    of the screen, and the words that were explained.
+    """Write a handout to FILE (.html or .md): what each lesson showed, the notes for a presenter, your guesses beside what
+    came, your replies, pictures of the screen, and the words that were explained.
 
     FILE is lessons.html if it is missing. The pictures of a .md file are in a folder beside it.
     """

@@ -41,12 +41,13 @@ class HandoutError(Exception):
 
 
 class HandoutStep(NamedTuple):
-    """`guess` is what the reader said, and what came: "" where nothing was asked, or no guess was made."""
+    """One step. `guess` is the reader's and the truth, "" without one; `notes` are those for a presenter."""
 
     text: str
     question: str
     guess: str
     picture: Path | None
+    notes: str = ""
 
 
 class HandoutReply(NamedTuple):
@@ -58,7 +59,7 @@ class HandoutReply(NamedTuple):
 
 
 class HandoutLesson(NamedTuple):
-    """What a handout says of one lesson."""
+    """One lesson in a handout."""
 
     title: str
     learned: str
@@ -85,7 +86,8 @@ def handout_of(
         told = _told(question, guesses[at], key_of) if question is not None and at in guesses else ""
         asked = question.ask.filled(key_of) if question is not None else ""
         picture = folder / lesson.id / f"{at + 1:02}.svg"
-        steps.append(HandoutStep(step.text.filled(key_of), asked, told, picture if picture.is_file() else None))
+        shown = picture if picture.is_file() else None
+        steps.append(HandoutStep(step.text.filled(key_of), asked, told, shown, step.notes.filled(key_of)))
     standing = (
         "done" if state.done else f"up to step {state.step + 1} of {len(lesson.steps)}" if state.step else "not begun"
     )
@@ -115,7 +117,8 @@ def _told(question: LessonQuestion, guess: Guess, key_of: KeyOf) -> str:
 
 
 def replies_of(store: Store, lesson: str) -> list[HandoutReply]:
-    """The replies of the chat in which a lesson was played last; none where there is no such chat, or it cannot be read."""
+    """List the replies of the chat in which a lesson was played last; none where there is no such chat, or it cannot be
+    read."""
     try:
         session = store.of_lesson(lesson)
         if session is None:
@@ -137,8 +140,8 @@ def replies_of(store: Store, lesson: str) -> list[HandoutReply]:
 
 
 def _results(conversation: Conversation) -> list[tuple[Node, str]]:
-    """The replies that are over, in the order in which they were made. Of each group it is one, and what it stands for: the
-    best one, or where none is better, that from which the chat went on."""
+    """List the replies that are over, in the order in which they were made. Of each group it is one, and what it stands for:
+    the best one, or where none is better, that from which the chat went on."""
     found = [(node, "") for node in finished_replies(conversation)]
     shown = {span.node.number for span in conversation.path()}
     for group in groups(conversation):
@@ -168,7 +171,7 @@ def _best(best: Ranked, group: ReplyGroup, count: int) -> str:
 
 
 def write(file: Path, lessons: Sequence[HandoutLesson], *, replace: bool = False) -> list[Path]:
-    """Writes the handout in the format of the file's ending, .md or .html; the pictures of a Markdown file lie beside it.
+    """Write the handout in the format of the file's ending, .md or .html; the pictures of a Markdown file lie beside it.
     Returns what was written.
 
     Raises:
@@ -232,6 +235,8 @@ def _markdown(lessons: Sequence[HandoutLesson], pictures: Mapping[Path, Path]) -
                     "",
                     f"   {_line(step.question)} {('**' + _line(step.guess) + '**') if step.guess else ''}".rstrip(),
                 )
+            if step.notes:
+                yield from ("", f"   *{_line(step.notes)}*")
             if (copy := pictures.get(step.picture or Path())) is not None:
                 yield from ("", f"   ![Step {number}](<{copy.parent.name}/{copy.name}>)")
         if lesson.replies:
@@ -259,7 +264,7 @@ def _line(text: str) -> str:
 
 
 def _typed_line(text: str) -> str:
-    """The same; what is to be typed is code, in which nothing needs a backslash."""
+    """Write a line in which texts to type are code, where nothing needs a backslash."""
 
     def code(found: re.Match[str]) -> str:
         plain = re.sub(r"\\(.)", r"\1", found[1]).replace("&amp;", "&")
@@ -269,7 +274,7 @@ def _typed_line(text: str) -> str:
 
 
 def _fenced(text: str) -> list[str]:
-    """A text in a block of code, in which nothing is live."""
+    """Put a text into a block of code, in which nothing is live."""
     shown = sanitize(text)
     longest = max((len(run) for run in re.findall(r"`{3,}", shown)), default=2)
     fence = "`" * (longest + 1)
@@ -299,6 +304,8 @@ def _html(lessons: Sequence[HandoutLesson], _: Mapping[Path, Path]) -> Iterator[
             yield f"<li><p>{_typed(step.text)}</p>"
             if step.question:
                 yield f"<p>{_safe(step.question)} {f'<strong>{_safe(step.guess)}</strong>' if step.guess else ''}</p>"
+            if step.notes:
+                yield f'<p class="small">{_safe(step.notes)}</p>'
             data = _picture(step.picture) if step.picture is not None else None
             if data is not None:
                 yield f'<p><img alt="Step {number}" src="data:image/svg+xml;base64,{base64.b64encode(data).decode()}"></p>'
@@ -325,5 +332,5 @@ def _safe(text: str) -> str:
 
 
 def _typed(text: str) -> str:
-    """What is to be typed stands out."""
+    """Mark the texts to type."""
     return re.sub(r"`(.+?)`", r"<code>\1</code>", _safe(text))

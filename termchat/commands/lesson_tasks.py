@@ -1,23 +1,19 @@
-"""What `termchat learn` does without a screen: list lessons, check one with the real model, follow the presenter's notes."""
+"""What `termchat learn` does without a screen: list lessons, and check one with the real model."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 from termchat.chat.host import Host
 from termchat.chat.opening import find_model
 from termchat.chat.service import Chat
-from termchat.commands.lesson_notes import lesson_now, note_lines
 from termchat.config.settings import Settings
 from termchat.conversation.session import Session
 from termchat.engine.port import Engine, EngineError
 from termchat.lessons.lesson import Lesson
-from termchat.lessons.lesson_claims import ClaimMeasuring, MeasuredClaim
+from termchat.lessons.lesson_claims import MeasuredClaim, measure_claim
 from termchat.lessons.lesson_file import LessonError, LessonNames, read_lesson
 from termchat.lessons.lesson_progress import LessonProgress
 from termchat.lessons.playing import LessonState
@@ -28,11 +24,10 @@ from termchat.text import sanitize
 Say = Callable[[str], object]
 Play = Callable[[Settings, Lesson, Say], Sequence[str]]
 """Plays a lesson in the app by its deeds; returns what went wrong."""
-_LOOK_S = 0.5
 
 
 def listed(shelf: Shelf, progress: LessonProgress) -> dict[str, Any]:
-    """All lessons with their progress, and the broken ones, for `--json`."""
+    """List all lessons with their progress, and the broken ones, for `--json`."""
     return {
         "lessons": [
             {
@@ -58,7 +53,7 @@ def listed(shelf: Shelf, progress: LessonProgress) -> dict[str, Any]:
 
 
 def standing(lesson: Lesson, state: LessonState) -> str:
-    """How far somebody is: "done", "step 3 of 6", "" for a lesson that was not begun."""
+    """Write the progress in a lesson: "done", "step 3 of 6", "" for a lesson that was not begun."""
     if state.step:
         return f"step {state.step + 1} of {len(lesson.steps)}{', done before' if state.done else ''}"
     return "done" if state.done else ""
@@ -73,7 +68,7 @@ def check(
     say: Say,
     warn: Say,
 ) -> int:
-    """Says what is wrong with a lesson's file: first as it is written, then what it claims of the model, then by playing it.
+    """Say what is wrong with a lesson's file: first as it is written, then what it claims of the model, then by playing it.
     With `play` None only as it is written. Returns the exit code."""
     try:
         lesson = read_lesson(file, names)
@@ -95,14 +90,15 @@ def check(
         verdict = {True: "holds", False: "does not hold", None: "cannot be measured"}[result.holds]
         why = f": {result.failed}" if result.failed else ""
         say(sanitize(f"claim {number}: {result.claim.what}: {verdict}{why}", keep=""))
+        if result.holds is False:
+            step = f"step {result.claim.step}" if result.claim.step else "the lesson"
+            say(sanitize(f"  tell it to readers of {step}: {result.claim.otherwise}", keep=""))
     problems = play(config, lesson, say)
     for told in problems:
         warn(sanitize(f"{file}: {told}", keep=""))
     wrong = [result for result in measured if not result.holds]
     if wrong:
-        warn(
-            f"{len(wrong)} of {_count('claim', measured)} cannot be relied on with this model; readers are told otherwise"
-        )
+        warn(f"{len(wrong)} of {_count('claim', measured)} cannot be relied on with this model")
     if problems or wrong:
         return 1
     say("the lesson works")
@@ -110,7 +106,7 @@ def check(
 
 
 def measure(config: Settings, engine: Engine, lesson: Lesson) -> list[MeasuredClaim]:
-    """What the configured model makes of a lesson's claims; the engine is ended.
+    """Measure a lesson's claims on the configured model, and end the engine.
 
     Raises:
         ModelError, EngineError: there is no model, or it cannot be loaded.
@@ -121,35 +117,13 @@ def measure(config: Settings, engine: Engine, lesson: Lesson) -> list[MeasuredCl
             return []
         chat = Chat(Host(engine), Session())
         chat.loading.load(spec, heeds=found.recommendations)
-        measuring = ClaimMeasuring(chat, lesson.claims)
-        while not measuring.done:
+        while chat.phase != "idle":
             chat.pump(0.05)
-            measuring.pump()
             if chat.failure is not None:
                 raise EngineError(chat.failure.kind, chat.failure.message, chat.failure.hint)
-        return measuring.results
+        return [measure_claim(chat.host, claim) for claim in lesson.claims]
     finally:
         engine.close()
-
-
-def follow_notes(key_of: Callable[[str], str], *, once: bool = False) -> None:
-    """Shows the presenter's notes of the lesson that runs, until Ctrl+C; `once` as they are now. On a terminal in place."""
-    before: tuple[object, ...] | None = None
-    while True:
-        live = sys.stdout.isatty() and not once
-        width, height = os.get_terminal_size() if live else (100, 0)
-        now = lesson_now()
-        lines = note_lines(now, key_of, max(width - 1, 20))
-        if (lines, width, height) != before:
-            before = lines, width, height
-            if live:
-                sys.stdout.write("\x1b[H\x1b[2J" + "\n".join(lines[: height - 1]))
-            else:
-                sys.stdout.write("\n".join(lines) + "\n\n")
-            sys.stdout.flush()
-        if once:
-            return
-        sleep(_LOOK_S)
 
 
 def _count(what: str, things: Sequence[object]) -> str:

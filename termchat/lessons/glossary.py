@@ -31,7 +31,7 @@ class UnknownTerm(ValueError):
 
 @cache
 def entries() -> Mapping[str, GlossaryEntry]:
-    """All by their term, in the order in which they are best read: no word is used before it is explained."""
+    """List all by their term, in the order in which they are best read: no word is used before it is explained."""
     table = tomllib.loads(GLOSSARY_FILE.read_text("utf-8"))
     return {
         term: GlossaryEntry(term, entry["text"], LessonText(entry["where"]), tuple(entry.get("also", ())))
@@ -40,7 +40,7 @@ def entries() -> Mapping[str, GlossaryEntry]:
 
 
 def find(word: str) -> GlossaryEntry:
-    """The entry of a term: by its name, another name of it, or the beginning of one; case, spaces, - and _ do not matter.
+    """Find the entry of a term: by its name, another name of it, or the beginning of one; case, spaces, - and _ do not matter.
 
     Raises:
         UnknownTerm: there is none.

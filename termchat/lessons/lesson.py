@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated
 
-from termchat.decoding.conditions import Rule
+import msgspec
+
 from termchat.decoding.constraint import Constraint
+from termchat.decoding.group import MOST_WALKS
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import Feature
 from termchat.lessons.deeds import Deed
-from termchat.lessons.lesson_check import LessonCheck, LessonValue
+from termchat.lessons.expressions import Expression, LessonCheck
 
 _HOLE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 TUNE_KNOB = "tune."
 
 
 class LessonText(str):
-    """A text of a lesson. `{tune}` in it stands for the key that is bound to the id `tune` now, `{tune.temperature}` for the
-    way to that knob; two braces are one. What is to be typed stands in `backticks`."""
+    """A text of a lesson, without the white space around it. `{tune}` in it stands for the key that is bound to the id `tune`
+    now, `{tune.temperature}` for the way to that knob; two braces are one. What is to be typed stands in `backticks`."""
 
     __slots__ = ()
+
+    def __new__(cls, text: str = "") -> LessonText:
+        return super().__new__(cls, text.strip())
 
     @property
     def keys(self) -> list[str]:
@@ -34,72 +39,71 @@ class LessonText(str):
         """Whether a brace in it has no partner."""
         return any(found[0] in ("{", "}") for found in _HOLE.finditer(self))
 
-    def pieces(self) -> Iterator[tuple[str, str]]:
-        """Its pieces in order: a text and "", or "" and the id of a key."""
-        at = 0
-        for found in _HOLE.finditer(self):
-            if found[1] is not None:
-                if plain := self[at : found.start()]:
-                    yield plain.replace("{{", "{").replace("}}", "}"), ""
-                yield "", found[1]
-                at = found.end()
-        if plain := self[at:]:
-            yield plain.replace("{{", "{").replace("}}", "}"), ""
-
     def filled(self, key_of: Callable[[str], str]) -> str:
-        """The text with keys as they are written now; `key_of` tells that by the id."""
-        return "".join(plain or key_of(id) for plain, id in self.pieces())
+        """Write keys as `key_of` tells them by the id."""
+        return _HOLE.sub(lambda hole: hole[0][0] if hole[1] is None else key_of(hole[1]), self)
 
 
-class Opening(NamedTuple):
-    """In which state a lesson begins. `knobs` are those that are not at their default; the look and the page "" stay as they
-    are. `text` is put into the composer, and not sent. `rules` are breakpoints and stop rules."""
+Text = Annotated[str, msgspec.Meta(max_length=4000)]
+NeededText = Annotated[str, msgspec.Meta(min_length=1, max_length=4000)]
+Group = Annotated[int, msgspec.Meta(ge=2, le=MOST_WALKS)]
+Position = Annotated[int, msgspec.Meta(ge=-10_000, le=10_000)]
+Knobs = Mapping[str, Value]
+"""Knobs that are not at their default."""
 
-    system: str = ""
+
+class Opening(msgspec.Struct, frozen=True):
+    """The state in which a lesson begins. The look and the page "" stay as they are. `text` is put into the composer, and not
+    sent. `rules` are breakpoints and stop rules, as people
+    write them."""
+
+    system: Text = ""
     raw: bool = False
-    text: str = ""
+    text: Text = ""
     look: str = ""
     page: str = ""
-    knobs: Mapping[str, Value] = {}
-    rules: tuple[Rule, ...] = ()
+    knobs: Knobs = msgspec.field(default_factory=dict)
+    rules: tuple[Text, ...] = ()
     constraint: Constraint | None = None
 
 
-class Claim(NamedTuple):
-    """What a lesson relies on: a reply to `prompt`, made in this way, meets the checks. Where it does not, `otherwise` is said
-    to the reader, at `step`, from 1 on, or as soon as it is known. Facts of a token are of token `at`, None for the last. With
+class Claim(msgspec.Struct, frozen=True, rename={"checks": "check"}):
+    """A fact on which a lesson relies: a reply to `prompt`, made in this way, meets the checks. `otherwise` tells the reader of
+    `step`, from 1 on, how it is with a model where it does not. Facts of a token are of token `at`, None for the last. With
     `walks` or `beams` so many replies are made at once, and `vote` finds answers in walks; `again`: it is made a second time
     with the same dice, and is compared with the first."""
 
     what: LessonText
-    prompt: str
+    prompt: NeededText
     checks: tuple[LessonCheck, ...]
     otherwise: LessonText
     raw: bool = False
-    system: str = ""
-    prefill: str = ""
-    knobs: Mapping[str, Value] = {}
-    rules: tuple[Rule, ...] = ()
+    system: Text = ""
+    prefill: Text = ""
+    knobs: Knobs = msgspec.field(default_factory=dict)
+    rules: tuple[Text, ...] = ()
     constraint: Constraint | None = None
-    at: int | None = None
-    walks: int = 0
-    beams: int = 0
+    at: Position | None = None
+    walks: Group | None = None
+    beams: Group | None = None
     again: bool = False
-    vote: str = ""
-    step: int = 0
+    vote: Text = ""
+    step: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
-class LessonQuestion(NamedTuple):
-    """What is asked before a step is done, or with `before` False after it. There are `answers`, of which `right` is the right
-    one, from 1 on, or the first whose check of `rights` holds; or a number with the `unit` is asked for, and `truth` tells it.
-    """
+RightAnswer = int | tuple[LessonCheck, ...]
+"""The number of an answer, from 1 on, or a check for each answer: the first that holds is right."""
+
+
+class LessonQuestion(msgspec.Struct, frozen=True, rename={"unit": "number"}):
+    """A question before a step is done, or with `before` False after it: which of the `answers` is `right`; or without answers
+    for a number with the `unit`, whose value is the `truth`."""
 
     ask: LessonText
     answers: tuple[LessonText, ...] = ()
-    right: int = 0
-    rights: tuple[LessonCheck, ...] = ()
-    unit: str = ""
-    truth: LessonValue | None = None
+    right: RightAnswer = 0
+    unit: Text = ""
+    truth: Expression | None = None
     before: bool = True
 
     @property
@@ -115,54 +119,43 @@ class LessonQuestion(NamedTuple):
         return f"{number} {self.unit.removesuffix('s') if number == '1' else self.unit}".strip()
 
 
-class LessonStep(NamedTuple):
+class LessonStep(msgspec.Struct, frozen=True, rename={"checks": "check", "deeds": "do"}):
     """One step: what to do, what is pointed at, what must hold then, and how it is done for the reader. `line` is where it
     begins in its file. `compose` is put into the composer as it begins, if that is empty."""
 
     text: LessonText
-    points: tuple[str, ...] = ()
+    points: tuple[Text, ...] = ()
     checks: tuple[LessonCheck, ...] = ()
     deeds: tuple[Deed, ...] = ()
     hints: tuple[LessonText, ...] = ()
     question: LessonQuestion | None = None
     notes: LessonText = LessonText()
-    compose: str = ""
+    compose: Text = ""
     line: int = 0
 
     @property
     def rungs(self) -> int:
-        """How many hints there are: the texts, and that it can be done for the reader."""
+        """The number of hints: the texts, and that it can be done for the reader."""
         return len(self.hints) + bool(self.deeds)
 
 
-class Lesson(NamedTuple):
+class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     """A lesson. `number` is its place in the course, "" for one that has none."""
 
-    id: str
-    number: str
-    path: Path
-    title: str
-    minutes: int
-    summary: str
+    id: str = ""
+    number: str = ""
+    path: Path = Path()
+    title: NeededText
+    minutes: Annotated[int, msgspec.Meta(ge=1, le=120)]
+    summary: NeededText
     learned: LessonText
-    next: LessonText
-    needs: tuple[Feature, ...]
-    terms: tuple[str, ...]
-    notes: LessonText
-    opening: Opening
-    claims: tuple[Claim, ...]
-    steps: tuple[LessonStep, ...]
-
-    @property
-    def texts(self) -> Iterator[LessonText]:
-        """All of its texts that may name keys."""
-        yield from (self.learned, self.next, self.notes)
-        for claim in self.claims:
-            yield from (claim.what, claim.otherwise)
-        for step in self.steps:
-            yield from (step.text, *step.hints, step.notes)
-            if step.question is not None:
-                yield from (step.question.ask, *step.question.answers)
+    next: LessonText = LessonText()
+    needs: tuple[Feature, ...] = ()
+    terms: tuple[Text, ...] = ()
+    notes: LessonText = LessonText()
+    opening: Opening = Opening()
+    claims: tuple[Claim, ...] = ()
+    steps: tuple[LessonStep, ...] = ()
 
     @property
     def messages(self) -> frozenset[str] | None:
@@ -177,14 +170,6 @@ class Lesson(NamedTuple):
     def is_of_endings(self) -> bool:
         """Whether a step waits for how a reply ended, which then may be a stop by the reader."""
         return any("ending" in check.written for step in self.steps for check in step.checks)
-
-    @property
-    def keys(self) -> list[str]:
-        """The ids of keys that it names, points at or presses, without those of knobs."""
-        named = [id for text in self.texts for id in text.keys]
-        pointed = [point for step in self.steps for point in step.points if ":" not in point]
-        pressed = [deed.what for step in self.steps for deed in step.deeds if deed.kind == "press"]
-        return [id for id in dict.fromkeys([*named, *pointed, *pressed]) if not is_knob_key(id)]
 
 
 def is_knob_key(id: str) -> bool:

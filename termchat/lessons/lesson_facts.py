@@ -11,18 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
-from itertools import pairwise
 from types import FunctionType
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from termchat.chat.groups import groups
 from termchat.conversation.reply_facts import constraint_cost
 from termchat.conversation.standing_reply import standing_reply
-from termchat.conversation.thoughts import thought
 from termchat.conversation.tree import Conversation, Node, Place
+from termchat.decoding import conditions
 from termchat.decoding.conditions import Length, Stop, Text, Threshold, compiled
 from termchat.decoding.constraint import GRAMMAR, shown
-from termchat.decoding.loops import LoopFinder, Repetition
+from termchat.decoding.loops import LoopFinder
 from termchat.decoding.records import UNKNOWN, Candidate, Explanation, Ranked, SettingsRecord, Start, Token
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.decoding.stages import STAGES
@@ -37,8 +36,8 @@ FactKind = Literal["number", "text", "truth", "any"]
 FactValue = float | str | bool
 Fact = FactValue | None
 """None where it is absent: there is no reply yet, or the engine does not tell it."""
-FactArgument = Literal["none", "text", "text?", "knob"]
-"""What stands in brackets behind a fact's name: nothing, a text, a text or nothing, or the name of a knob."""
+FactArgument = Literal["none", "text", "text?", "knob", "condition"]
+"""The text in brackets behind a fact's name: none, any, any or none, the name of a knob, or a condition of one token."""
 
 NEW, EARLIER = "new_", "earlier_"
 NONE = "none"
@@ -96,8 +95,6 @@ class ReplyFacts(FactSet):
     def __init__(self, conversation: Conversation, end: Node) -> None:
         self._chat, self.end = conversation, end
         self.spans = conversation.reply(end.number)
-        self.stamp = (id(conversation), len(end.tokens), len(end.settings), end.done, end.continued)
-        """It differs from that of newer facts where these may differ."""
 
     @cached_property
     def ids(self) -> list[int]:
@@ -133,16 +130,11 @@ class ReplyFacts(FactSet):
             figures.append(*row)
         return figures
 
-    def _perplexity(self, *, chosen: bool) -> float | None:
-        rows = zip(self._column("logprobs"), self._column("by_hand"), strict=True)
-        logprobs = [logprob for logprob, by_hand in rows if bool(by_hand) == chosen]
-        return math.exp(-math.fsum(logprobs) / len(logprobs)) if logprobs else None
-
     @cached_property
-    def _loop(self) -> Repetition | None:
+    def _loops(self) -> bool:
         finder = LoopFinder()
         finder.extend(self.ids)
-        return next(iter([*finder.ended, *([finder.current] if finder.current is not None else [])]), None)
+        return bool(finder.ended) or finder.current is not None
 
     def _of_prompt(self, field: str) -> float | None:
         value: float = getattr(self.end.prefill, field, UNKNOWN)
@@ -153,19 +145,6 @@ class ReplyFacts(FactSet):
         known = [value for value in values if value is not None]
         return sum(known) if known else None
 
-    def _meets(self, condition: Threshold | Text) -> bool:
-        """Tell whether a token of the reply, or its text, meets a condition."""
-        if isinstance(condition, Text):
-            return compiled(condition).search(self.reply()) is not None
-        columns = {"entropy": "entropies", "p_end": "p_ends", "probability": "probabilities", "rank": "ranks"}
-        values = self._column(columns.get(condition.measure, "logprobs"))
-        met = 0
-        for value in map(math.exp, values) if condition.measure == "model" else values:
-            met = met + 1 if (value > condition.value if condition.sign == ">" else value < condition.value) else 0
-            if met >= condition.steps:
-                return True
-        return False
-
     def tokens(self) -> float:
         """Tokens of the reply."""
         return len(self.ids)
@@ -173,6 +152,20 @@ class ReplyFacts(FactSet):
     def reply(self) -> str:
         """Its text as shown."""
         return "".join(span.node.text(span.count) for span in self.spans)
+
+    def some_token(self, condition: str) -> bool:
+        """Whether some token, or its text, meets CONDITION."""
+        wanted = cast("Threshold | Text", conditions.parse(condition))
+        if isinstance(wanted, Text):
+            return compiled(wanted).search(self.reply()) is not None
+        columns = {"entropy": "entropies", "p_end": "p_ends", "probability": "probabilities", "rank": "ranks"}
+        values = self._column(columns.get(wanted.measure, "logprobs"))
+        met = 0
+        for value in map(math.exp, values) if wanted.measure == "model" else values:
+            met = met + 1 if (value > wanted.value if wanted.sign == ">" else value < wanted.value) else 0
+            if met >= wanted.steps:
+                return True
+        return False
 
     def message(self) -> str | None:
         """The message before it."""
@@ -232,14 +225,6 @@ class ReplyFacts(FactSet):
             return float(min(lengths, default=0))
         return _knob_value(knob, getattr(settings.samplers, knob)) if hasattr(settings.samplers, knob) else None
 
-    def settings_changes(self) -> float:
-        """How often its settings changed while it ran."""
-        count = 0
-        for span in self.spans:  # threads aside
-            records = [(record.samplers, record.conditions, record.constraint) for record in span.node.settings]
-            count += sum(before != after for before, after in pairwise(records))
-        return count
-
     def forced(self) -> float:
         """Tokens that were chosen and not drawn."""
         return sum(map(bool, self._column("by_hand")))
@@ -256,18 +241,6 @@ class ReplyFacts(FactSet):
         """Mean logprob of its tokens."""
         return self._figures.mean_logprob
 
-    def sum_logprob(self) -> float | None:
-        """Sum of the logprobs of its tokens."""
-        return self._figures.sum_logprob if self.ids else None
-
-    def forced_perplexity(self) -> float | None:
-        """Perplexity of the tokens that were chosen."""
-        return self._perplexity(chosen=True)
-
-    def drawn_perplexity(self) -> float | None:
-        """Perplexity of the tokens that were drawn."""
-        return self._perplexity(chosen=False)
-
     def mean_entropy(self) -> float | None:
         """Mean entropy of its steps, in bits."""
         return self._figures.mean_entropy
@@ -275,10 +248,6 @@ class ReplyFacts(FactSet):
     def highest_entropy(self) -> float | None:
         """Highest entropy of a step, in bits."""
         return max(self._known("entropies"), default=None)
-
-    def lowest_model(self) -> float | None:
-        """Smallest probability that the model gave one of its tokens."""
-        return min(map(math.exp, self._known("logprobs")), default=None)
 
     def highest_rank(self) -> float | None:
         """Highest rank of one of its tokens."""
@@ -288,10 +257,6 @@ class ReplyFacts(FactSet):
         """Share of its tokens that were the likeliest."""
         ranks = self._known("ranks")
         return ranks.count(0) / len(ranks) if ranks else None
-
-    def distinct1(self) -> float | None:
-        """Different tokens, divided by all tokens."""
-        return self._figures.distinct(1)
 
     def distinct2(self) -> float | None:
         """Different pairs of tokens, divided by all pairs."""
@@ -303,19 +268,7 @@ class ReplyFacts(FactSet):
 
     def loops(self) -> bool | None:
         """Whether it repeats itself, as the breakpoint `loop` finds it."""
-        return self._loop is not None if self.ids else None
-
-    def loop_at(self) -> float | None:
-        """Index of the token with which its first loop begins."""
-        return self._loop.begin if self._loop is not None else None
-
-    def loop_period(self) -> float | None:
-        """Tokens of what is repeated there."""
-        return self._loop.period if self._loop is not None else None
-
-    def loop_times(self) -> float | None:
-        """How often that is said."""
-        return self._loop.times if self._loop is not None else None
+        return self._loops if self.ids else None
 
     def prompt_tokens(self) -> float | None:
         """Tokens of its prompt."""
@@ -330,10 +283,6 @@ class ReplyFacts(FactSet):
         tokens, reused = self.prompt_tokens(), self.reused()
         return None if tokens is None or reused is None else tokens - reused
 
-    def prefill_ms(self) -> float | None:
-        """Milliseconds of that."""
-        return self._of_prompt("ms")
-
     def ttft_ms(self) -> float | None:
         """Milliseconds to its first token."""
         return self.end.finished.ttft_ms if self.end.finished is not None else None
@@ -341,10 +290,6 @@ class ReplyFacts(FactSet):
     def tokens_per_second(self) -> float | None:
         """Tokens per second after the first."""
         return self.end.finished.tokens_per_second if self.end.finished is not None else None
-
-    def decode_ms(self) -> float | None:
-        """Milliseconds of decoding."""
-        return self.end.finished.decode_ms if self.end.finished is not None else None
 
     def drafted(self) -> float | None:
         """Tokens that were drafted."""
@@ -358,14 +303,6 @@ class ReplyFacts(FactSet):
         """Accepted divided by drafted."""
         drafted, accepted = self.drafted(), self.accepted()
         return accepted / drafted if drafted and accepted is not None else None
-
-    def rounds(self) -> float | None:
-        """Rounds of drafting."""
-        return self._sum("rounds")
-
-    def thoughts(self) -> float:
-        """Tokens of its thoughts."""
-        return sum(thought(span.node, span.count) for span in self.spans)
 
     def bent(self) -> float | None:
         """How far a constraint bent it, in nats."""
@@ -483,11 +420,6 @@ class TokenFacts(FactSet):
             return sum(logit > candidate.logit for logit in self._logits()) if candidate is not None else None
         return self._token.rank if text or self._token.rank >= 0 else None
 
-    def logit(self, text: str = "") -> float | None:
-        """Its logit; with TEXT that of a candidate."""
-        one = self._candidate(text) if text else self._token
-        return one.logit if one is not None else None
-
     def logprob(self) -> float:
         """Natural log of the model's probability of it."""
         return self._token.logprob
@@ -509,10 +441,6 @@ class TokenFacts(FactSet):
         """The model's probability of ending there."""
         return self._token.p_end
 
-    def forced_here(self) -> bool:
-        """Whether it was chosen and not drawn."""
-        return self._token.forced
-
     def survivors(self) -> float | None:
         """Tokens that the whole chain left."""
         stages = self._token.stages
@@ -532,11 +460,6 @@ class TokenFacts(FactSet):
         """Probability of the candidate TEXT after the chain."""
         candidate = self._candidate(text)
         return candidate.probability if candidate is not None else None
-
-    def noise(self, text: str) -> float | None:
-        """The dice of the candidate TEXT."""
-        candidate = self._candidate(text)
-        return candidate.noise if candidate is not None else None
 
     def cut(self, text: str) -> str | None:
         """The stage that cut the candidate TEXT, 'none' if none did."""
@@ -563,10 +486,6 @@ class AnswerFacts(FactSet):
         explained = self._questions.explained
         return explained.explained.explanation if explained is not None else None
 
-    def why_text(self) -> str | None:
-        """Why-not: the token that was asked about."""
-        return self._why.text if self._why is not None else None
-
     def why_asked(self) -> str | None:
         """Why-not: the text that was typed, without the spaces around it."""
         return self._questions.explained.text.strip() if self._questions.explained is not None else None
@@ -575,33 +494,9 @@ class AnswerFacts(FactSet):
         """Why-not: the stage that cut it, 'none' if none did."""
         return (self._why.removed_by or NONE) if self._why and self._why.there is None else None
 
-    def winner(self) -> str | None:
-        """Why-not: the token that was drawn."""
-        return self._why.winner_text if self._why is not None else None
-
-    def why_rank(self) -> float | None:
-        """Why-not: its rank."""
-        return self._why.rank if self._why and self._why.rank != UNKNOWN else None
-
-    def why_model(self) -> float | None:
-        """Why-not: the model's probability of it."""
-        return math.exp(self._why.logprob) if self._why is not None else None
-
-    def why_after(self) -> float | None:
-        """Why-not: its probability after the chain."""
-        return self._why.probability if self._why is not None else None
-
     def why_penalised(self) -> bool | None:
         """Why-not: whether a penalty lowered it."""
         return self._why.penalised is not None if self._why and self._why.there is None else None
-
-    def whatif_kept(self) -> float | None:
-        """What-if: share of the tokens that would be drawn again."""
-        return self._questions.scored.summary.kept if self._questions.scored is not None else None
-
-    def whatif_first(self) -> float | None:
-        """What-if: index of the first token that would differ."""
-        return self._questions.scored.summary.first if self._questions.scored is not None else None
 
     def pieces(self, text: str = "") -> float | None:
         """Tokens in the newest list of tokens; with TEXT in the list of that text."""
@@ -635,9 +530,6 @@ class GroupFacts(FactSet):
         ranked = self.group.ranking().walks if self.group.group.kind == "vote" else ()
         return ranked[0] if ranked else None
 
-    def _logprobs(self) -> list[float]:
-        return [one.mean_logprob for one in self._figures.of.values() if one.mean_logprob is not None]
-
     def walks_used(self, knob: str) -> Fact:
         """The value of KNOB with which its first walk was drawn."""
         node = next(iter(self.group.nodes.values()), None)
@@ -663,14 +555,6 @@ class GroupFacts(FactSet):
         """Most common answer of a vote, '' where no walk has one."""
         return (self._winner.answer or "") if self._winner is not None else None
 
-    def walks_part(self) -> float | None:
-        """Tokens that all walks have in common before two differ."""
-        return self._figures.trie.first_parted
-
-    def shared(self) -> float | None:
-        """Share of tokens in common beginnings, 0 to 1."""
-        return self._figures.trie.shared
-
     def kept_walk(self) -> float | None:
         """The walk that was kept, from 1."""
         return self.group.kept + 1 if self.group.kept is not None else None
@@ -678,14 +562,6 @@ class GroupFacts(FactSet):
     def winner_votes(self) -> float | None:
         """Votes for that answer."""
         return (self._winner.votes or 0) if self._winner is not None else None
-
-    def best_logprob(self) -> float | None:
-        """Highest mean logprob of a walk."""
-        return max(self._logprobs(), default=None)
-
-    def worst_logprob(self) -> float | None:
-        """Lowest mean logprob of a walk."""
-        return min(self._logprobs(), default=None)
 
     def beams_steps(self) -> float:
         """Steps of the beam search."""
@@ -706,17 +582,9 @@ class StateFacts(FactSet):
         """Whether it is paused."""
         return self._chat.phase == "paused"
 
-    def thinking(self) -> bool:
-        """Whether the model is thinking right now."""
-        return self._chat.thinking is not None
-
     def ready(self) -> bool:
         """Whether a model is loaded and nothing runs."""
         return self._chat.phase == "idle"
-
-    def seed_fixed(self) -> bool:
-        """Whether a seed is set."""
-        return self._chat.tuning.seed is not None
 
     def raw(self) -> bool:
         """Whether the chat has no template."""
@@ -742,10 +610,6 @@ class StateFacts(FactSet):
         """The model's name."""
         return self._chat.model.name if self._chat.model is not None else None
 
-    def quantization(self) -> str | None:
-        """How its weights are stored."""
-        return self._chat.model.quantization if self._chat.model is not None else None
-
     def stops(self, text: str) -> bool:
         """Whether TEXT is one of the stop sequences."""
         return text in self._chat.tuning.stop
@@ -758,41 +622,16 @@ class StateFacts(FactSet):
         """Logit biases."""
         return len(self._chat.tuning.logit_bias)
 
-    def vocabulary(self) -> float | None:
-        """Tokens that the model knows."""
-        return self._chat.model.vocabulary if self._chat.model is not None else None
-
-    def context_size(self) -> float | None:
-        """Tokens that the context has room for."""
-        return self._chat.model.context if self._chat.model is not None else None
-
     def context_used(self) -> float:
         """Tokens of the branch that is shown."""
         return self._chat.conversation.length()
-
-    def cut_turns(self) -> float:
-        """Turns that the model no longer sees."""
-        omitted = [span.node.omitted for span in self._chat.conversation.path() if span.node.omitted is not None]
-        return omitted[-1].turns if omitted else 0
 
 
 class CountFacts(FactSet):
     """Counts of a conversation; of replies those that `replies` are the ends of."""
 
     def __init__(self, conversation: Conversation, replies: Collection[Node]) -> None:
-        self._chat, self._replies = conversation, replies
-        self._living = list(_living(conversation))
-        self._single = [node for node in self._living if node.role == "assistant" and node.walk is None]
-
-    def _is_fork(self, node: Node) -> bool:
-        """Tell whether a reply grows from the middle of another, or has another first token by choice."""
-        parent = self._chat.nodes[node.parent] if node.parent is not None else None
-        if parent is not None and parent.role == "assistant" and node.at < parent.kept():
-            return True
-        prescribed = node.start is not None and node.start.prefill
-        chosen = bool(len(node.tokens)) and bool(node.tokens.by_hand[0]) and not prescribed
-        elder = min((one.number for one in self._chat.children(node.parent)), default=node.number)
-        return chosen and node.at == self._chat.nodes[elder].at and elder < node.number
+        self._replies, self._living = replies, list(_living(conversation))
 
     def turns(self) -> float:
         """Messages sent."""
@@ -801,14 +640,6 @@ class CountFacts(FactSet):
     def replies(self) -> float:
         """Replies that ended; walks do not count."""
         return len(self._replies)
-
-    def forks(self) -> float:
-        """Replies that grow from the middle of another."""
-        return sum(map(self._is_fork, self._single))
-
-    def versions(self) -> float:
-        """Replies that were regenerated beside another."""
-        return len(self._single) - len({(node.parent, node.at) for node in self._single})
 
     def groups(self) -> float:
         """Groups of walks, grids, votes and the like that were begun."""
@@ -827,7 +658,7 @@ def _living(conversation: Conversation) -> Iterator[Node]:
 
 
 def finished_replies(conversation: Conversation) -> list[Node]:
-    """The nodes in which replies end that are over, in the order in which they were made; walks are none."""
+    """List the last nodes of finished replies in the order in which they were made, without walks."""
     return [node for node in _living(conversation) if node.finished and not node.continued and node.walk is None]
 
 
@@ -844,7 +675,6 @@ _SINCE = {f"{NEW}{name}": FactEntry("number", f"{entry.help}, since the step beg
 _SINCE["new_replies"] = FactEntry(
     "number", "replies that ended since the step began, 0 while one runs; walks do not count"
 )
-_OTHER_COUNTS = _entries("number", branches="ends of branches", hints="hints taken in this step, 0 to 3")
 REPLY_FACTS, TOKEN_FACTS = ReplyFacts.table(), TokenFacts.table()
 _PAIR, _ANSWERS, _GROUP, _STATE = PairFacts.table(), AnswerFacts.table(), GroupFacts.table(), StateFacts.table()
 _EARLIER = {
@@ -860,18 +690,14 @@ SCREEN_FACTS = {
         page="the page of the panels",
         mode="what has the keyboard: chat tune tokens walks big dialog:NAME",
         view="what token mode shows",
-        walks_view="the view of the walks",
-        draft_text="what the composer holds",
-        knob="the knob that TUNE points at",
     ),
     "cursor": FactEntry("number", "index of the token under the cursor in its reply, -1 without one"),
     "rolls": FactEntry("number", "throws of the dice"),
-    "drawer": FactEntry("truth", "whether the panels are open as a drawer"),
 }
 """What only a screen knows."""
 
 FACT_GROUPS = (
-    FactGroup("The lesson's chat", COUNTED | _SINCE | _OTHER_COUNTS),
+    FactGroup("The lesson's chat", COUNTED | _SINCE),
     FactGroup("The last reply, running or not; with earlier_ before the name, the reply before it", REPLY_FACTS),
     FactGroup("The last two replies", _PAIR),
     FactGroup("One token: under the cursor, or the next one of a paused reply, or the newest", TOKEN_FACTS),
@@ -889,7 +715,7 @@ CLAIM_FACTS = {**REPLY_FACTS, **TOKEN_FACTS, **_EARLIER, **_PAIR, **_GROUP, **_K
 
 
 def kind_of(name: str, argument: str = "") -> FactKind:
-    """The kind of a fact's value; of the value of a knob, the knob's."""
+    """Infer the kind of a fact's value; of the value of a knob, the knob's."""
     entry = FACTS[name]
     return _KNOBS[argument].kind if entry.argument == "knob" else entry.kind
 
@@ -914,10 +740,8 @@ class LessonFacts:
         self._chat, self._screen = chat, screen
         self._messages, self._stopped_count = messages, stopped_count
         self._begun: tuple[object, dict[str, Fact]] = (None, {})
-        self._hints = 0
-        self._replies: dict[int, ReplyFacts] = {}
         self._recorded: tuple[Node, int, Token] | None = None
-        self._group: tuple[tuple[object, ...], GroupFacts] | None = None
+        self._group: ReplyGroup | None = None
         self._lists: dict[str, int | None] = {}
         """Tokens of each text whose list was asked for, None until it came."""
         self._listed_by = chat.model
@@ -928,10 +752,6 @@ class LessonFacts:
         """Count from now on."""
         counts = self._counts()
         self._begun = self._chat.conversation, {name: counts.fact(name) for name in COUNTED}
-
-    def took_hint(self, hints: int) -> None:
-        """Note how many hints were taken in this step."""
-        self._hints = hints
 
     def note_list(self) -> None:
         """Remember the tokens of a text that a lesson asks about: its list may be edited, and is about another text then."""
@@ -947,13 +767,8 @@ class LessonFacts:
         return any(self.is_strange(span.node) for span in self._chat.conversation.path())
 
     def is_strange(self, node: Node) -> bool:
-        """Whether it is a message that is not the lesson's."""
+        """Tell whether a node is a message that is not the lesson's."""
         return self._messages is not None and node.role == "user" and node.written.strip() not in self._messages
-
-    def meets(self, condition: Threshold | Text) -> bool | None:
-        """Whether a token of the last reply meets a condition; None without a reply."""
-        reply = self.reply()
-        return reply._meets(condition) if reply is not None else None
 
     def fact(self, name: str, argument: str = "") -> Fact:
         """Compute a fact as it is now."""
@@ -964,10 +779,6 @@ class LessonFacts:
             return "fresh" if name == "seed" and value is None else _knob_value(name, value)
         if name in _SINCE:
             return self._count_since(name.removeprefix(NEW))
-        if name == "branches":
-            return len(self._chat.conversation.leaves())
-        if name == "hints":
-            return self._hints
         if name == "pieces" and argument:
             self._lists.setdefault(argument, None)
             self.note_list()
@@ -989,7 +800,7 @@ class LessonFacts:
             return self.earlier()
         if name in _PAIR:
             ended = self._finished()[-2:]
-            return PairFacts(*map(self._reply_to, ended)) if len(ended) == 2 else None
+            return PairFacts(*(ReplyFacts(self._chat.conversation, end) for end in ended)) if len(ended) == 2 else None
         if name in TOKEN_FACTS:
             token = self.token()
             return TokenFacts(token) if token is not None else None
@@ -1002,21 +813,21 @@ class LessonFacts:
     # --- replies and counts -------------------------------------------------------------------------------------------
 
     def reply(self) -> ReplyFacts | None:
-        """The last reply of the shown branch; None where it has no token or record yet."""
+        """Find the last reply of the shown branch; None where it has no token or record yet."""
         conversation = self._chat.conversation
         spans = conversation.reply()
         if spans and not self._counts_reply(spans[-1].node):
             replies = [span for span in conversation.path() if span.node.role == "assistant"]
             spans = [span for span in replies if self._counts_reply(span.node)]
-        return self._reply_to(spans[-1].node) if spans else None
+        return ReplyFacts(conversation, spans[-1].node) if spans else None
 
     def earlier(self) -> ReplyFacts | None:
-        """The finished reply before it."""
+        """Find the finished reply before it."""
         last, before = self.reply(), self._finished()
         if last is not None:
             pieces = {span.node.number for span in last.spans if span.count == len(span.node.ids)}
             before = [node for node in before if node.number < last.end.number and node.number not in pieces]
-        return self._reply_to(before[-1]) if before else None
+        return ReplyFacts(self._chat.conversation, before[-1]) if before else None
 
     def _counts_reply(self, node: Node) -> bool:
         """Tell whether all messages before a reply are the lesson's."""
@@ -1024,21 +835,13 @@ class LessonFacts:
         return not any(self.is_strange(span.node) for span in path)
 
     def _finished(self) -> list[Node]:
-        """Where the replies end that are over, and that count."""
+        """List the last nodes of finished replies that count."""
         return [
             node
             for node in finished_replies(self._chat.conversation)
             if (self._stopped_count or (node.finished is not None and node.finished.reason != "user"))
             and self._counts_reply(node)
         ]
-
-    def _reply_to(self, end: Node) -> ReplyFacts:
-        """The facts of a reply; those that were computed are kept as long as it is the same."""
-        facts = ReplyFacts(self._chat.conversation, end)
-        known = self._replies.get(end.number)
-        if known is None or known.stamp != facts.stamp:
-            self._replies = dict(list(self._replies.items())[-3:]) | {end.number: facts}
-        return self._replies[end.number]
 
     def _counts(self) -> CountFacts:
         return CountFacts(self._chat.conversation, self._finished())
@@ -1053,7 +856,7 @@ class LessonFacts:
     # --- tokens and walks ---------------------------------------------------------------------------------------------
 
     def token(self) -> Token | None:
-        """The token at hand: under the cursor, else what the panels show."""
+        """Find the token at hand: under the cursor, else what the panels show."""
         place = self._screen().get("cursor")
         node = self._chat.conversation.nodes.get(place.node) if isinstance(place, Place) else None
         if not isinstance(place, Place) or node is None or node.role != "assistant":
@@ -1082,19 +885,10 @@ class LessonFacts:
         return sum(span.count for span in spans[:-1]) + value.at
 
     def _newest_group(self) -> GroupFacts | None:
-        chat = self._chat
-        group = chat.walks.shown
-        if group is None:
-            number = max((node.group.number for node in chat.conversation.nodes.values() if node.group), default=None)
-            if number is None:
-                return None
-            group = self._group[1].group if self._group is not None else None
-            if group is None or group.conversation is not chat.conversation or group.group.number != number:
-                group = next(reversed(groups(chat.conversation)), None)
+        conversation, known = self._chat.conversation, self._group
+        group = self._chat.walks.shown or next(reversed(groups(conversation)), None)
         if group is None:
             return None
-        walks = tuple((walk, len(node.ids), node.done) for walk, node in group.nodes.items())
-        stamp = (id(group), walks, len(group.beams))
-        if self._group is None or self._group[0] != stamp:
-            self._group = (stamp, GroupFacts(group))
-        return self._group[1]
+        if known is None or known.conversation is not conversation or known.group.number != group.group.number:
+            known = self._group = group  # it alone knows which of its replies was kept
+        return GroupFacts(known)

@@ -6,26 +6,25 @@ before the reader did anything is not taken for done: `already` says so, and `sk
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Annotated
 
-from termchat.decoding.samplers import Value
-from termchat.lessons.lesson import Lesson, LessonQuestion, LessonStep
-from termchat.lessons.lesson_check import all_hold
+import msgspec
+
+from termchat.lessons.lesson import Knobs, Lesson, LessonQuestion, LessonStep
 from termchat.lessons.lesson_facts import LessonFacts
 
-MOST_RUNGS = 3
+_Whole = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
 
-class Guess(NamedTuple):
-    """What somebody expected of a step, and what came. Of a question with answers both are the number of one, from 1 on;
+class Guess(msgspec.Struct, frozen=True):
+    """The guess of a reader in a step, and the truth. Of a question with answers both are the number of one, from 1 on;
     `truth` None: there was none. `date` is UTC."""
 
-    step: int
+    step: _Whole
     guess: float
     truth: float | None
-    date: str
+    date: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\d")]
 
     def is_right(self, question: LessonQuestion) -> bool | None:
         """Of answers, whether it is the right one; of a number, whether it is within a tenth of it, or half a unit. None where
@@ -37,20 +36,20 @@ class Guess(NamedTuple):
         return abs(self.guess - self.truth) <= max(abs(self.truth) / 10, 0.5)
 
 
-class ResumePoint(NamedTuple):
+class ResumePoint(msgspec.Struct, frozen=True):
     """The beginning of a step that can be made again: nothing was paused, and the composer had the keyboard. `leaf` is the node
     that was shown, None in an empty chat; `knobs` are those that were not at their default."""
 
-    step: int
-    leaf: int | None = None
-    knobs: Mapping[str, Value] = {}
+    step: _Whole
+    leaf: _Whole | None = None
+    knobs: Knobs = msgspec.field(default_factory=dict)
 
 
-class LessonState(NamedTuple):
-    """What is kept of a lesson: the step that is next, whether it was ever finished, the newest guess of each step, and from
+class LessonState(msgspec.Struct, frozen=True):
+    """The progress in a lesson: the step that is next, whether it was ever finished, the newest guess of each step, and from
     where on it is resumed."""
 
-    step: int = 0
+    step: _Whole = 0
     done: bool = False
     guesses: tuple[Guess, ...] = ()
     resumes: ResumePoint | None = None
@@ -90,7 +89,7 @@ class Playing:
 
     @property
     def number(self) -> int:
-        """Of the current step, from 1 on."""
+        """The number of the current step, from 1 on."""
         return self.step + 1
 
     @property
@@ -103,12 +102,12 @@ class Playing:
 
     @property
     def result_question(self) -> LessonQuestion | None:
-        """What `result` is the answer to."""
+        """The question of `result`."""
         return self.lesson.steps[self.result.step].question if self.result is not None else None
 
     @property
     def state(self) -> LessonState:
-        """What is to be kept. A finished lesson begins anew the next time."""
+        """The state to keep. A finished lesson begins anew the next time."""
         guesses = tuple(self.guesses[step] for step in sorted(self.guesses))
         step = 0 if self.finished else self.step
         nearest = max((at for at in self.points if at <= step), default=None)
@@ -116,13 +115,12 @@ class Playing:
         return LessonState(step, self.was_done, guesses, point)
 
     def update(self, facts: LessonFacts) -> bool:
-        """Looks at the facts; returns whether the lesson went on, or says something else than before."""
+        """Look at the facts; returns whether the lesson went on, or says something else than before."""
         changed = False
         while not self.finished:
             if not self._looked:
                 facts.begin_step()
-                facts.took_hint(0)
-            held = all_hold(self.current.checks, facts)
+            held = all(check.holds(facts) for check in self.current.checks)
             if not self._looked:
                 self._looked, self.already = True, held and bool(self.current.checks)
                 changed = changed or self.already
@@ -141,7 +139,7 @@ class Playing:
         return self.current.question is not None and self.guess is None and not self.skipped
 
     def answer(self, guess: float) -> bool:
-        """The reader's guess; False where nothing is asked, or it is no answer. `update` goes on."""
+        """Take the reader's guess; return False where nothing is asked, or it is no answer. `update` goes on."""
         question = self.asks
         if question is None or guess != guess or abs(guess) > 1e12:
             return False
@@ -152,13 +150,9 @@ class Playing:
         self.guess = guess
         return True
 
-    def hint(self, facts: LessonFacts | None = None) -> int:
-        """Takes one more hint of the step: the number of its rung, from 1 on; the last one again where there is none. The last
-        rung of a step with deeds is that it is done for the reader."""
-        self.hints = min(self.hints + 1, self.current.rungs, MOST_RUNGS)
-        if facts is not None:
-            facts.took_hint(self.hints)
-        return self.hints
+    def hint(self) -> None:
+        """Take one more hint of the step, up to the last. That of a step with deeds is that it is done for the reader."""
+        self.hints = min(self.hints + 1, self.current.rungs)
 
     @property
     def does_it(self) -> bool:
@@ -166,25 +160,18 @@ class Playing:
         return bool(self.current.deeds) and self.hints == self.current.rungs
 
     def did(self) -> None:
-        """Its deeds were done: what held already counts."""
+        """Note that the deeds of the step were done: what held already counts."""
         self.already = False
 
     def skip(self, facts: LessonFacts) -> None:
-        """On to the next step, whatever holds: a question is left without a guess."""
+        """Go to the next step, whatever holds: a question is left without a guess."""
         if not self.finished:
             self.skipped = True
             self._go_on(facts)
             self.update(facts)
 
-    def go_to(self, step: int, facts: LessonFacts) -> None:
-        """To a step, also after the end; one that does not exist is the nearest."""
-        self.step = min(max(step, 0), len(self.lesson.steps) - 1)
-        self.finished, self.result = False, None
-        self._begin()
-        self.update(facts)
-
     def _go_on(self, facts: LessonFacts) -> None:
-        """The step is over: its guess stands beside the truth, and the next one begins."""
+        """End the step: put its guess beside the truth, and begin the next one."""
         self.result = None
         question = self.current.question
         if question is not None and self.guess is not None:
@@ -199,10 +186,10 @@ class Playing:
 
 
 def truth_of(question: LessonQuestion, facts: LessonFacts) -> float | None:
-    """The right answer's number, or the number that was asked for; None where that is not known."""
+    """Find the number of the right answer, or the number that was asked for; None where that is not known."""
     if question.truth is not None:
         found = question.truth.value(facts)
         return None if found is None or isinstance(found, str) else float(found)
-    if question.rights:
-        return next((float(i) for i, check in enumerate(question.rights, 1) if check.holds(facts)), None)
+    if isinstance(question.right, tuple):
+        return next((float(i) for i, check in enumerate(question.right, 1) if check.holds(facts)), None)
     return float(question.right) or None

@@ -29,7 +29,7 @@ class Shelf(NamedTuple):
     broken: tuple[LessonError, ...] = ()
 
     def lesson(self, name: str) -> Lesson:
-        """The lesson of that id or number, or the only one whose id begins so.
+        """Find a lesson by its id or number, or by the beginning of its id.
 
         Raises:
             LessonRefused: there is none, or its file is broken.
@@ -51,15 +51,10 @@ class Shelf(NamedTuple):
         known = f"; lessons: {', '.join(ids)}" if ids else ""
         raise LessonRefused(f"unknown lesson {name!r}{guess_of(name, ids)}{known}")
 
-    def after(self, lesson: Lesson) -> Lesson | None:
-        """The next one in the order; None after the last."""
-        places = [at for at, one in enumerate(self.lessons) if one.id == lesson.id]
-        return self.lessons[places[0] + 1] if places and places[0] + 1 < len(self.lessons) else None
-
 
 def read_shelf(folders: Iterable[Path] | None = None, names: LessonNames = ANY_NAMES) -> Shelf:
-    """The lessons in these folders, None stands for the course and the user's own; a lesson takes the place of one with its id
-    in an earlier folder. What is in a folder in a folder is none."""
+    """Read the lessons in these folders; None stands for the course and the user's own; a lesson takes the place of one with
+    its id in an earlier folder. What is in a folder in a folder is none."""
     found: dict[str, Lesson] = {}
     broken: list[LessonError] = []
     for folder in folders if folders is not None else (COURSE, paths.lessons_folder()):
@@ -81,7 +76,7 @@ def read_shelf(folders: Iterable[Path] | None = None, names: LessonNames = ANY_N
 
 
 def _order(name: str) -> list[tuple[int, str]]:
-    """By number, and not by digit: 2 before 10; what has no number comes last."""
+    """Sort key: by number, and not by digit: 2 before 10; what has no number comes last."""
     parts = [(int(part), "") if part.isdigit() else (1 << 62, part) for part in _DIGITS.split(name)]
     return parts[1:] if name[:1].isdigit() else parts
 

@@ -1,9 +1,8 @@
-"""`termchat learn`: the list, checks with their lines, a new lesson, notes and a handout, from the outside."""
+"""`termchat learn`: the list, checks with their lines, a new lesson and a handout, from the outside."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -105,11 +104,11 @@ def test_a_new_lesson_is_written_once_and_works_on_the_real_model(learn: Learn) 
 
 @pytest.mark.model
 def test_what_does_not_hold_on_the_model_is_told(learn: Learn) -> None:
-    text = EXAMPLE.replace('check = "loops"', 'check = "tokens == 3"').replace('do = ["send"]', 'do = ["wait"]')
+    text = EXAMPLE.replace('check = "loops"', 'check = "tokens == 3"').replace('do = ["press send"]', 'do = ["wait"]')
     result = learn("check", own(text), "--threads", "1")
     assert result.exit_code == 1
     assert "claim 1: greedy, it repeats itself: does not hold: tokens == 3 (tokens is 80)" in result.stdout
-    assert "1 of 1 claim cannot be relied on with this model; readers are told otherwise" in result.stderr
+    assert "1 of 1 claim cannot be relied on with this model" in result.stderr
     assert "step 2 (line" in result.stderr
 
 
@@ -161,46 +160,12 @@ def test_facts_are_found_by_a_word(learn: Learn) -> None:
     assert learn("facts", "zebra").exit_code == 1
 
 
-def now(file: Path, step: int, pid: int) -> None:
-    paths.lesson_now_file().parent.mkdir(parents=True, exist_ok=True)
-    told = {"lesson": "mine", "file": str(file), "title": "x", "step": step, "steps": 3, "pid": pid}
-    paths.lesson_now_file().write_text(json.dumps(told))
-
-
-def test_notes_are_those_of_the_step_that_runs(learn: Learn) -> None:
-    assert "No lesson is running" in learn("notes", "--once").stdout
-    file = own()
-    now(file, 1, os.getpid())
-    first = learn("notes", "--once").stdout
-    assert "Temperature, step 1 of 3" in first
-    assert "Say: They laugh here." in first
-    assert "They read: Press Enter, and watch. {This} is Ctrl+T t." in first
-    assert "2 (right) another one" in first
-    now(file, 4, os.getpid())
-    assert "Learned: Temperature never changes the order." in learn("notes", "--once").stdout
-    now(file, 1, 2**22 + 1)
-    assert "No lesson is running" in learn("notes", "--once").stdout, "whoever wrote that is gone"
-    file.write_text("x")
-    now(file, 1, os.getpid())
-    assert "mine.toml, line 1" in learn("notes", "--once").stdout
-
-
-def test_notes_and_a_handout_name_the_keys_that_were_remapped(learn: Learn, tmp_path: Path) -> None:
+def test_a_handout_names_the_keys_that_were_remapped(learn: Learn, tmp_path: Path) -> None:
     paths.config_file().parent.mkdir(parents=True, exist_ok=True)
     paths.config_file().write_text('[keys]\nsend = "ctrl+j"\nnewline = ""\ntune = "ctrl+k"\nno-such-key = "x"\n')
-    now(own(), 1, os.getpid())
-    assert "They read: Press Ctrl+J, and watch. {This} is Ctrl+K t." in learn("notes", "--once").stdout
+    own()
     assert learn("export", tmp_path / "h.md", "--lesson", "mine").exit_code == 0
     assert "1. Press Ctrl+J, and watch. {This} is Ctrl+K t." in (tmp_path / "h.md").read_text()
-
-
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"file": 3, "step": "x", "pid": 1}', '{"file": "a", "step": 1, "pid": -1}']
-)
-def test_notes_of_an_odd_file(learn: Learn, content: str) -> None:
-    paths.lesson_now_file().parent.mkdir(parents=True, exist_ok=True)
-    paths.lesson_now_file().write_text(content)
-    assert "No lesson is running" in learn("notes", "--once").stdout
 
 
 def test_a_handout_needs_a_lesson(learn: Learn, tmp_path: Path) -> None:
@@ -228,6 +193,7 @@ def test_a_handout_has_guesses_pictures_and_words(learn: Learn, tmp_path: Path, 
     assert "You said: the same; it was: another one (2026-11-23)" in text
     assert "Always taking the likeliest token" in text
     assert "Press Enter, and watch." in text
+    assert "They laugh here." in text
     assert "onload" not in text
     if ending == "md":
         assert "(<handout-pictures/mine-01.svg>)" in text

@@ -20,7 +20,7 @@ from termchat.models.gguf.header import read_header
 from termchat.tui.demo import tape
 from termchat.tui.demo.player import build
 from termchat.tui.lessons.lesson_words import lesson_names
-from termchat.tui.lessons.robot import LessonRobot
+from termchat.tui.lessons.robot import play_lesson
 from tests.demo.taping import Taping
 
 SIZE = (120, 36)
@@ -53,7 +53,7 @@ async def lesson(wanted: Lesson) -> None:
         app.learning.folder = Path(folder)
         engine.fresh = lambda: app.chat.tuning.seed is None
         async with app.run_test(size=SIZE):
-            problems = await LessonRobot(app, wanted).play()
+            problems = await play_lesson(app, wanted)
         if problems:
             raise SystemExit(f"{wanted.id}: {'; '.join(problems)}")
         path, made = tape.of_lesson(wanted.id), engine.tape

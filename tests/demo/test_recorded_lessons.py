@@ -20,7 +20,7 @@ from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.demo.player import DemoApp, build
 from termchat.tui.lessons.lesson_words import lesson_names
-from termchat.tui.lessons.robot import LessonRobot
+from termchat.tui.lessons.robot import play_lesson
 from termchat.tui.models.engine_dialog import FIELDS
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.made_lessons import FIRST
@@ -67,7 +67,7 @@ async def test_a_recorded_lesson_is_played_to_its_end(
     app = app_without_model(tmp_path)
     async with app.run_test(size=(120, 36)):
         app.chat.engine.refused = refused.append  # type: ignore[attr-defined]
-        assert await LessonRobot(app, lesson).play() == []
+        assert await play_lesson(app, lesson) == []
         assert app.chat.failure is None
     assert refused == []
 

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from termchat.decoding.conditions import Text, Threshold
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.lesson_facts import FACTS, FactValue, LessonFacts
 from termchat.lessons.lesson_file import read_lesson
@@ -36,7 +35,7 @@ otherwise = "With this model it does not repeat itself."
 text = "Press {send}, and watch. {{This}} is {tune.temperature}."
 points = ["send", "panel:chain"]
 check = ["new_replies >= 1", "ending == 'length'"]
-do = ["choose 2", "send", "wait"]
+do = ["press send", "wait"]
 hints = ["Nudge.", "Press {send}."]
 notes = "They laugh here."
 [steps.question]
@@ -50,7 +49,7 @@ check = [
     "new_replies >= 1",
     "same",
 ]
-do = ["send"]
+do = ["press send"]
 [steps.question]
 ask = "How likely is blue?"
 number = "%"
@@ -60,7 +59,7 @@ before = false
 [[steps]]
 text = "Turn the temperature up."
 check = ["temperature > 1"]
-do = ["set temperature 1.5"]
+do = ["/temperature 1.5"]
 """
 
 
@@ -76,9 +75,7 @@ class MadeFacts(LessonFacts):
 
     def __init__(self, **facts: FactValue) -> None:
         self.known: dict[tuple[str, str], FactValue] = {(name, ""): value for name, value in facts.items()}
-        self.met: dict[str, bool] = {}
         self.begun = 0
-        self.hints = 0
 
     def __setitem__(self, name: str | tuple[str, str], value: FactValue) -> None:
         key = (name, "") if isinstance(name, str) else name
@@ -88,17 +85,11 @@ class MadeFacts(LessonFacts):
     def fact(self, name: str, argument: str = "") -> FactValue | None:
         return self.known.get((name, argument))
 
-    def meets(self, condition: Threshold | Text) -> bool | None:
-        return self.met.get(getattr(condition, "measure", "") or getattr(condition, "pattern", ""))
-
     def begin_step(self) -> None:
         self.begun += 1
         for key in self.known:
             if key[0].startswith("new_"):
                 self.known[key] = 0
-
-    def took_hint(self, hints: int) -> None:
-        self.hints = hints
 
 
 def lines_of(problems: Any) -> list[int]:

@@ -14,7 +14,7 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from termchat.lessons.lesson import Claim
-from termchat.lessons.lesson_claims import ClaimMeasuring, MeasuredClaim
+from termchat.lessons.lesson_claims import MeasuredClaim, measure_claim
 from termchat.lessons.lesson_file import read_lesson
 from termchat.lessons.shelf import COURSE
 from tests import chats
@@ -45,9 +45,7 @@ def pump_until(chat: Chat, condition: object, limit: float = 240.0) -> None:
 
 
 def measured(chat: Chat, claims: tuple[Claim, ...]) -> list[MeasuredClaim]:
-    measuring = ClaimMeasuring(chat, claims)
-    pump_until(chat, lambda: (measuring.pump(), measuring.done)[1])
-    return measuring.results
+    return [measure_claim(chat.host, claim) for claim in claims]
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +70,11 @@ def test_what_a_lesson_says_of_the_model_is_so(real: Chat, name: str) -> None:
 
 @pytest.mark.parametrize("name", LESSONS)
 def test_another_model_makes_it_false_and_that_is_told(other: Chat, name: str) -> None:
-    measuring = ClaimMeasuring(other, LESSONS[name].claims)
-    pump_until(other, lambda: (measuring.pump(), measuring.done)[1])
-    assert all(result.holds is not None for result in measuring.results)
-    false = [result for result in measuring.results if not result.holds]
+    results = measured(other, LESSONS[name].claims)
+    assert all(result.holds is not None for result in results)
+    false = [result for result in results if not result.holds]
     assert false or name not in ("softmax", "top-p", "stops", "settings"), "nothing depends on the model"
     assert all(result.failed for result in false), "the reason is told"
-    assert [claim.otherwise for claim in measuring.otherwise] == [result.claim.otherwise for result in false]
 
 
 def test_what_is_cut_into_pieces_does_not_depend_on_the_weights(other: Chat) -> None:

@@ -25,10 +25,6 @@ def test_the_order_is_that_of_the_numbers_then_ones_own(folders: tuple[Path, Pat
     shelf = read_shelf(folders)
     assert [lesson.id for lesson in shelf.lessons] == ["tokens", "greedy", "tempo", "beams", "mine"]
     assert shelf.broken == ()
-    after = shelf.after(shelf.lessons[1])
-    assert after is not None
-    assert after.id == "tempo"
-    assert shelf.after(shelf.lessons[-1]) is None
 
 
 def test_a_broken_lesson_of_a_teacher_fails_alone_with_its_line(folders: tuple[Path, Path]) -> None:

@@ -8,7 +8,7 @@ from termchat import paths
 from termchat.lessons.playing import LessonState
 from termchat.tui.keys.dialogs import KeyGroup
 from tests.tui.key_checks import Place
-from tests.tui.made_lessons import SECOND, at_step, begun, learner, step, strip, write_lessons
+from tests.tui.made_lessons import SECOND, at_step, begun, go_to, learner, step, strip, write_lessons
 
 
 async def on_strip(group: KeyGroup, _: Path) -> Place:
@@ -29,8 +29,7 @@ async def on_strip(group: KeyGroup, _: Path) -> Place:
         async def afresh(number: int) -> None:
             runner = learning.runner
             assert runner is not None
-            runner.playing.go_to(number - 1, runner.facts)
-            runner.show()
+            go_to(runner, number)
             await desk.settle()
 
         place = Strip(desk, group, open=open)
@@ -40,7 +39,7 @@ async def on_strip(group: KeyGroup, _: Path) -> Place:
         await place.press("lesson-more", lambda: "less" in strip(desk))
         await place.press("lesson-do", lambda: desk.chat.tuning.temperature == 0)
         await at_step(desk, 2)
-        await place.press("lesson-undo", lambda: desk.chat.tuning.temperature == 0.7)
+        await afresh(1)
         await place.press("lesson-skip", lambda: step(desk) == 2)
         for number in (1, 2, 3):
             said = ("the same reply", "another one", "nothing")[number - 1]

@@ -11,6 +11,7 @@ from termchat.chat.service import Chat
 from termchat.config.settings import load
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
+from termchat.tui.lessons.lesson_session import LessonSession
 from termchat.tui.sessions.session_list import SessionList
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
@@ -34,14 +35,14 @@ knobs = { temperature = 0.7, max_tokens = 40, seed = 7 }
 text = "Turn the temperature to 0: {tune.temperature}, then 0 and Enter."
 points = ["tune"]
 check = ["temperature == 0"]
-do = ["set temperature 0"]
+do = ["/temperature 0"]
 hints = ["It is a knob.", "Press {tune}, then t, 0 and Enter."]
 
 [[steps]]
 text = "Send the text with {send}, and read the tokens on the page of the next token."
 points = ["send", "panel:next"]
 check = ["new_replies >= 1"]
-do = ["send"]
+do = ["press send"]
 hints = ["The text is in the composer already."]
 [steps.question]
 ask = "What will the same text give a second time?"
@@ -71,6 +72,15 @@ points = ["look"]
 check = ["look == 'rank'"]
 do = ["/look rank"]
 """
+
+
+def go_to(runner: LessonSession, number: int) -> None:
+    """Begin a step of the lesson that is played, wherever it is."""
+    playing = runner.playing
+    playing.step, playing.finished, playing.result = number - 1, False, None
+    playing._begin()
+    playing.update(runner.facts)
+    runner.show()
 
 
 def write_lessons(folder: Path) -> None:

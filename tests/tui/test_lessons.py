@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import sqlite3
 from pathlib import Path
@@ -15,16 +13,14 @@ from termchat import paths
 from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
-from termchat.decoding.constraint import Constraint
 from termchat.engine.port import ALL_FEATURES
 from termchat.lessons import shelf
-from termchat.lessons.lesson_claims import ClaimResults
 from termchat.lessons.playing import LessonState
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.draw.ink import Ink, Paint
-from termchat.tui.lessons import runner as playing
-from termchat.tui.lessons.hands import Hands
+from termchat.tui.lessons import lesson_session as playing
+from termchat.tui.lessons.autoplay import Autoplay
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, strip_lines
 from termchat.tui.screen.keyline import key_line
@@ -35,7 +31,7 @@ from tests.colors import contrast
 from tests.made_records import MODEL
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
-from tests.tui.made_lessons import FIRST, SECOND, answered, at_step, begun, learner, step, strip, write_lessons
+from tests.tui.made_lessons import FIRST, SECOND, answered, at_step, begun, go_to, learner, step, strip, write_lessons
 from tests.tui.models_dialog import shop
 from tests.tui.running_app import SPEC, click, command, desktop
 from tests.tui.transcripts import THEMES
@@ -242,42 +238,6 @@ async def test_a_step_of_token_mode_is_done_for_who_is_in_token_mode() -> None:
         assert desk.app.screen.tokens.mode.open
 
 
-async def test_undo_takes_back_a_knob_then_a_message() -> None:
-    async with learner() as desk:
-        await desk.type("", "ctrl+t", "t", "0", "enter", "escape")
-        await at_step(desk, 2)
-        await desk.type("", "1", "enter")
-        await answered(desk, " blue")
-        await at_step(desk, 3)
-        await desk.type("", "ctrl+space", "z")
-        await desk.until(lambda: desk.chat.conversation.leaf is None)
-        assert desk.composer.text == "The sea is"
-        await desk.type("", "ctrl+space", "z")
-        assert desk.chat.tuning.temperature == 0.7
-        assert step(desk) == 1
-        await desk.type("", "ctrl+space", "z")
-        assert "nothing to undo" in desk.text
-
-
-async def test_undo_takes_back_all_walks_at_once() -> None:
-    async with learner(lesson="second-own") as desk:
-        await desk.sent("What is blue?", " The sea.")
-        desk.engine.end()
-        await desk.settle()
-        desk.app.learning.runner.look()  # type: ignore[union-attr]
-        before = desk.chat.conversation.leaf
-        desk.chat.walks.start(walk_plan.vote(3, "sea|sky"))
-        await desk.settle()
-        for walk in range(3):
-            say(desk.engine, walk, " sky")
-            desk.engine.end(walk=walk)
-        await desk.settle()
-        desk.app.learning.runner.look()  # type: ignore[union-attr]
-        assert desk.chat.walks.shown is not None
-        await desk.type("", "right", "ctrl+space", "z")
-        assert (desk.chat.walks.shown, desk.chat.conversation.leaf) == (None, before)
-
-
 WAYS_BACK = """\
 title = "Back"
 minutes = 1
@@ -292,7 +252,7 @@ text = "The sea is"
 [[steps]]
 text = "Start walks."
 check = ["ended_walks >= 2"]
-do = ["set temperature 0", "send", "wait"]
+do = ["/temperature 0", "press send", "wait"]
 
 [[steps]]
 text = "Go back."
@@ -339,18 +299,7 @@ async def test_what_holds_when_a_step_begins_was_not_done_by_the_deeds_of_the_on
         assert "This holds already." in strip(desk)
 
 
-async def test_undo_takes_back_a_constraint() -> None:
-    async with learner() as desk:
-        first, second = (Constraint("choice", f'["{word}", "no"]') for word in ("yes", "maybe"))
-        for constraint in (first, second):
-            desk.chat.constrain(constraint)
-            desk.app.learning.runner.look()  # type: ignore[union-attr]
-        for left in (first, None):
-            await desk.type("", "ctrl+space", "z")
-            assert desk.chat.constraint == left
-
-
-async def test_undo_and_resuming_put_into_the_composer_what_the_step_is_begun_with(tmp_path: Path) -> None:
+async def test_resuming_puts_into_the_composer_what_the_step_is_begun_with(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "sessions.db")
     async with learner(store=store, lesson=None) as desk:
         further = FIRST.replace('text = "Have it made', 'compose = "/look rank"\ntext = "Have it made')
@@ -362,13 +311,6 @@ async def test_undo_and_resuming_put_into_the_composer_what_the_step_is_begun_wi
         await answered(desk, " blue")
         await at_step(desk, 3)
         assert desk.composer.text == "/look rank"
-        await desk.type("", "ctrl+space", "z")
-        await at_step(desk, 2)
-        assert desk.composer.text == "The sea is"
-        await desk.type("2", "enter")
-        assert "Your guess: another one" in strip(desk)
-        await answered(desk, " blue")
-        await at_step(desk, 3)
         await desk.type("", "ctrl+space", "x")
         await desk.until(lambda: desk.app.learning.runner is None)
         await begun(desk, "further")
@@ -606,20 +548,6 @@ async def test_the_app_begins_with_a_lesson_when_a_missing_model_was_chosen() ->
         assert "1 of 3" in strip(desk)
 
 
-async def test_a_second_terminal_reads_which_step_is_played_and_pictures_stay() -> None:
-    async with learner() as desk:
-        now = json.loads(paths.lesson_now_file().read_text())
-        assert (now["lesson"], now["step"], now["steps"]) == ("first-own", 1, 3)
-        desk.chat.adjust("temperature", 0.0)
-        await at_step(desk, 2)
-        assert json.loads(paths.lesson_now_file().read_text())["step"] == 2
-        picture = paths.lesson_pictures_folder() / "first-own" / "01.svg"
-        await desk.until(picture.exists)
-        await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.runner is None)
-        assert not paths.lesson_now_file().exists()
-
-
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12)])
 async def test_the_strip_leaves_room_for_all_else(size: tuple[int, int]) -> None:
     most = 3 if size[1] == 12 else 8
@@ -630,8 +558,7 @@ async def test_the_strip_leaves_room_for_all_else(size: tuple[int, int]) -> None
         runner = desk.app.learning.runner
         assert runner is not None
         for number in (1, 2, 3):
-            runner.playing.go_to(number - 1, runner.facts)
-            runner.show()
+            go_to(runner, number)
             await desk.settle()
             assert len(runner.strip.drawn) <= most
             assert all(len(line.text) <= size[0] - 1 for line in runner.strip.drawn)
@@ -666,89 +593,35 @@ async def test_what_was_guessed_is_kept() -> None:
         assert [(guess.step, guess.guess, guess.truth) for guess in state.guesses] == [(1, 2, 1)]
 
 
-CLAIMING = SECOND.replace(
-    "[[steps]]",
-    '[[claims]]\nwhat = "It goes round."\nprompt = "The sea is"\nraw = true\nknobs = { max_tokens = 5 }\n'
-    'check = "loops"\notherwise = "This model does not go round here."\n\n[[steps]]',
-    1,
-)
+async def test_a_picture_of_each_step_stays() -> None:
+    async with learner() as desk:
+        desk.chat.adjust("temperature", 0.0)
+        await at_step(desk, 2)
+        await desk.until((paths.lesson_pictures_folder() / "first-own" / "01.svg").exists)
 
 
-async def test_what_a_lesson_relies_on_is_tried_on_another_model_and_told_where_it_fails() -> None:
-    async with learner(lesson=None) as desk:
-        (paths.lessons_folder() / "84-claims.toml").write_text(CLAIMING)
-        await begun(desk, "claims")
-        assert "Trying this lesson's examples on tiny" in strip(desk)
-        await desk.until(lambda: desk.engine.generated)
-        desk.engine.say(" blue", " and", " wide")
-        desk.engine.end()
-        await desk.shows("with tiny some of this lesson is different", "This model does not go round here.")
-        assert "Trying" not in strip(desk)
-        assert desk.chat.conversation.leaf is None
-
-
-@pytest.mark.parametrize("of", ["the course", "a teacher"])
-async def test_what_a_teacher_relies_on_is_tried_also_on_the_model_that_the_course_is_tested_with(
-    of: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("tested", [True, False])
+async def test_with_another_model_than_the_course_is_tested_with_that_is_told(
+    monkeypatch: pytest.MonkeyPatch, *, tested: bool
 ) -> None:
-    monkeypatch.setattr(playing, "TESTED_WITH", MODEL.sha256)
-    if of == "the course":
-        monkeypatch.setattr(shelf, "COURSE", paths.lessons_folder())
-    async with learner(lesson=None) as desk:
-        (paths.lessons_folder() / "84-claims.toml").write_text(CLAIMING)
-        await begun(desk, "claims")
-        assert ("Trying this lesson's examples" in strip(desk)) is (of == "a teacher")
+    monkeypatch.setattr(shelf, "COURSE", paths.lessons_folder())
+    if tested:
+        monkeypatch.setattr(playing, "TESTED_WITH", MODEL.sha256)
+    async with learner() as desk:
+        await desk.settle()
+        assert ("with tiny some of what they say may be different" in desk.text) is not tested
 
 
 async def test_what_is_played_with_a_folder_of_its_own_leaves_nothing_elsewhere(tmp_path: Path) -> None:
-    told = '{"lesson": "another", "file": "a.toml", "step": 1, "pid": 1}'
-    paths.lesson_now_file().parent.mkdir(parents=True)
-    paths.lesson_now_file().write_text(told)
     async with learner(lesson=None) as desk:
         desk.app.learning.folder = tmp_path / "own"
-        (paths.lessons_folder() / "84-claims.toml").write_text(CLAIMING)
-        await begun(desk, "claims")
-        await desk.until(lambda: desk.engine.generated)
-        desk.engine.end()
-        await desk.shows("with tiny some of this lesson is different")
-        desk.app.learning.leave()
-        await desk.settle()
-        assert ClaimResults(tmp_path / "own" / "lesson-claims.json").known(desk.chat.host.loaded)
-    assert not paths.lesson_claims_file().exists()
-    assert not paths.lesson_progress_file().exists()
-    assert not paths.lesson_pictures_folder().exists()
-    assert paths.lesson_now_file().read_text() == told
-
-
-async def test_what_another_terminal_plays_stays_told() -> None:
-    async with learner() as desk:
-        told = paths.lesson_now_file().read_text().replace(f'"pid": {os.getpid()}', '"pid": 1')
-        paths.lesson_now_file().write_text(told)
-        await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.runner is None)
-        assert paths.lesson_now_file().read_text() == told
-
-
-async def test_what_fails_on_another_model_is_said_at_its_step() -> None:
-    async with learner(lesson=None) as desk:
-        claim = (
-            '[[claims]]\nwhat = "It goes round."\nprompt = "The sea is"\nraw = true\nknobs = { max_tokens = 5 }\n'
-            'check = "loops"\notherwise = "This model does not go round here."\nstep = 2\n\n[[steps]]'
-        )
-        (paths.lessons_folder() / "84-claims.toml").write_text(FIRST.replace("[[steps]]", claim, 1))
-        await begun(desk, "claims")
-        await desk.until(lambda: desk.engine.generated)
-        desk.engine.say(" blue", " and", " wide")
-        desk.engine.end()
-        await desk.shows("with tiny some of this lesson is different", "the steps say where")
-        assert "go round" not in strip(desk)
+        await begun(desk, "first-own")
         desk.chat.adjust("temperature", 0.0)
         await at_step(desk, 2)
-        assert "This model does not go round here." in strip(desk)
-        await desk.type("", "2", "enter")
-        await answered(desk, " blue")
-        await at_step(desk, 3)
-        assert "go round" not in strip(desk)
+        desk.app.learning.leave()
+        await desk.settle()
+    assert not paths.lesson_progress_file().exists()
+    assert not paths.lesson_pictures_folder().exists()
 
 
 async def test_a_step_may_write_for_the_reader_but_not_over_what_they_wrote() -> None:
@@ -1081,11 +954,9 @@ async def test_only_a_whole_reply_to_the_lessons_own_message_counts() -> None:
         await desk.settle()
         desk.app.learning.runner.look()  # type: ignore[union-attr]
         assert step(desk) == 2  # the message before is in its prompt
-        for _ in range(2):
-            await desk.type("", "ctrl+space", "z")
-        assert "no reply to it counts" not in strip(desk)
-        desk.composer.clear()
+        await desk.type("", "f7", "f7", "f7", "ctrl+u")
         await desk.sent("The sea is", " blue")
+        assert "no reply to it counts" not in strip(desk)
         desk.engine.end("user")
         await desk.settle()
         desk.app.learning.runner.look()  # type: ignore[union-attr]
@@ -1127,30 +998,13 @@ async def test_no_more_than_all_is_taken_for_a_share() -> None:
         await begun(desk, "share")
         runner = desk.app.learning.runner
         assert runner is not None
-        assert runner._facts is not None
-        runner.playing.go_to(2, runner._facts)
+        go_to(runner, 3)
         desk.composer.clear()
         await desk.type("150", "enter")
         await desk.shows("a share is 0 to 100 %")
         assert runner.playing.guess is None
         await desk.type("15", "enter")
         assert runner.playing.guess == 15
-
-
-async def test_an_edited_message_that_is_taken_back_leaves_the_composer_empty() -> None:
-    async with learner() as desk:
-        await desk.sent("", " blue")
-        desk.engine.end()
-        await desk.settle()
-        desk.composer.clear()
-        await desk.type("", "f7", "ctrl+u")
-        await desk.sent("The sea was", " calm")
-        desk.engine.end()
-        await desk.settle()
-        await desk.type("", "ctrl+space", "z")
-        await desk.settle()
-        assert desk.composer.text != "The sea was"
-        assert "The sea is" in desk.text
 
 
 THIRD = """\
@@ -1167,7 +1021,7 @@ text = "The sea is"
 [[steps]]
 text = "Send it."
 check = ["new_replies >= 1"]
-do = ["send"]
+do = ["press send"]
 
 [[steps]]
 text = "Look."
@@ -1235,8 +1089,7 @@ async def test_in_tune_the_strip_says_which_keys_answer() -> None:
         assert "Your guess: the same reply" in strip(desk)
         runner = desk.app.learning.runner
         assert runner is not None
-        runner.playing.go_to(2, runner.facts)
-        runner.show()
+        go_to(runner, 3)
         await desk.until(lambda: "To answer, press Ctrl+Space, then the number and Enter" in strip(desk))
 
 
@@ -1329,8 +1182,8 @@ async def test_a_row_is_found_by_its_whole_name(tmp_path: Path) -> None:
 async def test_a_key_waits_for_what_comes_of_a_dialog_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine a look may fall between the dialog and the model that loads."""
     runs = iter([True, False, True, False, False, False, False])
-    monkeypatch.setattr(Hands, "_runs", property(lambda _: next(runs)))
-    await object.__new__(Hands).rest()
+    monkeypatch.setattr(Autoplay, "_runs", property(lambda _: next(runs)))
+    await object.__new__(Autoplay).rest()
     assert list(runs) == [False]
 
 

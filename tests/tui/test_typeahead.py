@@ -27,7 +27,7 @@ from termchat.tui.screen.dialog_table import DIALOGS
 from termchat.tui.terminal.input_stream import InputStream
 from termchat.tui.terminal.typeahead import TypeAhead, burst_of
 from termchat.tui.tokens.branch_tree import ReplyPicker
-from tests.tui.made_lessons import answered, at_step, learner, strip
+from tests.tui.made_lessons import answered, at_step, go_to, learner, strip
 from tests.tui.running_app import FRAME, PATIENCE, Desktop, command, desktop, talked
 from tests.tui.token_mode import looking
 from tests.tui.walks import walking
@@ -263,8 +263,7 @@ async def asked(desk: Desktop, number: int) -> None:
     """Goes to a step of the first lesson."""
     runner = desk.app.learning.runner
     assert runner is not None
-    runner.playing.go_to(number - 1, runner.facts)
-    runner.show()
+    go_to(runner, number)
     await desk.settle()
 
 

@@ -262,7 +262,6 @@ LESSON: tuple[Key, ...] = (
     Key("hint", "?,h", "screen.lesson('hint')", "Hint: a nudge, then the key, then the step is done for you", {},
         "Lesson: hint"),
     Key("lesson-do", "d", "screen.lesson('do')", "Have this step done for you", {}, "Lesson: do this step for me"),
-    Key("lesson-undo", "z", "screen.lesson('undo')", "Undo the last thing done in the lesson", {}, "Lesson: undo"),
     Key("lesson-more", "m", "screen.lesson('more')", "Show all of the text, or less", {}, "Lesson: more text"),
     Key("lesson-skip", "s", "screen.lesson('skip')", "Go on to the next step without doing this one", {},
         "Lesson: skip this step"),

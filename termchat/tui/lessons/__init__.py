@@ -1,12 +1,11 @@
 """Lessons on the screen: a strip above the composer says what to do and why, and goes on when it is done.
 
 - `learning`: what the chat screen knows of lessons; the rest is imported when the first of them is opened.
-- `runner`: one lesson: begins it, looks at the facts a few times a second, leaves it.
+- `lesson_session`: one lesson: begins it, looks at the facts a few times a second, leaves it.
 - `strip`, `strip_lines`: the widget above the composer, and its lines.
 - `lesson_words`: a lesson's text with the keys that are bound now.
 - `screen_facts`: what the screen tells of itself to the checks.
-- `hands`: carries out the deeds of a step.
-- `lesson_traces`: what is left outside: the step that is played now, and a picture of each step.
+- `autoplay`: does a step for the reader, by its deeds.
 - `lesson_list`: the dialog with all lessons, and the lines of the words of decoding.
 - `robot`: plays a whole lesson by its deeds.
 """

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from termchat import atomic, paths
 from termchat.chat.changes import Change, Notice
 from termchat.engine.abilities import Refused
 from termchat.tui.draw.background import BackgroundTask
@@ -21,7 +25,8 @@ if TYPE_CHECKING:
     from termchat.lessons.playing import LessonState, Playing
     from termchat.lessons.shelf import Shelf
     from termchat.tui.demo.engine import DemoEngine
-    from termchat.tui.lessons.runner import Runner
+    from termchat.tui.lessons.lesson_session import LessonSession
+    from termchat.tui.lessons.strip import LessonStrip
     from termchat.tui.sessions.session_list import SessionList
 
 
@@ -44,16 +49,18 @@ class Learning:
         *,
         big: bool = False,
     ) -> None:
-        self._parts, self._sessions, self._show, self._over, self._big = parts, sessions, show, over, big
-        self.runner: Runner | None = None
+        self._parts, self._sessions, self.show, self._over, self._big = parts, sessions, show, over, big
+        self.runner: LessonSession | None = None
         self.dialog = ""
-        self._runner: Runner | None = None
+        self.unfolded: bool | None = None
+        """Whether the reader wants all of a step's text; None as long as nothing was said."""
+        self._strip: LessonStrip | None = None
         self._known: LessonProgress | None = None
         self._finding: BackgroundTask[Session | None] | None = None
         self._begins: tuple[Lesson, LessonState] | None = None
         self._drawing: BackgroundTask[None] | None = None
         self.folder: Path | None = None
-        """Where progress and results are kept instead of the user's own files; a second terminal is then told nothing."""
+        """Where progress is kept instead of the user's own files; no pictures are kept then."""
 
     # --- what the screen asks ------------------------------------------------------------------------------------------
 
@@ -85,21 +92,21 @@ class Learning:
         return self.runner.lights if self.runner is not None else NO_LIGHTS
 
     def paint_with(self, palette: Palette) -> None:
-        if self._runner is not None:
-            self._runner.strip.paint_with(palette)
+        if self._strip is not None:
+            self._strip.paint_with(palette)
 
     def heard(self, changes: Sequence[Change]) -> None:
         if self.runner is not None:
             self.runner.heard(changes)
 
     def laid(self) -> None:
-        """The room is another one, or somebody else has the keyboard."""
+        """Draw again where the screen has another size, or another widget the keyboard."""
         if self.runner is not None:
             self.runner.lost_keyboard()
             self.runner.show()
 
     def back(self) -> bool:
-        """Gives the keyboard back from the strip; False where it did not have it."""
+        """Give the keyboard back from the strip; False where it did not have it."""
         return self.runner is not None and self.runner.back()
 
     @property
@@ -108,7 +115,7 @@ class Learning:
         return self.runner.answers if self.runner is not None else ""
 
     def direct(self, key: str, character: str | None) -> bool:
-        """A key in the composer; True if it was for the lesson."""
+        """Pass on a key in the composer; return whether it was for the lesson."""
         return self.runner is not None and self.runner.direct(key, character)
 
     # --- which lesson --------------------------------------------------------------------------------------------------
@@ -122,26 +129,31 @@ class Learning:
             self._known = LessonProgress(file, lambda said: self._parts.tell(Notice(said, severity="warning")))
         return self._known
 
-    def _keep(self, playing: Playing) -> None:
-        """Keeps how far it is, and tells a second terminal."""
-        from termchat.tui.lessons.lesson_traces import tell_step
-
+    def keep(self, playing: Playing) -> None:
+        """Keep how far a lesson is."""
         state = playing.state
-        if self._recording is not None:  # how far the lesson is with a model stays as it is
+        if self.recording is not None:  # how far the lesson is with a model stays as it is
             known = self.progress.of(playing.lesson.id)
-            state = state._replace(step=known.step, resumes=known.resumes)
+            state = msgspec.structs.replace(state, step=known.step, resumes=known.resumes)
         self.progress.keep(playing.lesson.id, state)
-        if self.folder is None and self.runner is not None:  # not while it is left
-            tell_step(playing)
 
-    def _picture(self, lesson: Lesson, step: int) -> None:
-        from termchat.tui.lessons.lesson_traces import picture
+    def draw_picture(self, lesson: Lesson, step: int) -> None:
+        """Draw the screen as it is, for the handout, and write it in a thread."""
+        if self.folder is not None:
+            return
+        svg = self._parts.screen.app.export_screenshot(title=f"{lesson.title}, step {step}")
+        path = paths.lesson_pictures_folder() / lesson.id / f"{step:02}.svg"
 
-        if self.folder is None:
-            self._drawing = picture(self._parts.screen.app, lesson, step)
+        def write() -> Iterator[None]:
+            with contextlib.suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                atomic.replace(path, svg.encode())
+            yield
+
+        self._drawing = BackgroundTask(write)
 
     def shelf(self) -> Shelf:
-        """All lessons as they are on the disk now."""
+        """Read all lessons from the disk."""
         from termchat.lessons.shelf import read_shelf
         from termchat.tui.lessons.lesson_words import lesson_names
 
@@ -157,12 +169,12 @@ class Learning:
         at = self.runner.lesson.id if self.runner is not None else ""
         dialog = LessonsDialog(
             self._parts.palette(), self.shelf(), self.progress.all, self.refusal, at, self.progress.last,
-            recorded=self._recording is not None,
+            recorded=self.recording is not None,
         )  # fmt: skip
         self._parts.open(dialog, closed)
 
     def open_named(self, name: str) -> None:
-        """Begins the lesson of that name; lists all where it is "", or unknown."""
+        """Begin the lesson of that name; list all where it is "", or unknown."""
         from termchat.lessons.shelf import LessonRefused
 
         if name:
@@ -174,17 +186,17 @@ class Learning:
         self.browse()
 
     def begin(self, lesson: Lesson, *, anew: bool = False) -> None:
-        """Begins a lesson, or resumes it in the chat in which it was left."""
+        """Begin a lesson, or resume it in the chat in which it was left."""
         from termchat.lessons.playing import LessonState
 
         if (refused := self.refusal(lesson)) is not None:
             why = f"{refused.message}; {refused.hint}"
             self._parts.tell(Notice(f"{lesson.title} cannot be played here", why, "warning"))
             return
-        if (recording := self._recording) is not None:
+        if (recording := self.recording) is not None:
             recording.teach(lesson.id)
         state = self.progress.of(lesson.id)
-        if anew or self._recording is not None:
+        if anew or self.recording is not None:
             state = LessonState(0, state.done, state.guesses)
         self._begins = lesson, state
         sessions = self._sessions
@@ -197,7 +209,7 @@ class Learning:
             self._parts.screen.call_next(self._start, None)
 
     @property
-    def _recording(self) -> DemoEngine | None:
+    def recording(self) -> DemoEngine | None:
         """The recording that answers in place of a model; None where one is there."""
         from termchat.tui.demo.engine import DemoEngine
 
@@ -205,11 +217,11 @@ class Learning:
         return engine if isinstance(engine, DemoEngine) and not engine.is_real else None
 
     def refusal(self, lesson: Lesson) -> Refused | None:
-        """Why a lesson cannot be played here, and what could; None where it can be."""
+        """Tell why a lesson cannot be played here, and which engine could; None where it can be."""
         from termchat.tui.demo import tape
         from termchat.tui.lessons.lesson_list import refusal_of
 
-        if self._recording is None:
+        if self.recording is None:
             return refusal_of(lesson, self._parts.chat)
         if tape.of_lesson(lesson.id).is_file():
             return None
@@ -223,27 +235,29 @@ class Learning:
         if self._begins is None:
             return
         (lesson, state), self._begins = self._begins, None
+        before = None
         if self.runner is not None:
+            before = self.runner.before
             self.runner.pause()
             self._over()
-        self._runner = self._runner or await self._made()
-        self.runner = self._runner
-        self.runner.begin(lesson, state, left)
+        from termchat.tui.lessons.lesson_session import LessonSession
 
-    async def _made(self) -> Runner:
-        from termchat.lessons.lesson_claims import ClaimResults
-        from termchat.tui.lessons.runner import Runner
+        strip = self._strip or await self._mount_strip()
+        session = LessonSession(self, self._parts, strip, lesson, state, left, before=before, big=self._big)
+        self.runner = session
+        session.begin()
+
+    async def _mount_strip(self) -> LessonStrip:
         from termchat.tui.lessons.strip import LessonStrip
 
-        results = ClaimResults(self.folder / "lesson-claims.json" if self.folder is not None else None)
-        strip = LessonStrip(id="lesson")
+        strip = self._strip = LessonStrip(id="lesson")
         await self._parts.screen.mount(strip, before=self._parts.desk)
         strip.paint_with(self._parts.palette())
         composer = self._parts.composer
         composer.before_all = self.direct
         commands = composer.commands
 
-        def done(text: str) -> bool:
+        def run_command(text: str) -> bool:
             runner = self.runner
             step = runner.playing.step if runner is not None else 0
             known = commands(text)
@@ -251,15 +265,11 @@ class Learning:
                 runner.ran(text)
             return known
 
-        composer.commands = done
-        return Runner(
-            self._parts, strip,
-            show=self._show, keep=self._keep, picture=self._picture, results=results, leave=self.leave, go=self._go,
-            dialog=lambda: self.dialog, recorded=lambda: self._recording is not None, big=self._big,
-        )  # fmt: skip
+        composer.commands = run_command
+        return strip
 
-    def _go(self, lesson: Lesson, by: int) -> None:
-        """To the next lesson, or the one before, that can be played here; where there is none, the nearest says why."""
+    def go(self, lesson: Lesson, by: int) -> None:
+        """Begin the next lesson, or the one before, that can be played here; without one the nearest says why."""
         lessons = self.shelf().lessons
         at = next((at for at, one in enumerate(lessons) if one.id == lesson.id), 0)
         others = lessons[at + 1 :] if by > 0 else lessons[:at][::-1]
@@ -275,14 +285,14 @@ class Learning:
     # --- what a person does --------------------------------------------------------------------------------------------
 
     def toggle(self) -> None:
-        """The strip gets the keyboard, or gives it back; without a lesson the list is opened."""
+        """Give the keyboard to the strip, or back; open the list without a lesson."""
         if self.runner is None:
             self.browse()
         elif not self.runner.back():
             self.runner.take_keyboard()
 
     def uncover(self) -> None:
-        """Closes all dialogs over the strip, and gives it the keyboard: the very next key is for it."""
+        """Close all dialogs over the strip, and give it the keyboard: the very next key is for it."""
         screen = self._parts.screen
         while screen.app.screen is not screen:
             screen.app.screen.dismiss(None)
@@ -299,21 +309,17 @@ class Learning:
             self.runner.act(what, *arguments)
 
     def leave(self) -> None:
-        """The reader's own chat comes back, unless another one was opened."""
+        """Leave the lesson; the reader's own chat comes back, unless another one was opened."""
         runner, self.runner = self.runner, None
         if runner is not None:
-            from termchat.tui.lessons.lesson_traces import tell_nothing
-
             runner.end(back=not self._parts.chat.shows_other)
             self._over()
-            if self.folder is None:
-                tell_nothing()
-            if (recording := self._recording) is not None:
+            if (recording := self.recording) is not None:
                 recording.teach(None)
 
 
 _LABELS = {
-    "hint": "hint", "lesson-do": "do it for me", "lesson-undo": "undo", "lesson-skip": "skip step", "lesson-more": "more",
+    "hint": "hint", "lesson-do": "do it for me", "lesson-skip": "skip step", "lesson-more": "more",
     "lesson-list": "list", "lesson-leave": "leave", "lesson-next": "next lesson", "lesson-before": "previous lesson",
 }  # fmt: skip
 """What the key line says of the keys of the strip."""

@@ -62,15 +62,9 @@ def plain(text: str) -> str:
     return "".join(part for part, _ in filled(text)).replace(_TIED, " ")
 
 
-def unknown_ids(text: str) -> list[str]:
-    """The ids in a text that are no keys."""
-    found = (match[1] for match in _PLACE.finditer(text) if match[1] is not None)
-    return [id for id in found if not _path(id)]
-
-
 def lesson_names() -> LessonNames:
     """What a lesson may name on this screen."""
-    return LessonNames(frozenset(_KEYS), frozenset(PAGES), frozenset(LOOKS), frozenset(PAGES))
+    return LessonNames(frozenset(_KEYS), frozenset(LOOKS), frozenset(PAGES))
 
 
 def _path(id: str) -> list[Key]:

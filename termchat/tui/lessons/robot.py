@@ -9,13 +9,12 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-
+from termchat.chat.service import Chat
 from termchat.engine.port import Engine
-from termchat.lessons.lesson import Lesson, LessonStep
+from termchat.lessons.lesson import Lesson
 from termchat.lessons.playing import truth_of
 from termchat.tui.app import TermchatApp
-from termchat.tui.lessons.runner import Runner
+from termchat.tui.lessons.lesson_session import LessonSession
 from termchat.tui.start import build
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def play(
     say: Callable[[str], object] = lambda _: None,
     engine: Engine | None = None,
 ) -> list[str]:
-    """Plays a lesson with the configured model; what went wrong, nothing where every step passed. Nothing of it is kept."""
+    """Play a lesson with the configured model, and keep nothing of it; return what went wrong."""
     with tempfile.TemporaryDirectory(prefix="termchat-lesson-", ignore_cleanup_errors=True) as folder:
         app = build(config, engine, file=Path(folder) / "sessions.db")
         app.learning.folder = Path(folder)
@@ -43,80 +42,62 @@ def play(
 
 async def _played(app: TermchatApp, lesson: Lesson, size: tuple[int, int], say: Callable[[str], object]) -> list[str]:
     async with app.run_test(size=size):
-        return await LessonRobot(app, lesson, say).play()
+        return await play_lesson(app, lesson, say)
 
 
-class LessonRobot:
-    """`app` runs."""
+async def play_lesson(app: TermchatApp, lesson: Lesson, say: Callable[[str], object] = lambda _: None) -> list[str]:
+    """Play a lesson in an app that runs; return what went wrong."""
+    chat, learning = app.chat, app.learning
+    if not await _until(chat, lambda: chat.phase == "idle", _LOADING):
+        return [chat.failure.message if chat.failure is not None else "no model is loaded"]
+    if (refused := learning.refusal(lesson)) is not None:
+        return [f"{refused.message}; {refused.hint}"]
+    before = chat.tuning, chat.conversation, chat.constraint, chat.breakpoints
+    learning.begin(lesson, anew=True)
+    await _until(chat, lambda: learning.runner is not None, _RESULT)
+    if learning.runner is None:
+        return ["the lesson does not begin"]
+    failure = await _play_steps(chat, learning.runner, say)
+    learning.leave()
+    is_back = (chat.tuning, chat.conversation, chat.constraint, chat.breakpoints) == before
+    return [*([failure] if failure else []), *([] if is_back else ["the knobs or the chat did not come back"])]
 
-    def __init__(self, app: TermchatApp, lesson: Lesson, say: Callable[[str], object] = lambda _: None) -> None:
-        self._app, self._lesson, self._say = app, lesson, say
-        self.problems: list[str] = []
 
-    async def play(self) -> list[str]:
-        chat = self._app.chat
-        if not await self._until(lambda: chat.phase == "idle", _LOADING):
-            return [chat.failure.message if chat.failure is not None else "no model is loaded"]
-        if (refused := self._app.learning.refusal(self._lesson)) is not None:
-            return [f"{refused.message}; {refused.hint}"]
-        before = chat.tuning, chat.conversation, chat.constraint, chat.breakpoints
-        self._app.learning.begin(self._lesson, anew=True)
-        await self._until(lambda: self._app.learning.runner is not None, _RESULT)
-        runner = self._app.learning.runner
-        if runner is None:
-            return ["the lesson does not begin"]
-        await self._steps(runner)
-        self._app.learning.leave()
-        if (chat.tuning, chat.conversation, chat.constraint, chat.breakpoints) != before:
-            self.problems.append("the knobs or the chat did not come back")
-        return self.problems
+async def _play_steps(chat: Chat, runner: LessonSession, say: Callable[[str], object]) -> str:
+    """Have each step done; return which one fails and why, "" if none does."""
+    playing = runner.playing
+    while not playing.finished:
+        at, step = playing.step, playing.current
+        early = "; its check holds before anything is done" if playing.already else ""
+        say(f"step {playing.number} of {len(runner.lesson.steps)}{early}")
+        failed = f"step {at + 1}{f' (line {step.line})' if step.line else ''}"
+        _answer(runner)
+        runner.act("do")
+        if not await _until(chat, lambda: not runner.doing, _STEP):
+            return f"{failed}: its deeds do not end"
+        runner.look()
+        _answer(runner)
+        if runner.note:
+            return f"{failed}: {runner.note}"
+        if not await _until(chat, lambda at=at: playing.finished or playing.step != at, _RESULT):  # type: ignore[misc]
+            unmet = [check.written for check in step.checks if not check.holds(runner.facts)]
+            waits = "its question waits" if playing.asks is not None else "its check holds before anything is done"
+            return f"{failed}: not met: {'; '.join(unmet)}" if unmet else f"{failed}: {waits}"
+    return ""
 
-    async def _steps(self, runner: Runner) -> None:
-        playing = runner.playing
-        while not playing.finished:
-            at, step = playing.step, playing.current
-            early = "; its check holds before anything is done" if playing.already else ""
-            self._say(f"step {playing.number} of {len(self._lesson.steps)}{early}")
-            self._check_room(runner)
-            self._answer(runner)
-            runner.act("do")
-            if not await self._until(lambda: not runner.doing, _STEP):
-                self._fail(step, at, "its deeds do not end")
-                return
-            runner.look()
-            self._answer(runner)
-            if runner.note:
-                self._fail(step, at, runner.note)
-                return
-            if not await self._until(lambda at=at: playing.finished or playing.step != at, _RESULT):  # type: ignore[misc]
-                unmet = [check.written for check in step.checks if not check.holds(runner.facts)]
-                waits = "its question waits" if playing.asks is not None else "its check holds before anything is done"
-                self._fail(step, at, f"not met: {'; '.join(unmet)}" if unmet else waits)
-                return
-        self._check_room(runner)
 
-    def _fail(self, step: LessonStep, at: int, why: str) -> None:
-        line = f" (line {step.line})" if step.line else ""
-        self.problems.append(f"step {at + 1}{line}: {why}")
+def _answer(runner: LessonSession) -> None:
+    """Give the right answer, as far as it is known by now."""
+    question = runner.playing.asks
+    if question is not None:
+        runner.answer(truth_of(question, runner.facts) or 1.0)
 
-    def _answer(self, runner: Runner) -> None:
-        """The right answer, as far as it is known by now."""
-        question = runner.playing.asks
-        if question is not None and not any(deed.kind == "choose" for deed in runner.playing.current.deeds):
-            runner.answer(truth_of(question, runner.facts) or 1.0)
 
-    def _check_room(self, runner: Runner) -> None:
-        width = self._app.size.width
-        lines = runner.strip.drawn
-        if len(lines) > runner.rows:
-            self.problems.append(f"step {runner.playing.number}: the strip has {len(lines)} lines")
-        if any(cell_len(line.text) > width - 1 for line in lines):
-            self.problems.append(f"step {runner.playing.number}: a line of the strip is wider than the screen")
-
-    async def _until(self, condition: Callable[[], object], seconds: float) -> bool:
-        end = monotonic() + seconds
-        while not condition():
-            if monotonic() > end or self._app.chat.phase == "failed":
-                return bool(condition())
-            await asyncio.sleep(_LOOK)
-        return True
+async def _until(chat: Chat, condition: Callable[[], object], seconds: float) -> bool:
+    """Wait until a condition holds, the chat failed, or time is over; return whether it holds."""
+    end = monotonic() + seconds
+    while not condition():
+        if monotonic() > end or chat.phase == "failed":
+            return bool(condition())
+        await asyncio.sleep(_LOOK)
+    return True

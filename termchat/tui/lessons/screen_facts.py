@@ -35,20 +35,14 @@ def mode_of(parts: Parts, dialog: str) -> str:
 def screen_facts(parts: Parts, dialog: str = "") -> Mapping[str, Any]:
     """By name; what there is not now is left out."""
     mode, rolls = parts.tokens.mode, parts.panels.rolls
-    walks = parts.screen.query_one(WalksView)
     cursor = parts.tokens.transcript.cursor if mode.open else None
     found: dict[str, Any] = {
         "look": parts.tokens.transcript.look,
         "page": parts.panels.here,
-        "drawer": parts.panels.display,
         "mode": mode_of(parts, dialog),
         "cursor": Place(*cursor) if cursor is not None else None,
-        "draft_text": parts.composer.draft,
-        "knob": parts.desk.knobs.selected if parts.desk.tune is not None else "",
         "rolls": rolls.n if rolls is not None else 0,
     }
     if mode.open:
         found["view"] = mode.view
-    if walks.group is not None:
-        found["walks_view"] = walks.page
     return found

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from termchat.text import one_line
-from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, length, spread
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
@@ -169,7 +169,7 @@ def _lead() -> list[Run]:
 def _last(words: StripWords, width: int, *, open: bool, folds: bool, unfolded: bool) -> Line:
     """The keys and the dots."""
     dots = _dots(words)
-    labels = [("hint", "hint"), ("lesson-undo", "undo"), ("lesson-skip", "skip"), ("lesson-list", "list"),
+    labels = [("hint", "hint"), ("lesson-skip", "skip"), ("lesson-list", "list"),
               ("lesson-leave", "leave")]  # fmt: skip
     if words.over:
         labels = [("lesson-next", "next lesson"), ("lesson-list", "all lessons"), ("lesson-leave", "leave")]
@@ -187,7 +187,7 @@ def _last(words: StripWords, width: int, *, open: bool, folds: bool, unfolded: b
 
 
 _DOES = {
-    "hint": "lesson('hint')", "lesson-undo": "lesson('undo')", "lesson-next": "lesson('go', 1)",
+    "hint": "lesson('hint')", "lesson-next": "lesson('go', 1)",
     "lesson-list": "lesson('list')", "lesson-leave": "lesson('leave')", "lesson-more": "lesson('more')",
     "lesson-skip": "lesson('skip')",
 }  # fmt: skip
@@ -227,7 +227,3 @@ def _shortened(runs: Sequence[Run], room: int) -> list[Run]:
             text, _, _ = one_line(text, left).rpartition(" ")
         kept.append((text, ink))
     return kept
-
-
-EMPTY: list[Line] = []
-__all__ = ["BLANK", "EMPTY", "AskedWords", "StripWords", "rows_for", "strip_lines"]
