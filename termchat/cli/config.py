@@ -24,10 +24,10 @@ from termchat.config import file as configfile
 from termchat.config.fields import SETTINGS, TABLES
 from termchat.config.named_engines import check_values
 from termchat.config.named_tables import EntryRefused
-from termchat.config.options import OptionError, OptionValue
 from termchat.config.settings import Settings
 from termchat.config.sources import ENGINES, KEYS
-from termchat.decoding.samplers import KnobError, Value, unescape
+from termchat.decoding.samplers import Value, unescape
+from termchat.decoding.setting import SettingError
 from termchat.engine.address import EngineAddress
 from termchat.external_editor import EditorError, editor_command
 from termchat.text import guess_of, home, one_line, sanitize
@@ -170,7 +170,7 @@ def set_(*, name: str, values: tuple[str, ...]) -> None:
     before = _mistakes()
     try:
         file = configfile.put(name, _value(name, values))
-    except (configfile.ConfigFileError, OptionError, KnobError, EntryRefused) as error:
+    except (configfile.ConfigFileError, SettingError, EntryRefused) as error:
         complain(str(error))
         sys.exit(1)
     click.echo(f"{sanitize(name)} is set in {sanitize(home(file))}", err=True)
@@ -187,11 +187,11 @@ def _mistakes() -> dict[str, str]:
     return {_LINE.sub("", problem): problem for problem in problems(settings_of({}))}
 
 
-def _value(name: str, values: tuple[str, ...]) -> Value | OptionValue:
+def _value(name: str, values: tuple[str, ...]) -> Value:
     """The value as the setting reads it. An unknown name is refused later, when it is written.
 
     Raises:
-        OptionError, KnobError, EntryRefused: the setting refuses it.
+        SettingError, EntryRefused: the setting refuses it.
     """
     setting = SETTINGS.get(name)
     if setting is not None and setting.kind in ("texts", "biases"):

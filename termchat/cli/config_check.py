@@ -67,7 +67,7 @@ def _keys(config: Settings) -> Iterator[str]:
 
 
 def _engine(config: Settings) -> Iterator[str]:
-    if odds := config.engine.at_odds:
+    if odds := config.engine.conflict:
         yield f"{config.places['kv_type']}: {odds}"
 
 

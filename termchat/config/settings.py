@@ -6,15 +6,14 @@ import os
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import msgspec
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource
 
 from termchat import paths
 from termchat.config import personas, presets, sources
-from termchat.config.fields import SETTINGS, TABLES, Fields
+from termchat.config.fields import SETTINGS, TABLES, EngineSettings, Fields
 from termchat.config.named_engines import engine_of
-from termchat.config.options import OptionValue
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PICKER, TUNED, followed
 from termchat.config.personas import Persona, PersonaError
 from termchat.config.presets import Preset, PresetError, Presets
@@ -38,28 +37,29 @@ _SAID_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
 """Whoever sets the second of two means the first, too."""
 
 
-class Settings(Fields):
-    """All settings, as the `sources` say them: of each setting the first one in `PLACES` that does.
+class Settings(Fields, frozen=True, dict=True):
+    """All settings in force; `sources` are the places that set them, those that count most first."""
 
-    `problems`, one line each, and other texts may be foreign.
-    """
-
-    _sources: tuple[SettingsSource, ...] = ()
-
-    def __init__(self, *said: SettingsSource) -> None:
-        BaseSettings.__init__(self, _sources=said)
-        self._sources = said
+    sources: tuple[SettingsSource, ...] = ()
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - as pydantic-settings wants it
-        init_settings: PydanticBaseSettingsSource,
-        *_others: PydanticBaseSettingsSource,
-        **_more: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        assert isinstance(init_settings, InitSettingsSource)
-        return tuple(init_settings.init_kwargs["_sources"])
+    def of(cls, *sources: SettingsSource) -> Settings:
+        """Merge the sources: each setting has the value of the first one that sets it."""
+        tables: dict[str, dict[str, Any]] = {name: {} for name in ("", "engine", "sampling", KEYS, ENGINES)}
+        for source in reversed(sources):
+            for name, value in source.values.items():
+                if name in tables:
+                    tables[name].update(value)
+                else:
+                    tables[""][name] = value
+        return cls(
+            **tables[""],
+            engine=EngineSettings(**tables["engine"]),
+            tuning=Tuning(**tables["sampling"]),
+            keys=tables[KEYS],
+            engines=tables[ENGINES],
+            sources=sources,
+        )
 
     # --- what they are, and who says so ------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ class Settings(Fields):
     def places(self) -> dict[str, str]:
         """The same with the line in a file: "config.toml, line 3"; what binds a key goes by `keys.ID`, an engine by
         `engines.NAME`."""
-        said = {name: place for source in reversed(self._sources) for name, place in source.places.items()}
+        said = {name: place for source in reversed(self.sources) for name, place in source.places.items()}
         return dict.fromkeys(SETTINGS, DEFAULT) | said
 
     @property
@@ -85,18 +85,15 @@ class Settings(Fields):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(problem for source in reversed(self._sources) for problem in source.problems))
-
-    @cached_property
-    def tuning(self) -> Tuning:
-        return Tuning(**dict(self.sampling))
+        """Mistakes in the sources, one line each; their texts may be foreign."""
+        return tuple(dict.fromkeys(problem for source in reversed(self.sources) for problem in source.problems))
 
     def knob_origin(self) -> dict[str, str]:
         return {name: self.origin[name] for name in KNOBS}
 
-    def value(self, name: str) -> Value | OptionValue:
-        table = TABLES[name]
-        return getattr(getattr(self, table) if table else self, name)  # type: ignore[no-any-return]
+    def value(self, name: str) -> Value:
+        holder = {"engine": self.engine, "sampling": self.tuning}.get(TABLES[name], self)
+        return getattr(holder, name)  # type: ignore[no-any-return]
 
     @cached_property
     def address(self) -> EngineAddress:
@@ -109,7 +106,7 @@ class Settings(Fields):
         if is_url(self.model):
             return found
         said, named = (self._rank(name) for name in ("model", "default_engine"))
-        together = said == named < len(self._sources) and not (found.model and self._sources[said].place == FILE)
+        together = said == named < len(self.sources) and not (found.model and self.sources[said].place == FILE)
         if found.url and self.model and (said < named or together):
             return msgspec.structs.replace(found, model=self.model)
         return found
@@ -124,7 +121,7 @@ class Settings(Fields):
         found = engine_of(wanted, self.engines)
         if not self.remote_command or found.scheme != "ssh" or found != engine_of(self._configured, self.engines):
             return found
-        if found.remote_command and self._sources[self._rank("remote_command")].place == FILE:
+        if found.remote_command and self.sources[self._rank("remote_command")].place == FILE:
             return found
         return msgspec.structs.replace(found, remote_command=self.remote_command)
 
@@ -135,8 +132,8 @@ class Settings(Fields):
 
     def _rank(self, name: str) -> int:
         """How early in `PLACES` a setting of no table is said."""
-        ranks = (rank for rank, source in enumerate(self._sources) if name in source.values)
-        return next(ranks, len(self._sources))
+        ranks = (rank for rank, source in enumerate(self.sources) if name in source.values)
+        return next(ranks, len(self.sources))
 
     def spec(
         self,
@@ -179,7 +176,7 @@ class Settings(Fields):
         """A copy whose chain is a preset's, but for the knobs that are set where the preset is named, or before it."""
         return self._with(kept(CHAIN_PRESET, preset.knobs, preset.origin, problems))
 
-    def with_left(self, values: Mapping[str, Value | OptionValue], origin: Mapping[str, str]) -> Settings:
+    def with_left(self, values: Mapping[str, Value], origin: Mapping[str, str]) -> Settings:
         """A copy in which what a saved chat was left with overrides everything except flags; `origin` is that of each value."""
         return self._with(kept(CHAT, values, origin))
 
@@ -195,7 +192,7 @@ class Settings(Fields):
     def with_picked(self, picked: Mapping[str, object], newer: Collection[str] = ()) -> Settings:
         """A copy in which the engine runs a model as a person set it for that model; the `newer` of it override flags, too.
 
-        What an option refuses is left out.
+        What a setting refuses is left out.
         """
         ours = {name: value for name, value in picked.items() if TABLES.get(name) == "engine"}
         first = {name: value for name, value in ours.items() if name in newer}
@@ -204,14 +201,14 @@ class Settings(Fields):
     def with_tuned(self, measured: Mapping[str, int]) -> Settings:
         """A copy in which what nobody set about the engine is as measured to be best for a model, and not for one before.
 
-        What an option refuses is left out.
+        What a setting refuses is left out.
         """
         free = {name for name, place in self.origin.items() if place in (DEFAULT, TUNED) and TABLES[name] == "engine"}
         best = {name: value for name, value in measured.items() if {name, _SAID_TOGETHER.get(name, name)} <= free}
         return self._with(kept(TUNED, best))
 
     def _with(self, *others: SettingsSource) -> Settings:
-        return Settings(*ranked((*self._sources, *others)))
+        return Settings.of(*ranked((*self.sources, *others)))
 
 
 def load(
@@ -237,7 +234,7 @@ def load(
         if source.values.get("preset"):
             _check_preset(source, presets.load())
         _check_engine(source, engines)
-    found = Settings(*said)
+    found = Settings.of(*said)
     if found.origin["remote_command"] == FLAG and found.address.is_server:
         raise FlagError("remote_command", f"remote_command does not apply to {found.address.scheme}://")
     if found.persona:

@@ -11,15 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic.fields import FieldInfo
-from pydantic_settings import PydanticBaseSettingsSource
-
-from termchat.config.fields import SETTINGS, TABLES, Fields
+from termchat.config.fields import SETTINGS, TABLES
 from termchat.config.named_engines import engine_from
 from termchat.config.named_tables import EntryRefused
-from termchat.config.options import Setting
 from termchat.config.origins import FLAG, MODEL, PERSONA, PICKER, TUNED
 from termchat.decoding.samplers import KNOBS, unescape
+from termchat.decoding.setting import Setting, SettingError
 from termchat.text import guess_of
 from termchat.toml import TomlError, TomlFile
 
@@ -57,26 +54,19 @@ class FlagError(ValueError):
         self.name = name
 
 
-class SettingsSource(PydanticBaseSettingsSource):
-    """What one of `PLACES` says, as `Fields` nests it.
+class SettingsSource:
+    """The settings of one of `PLACES`: `values` by name, those of a table in a dict under the table's name.
 
     `places` says where each value stands: "flag", "TERMCHAT_TOP_K", "config.toml, line 3"; what binds a key goes by `keys.ID`,
     an engine by `engines.NAME`. `problems` are what is wrong, one line each.
     """
 
     def __init__(self, place: str) -> None:
-        super().__init__(Fields)
         self.place = place
         self.values: dict[str, Any] = {}
         self.places: dict[str, str] = {}
         self.problems: list[str] = []
         self._more = 0
-
-    def __call__(self) -> dict[str, Any]:
-        return self.values
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        return self.values.get(field_name), field_name, False
 
     def put(self, name: str, value: object, place: str, table: str | None = None) -> None:
         table = TABLES[name] if table is None else table
@@ -87,7 +77,7 @@ class SettingsSource(PydanticBaseSettingsSource):
         """Puts a value as `read` understands it, or tells why not."""
         try:
             self.put(name, read(SETTINGS[name], raw), place)
-        except ValueError as error:
+        except SettingError as error:
             self.tell(f"{place}: {error}")
 
     def tell(self, problem: str, name: str = "", known: Iterable[str] = ()) -> None:
@@ -110,7 +100,7 @@ def flags(given: Mapping[str, object]) -> SettingsSource:
     for name, value in _with_drafter(given).items():
         try:
             source.put(name, _flag(SETTINGS[name], value), FLAG)
-        except ValueError as error:
+        except SettingError as error:
             raise FlagError(name, str(error)) from error
     return source
 
@@ -182,7 +172,7 @@ def kept(
     source = SettingsSource(place)
     source.problems += problems
     for name, value in values.items():
-        with suppress(ValueError):
+        with suppress(SettingError):
             from_where = origin[name] if isinstance(origin, Mapping) else origin or place
             source.put(name, SETTINGS[name].check(value), from_where)
     return source

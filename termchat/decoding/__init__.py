@@ -1,6 +1,8 @@
 """The vocabulary of decoding: frozen values and pure functions that every other room reads. Nothing here knows an engine, a
 screen or a file.
 
+- `setting`: `Setting`, a setting as people meet it: checked, parsed, shown and moved. The knobs, the options of the config file
+  and the fields of plans are tables of it.
 - `samplers`: every knob with its range, its default and its key (`KNOBS`), and the values they have (`SamplerSettings`,
   `Tuning`). Flags, config file, panel and checks are made from it.
 - `stages`: every stage of the sampler chain, in order (`STAGES`). The engine builds its chain from it.

@@ -17,7 +17,8 @@ import msgspec
 from termchat.decoding import beam_search
 from termchat.decoding.answers import AnswerError, answer_reader
 from termchat.decoding.group import MOST_WALKS, BeamSettings, GridKnob, Group, GroupKind
-from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value
+from termchat.decoding.samplers import KNOBS, Value
+from termchat.decoding.setting import Setting, SettingError
 from termchat.text import guess_of, one_line
 
 MOST_KNOBS = 2
@@ -85,7 +86,7 @@ ONE = WalkPlan(Group(0, "walks", 1), ({},))
 """The plan of a single reply, which belongs to no group."""
 
 
-def shown_value(knob: Knob, value: Value) -> str:
+def shown_value(knob: Setting, value: Value) -> str:
     """The value as labels and headings show it: as the panel, but whole numbers without a point."""
     return knob.show(value).removesuffix(".0") if isinstance(value, float) else knob.show(value)
 
@@ -182,9 +183,9 @@ def parse_grid(texts: Sequence[str]) -> tuple[GridKnob, ...]:
     Raises:
         PlanError: an unknown knob, one without values, or a value that its knob refuses.
     """
-    found: list[tuple[Knob, list[float]]] = []
+    found: list[tuple[Setting, list[float]]] = []
     for text in texts:
-        knob: Knob | None = None
+        knob: Setting | None = None
         for word in _WORD.findall(text):
             # The name of another knob begins with a letter, and so do few values.
             if knob is not None and (not word[0].isalpha() or word.lower() in (*_OFF, "on", *knob.words)):
@@ -233,7 +234,7 @@ def _checked(given: GridKnob) -> GridKnob:
     return GridKnob(knob.name, tuple(value for value in values if isinstance(value, (int, float))))
 
 
-def _grid_knob(name: str) -> Knob:
+def _grid_knob(name: str) -> Setting:
     knob = _knob(name)
     if knob.kind not in NUMERIC:
         how = "give a number of runs" if knob.kind == "seed" else f"take one with numbers; {_EXAMPLE}"
@@ -246,7 +247,7 @@ def own_name(name: str) -> str:
     return _NAMES.get(name.strip().lower().lstrip("-").replace("-", "_"), "")
 
 
-def _knob(name: str) -> Knob:
+def _knob(name: str) -> Setting:
     if not (known := own_name(name)):
         raise PlanError(f"unknown knob {one_line(name, _LONGEST)!r}{guess_of(name, KNOBS)}", _EXAMPLE)
     if "draft" in (known, KNOBS[known].needs):
@@ -254,7 +255,7 @@ def _knob(name: str) -> Knob:
     return KNOBS[known]
 
 
-def _value(knob: Knob, word: str) -> float:
+def _value(knob: Setting, word: str) -> float:
     value = _refusing(knob.parse, "off" if word.lower() in _OFF else word)
     assert isinstance(value, (int, float))  # as of every knob of `NUMERIC`
     return value
@@ -263,5 +264,5 @@ def _value(knob: Knob, word: str) -> float:
 def _refusing(read: Callable[[Any], Value], value: object) -> Value:
     try:
         return read(value)
-    except KnobError as error:
+    except SettingError as error:
         raise PlanError(str(error)) from None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from termchat.decoding.samplers import KNOBS, KnobError
+from termchat.decoding.samplers import KNOBS
+from termchat.decoding.setting import SettingError
 from termchat.text import guess_of
 
 DeedKind = Literal["send", "say", "type", "press", "keys", "row", "set", "command", "force", "cursor", "wait", "choose"]
@@ -93,7 +94,7 @@ def _set(written: str, rest: str) -> Deed:
         raise DeedError(f"unknown knob {name!r}{guess_of(name, KNOBS)}; for example: set temperature 0")
     try:
         KNOBS[name].parse(value)
-    except KnobError as error:
+    except SettingError as error:
         raise DeedError(str(error)) from None
     return Deed("set", written, name, value)
 

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from termchat.decoding import conditions
 from termchat.decoding.conditions import ConditionError, Text, Threshold
 from termchat.decoding.escapes import unescape
-from termchat.decoding.samplers import KNOBS, KnobError
+from termchat.decoding.samplers import KNOBS
+from termchat.decoding.setting import SettingError
 from termchat.lessons.lesson_facts import FACTS, Fact, FactKind, LessonFacts, kind_of
 from termchat.text import guess_of
 
@@ -302,7 +303,7 @@ def _named(value: LessonValue, other: LessonValue) -> LessonValue:
         return value
     try:
         found = knob.parse(value.left)
-    except KnobError as error:
+    except SettingError as error:
         raise CheckError(str(error)) from None
     return LessonValue(float(found)) if isinstance(found, (int, float)) else value
 

@@ -15,7 +15,8 @@ from termchat.decoding.conditions import ConditionError
 from termchat.decoding.constraint import Constraint, choice
 from termchat.decoding.constraint import Kind as ConstraintKind
 from termchat.decoding.group import MOST_WALKS
-from termchat.decoding.samplers import KNOBS, KnobError, Value
+from termchat.decoding.samplers import KNOBS, Value
+from termchat.decoding.setting import SettingError
 from termchat.engine.port import FEATURES, Feature
 from termchat.lessons import glossary
 from termchat.lessons.deeds import DeedError, parse_deed
@@ -338,7 +339,7 @@ class _Reader:
             try:
                 is_word = isinstance(value, str) and knob.kind in ("float", "int", "switch", "seed")
                 found[name] = knob.parse(value) if is_word else knob.check(value)
-            except KnobError as error:
+            except SettingError as error:
                 self._note(place, str(error))
         return found
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from termchat import atomic, paths, regular_files
-from termchat.decoding.samplers import KNOBS, KnobError
+from termchat.decoding.samplers import KNOBS
+from termchat.decoding.setting import SettingError
 from termchat.lessons.playing import Guess, LessonState, ResumePoint
 from termchat.text import sanitize
 
@@ -130,7 +131,7 @@ def _point(found: Any) -> ResumePoint | None:
     leaf = found.get("leaf")
     try:
         knobs = {str(name): KNOBS[name].check(value) for name, value in found["knobs"].items() if name in KNOBS}
-    except KnobError as error:
+    except SettingError as error:
         raise _Unreadable("a knob in it has a value that it cannot have") from error
     return ResumePoint(_whole(found.get("step")), None if leaf is None else _whole(leaf), knobs)
 

@@ -9,7 +9,8 @@ from time import monotonic
 
 from textual import events
 
-from termchat.decoding.samplers import KNOBS, KnobError
+from termchat.decoding.samplers import KNOBS
+from termchat.decoding.setting import SettingError
 from termchat.lessons.deeds import STEERING, Deed, DeedKind
 from termchat.tui.composer.composer import Composer
 from termchat.tui.dialogs.base import ListDialog
@@ -196,7 +197,7 @@ class Hands:
     async def _set(self, deed: Deed) -> None:
         try:
             value = KNOBS[deed.what].parse(deed.value)
-        except KnobError as error:
+        except SettingError as error:
             raise DeedFailed(str(error)) from error
         self._parts.do(lambda: self._parts.desk.knobs.put(deed.what, value))
         if self._parts.desk.knobs.error:

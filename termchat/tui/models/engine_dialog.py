@@ -14,10 +14,10 @@ from textual.widgets import Label
 
 from termchat.chat.service import Chat
 from termchat.config.fields import OPTIONS
-from termchat.config.options import Option, OptionError, OptionValue
 from termchat.config.origins import DEFAULT, PICKER
 from termchat.config.per_model import Picked, RunSettings
 from termchat.config.settings import Settings
+from termchat.decoding.setting import Setting, SettingError, Value
 from termchat.text import erase_last, one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
 from termchat.tui.draw.ink import Ink, Line, Run
@@ -43,7 +43,7 @@ class EngineForm:
         self._actions = actions(ENGINE)
 
     @property
-    def field(self) -> Option:
+    def field(self) -> Setting:
         return FIELDS[self.at]
 
     @property
@@ -81,7 +81,7 @@ class EngineForm:
             return True
         try:
             value = self.field.parse(self.typed)
-        except OptionError as error:
+        except SettingError as error:
             self.error = str(error)
             return False
         self._set(value)
@@ -91,7 +91,7 @@ class EngineForm:
         """False if the model cannot run with these values, with the reason in `error`."""
         if not self.accept():
             return False
-        self.error = self.config.engine.at_odds
+        self.error = self.config.engine.conflict
         return not self.error
 
     def drop(self) -> bool:
@@ -102,9 +102,9 @@ class EngineForm:
 
     def _move(self, steps: int) -> None:
         if self.accept():
-            self._set(self.field.moved(getattr(self.config.engine, self.field.name), steps))
+            self._set(self.field.moved(getattr(self.config.engine, self.field.name), steps, around=True))
 
-    def _set(self, value: OptionValue) -> None:
+    def _set(self, value: Value) -> None:
         """The value that the field would have anyway counts as not set."""
         self.typed, self.error = None, ""
         name, unset = self.field.name, self.run.unset(self.field.name)
@@ -156,7 +156,7 @@ def engine_heading(width: int) -> Line:
     return Line((("".join(column(title, room) for title, room in titles), TITLE),), "surface")
 
 
-def engine_lines(form: EngineForm, rows: range, width: int, running: Mapping[str, OptionValue]) -> list[Line]:
+def engine_lines(form: EngineForm, rows: range, width: int, running: Mapping[str, Value]) -> list[Line]:
     """`running` are the values in effect in the loaded model, where it has these settings."""
     config = form.config
     return [_line(FIELDS[at], config, form, width, running, chosen=at == form.at) for at in rows]
@@ -169,11 +169,11 @@ def engine_details(form: EngineForm, memory: str, width: int, height: int) -> li
 
 
 def _line(
-    field: Option,
+    field: Setting,
     config: Settings,
     form: EngineForm,
     width: int,
-    running: Mapping[str, OptionValue],
+    running: Mapping[str, Value],
     *,
     chosen: bool,
 ) -> Line:
@@ -223,7 +223,7 @@ class EngineDialog(ListDialog[Picked]):
         name: str,
         run: RunSettings,
         chat: Chat,
-        running: Mapping[str, OptionValue],
+        running: Mapping[str, Value],
         memory: Callable[[RunSettings], str],
     ) -> None:
         super().__init__(palette)

@@ -28,8 +28,8 @@ from termchat.tui.models.model_lines import (
     text_of,
 )
 
-if TYPE_CHECKING:  # pydantic takes time, and is not needed to import this
-    from termchat.config.options import OptionValue
+if TYPE_CHECKING:
+    from termchat.decoding.setting import Value
 
 _ANYWHERE = re.compile(r"https?://\S+|hf\.co/\S+|[\w.-]+/[\w.-]+\S*")
 """A filter that may name a model to download."""
@@ -174,12 +174,14 @@ class ModelList:
         away = named is not None and named.path is None
         return f"{loaded.draft_model} can draft for it once it is downloaded" if away else ""
 
-    def running(self, row: ModelRow) -> dict[str, OptionValue]:
+    def running(self, row: ModelRow) -> dict[str, Value]:
         """The engine settings in effect; empty for all models but the loaded one."""
         info = self._chat.model
         if info is None or row is not self.loaded:
             return {}
-        return {name: getattr(info, name) for name, _ in self._models.config.engine if hasattr(info, name)}
+        return {
+            name: getattr(info, name) for name in self._models.config.engine.__struct_fields__ if hasattr(info, name)
+        }
 
     def memory(self, row: ModelRow, facts: Facts) -> str:
         item = Item(row, self.state(row), Need(facts.memory.total, about=False), self.spare)

@@ -13,7 +13,8 @@ from termchat.conversation.session import Breakpoint
 from termchat.decoding import biases
 from termchat.decoding.conditions import Text
 from termchat.decoding.escapes import unescape
-from termchat.decoding.samplers import KNOBS, KnobError, Tuning, Value
+from termchat.decoding.samplers import KNOBS, Tuning, Value
+from termchat.decoding.setting import SettingError
 from termchat.decoding.stages import LOGIT_BIAS, STAGES
 from termchat.text import erase_last
 from termchat.tui.keys.key import shown
@@ -179,7 +180,7 @@ class Tune:
         knob, value = KNOBS[self.selected], self._value
         try:
             typed = knob.parse(text)
-        except KnobError as error:
+        except SettingError as error:
             self.error = str(error)
             return
         assert isinstance(typed, tuple)
@@ -193,7 +194,7 @@ class Tune:
         self.error = ""
         try:
             (pattern,) = KNOBS["stop"].check([unescape(text)])  # type: ignore[misc, str-unpack]
-        except KnobError as error:
+        except SettingError as error:
             self.error = str(error)
             return
         rule, rules = Text(pattern, action="stop"), self._chat.breakpoints
@@ -281,7 +282,7 @@ class Tune:
             return
         try:
             value = KNOBS[self.selected].parse(self.typed)
-        except KnobError as error:
+        except SettingError as error:
             self.error = str(error)
         else:
             self.typed = None
@@ -351,7 +352,7 @@ class Tune:
                 self._chat.adjust(name, value)
             else:
                 self._of.adjust({name: value}, self._reply)
-        except KnobError as error:
+        except SettingError as error:
             self.error = str(error)
             return
         if value != before:

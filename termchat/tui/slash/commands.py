@@ -21,7 +21,8 @@ from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.group import GroupKind
-from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value, unescape
+from termchat.decoding.samplers import KNOBS, Value, unescape
+from termchat.decoding.setting import Setting, SettingError
 from termchat.decoding.text_error import TextError
 from termchat.engine.abilities import Feature
 from termchat.engine.address import SIGN
@@ -105,13 +106,13 @@ def _press(features: Features, key: Key) -> None:
     app.call_next(app.run_action, key.action, owner)
 
 
-def _turn(features: Features, knob: Knob, text: str) -> None:
+def _turn(features: Features, knob: Setting, text: str) -> None:
     """Without a text it shows the knob's value."""
     if text:
         try:
             value = _written(features, knob, text)
             features.parts.do(lambda: features.parts.chat.adjust(knob.name, value))
-        except KnobError as error:
+        except SettingError as error:
             raise CommandRefused(str(error), knob.help) from error
     now, origin = knob.show(_value(features, knob)), features.parts.chat.origin[knob.name]
     features.parts.tell(Notice(f"{knob.name} {now} ({origin})", knob.help))
@@ -309,7 +310,7 @@ def _roll(features: Features, text: str) -> None:
         )
     try:
         first = KNOBS["seed"].parse(seed)
-    except KnobError as error:
+    except SettingError as error:
         raise CommandRefused(str(error)) from error
     screen = features.parts.screen
     screen.app.call_next(screen.app.run_action, f"roll({n}, {first})", screen)
@@ -387,7 +388,7 @@ def _walking(kind: GroupKind) -> Run:
 # --- what completes them ------------------------------------------------------------------------------------------------
 
 
-def _offers_of_knob(features: Features, knob: Knob) -> Iterable[Offer]:
+def _offers_of_knob(features: Features, knob: Setting) -> Iterable[Offer]:
     """The current value, the default, and off; each once."""
     told = {knob.show(knob.default): "default", knob.show(_value(features, knob)): "current value"}
     if knob.off is not None:
@@ -447,19 +448,19 @@ def _walks_words(kind: GroupKind) -> Words:
     return lambda before: starmap(Offer, offered(kind, before).items())
 
 
-def _value(features: Features, knob: Knob) -> Value:
+def _value(features: Features, knob: Setting) -> Value:
     value: Value = getattr(features.parts.chat.tuning, knob.name)
     return value
 
 
-def _written(features: Features, knob: Knob, text: str) -> Value:
+def _written(features: Features, knob: Setting, text: str) -> Value:
     """What is written for a knob; a bias joins those that are there."""
     if knob.kind == "biases" and text not in ("off", knob.none):
         return knob.check([*features.parts.chat.tuning.logit_bias, text])
     return _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
 
 
-def _texts(knob: Knob, text: str) -> Value:
+def _texts(knob: Setting, text: str) -> Value:
     r"""The texts, each in quotes; one without spaces needs none. `off` is no text.
 
     Raises:
@@ -560,7 +561,7 @@ def _of_key(key: Key) -> Command:
     return Command(key.id, key.help, lambda features, _: _press(features, key))
 
 
-def _of_knob(knob: Knob) -> Command:
+def _of_knob(knob: Setting) -> Command:
     words = {
         "texts": "TEXT", "biases": "TEXT=X|ban", "order": "A;B", "seed": "NUMBER", "choice": "WORD", "switch": "on|off",
     }  # fmt: skip

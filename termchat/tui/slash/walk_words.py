@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from termchat.decoding import walk_plan
 from termchat.decoding.group import BeamSettings, GridKnob, GroupKind
-from termchat.decoding.samplers import KNOBS, KnobError
+from termchat.decoding.samplers import KNOBS
+from termchat.decoding.setting import SettingError
 from termchat.decoding.walk_plan import NUMERIC, PRESETS, PlanError, WalkPlan
 from termchat.text import guess_of, one_line
 
@@ -235,7 +236,7 @@ def knob_value(word: str, value: str) -> tuple[str, object]:
         raise PlanError(f"{name} needs a value", KNOBS[name].range)
     try:
         return name, KNOBS[name].parse(value)
-    except KnobError as error:
+    except SettingError as error:
         raise PlanError(str(error)) from error
 
 
