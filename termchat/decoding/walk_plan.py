@@ -17,6 +17,7 @@ import msgspec
 from termchat.decoding import beam_search
 from termchat.decoding.answers import AnswerError, answer_reader
 from termchat.decoding.group import MOST_WALKS, BeamSettings, GridKnob, Group, GroupKind
+from termchat.decoding.plans import PLANS, VARIABLE
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.decoding.setting import Setting, SettingError
 from termchat.text import guess_of, one_line
@@ -24,7 +25,6 @@ from termchat.text import guess_of, one_line
 MOST_KNOBS = 2
 """Knobs of a grid."""
 
-NUMERIC = ("float", "int", "switch")
 _EXAMPLE = "for example: temperature 0 0.5 1"
 _OFF = ("off", "none")
 _WORD = re.compile(r"[^\s,;=]+")
@@ -202,6 +202,30 @@ def parse_grid(texts: Sequence[str]) -> tuple[GridKnob, ...]:
     return tuple(GridKnob(knob.name, tuple(values)) for knob, values in found)
 
 
+def make_plan(kind: GroupKind, values: Mapping[str, Any]) -> WalkPlan:
+    """Make a plan from values of its fields, with the defaults for the others.
+
+    Raises:
+        PlanError: the values do not make a plan; see the function of the kind.
+    """
+    filled = {field.name: field.default for field in PLANS[kind].fields} | dict(values)
+    match kind:
+        case "walks":
+            plan = walks(filled["walks"], same_dice=bool(filled["same_dice"]))
+        case "grid":
+            plan = grid(filled["grid"], filled["runs"], same_dice=bool(filled["same_dice"]))
+        case "compare":
+            plan = compare(filled["A"], filled["B"])
+        case "best":
+            plan = best(filled["best_of"], filled["length_penalty"])
+        case "vote":
+            plan = vote(filled["walks"], filled["vote"])
+        case "beams":
+            early, after = bool(filled["early_stopping"]), bool(filled["after_chain"])
+            plan = beams(BeamSettings(filled["beams"], filled["length_penalty"], filled["n_best"], early, after))
+    return msgspec.structs.replace(plan, exact=plan.exact or bool(filled.get("exact")))
+
+
 PRESETS: dict[str, Callable[[], WalkPlan]] = {
     "temperature": lambda: grid([GridKnob("temperature", (0, 0.5, 1, 1.5))], runs=3),
     "top_k": lambda: grid([GridKnob("top_k", (1, 10, 50, 0))]),
@@ -236,7 +260,7 @@ def _checked(given: GridKnob) -> GridKnob:
 
 def _grid_knob(name: str) -> Setting:
     knob = _knob(name)
-    if knob.kind not in NUMERIC:
+    if knob.name not in VARIABLE:
         how = "give a number of runs" if knob.kind == "seed" else f"take one with numbers; {_EXAMPLE}"
         raise PlanError(f"{knob.name} cannot be a knob of a grid", how)
     return knob
@@ -257,7 +281,7 @@ def _knob(name: str) -> Setting:
 
 def _value(knob: Setting, word: str) -> float:
     value = _refusing(knob.parse, "off" if word.lower() in _OFF else word)
-    assert isinstance(value, (int, float))  # as of every knob of `NUMERIC`
+    assert isinstance(value, (int, float))  # as of every knob of `VARIABLE`
     return value
 
 

@@ -21,6 +21,7 @@ from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.group import GroupKind
+from termchat.decoding.plans import PLANS, PlanKind
 from termchat.decoding.samplers import KNOBS, Value, unescape
 from termchat.decoding.setting import Setting, SettingError
 from termchat.decoding.text_error import TextError
@@ -40,7 +41,6 @@ from termchat.tui.presets import applying
 from termchat.tui.screen.dialog_table import tokenize
 from termchat.tui.screen.features import Features
 from termchat.tui.slash.parsing import CommandRefused
-from termchat.tui.slash.walk_words import EXAMPLES as WALKED
 from termchat.tui.slash.walk_words import offered
 from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.looks import LOOKS
@@ -439,9 +439,8 @@ def _themes(features: Features) -> Iterable[Offer]:
     yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
 
 
-def _walks_offers(kind: GroupKind) -> Offers:
-    """Examples."""
-    return lambda _: starmap(Offer, WALKED[kind])
+def _walks_offers(plan: PlanKind) -> Offers:
+    return lambda _: starmap(Offer, plan.examples)
 
 
 def _walks_words(kind: GroupKind) -> Words:
@@ -524,18 +523,8 @@ _TAKE: tuple[_Takes, ...] = (
     _Takes("regex", "PATTERN", "Replies match this regular expression as a whole", _regex, key="constraint"),
     _Takes("choice", "A | B", "Replies are one of these texts", _choice, key="constraint"),
     _Takes("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _grammar, key="constraint"),
-    _Takes("walks", "N MESSAGE", "N replies side by side, to MESSAGE or to the last message", _walking("walks"),
-        _walks_offers("walks"), free=True, words=_walks_words("walks")),
-    _Takes("grid", "KNOB VALUES", "Replies for each value of one or two knobs: /grid temperature 0 0.5 1 runs 3 : MESSAGE",
-        _walking("grid"), _walks_offers("grid"), free=True, words=_walks_words("grid")),
-    _Takes("ab", "KNOBS | KNOBS", "Two settings with the same dice: /ab temperature 0.7 | temperature 1.2 top_p 0.9 : MESSAGE",
-        _walking("compare"), _walks_offers("compare"), free=True, words=_walks_words("compare")),
-    _Takes("best", "N MESSAGE", "N replies, ranked by mean logprob", _walking("best"),
-        _walks_offers("best"), free=True, words=_walks_words("best")),
-    _Takes("vote", "PATTERN N MESSAGE", "The most common answer of N replies; PATTERN, in quotes, or $.PATH finds it in each",
-        _walking("vote"), _walks_offers("vote"), free=True, words=_walks_words("vote")),
-    _Takes("beams", "N MESSAGE", "Beam search with N beams: /beams 4 penalty 1 n-best 2 early after-chain : MESSAGE",
-        _walking("beams"), _walks_offers("beams"), free=True, words=_walks_words("beams")),
+    *(_Takes(plan.command, plan.argument, plan.help, _walking(kind), _walks_offers(plan), free=True, words=_walks_words(kind))
+        for kind, plan in PLANS.items()),
     _Takes("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
     _Takes("save", "PATH", "Save a transcript to PATH", _save),
     _Takes("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank, time or drafts", _look,

@@ -12,27 +12,17 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
-
-from msgspec.structs import replace
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from termchat.decoding import walk_plan
-from termchat.decoding.group import BeamSettings, GridKnob, GroupKind
+from termchat.decoding.group import GroupKind
+from termchat.decoding.plans import NO_KNOB, PLANS, VARIABLE, PlanField
 from termchat.decoding.samplers import KNOBS
 from termchat.decoding.setting import SettingError
-from termchat.decoding.walk_plan import NUMERIC, PRESETS, PlanError, WalkPlan
+from termchat.decoding.walk_plan import PRESETS, PlanError, WalkPlan, make_plan
 from termchat.text import guess_of, one_line
 
-WALKS, BEST, VOTERS = 4, 8, 8
-"""How many replies, where nothing is said."""
-BEAMS = BeamSettings(4)
-PATTERN = r"\d+"
-"""What a vote counts, as an example."""
-SAME_DICE, RUNS, PENALTY, N_BEST, EARLY, AFTER_CHAIN = "same-dice", "runs", "penalty", "n-best", "early", "after-chain"
-
-_ALSO = {"length-penalty": PENALTY, "early-stopping": EARLY}
-"""What `termchat run` calls them."""
 _WORD = re.compile(r"\S+")
 _MESSAGE = re.compile(r"\n|:(?=\s|$)")
 _NUMBER = re.compile(r"[-+]?\.?\d\S*")
@@ -69,28 +59,37 @@ class _Words:
     def take(self) -> str:
         return self._words.pop(0)[0] if self._words else ""
 
-    def alone(self, option: str) -> bool:
-        """Takes the option if it is next."""
-        return _plain(self.next) == option and bool(self.take())
+    def count(self, field: PlanField) -> dict[str, Any]:
+        """Take the value of a field that stands alone, if a whole number is next."""
+        return {field.name: int(self.take())} if self.next.isdecimal() else {}
 
-    def number(self, option: str) -> float:
-        """The number behind an option."""
+    def option(self, kind: GroupKind) -> dict[str, Any]:
+        """Take the option that is next, with its value; none if the next word is no option of the kind."""
+        word = _plain(self.next)
+        field = next((field for field in PLANS[kind].fields if field.word and word in (field.word, field.option)), None)
+        if field is None:
+            return {}
+        self.take()
+        return {field.name: 1 if field.kind == "switch" else self._number(field)}
+
+    def options(self, kind: GroupKind) -> dict[str, Any]:
+        """Take all options that are next, with their values."""
+        values: dict[str, Any] = {}
+        while option := self.option(kind):
+            values |= option
+        return values
+
+    def _number(self, field: PlanField) -> float:
         word = self.take()
         try:
-            return float(word)
+            number = float(word)
         except ValueError:
-            raise PlanError(f"{option} needs a number, not {one_line(word, _LONGEST)!r}") from None
-
-    def whole(self, option: str) -> int:
-        """The same, where it counts something."""
-        number = self.number(option)
+            raise PlanError(f"{field.word} needs a number, not {one_line(word, _LONGEST)!r}") from None
+        if field.kind == "float":
+            return number
         if not number.is_integer():
-            raise PlanError(f"{option} needs a whole number, not {number}")
+            raise PlanError(f"{field.word} needs a whole number, not {number}")
         return int(number)
-
-    def count(self, default: int) -> int:
-        """A whole number, if one is next."""
-        return int(self.take()) if self.next.isdecimal() else default
 
     def message(self, options: Iterable[str]) -> str:
         """What is left.
@@ -109,121 +108,131 @@ class _Words:
 
 
 def read(kind: GroupKind, text: str) -> Asked:
-    """Raises:
-    PlanError: it cannot be understood, or cannot be walked.
+    """Read the argument of a command.
+
+    Raises:
+        PlanError: it cannot be understood, or cannot be walked.
     """
-    return _READERS[kind](text.strip())
+    text = text.strip()
+    values: dict[str, Any] = {}
+    if kind == "vote":
+        values["vote"], text = _parse_pattern(text)
+    words = _Words(text)
+    if kind == "grid":
+        values |= _read_grid(words)
+    elif kind == "compare":
+        values |= _read_sides(words)
+    else:
+        values |= words.count(_counted(kind)) | words.options(kind)
+    return Asked(make_plan(kind, values), words.message(options(kind)))
+
+
+def write(kind: GroupKind, values: Mapping[str, str]) -> str:
+    """Write the argument that `read` takes; `values` are typed texts, by field."""
+    parts: list[str] = []
+    if kind == "compare":
+        parts = [values["A"], "|" if values["A"].strip() else "", values["B"]]
+    elif kind == "vote":
+        quoted = values["vote"].replace('"', '\\"')
+        parts = [f'"{quoted}"', values["walks"]]
+    elif kind == "grid":
+        second = [values["knob 2"], values["values 2"]] if values["knob 2"] != NO_KNOB else []
+        parts = [values["knob"], values["values"], *second, "runs", values["runs"]]
+    else:
+        for field in PLANS[kind].fields:
+            value = values.get(field.name, field.typed_default)
+            if not field.word and field.label:
+                parts.append(value)
+            elif value != field.typed_default:
+                parts += [field.word] if field.kind == "switch" else [field.word, value]
+    return " ".join(filter(None, parts)).strip()
+
+
+def options(kind: GroupKind) -> dict[str, str]:
+    """Return the words of a kind's options, with their helps."""
+    knobs = VARIABLE if kind in ("grid", "compare") else {}
+    return knobs | {field.word: field.word_help for field in PLANS[kind].fields if field.word}
 
 
 def offered(kind: GroupKind, before: str) -> Mapping[str, str]:
-    """The words that may come behind these, and what they mean; none in a message."""
-    known = {_plain(option) for option in _OPTIONS[kind]} | {"|", *_VALUES}
+    """Return the options that may come behind the words before; none in a message."""
+    known = {_plain(option) for option in options(kind)} | {"|", *_VALUES}
     begun = _MESSAGE.search(before) or any(
         _plain(word) not in known and not _NUMBER.match(word) for word in before.split()
     )
-    return {} if begun else _OPTIONS[kind]
+    return {} if begun else options(kind)
+
+
+def _counted(kind: GroupKind) -> PlanField:
+    """Return the field with the number of replies, which stands alone."""
+    return next(field for field in PLANS[kind].fields if field.kind == "int" and not field.word)
 
 
 def _plain(word: str) -> str:
     return word.lower().replace("_", "-")
 
 
-def _word(words: _Words) -> str:
-    """The next word, as the options are written here."""
-    return _ALSO.get(_plain(words.next), _plain(words.next))
-
-
-def _walks(text: str) -> Asked:
-    words = _Words(text)
-    plan = walk_plan.walks(words.count(WALKS), same_dice=words.alone(SAME_DICE))
-    return Asked(plan, words.message(_OPTIONS["walks"]))
-
-
-def _best(text: str) -> Asked:
-    words = _Words(text)
-    n, penalty = words.count(BEST), 1.0
-    while _word(words) == PENALTY:
-        words.take()
-        penalty = words.number(PENALTY)
-    return Asked(walk_plan.best(n, penalty), words.message(_OPTIONS["best"]))
-
-
-def _vote(text: str) -> Asked:
-    """The pattern stands in quotes, or is one word; behind that a message needs a number before it."""
+def _parse_pattern(text: str) -> tuple[str, str]:
+    """Parse the pattern of a vote, in quotes or one word, and the text behind it. Unquoted it ends at a number or a message."""
     quoted = _QUOTED.match(text)
-    found = quoted or _WORD.match(text)
-    pattern = found[found.re.groups] if found is not None else ""
-    words = _Words(text[found.end() if found is not None else 0 :])
-    if quoted is None and words.next and not words.next.isdecimal():
-        how = f'put it in quotes, or add the number of replies: /vote "{one_line(pattern, _LONGEST)}" {VOTERS} …'
+    match = quoted or _WORD.match(text)
+    if match is None:
+        return "", ""
+    pattern, rest = match[match.re.groups], text[match.end() :]
+    if quoted is None and (word := _Words(rest).next) and not word.isdecimal():
+        count = _counted("vote").default
+        how = f'put it in quotes, or add the number of replies: /vote "{one_line(pattern, _LONGEST)}" {count} …'
         raise PlanError("unclear where the pattern ends", how)
-    return Asked(walk_plan.vote(words.count(VOTERS), pattern.replace('\\"', '"')), words.message(()))
+    return pattern.replace('\\"', '"'), rest
 
 
-def _beams(text: str) -> Asked:
-    words = _Words(text)
-    settings = replace(BEAMS, width=words.count(BEAMS.width))
-    while (word := _word(words)) in _OPTIONS["beams"]:
-        words.take()
-        if word == PENALTY:
-            settings = replace(settings, length_penalty=words.number(PENALTY))
-        elif word == N_BEST:
-            settings = replace(settings, n_best=words.whole(N_BEST))
-        elif word == EARLY:
-            settings = replace(settings, early_stopping=True)
-        else:
-            settings = replace(settings, after_chain=True)
-    return Asked(walk_plan.beams(settings), words.message(_OPTIONS["beams"]))
-
-
-def _grid(text: str) -> Asked:
-    """A knob without values has those of the exercise with it."""
-    words = _Words(text)
+def _read_grid(words: _Words) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     knobs: list[list[str]] = []
-    runs, same = None, False
     while word := words.next:
-        if words.alone(RUNS):
-            runs = words.whole(RUNS)
-        elif words.alone(SAME_DICE):
-            same = True
+        if option := words.option("grid"):
+            values |= option
         elif walk_plan.own_name(word) or not knobs:
             knobs.append([words.take()])
         elif _NUMBER.match(word) or word.lower() in _VALUES:
             knobs[-1].append(words.take())
         else:
             break
-    message = words.message(_OPTIONS["grid"])
-    presets = [made() for words in knobs if len(words) == 1 and (made := PRESETS.get(walk_plan.own_name(words[0])))]
-    if runs is None:
-        runs = presets[0].group.runs if presets and len(knobs) == 1 else 1
-    return Asked(walk_plan.grid(map(_grid_knob, knobs), runs, same_dice=same), message)
+    exercises = [_exercise(words) for words in knobs]
+    if len(exercises) == 1 and exercises[0] is not None:
+        values.setdefault("runs", exercises[0].group.runs)
+    return values | {
+        "grid": [
+            exercise.group.knobs[0] if exercise is not None else walk_plan.parse_grid([" ".join(words)])[0]
+            for exercise, words in zip(exercises, knobs, strict=True)
+        ]
+    }
 
 
-def _grid_knob(words: Sequence[str]) -> GridKnob:
+def _exercise(words: Sequence[str]) -> WalkPlan | None:
+    """Return the classic exercise with a knob that has no values."""
     preset = PRESETS.get(walk_plan.own_name(words[0])) if len(words) == 1 else None
-    return preset().group.knobs[0] if preset is not None else walk_plan.parse_grid([" ".join(words)])[0]
+    return preset() if preset is not None else None
 
 
-def _compare(text: str) -> Asked:
-    """One side alone is compared with the knobs as they are."""
-    words = _Words(text)
+def _read_sides(words: _Words) -> dict[str, Any]:
+    """Read the two settings of an A/B; one alone is compared with the knobs as they are."""
     sides: list[dict[str, object]] = [{}]
     while word := words.next:
         if word == "|":
             words.take()
             sides.append({})
         elif walk_plan.own_name(word) or not any(sides):
-            sides[-1].update([knob_value(words.take(), words.take())])
+            sides[-1].update([_parse_knob(words.take(), words.take())])
         else:
             break
     if len(sides) > 2:
         raise PlanError(f"/ab compares two settings, not {len(sides)}", _COLON)
-    message = words.message(_OPTIONS["compare"])
-    return Asked(walk_plan.compare(*(sides if len(sides) == 2 else ({}, *sides))), message)
+    return dict(zip("AB", sides if len(sides) == 2 else ({}, *sides), strict=True))
 
 
-def knob_value(word: str, value: str) -> tuple[str, object]:
-    """The name and the value of a knob, as they are written one behind the other.
+def _parse_knob(word: str, value: str) -> tuple[str, object]:
+    """Parse the name and the value of a knob.
 
     Raises:
         PlanError: there is no such knob, or it refuses the value.
@@ -238,42 +247,3 @@ def knob_value(word: str, value: str) -> tuple[str, object]:
         return name, KNOBS[name].parse(value)
     except SettingError as error:
         raise PlanError(str(error)) from error
-
-
-_READERS: dict[GroupKind, Callable[[str], Asked]] = {
-    "walks": _walks, "grid": _grid, "compare": _compare, "best": _best, "vote": _vote, "beams": _beams,
-}  # fmt: skip
-
-_NUMBERS = {knob.name: knob.help for knob in KNOBS.values() if knob.kind in NUMERIC and not knob.needs}
-_SCORED = {PENALTY: "X  score = sum of logprobs / length^X"}
-_DICE = {SAME_DICE: "same dice for all replies"}
-_OPTIONS: dict[GroupKind, dict[str, str]] = {
-    "walks": _DICE,
-    "grid": {**_NUMBERS, RUNS: "N  replies per cell", **_DICE},
-    "compare": _NUMBERS,
-    "best": _SCORED,
-    "vote": {},
-    "beams": {
-        **_SCORED, N_BEST: "N  replies to keep at the end",
-        EARLY: "end as soon as enough beams have ended", AFTER_CHAIN: "score by probabilities after the chain",
-    },
-}  # fmt: skip
-
-EXAMPLES: dict[GroupKind, tuple[tuple[str, str], ...]] = {
-    "walks": (("4 ", "four replies; a message may follow"), (f"4 {SAME_DICE} ", _DICE[SAME_DICE])),
-    "grid": (
-        ("temperature", "the classic exercise: 0, 0.5, 1 and 1.5, three runs each"), ("top_k", "1, 10, 50 and off"),
-        ("top_p", "0.5, 0.9, 0.95 and 1"), ("temperature 0 1 top_p 0.5 0.95 runs 2 ", "a table of two knobs"),
-    ),
-    "compare": (
-        ("temperature 1.2", "compared with the current knobs"), ("temperature 0.7 | temperature 1.2 top_p 0.9", "two settings"),
-    ),
-    "best": (("8 ", "the best of eight; a message may follow"),),
-    "vote": (
-        (f'"{PATTERN}" 8 ', "the last number in each reply; a message may follow"),
-        (r'"answer: (\w+)" 8 ', "the word after the last “answer: ”"),
-        ("$.answer 8 ", "the value at a path of a JSON reply"),
-    ),
-    "beams": (("4 ", "four beams; a message may follow"), ("4 n-best 2 ", "four beams, keeping the two best replies")),
-}  # fmt: skip
-"""What is offered behind a command, and what it does."""

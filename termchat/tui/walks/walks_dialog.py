@@ -10,6 +10,7 @@ from textual.containers import Vertical
 from textual.widgets import Label
 
 from termchat.decoding.group import GroupKind
+from termchat.decoding.plans import PLANS
 from termchat.decoding.walk_plan import PlanError, WalkPlan
 from termchat.text import one_line
 from termchat.tui.dialogs.base import Dialog
@@ -18,7 +19,7 @@ from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import MUTED, TEXT, prose
 from termchat.tui.keys.dialogs import START, hint
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.walks.walk_form import COMMANDS_OF, WalkForm
+from termchat.tui.walks.walk_form import WalkForm
 
 _DOES = (
     ("start-before", "selects"),
@@ -110,10 +111,10 @@ class WalksDialog(Dialog[WalkPlan]):
     @property
     def _same(self) -> str:
         """The command that does the same."""
-        return one_line(f"same command: /{COMMANDS_OF[self.form.kind]} {self.form.argument}", 80)
+        return one_line(f"same command: /{PLANS[self.form.kind].command} {self.form.argument}", 80)
 
     def _helped(self) -> list[Line]:
-        lines = prose(self.form.field.help, self._help.room, MUTED)
+        lines = prose(self.form.help, self._help.room, MUTED)
         return [*lines, Line(((self.form.told, TEXT),))]
 
     def _say(self, problem: str) -> None:
