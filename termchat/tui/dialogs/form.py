@@ -1,43 +1,48 @@
-"""What forms have in common: settings, one of them selected, whose value keys type, move and erase. No widget."""
+"""What forms have in common: a selected setting, whose value keys type, move and erase. No widget."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 from textual.actions import parse
 
-from termchat.decoding.setting import Setting
+from termchat.decoding.setting import Setting, SettingError, Value
 from termchat.text import erase_last
-from termchat.tui.keys.dialogs import actions
 from termchat.tui.keys.key import Key
 
 
 class Form:
     """A form without a screen. Its methods `do_NAME` are the actions of the table of its keys.
 
-    `at` is the selected field. `typed` is the text being typed for it, None while there is none; `error` is why the last value
-    was refused.
+    `typed` is the text being typed for the selected setting, None while there is none; `error` is why the last value was
+    refused.
     """
 
-    KEYS: tuple[Key, ...] = ()
-
     def __init__(self) -> None:
-        self.at = 0
         self.typed: str | None = None
         self.error = ""
 
-    @cached_property
-    def _actions(self) -> dict[str, str]:
-        return actions(self.KEYS)
-
     @property
-    def fields(self) -> Sequence[Setting]:
+    def keys(self) -> tuple[Key, ...]:
+        """The table of its keys."""
         raise NotImplementedError
 
     @property
     def field(self) -> Setting:
-        return self.fields[self.at]
+        """The selected setting."""
+        raise NotImplementedError
+
+    def set(self, value: Value) -> None:
+        """Set the value of the selected setting."""
+        raise NotImplementedError
+
+    def takes(self, text: str) -> bool:
+        """Return whether a text can be typed for the selected setting; see `KeyGroup.takes`."""
+        raise NotImplementedError
+
+    def type_text(self, text: str) -> None:
+        """Type a text behind what is typed already."""
+        self.typed, self.error = (self.typed or "") + text, ""
 
     def press(self, key: str, character: str | None) -> bool:
         """Do what a key stands for; False if the form does nothing with it. `character` is what it would type."""
@@ -46,20 +51,31 @@ class Form:
         if do is not None:
             do(*parameters)
         elif character is not None and self.takes(character):
-            self.write(character)
+            self.type_text(character)
         else:
             return False
         return True
 
-    def takes(self, text: str) -> bool:
-        """Return whether a text can be typed as a value of the selected field; see `KeyGroup.takes`."""
-        raise NotImplementedError
-
-    def write(self, text: str) -> None:
-        """Type a text behind what is typed already."""
-        self.typed, self.error = (self.typed or "") + text, ""
+    def accept(self) -> bool:
+        """Set what is typed; False if the setting refuses it, with the reason in `error`."""
+        if self.typed is None:
+            return True
+        try:
+            value = self.field.parse(self.typed)
+        except SettingError as error:
+            self.error = str(error)
+            return False
+        self.typed = None
+        self.set(value)
+        return True
 
     def do_erase(self) -> None:
         self.error = ""
         if self.typed is not None:
             self.typed = erase_last(self.typed) or None
+
+    @cached_property
+    def _actions(self) -> dict[str, str]:
+        from termchat.tui.keys.dialogs import actions  # not needed before the first frame
+
+        return actions(self.keys)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from textual import events
-from textual.actions import parse
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -17,30 +16,32 @@ from termchat.config.fields import OPTIONS
 from termchat.config.origins import DEFAULT, PICKER
 from termchat.config.per_model import Picked, RunSettings
 from termchat.config.settings import Settings
-from termchat.decoding.setting import Setting, SettingError, Value
-from termchat.text import erase_last, one_line
+from termchat.decoding.setting import Setting, Value
+from termchat.text import one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
+from termchat.tui.dialogs.form import Form
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.keys.dialogs import ENGINE, actions, hint, name_of
+from termchat.tui.keys.dialogs import ENGINE, hint, name_of
+from termchat.tui.keys.key import Key
 from termchat.tui.themes.theme_file import Palette
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine" and option.kind != "texts")
 """The engine settings that a model can have of its own, in the order of their declaration."""
 
 
-class EngineForm:
-    """`run` has the values so far. `typed` is the text being typed for the chosen field, None while there is none; `error` is
-    why the last value was refused.
-    """
+class EngineForm(Form):
+    """`run` has the values so far; `at` is the selected field."""
 
     def __init__(self, run: RunSettings) -> None:
+        super().__init__()
         self.run = run
         self.at = 0
-        self.typed: str | None = None
-        self.error = ""
-        self._actions = actions(ENGINE)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        return ENGINE
 
     @property
     def field(self) -> Setting:
@@ -50,24 +51,12 @@ class EngineForm:
     def config(self) -> Settings:
         return self.run.config
 
-    def press(self, key: str, character: str | None) -> bool:
-        """False if the key is bound to nothing here. `character` is what it would type."""
-        _, does, parameters = parse(self._actions.get(key, ""))
-        if does in self._DOES:
-            self._DOES[does](self, *parameters)
-        elif character is not None and self.takes(character):
-            self.typed, self.error = (self.typed or "") + character, ""
-        else:
-            return False
-        return True
-
     def takes(self, text: str) -> bool:
-        """Whether a text can be typed as the value of the field: a path may have any character."""
         is_path = self.field.kind == "text"
         return all(one.isalnum() or one in "-_" or (is_path and one.isprintable()) for one in text)
 
     def choose(self, at: int) -> bool:
-        """False if the field before it refuses what was typed there."""
+        """Select a field; False if the field before it refuses what was typed there."""
         if at != self.at:
             if not self.accept():
                 return False
@@ -75,42 +64,30 @@ class EngineForm:
         self.at = at
         return True
 
-    def accept(self) -> bool:
-        """False if the field refuses what was typed, with the reason in `error`."""
-        if self.typed is None:
-            return True
-        try:
-            value = self.field.parse(self.typed)
-        except SettingError as error:
-            self.error = str(error)
-            return False
-        self._set(value)
-        return True
-
     def finish(self) -> bool:
-        """False if the model cannot run with these values, with the reason in `error`."""
+        """Accept what is typed; False if the model cannot run with the values, with the reason in `error`."""
         if not self.accept():
             return False
         self.error = self.config.engine.conflict
         return not self.error
 
     def drop(self) -> bool:
-        """False if nothing was being typed."""
+        """Drop what is being typed; False if that is nothing."""
         typing = self.typed is not None
         self.typed, self.error = None, ""
         return typing
 
-    def _move(self, steps: int) -> None:
-        if self.accept():
-            self._set(self.field.moved(getattr(self.config.engine, self.field.name), steps, around=True))
-
-    def _set(self, value: Value) -> None:
-        """The value that the field would have anyway counts as not set."""
-        self.typed, self.error = None, ""
+    def set(self, value: Value) -> None:
+        """Set the value of the field; the one that it would have anyway counts as not set."""
+        self.error = ""
         name, unset = self.field.name, self.run.unset(self.field.name)
         self.run = unset if value == getattr(unset.config.engine, name) else self.run.set(name, value)
 
-    def _unset(self) -> None:
+    def do_move(self, steps: int) -> None:
+        if self.accept():
+            self.set(self.field.moved(getattr(self.config.engine, self.field.name), steps, around=True))
+
+    def do_unset(self) -> None:
         name = self.field.name
         if self.drop():
             return
@@ -118,17 +95,6 @@ class EngineForm:
             self.run = self.run.unset(name)
         else:
             self.error = f"{name} is not set for this model; its value comes from {self.config.origin[name]}"
-
-    def _erase(self) -> None:
-        self.error = ""
-        if self.typed is not None:
-            self.typed = erase_last(self.typed) or None
-
-    _DOES: dict[str, Callable[..., None]] = {  # noqa: RUF012 - a table, never changed
-        "move": _move,
-        "unset": _unset,
-        "erase": _erase,
-    }
 
 
 _NAME = 16

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from termchat.decoding.group import GroupKind
 from termchat.decoding.plans import NO_KNOB, PLANS, PlanField
 from termchat.decoding.samplers import KNOBS
+from termchat.decoding.setting import Value
 from termchat.decoding.walk_plan import PRESETS, PlanError, shown_value
 from termchat.text import cells, erase_last
 from termchat.tui.dialogs.form import Form
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, length
 from termchat.tui.keys.dialogs import START
+from termchat.tui.keys.key import Key
 from termchat.tui.slash.walk_words import Asked, read, write
 
 _NAME = 9
@@ -34,17 +36,19 @@ class WalkForm(Form):
     Values are texts, as they are typed; `typed` is None until the selected one is changed letter by letter.
     """
 
-    KEYS = START
-
     def __init__(self, kind: GroupKind = "walks", refused: Callable[[GroupKind], str] = lambda _: "") -> None:
         super().__init__()
-        self.kind = kind
+        self.kind, self.at = kind, 0
         self._refused = refused
         self._rows = {kind: tuple(field for field in plan.fields if field.label) for kind, plan in PLANS.items()}
         self._initial = {kind: {field.name: field.typed_default for field in rows} for kind, rows in self._rows.items()}
         exercise = PRESETS["temperature"]().group
         self._initial["grid"] |= {"values": _values_of("temperature"), "runs": str(exercise.runs)}
         self._values = {kind: dict(values) for kind, values in self._initial.items()}
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        return START
 
     @property
     def fields(self) -> tuple[PlanField, ...]:
@@ -112,18 +116,18 @@ class WalkForm(Form):
         """Select a row."""
         self.at, self.typed = min(max(at, 0), len(self.fields) - 1), None
 
-    def set(self, value: str) -> None:
-        """Set the value of the selected row; another knob of a grid brings the values of its exercise."""
+    def set(self, value: Value) -> None:
+        """Set the text of the selected row; another knob of a grid brings the values of its exercise."""
         if self.at == 0:
             self.kind = next(kind for kind in PLANS if kind == value)
             return
-        before, self._values[self.kind][self.field.name] = self._value(self.at), value
+        before, self._values[self.kind][self.field.name] = self._value(self.at), str(value)
         if self.kind == "grid" and self.field.kind == "choice" and value != before:
-            self._values["grid"][self.fields[self.at + 1].name] = _values_of(value) if value != NO_KNOB else ""
+            self._values["grid"][self.fields[self.at + 1].name] = _values_of(str(value)) if value != NO_KNOB else ""
 
     def press(self, key: str, character: str | None) -> bool:
         if key == "space" and self.field.kind == "text":
-            self.write(" ")
+            self.type_text(" ")
             return True
         return super().press(key, character)
 
@@ -133,7 +137,7 @@ class WalkForm(Form):
             return text.isprintable()
         return not field.choices and all(one.isdecimal() or (field.kind == "float" and one in ".-") for one in text)
 
-    def write(self, text: str) -> None:
+    def type_text(self, text: str) -> None:
         """Type a text, in place of a number that was not typed."""
         before = self._value(self.at) if self.field.kind == "text" else ""
         self.typed = (before if self.typed is None else self.typed) + text
