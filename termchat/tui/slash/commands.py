@@ -6,7 +6,7 @@ A key with a name in the palette is a command, and so is every knob. What cannot
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -67,13 +67,17 @@ Words = Callable[[str], Iterable[Offer]]
 
 class Command(NamedTuple):
     """One command. `argument` says what it takes, "" nothing; `run` gets it, "" where there is none; `offers` complete it, and
-    are only examples where it is `free`. `words` are those that may come behind what is written of it."""
+    are only examples where it is `free`. `words` are those that may come behind what is written of it.
+
+    Without an argument it does what the key with its name does, or the one with the id `key`; None where there is none.
+    """
 
     name: str
+    argument: str
     help: str
     run: Run
-    argument: str = ""
     offers: Offers = lambda _: ()
+    key: str | None = ""
     free: bool = False
     words: Words = lambda _: ()
 
@@ -84,8 +88,20 @@ class Command(NamedTuple):
 
     @property
     def told(self) -> str:
-        """On one line."""
+        """Its argument and its help, on one line."""
         return f"{self.argument}  {self.help}" if self.argument else self.help
+
+    def do(self, features: Features, argument: str) -> None:
+        """Run it, or press its key.
+
+        Raises:
+            CommandRefused: it cannot be done.
+        """
+        key = None if argument or self.key is None else keys().get(self.key or self.name)
+        if key is None:
+            self.run(features, argument)
+        else:
+            _press(features, key)
 
 
 # --- what they do -------------------------------------------------------------------------------------------------------
@@ -483,53 +499,38 @@ def _texts(knob: Setting, text: str) -> Value:
 # --- the table ----------------------------------------------------------------------------------------------------------
 
 
-class _Takes(NamedTuple):
-    """A command that takes something, and the function that gets it. Without an argument it does what the key of its name does,
-    where there is one."""
-
-    name: str
-    argument: str
-    help: str
-    run: Run
-    offers: Offers = lambda _: ()
-    key: str | None = ""
-    """The id of that key, where it is another one; None where it is none of its name."""
-    free: bool = False
-    words: Words = lambda _: ()
-
-
-_TAKE: tuple[_Takes, ...] = (
-    _Takes("new", _KEEP, "New chat, as configured; keep keeps this one's system prompt, raw mode, knobs and breakpoints",
+_TAKE: tuple[Command, ...] = (
+    Command("new", _KEEP, "New chat, as configured; keep keeps this one's system prompt, raw mode, knobs and breakpoints",
         _new, lambda _: (Offer(_KEEP),)),
-    _Takes("system", "TEXT", "New chat with this system prompt", _begin, key="setup"),
-    _Takes("model", "NAME", "Switch to another model", _model, _models, "models"),
-    _Takes("persona", "NAME", "New chat as a persona; save NAME saves this chat's settings as one", _persona, _personas),
-    _Takes("preset", "NAME", "Set the whole chain to a preset; save NAME saves it as one", _preset, _presets, "presets"),
-    _Takes("theme", "NAME", "Switch the theme", _theme, _themes),
-    _Takes("prefill", "TEXT", "Start the next reply with this text", _prefill),
-    _Takes("rule", "RULE", "Pause at RULE. `stop RULE` ends the reply instead. Repeat to remove", _rule, _rules,
+    Command("system", "TEXT", "New chat with this system prompt", _begin, key="setup"),
+    Command("model", "NAME", "Switch to another model", _model, _models, "models"),
+    Command("persona", "NAME", "New chat as a persona; save NAME saves this chat's settings as one", _persona, _personas),
+    Command("preset", "NAME", "Set the whole chain to a preset; save NAME saves it as one", _preset, _presets, "presets"),
+    Command("theme", "NAME", "Switch the theme", _theme, _themes),
+    Command("prefill", "TEXT", "Start the next reply with this text", _prefill),
+    Command("rule", "RULE", "Pause at RULE. `stop RULE` ends the reply instead. Repeat to remove", _rule, _rules,
         "breakpoints", free=True),
-    _Takes("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
-    _Takes("bias", "TEXT=X|ban", "Ban a token or text, or add X to its logit; without it, the list of biases",
+    Command("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
+    Command("bias", "TEXT=X|ban", "Ban a token or text, or add X to its logit; without it, the list of biases",
         lambda features, text: _turn(features, KNOBS["logit_bias"], text)),
-    _Takes("draft", "WHO|NAME", "Speculation: off, ngram, model, auto, or NAME, a draft model; without it, what drafts gain",
+    Command("draft", "WHO|NAME", "Speculation: off, ngram, model, auto, or NAME, a draft model; without it, what drafts gain",
         _draft, _drafters, free=True),
-    _Takes("learn", "LESSON", "Begin a lesson, or resume it; without LESSON, list them", _learn, _lessons, None),
-    _Takes("what", "WORD", "Explain a word of decoding, and say where it is seen; without WORD, the glossary", _what, _terms,
+    Command("learn", "LESSON", "Begin a lesson, or resume it; without LESSON, list them", _learn, _lessons, None),
+    Command("what", "WORD", "Explain a word of decoding, and say where it is seen; without WORD, the glossary", _what, _terms,
         None, free=True),
-    _Takes("title", "TEXT", "Change the title of the chat", _title),
-    _Takes("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _schema, key="constraint"),
-    _Takes("example", "FILE|TEXT", "Replies are JSON like this example", _example, key="constraint"),
-    _Takes("regex", "PATTERN", "Replies match this regular expression as a whole", _regex, key="constraint"),
-    _Takes("choice", "A | B", "Replies are one of these texts", _choice, key="constraint"),
-    _Takes("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _grammar, key="constraint"),
-    *(_Takes(plan.command, plan.argument, plan.help, _walking(kind), _walks_offers(plan), free=True, words=_walks_words(kind))
+    Command("title", "TEXT", "Change the title of the chat", _title),
+    Command("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _schema, key="constraint"),
+    Command("example", "FILE|TEXT", "Replies are JSON like this example", _example, key="constraint"),
+    Command("regex", "PATTERN", "Replies match this regular expression as a whole", _regex, key="constraint"),
+    Command("choice", "A | B", "Replies are one of these texts", _choice, key="constraint"),
+    Command("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _grammar, key="constraint"),
+    *(Command(plan.command, plan.argument, plan.help, _walking(kind), _walks_offers(plan), free=True, words=_walks_words(kind))
         for kind, plan in PLANS.items()),
-    _Takes("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
-    _Takes("save", "PATH", "Save a transcript to PATH", _save),
-    _Takes("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank, time or drafts", _look,
-        lambda _: (Offer(look) for look in LOOKS)),
-    _Takes("help", "NAME", "List all commands, or explain one", _help,
+    Command("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
+    Command("save", "PATH", "Save a transcript to PATH", _save),
+    Command("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank, time or drafts",
+        _look, lambda _: (Offer(look) for look in LOOKS)),
+    Command("help", "NAME", "List all commands, or explain one", _help,
         lambda _: (Offer(command.name, command.told) for command in COMMANDS.values()), None),
 )  # fmt: skip
 
@@ -547,7 +548,7 @@ def keys() -> dict[str, Key]:
 
 
 def _of_key(key: Key) -> Command:
-    return Command(key.id, key.help, lambda features, _: _press(features, key))
+    return Command(key.id, "", key.help, lambda features, _: _press(features, key), key=None)
 
 
 def _of_knob(knob: Setting) -> Command:
@@ -556,32 +557,19 @@ def _of_knob(knob: Setting) -> Command:
     }  # fmt: skip
     takes = words.get(knob.kind, f"{knob.low:.16g} to {knob.high:.16g}")
     return Command(
-        knob.name, knob.help, lambda features, text: _turn(features, knob, text), takes,
-        lambda features: _offers_of_knob(features, knob), free=True,
+        knob.name, takes, knob.help, lambda features, text: _turn(features, knob, text),
+        lambda features: _offers_of_knob(features, knob), None, free=True,
     )  # fmt: skip
 
 
-def _taking(takes: _Takes, known: Mapping[str, Key]) -> Command:
-    key = None if takes.key is None else known.get(takes.key or takes.name)
-
-    def run(features: Features, argument: str) -> None:
-        if argument or key is None:
-            takes.run(features, argument)
-        else:
-            _press(features, key)
-
-    return Command(takes.name, takes.help, run, takes.argument, takes.offers, takes.free, takes.words)
-
-
 def _all() -> dict[str, Command]:
-    known = keys()
-    made = [
-        *map(_of_key, known.values()),
-        Command("raw", "New chat in raw mode (no chat template); again to leave raw mode", _raw),
+    commands = [
+        *map(_of_key, keys().values()),
+        Command("raw", "", "New chat in raw mode (no chat template); again to leave raw mode", _raw, key=None),
         *map(_of_knob, KNOBS.values()),
-        *(_taking(takes, known) for takes in _TAKE),
+        *_TAKE,
     ]
-    return {command.name: command for command in made}  # what takes something goes before the key or knob of its name
+    return {command.name: command for command in commands}  # the last one of a name counts
 
 
 COMMANDS: dict[str, Command] = dict(sorted(_all().items()))
