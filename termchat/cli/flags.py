@@ -28,17 +28,6 @@ _METAVARS = {
     "switch": "ON|OFF",
 }
 
-_METAVARS_OF = {
-    "model": "MODEL",
-    "draft_model": "MODEL",
-    "draft": "WORD|MODEL",
-    "rpc": "HOST:PORT",
-    "remote_command": "COMMAND",
-}
-
-_ALIASES = {"model": "-m", "context": "--ctx-size", "temperature": "--temp", "max_tokens": "--n-predict"}
-"""What llama.cpp calls the flags that are typed most and have another name here."""
-
 FOLDERS = ("model_folders",)
 """The option with extra folders to search, for commands that look for models."""
 
@@ -65,15 +54,16 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
     """The flag of a setting; its help ends with what is allowed, and the default."""
     name, flag = setting.name, flag_of(setting.name)
     shown = f"{setting.help}  [{'; '.join(_limits(setting))}]"
-    own = "--" + name.replace("_", "-") if setting.table == "sampling" else ""  # as its slash command
-    names = (*dict.fromkeys(filter(None, (flag, _ALIASES.get(name), own))), name)
+    own = [name] if setting.table == "sampling" else []  # as its slash command
+    also = (f"{'-' if len(one) == 1 else '--'}{one.replace('_', '-')}" for one in (*setting.also, *own))
+    names = (*dict.fromkeys((flag, *also)), name)
     how: dict[str, Any] = {"cls": Grouped, "group": _group(setting), "shell_complete": completers.of_setting(name)}
     if setting.kind in ("texts", "biases") and not setting.separator:
         metavar = "TEXT" if setting.kind == "texts" else _METAVARS[setting.kind]
         return click.option(*names, multiple=True, metavar=metavar, help=f"{shown} (may be repeated)", **how)
     if setting.kind == "bool":
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown, **how)
-    return click.option(*names, metavar=_METAVARS_OF.get(name, _METAVARS[setting.kind]), help=shown, **how)
+    return click.option(*names, metavar=setting.metavar or _METAVARS[setting.kind], help=shown, **how)
 
 
 def flag_of(name: str) -> str:

@@ -38,7 +38,7 @@ def _option(field: PlanField) -> Callable[[Callable[..., Any]], Callable[..., An
     if field.kind == "switch":
         how["is_flag"] = True
     else:
-        how["metavar"] = field.metavar
+        how["metavar"] = field.metavar or "N"
     if field.kind == "int":
         how["type"] = click.IntRange(int(field.low), int(field.high))
     elif field.kind == "float":

@@ -31,7 +31,7 @@ class EngineSettings(msgspec.Struct, frozen=True):
     """How the engine runs the model: the table [engine], and fields of `ModelSpec`, but for the model that drafts."""
 
     context: int = _engine.add(0, Setting(
-        kind="int", high=10_000_000, step=1024,
+        kind="int", also=("ctx_size",), high=10_000_000, step=1024,
         help=f"context size in tokens; 0 uses the model's training length, at most {MOST_CONTEXT}",
     ))  # fmt: skip
     threads: int = _engine.add(0, Setting(
@@ -65,14 +65,14 @@ class EngineSettings(msgspec.Struct, frozen=True):
         kind="int", low=-1, high=64, help="use only this GPU, counting from 0; -1 uses all",
     ))  # fmt: skip
     rpc: tuple[str, ...] = _engine.add((), Setting(
-        kind="texts", separator=",", high=16,
+        kind="texts", metavar="HOST:PORT", separator=",", high=16,
         help="other machines that run ggml-rpc-server, as HOST:PORT, separated by commas; only in a network you trust",
     ))  # fmt: skip
     fast_prefill: bool = _engine.add(False, Setting(
         kind="bool", help="process prompts 512 tokens at a time: faster, but no longer exact",
     ))  # fmt: skip
     draft_model: str = _engine.add("", Setting(
-        kind="text", foreign=True,
+        kind="text", metavar="MODEL", foreign=True,
         help="model that drafts tokens while draft is model or auto: a name, or path to a GGUF file",
     ))  # fmt: skip
 
@@ -93,14 +93,15 @@ class Fields(msgspec.Struct, frozen=True, dict=True):
     """All settings: those before any table of the config file, and its tables."""
 
     model: str = _chat.add("", Setting(
-        kind="text", foreign=True, help="model name, path to a GGUF file, or URL of an engine elsewhere",
+        kind="text", metavar="MODEL", also=("m",), foreign=True,
+        help="model name, path to a GGUF file, or URL of an engine elsewhere",
     ))  # fmt: skip
     default_engine: str = _chat.add("", Setting(
         kind="text", foreign=True, flag="engine",
         help="engine to use: a name from [engines], or ssh://HOST, http://HOST:PORT; here is this machine",
     ))  # fmt: skip
     remote_command: str = _chat.add("", Setting(
-        kind="text", foreign=True,
+        kind="text", metavar="COMMAND", foreign=True,
         help=f"command that ssh runs on the machine of an ssh:// engine instead of {REMOTE_COMMAND}",
     ))  # fmt: skip
     system: str = _chat.add("", Setting(kind="text", help="system prompt for new chats"))

@@ -58,8 +58,8 @@ class FlagError(ValueError):
 class SettingsSource:
     """The settings of one of `PLACES`: `values` by name, those of a table in a dict under the table's name.
 
-    `places` are the origins of the values: "flag", "TERMCHAT_TOP_K", "config.toml, line 3"; key bindings go by `keys.ID`, engines
-    by `engines.NAME`. `problems` are mistakes, one line each.
+    `places` are the origins of the values: "flag", "TERMCHAT_TOP_K", "config.toml, line 3"; key bindings go by `keys.ID`,
+    engines by `engines.NAME`. `problems` are mistakes, one line each.
     """
 
     def __init__(self, place: str) -> None:

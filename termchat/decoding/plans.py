@@ -26,20 +26,14 @@ class PlanField(Setting, frozen=True, kw_only=True):
     Attributes:
         choices: of a switch: what the dialog says for off and on.
         none: what an empty text stands for.
-        flag_help: the help of its flag, `--` and its name; `metavar`: the value there.
+        flag_help: the help of its flag, `--` and its name.
         word: its option behind the slash command, explained by `word_help`; "" if the value stands alone.
     """
 
     help: str = ""
     flag_help: str = ""
-    metavar: str = "N"
     word: str = ""
     word_help: str = ""
-
-    @property
-    def option(self) -> str:
-        """Its name as a flag has it, without the dashes."""
-        return self.name.replace("_", "-")
 
     @property
     def typed_default(self) -> str:

@@ -120,7 +120,7 @@ class SamplerSettings(msgspec.Struct, frozen=True):
         help="cuts at the steepest drop of the sorted logits; the higher, the more tokens stay where all are close",
     ))  # fmt: skip
     temperature: float = _declare(0.8, Setting(
-        kind="float", key="t", label="temp", stage="temperature", high=5, gap=0.01, step=0.05, coarse=0.25,
+        kind="float", key="t", label="temp", also=("temp",), stage="temperature", high=5, gap=0.01, step=0.05, coarse=0.25,
         bar=2, off=1.0, always=True, help="divides the logits: below 1 is sharper, above 1 flatter, 0 is greedy",
     ))  # fmt: skip
     dynatemp_range: float = _declare(0.0, Setting(
@@ -170,8 +170,8 @@ class Tuning(SamplerSettings, frozen=True):
         kind="texts", key="s", label="stop", off=(), help="stop sequences: text that ends the reply and is not shown",
     ))  # fmt: skip
     max_tokens: int = _declare(0, Setting(
-        kind="int", key="a", label="max", high=1_000_000, step=16, coarse=256, bar=4096, off=0, logarithmic=True,
-        help="maximum reply length in tokens; 0 means no limit",
+        kind="int", key="a", label="max", also=("n_predict",), high=1_000_000, step=16, coarse=256, bar=4096, off=0,
+        logarithmic=True, help="maximum reply length in tokens; 0 means no limit",
     ))  # fmt: skip
     think: int = _declare(THINK_AUTO, Setting(
         kind="int", key="K", label="think", low=THINK_AUTO, high=THINK_ON, step=16, coarse=256, bar=4096,
@@ -183,7 +183,7 @@ class Tuning(SamplerSettings, frozen=True):
         help="each reply starts with the words of step_by_step_text: for models that do not think by themselves",
     ))  # fmt: skip
     draft: By = _declare("off", Setting(
-        kind="choice", key="G", label="draft", choices=get_args(By), off="off",
+        kind="choice", key="G", label="draft", metavar="WORD|MODEL", choices=get_args(By), off="off",
         help="speculation: guess tokens and decode them together, faster where the guesses are right, and the same reply: "
         "ngram guesses from the text so far, model asks a draft model, auto takes what pays",
     ))  # fmt: skip

@@ -37,7 +37,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         table: its table in the config file; "" is before any.
         key, label, stage: of a sampler setting: its key in TUNE, its name on the panel, and the stage that reads it.
-        flag: the name of its flag, where that is another one.
+        flag: the name of its flag, where that is another one; `metavar`: the value there, where the kind does not say it.
+        also: other names, of llama.cpp, for its flag, its slash command and a grid.
         none: the word for an empty list of texts.
         low, high: hard limits; of texts `high` limits their number.
         gap: no value between `low` and it is valid.
@@ -59,6 +60,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     stage: str | None = None
     flag: str = ""
+    metavar: str = ""
+    also: tuple[str, ...] = ()
     none: str = ""
     default: Value = None
     low: float = 0

@@ -30,10 +30,10 @@ _OFF = ("off", "none")
 _WORD = re.compile(r"[^\s,;=]+")
 _LONGEST = 40
 
-_NAMES = (
-    {knob.label: name for name, knob in KNOBS.items()} | {name: name for name in KNOBS} | {"n_predict": "max_tokens"}
-)
-"""What a knob is called, on the panel and by its own name, to its own name."""
+_NAMES = {also: name for name, knob in KNOBS.items() for also in (knob.label, *knob.also)} | {
+    name: name for name in KNOBS
+}
+"""All names of the knobs, to their own."""
 
 
 class PlanError(ValueError):

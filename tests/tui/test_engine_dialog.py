@@ -21,9 +21,7 @@ from termchat.tui.models.engine_dialog import (
     FIELDS,
     EngineDialog,
     EngineForm,
-    engine_details,
     engine_heading,
-    engine_lines,
 )
 from termchat.tui.models.models_dialog import ModelsDialog
 from tests.models.gguf_files import U32, named
@@ -143,8 +141,8 @@ def test_what_is_typed_is_dropped_before_anything_else() -> None:
 def test_every_line_fits(width: int) -> None:
     one = write(form(config({"threads": 3}), kv_type="bf16"), "main_gpu", *"99999999999999999")
     one.accept()
-    lines = [*engine_lines(one, range(len(FIELDS)), width, {"threads": 2, "context": 8192}), engine_heading(width)]
-    lines += engine_details(one, "300 MB of 24.6 GB free: fits" * 4, width, 3)
+    lines = [*one.lines(range(len(FIELDS)), width, {"threads": 2, "context": 8192}), engine_heading(width)]
+    lines += one.details("300 MB of 24.6 GB free: fits" * 4, width, 3)
     assert max(cell_len(line.text) for line in lines) <= width
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
@@ -29,6 +28,23 @@ from termchat.tui.themes.theme_file import Palette
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine" and option.kind != "texts")
 """The engine settings that a model can have of its own, in the order of their declaration."""
+
+
+_NAME = 16
+
+
+def _columns(width: int) -> tuple[int, int, int, int]:
+    """Return the widths of name, value, origin and range in cells; 0 where there is no room."""
+    value, origin = (12, 14) if width >= _NAME + 26 else (10, 8)
+    name = min(_NAME, width)
+    value = min(value, width - name)
+    origin = min(origin, width - name - value)
+    return name, value, origin, width - name - value - origin
+
+
+def engine_heading(width: int) -> Line:
+    titles = zip(("SETTING", "VALUE", "FROM", "ALLOWED"), _columns(width), strict=True)
+    return Line((("".join(column(title, room) for title, room in titles), TITLE),), "surface")
 
 
 class EngineForm(Form):
@@ -96,66 +112,32 @@ class EngineForm(Form):
         else:
             self.error = f"{name} is not set for this model; its value comes from {self.config.origin[name]}"
 
+    def lines(self, rows: range, width: int, running: Mapping[str, Value]) -> list[Line]:
+        """Draw some rows; `running` are the values in effect in the loaded model, where it has these settings."""
+        return [self._line(FIELDS[at], width, running, chosen=at == self.at) for at in rows]
 
-_NAME = 16
+    def details(self, memory: str, width: int, height: int) -> list[Line]:
+        """Draw the help of the selected field, and the memory that the model takes."""
+        field = self.field
+        help_lines = prose(f"{field.name}: {field.help} ({field.range})", width, MUTED)
+        last = Line((("memory ", MUTED), (one_line(memory, width - 7), TEXT)))
+        return [*help_lines[: max(height - 1, 1)], last][:height]
 
-
-class _Columns(NamedTuple):
-    """Widths of the columns in cells; 0 where there is no room for one."""
-
-    name: int
-    value: int
-    origin: int
-    range: int
-
-    @classmethod
-    def of(cls, width: int) -> _Columns:
-        value, origin = (12, 14) if width >= _NAME + 26 else (10, 8)
-        name = min(_NAME, width)
-        value = min(value, width - name)
-        origin = min(origin, width - name - value)
-        return cls(name, value, origin, width - name - value - origin)
-
-
-def engine_heading(width: int) -> Line:
-    titles = zip(("SETTING", "VALUE", "FROM", "ALLOWED"), _Columns.of(width), strict=True)
-    return Line((("".join(column(title, room) for title, room in titles), TITLE),), "surface")
-
-
-def engine_lines(form: EngineForm, rows: range, width: int, running: Mapping[str, Value]) -> list[Line]:
-    """`running` are the values in effect in the loaded model, where it has these settings."""
-    config = form.config
-    return [_line(FIELDS[at], config, form, width, running, chosen=at == form.at) for at in rows]
-
-
-def engine_details(form: EngineForm, memory: str, width: int, height: int) -> list[Line]:
-    field = form.field
-    said = prose(f"{field.name}: {field.help} ({field.range})", width, MUTED)
-    return [*said[: max(height - 1, 1)], Line((("memory ", MUTED), (one_line(memory, width - 7), TEXT)))][:height]
-
-
-def _line(
-    field: Setting,
-    config: Settings,
-    form: EngineForm,
-    width: int,
-    running: Mapping[str, Value],
-    *,
-    chosen: bool,
-) -> Line:
-    value, origin = getattr(config.engine, field.name), config.origin[field.name]
-    picked, columns = origin == PICKER, _Columns.of(width)
-    runs: list[Run] = [(column(field.name, columns.name), STRONG if chosen else TEXT)]
-    if chosen and form.typed is not None:
-        runs.append((column(form.typed + "▏", columns.value), Ink("error" if form.error else "accent", bold=True)))
-    else:
-        shown, really = one_line(field.show(value) or "none", columns.value), running.get(field.name, value)
-        ink = Ink("accent", bold=True) if picked else MUTED if origin == DEFAULT else TEXT
-        told = "" if really == value else f" → {field.show(really)}"
-        runs += [(shown, ink), (column(told, columns.value - len(shown)), MUTED)]
-    runs.append((column(origin, columns.origin), ACCENT if picked else MUTED))
-    runs.append((column(field.range, columns.range), MUTED))
-    return Line(tuple(runs), "panel" if chosen else "")
+    def _line(self, field: Setting, width: int, running: Mapping[str, Value], *, chosen: bool) -> Line:
+        value, origin = getattr(self.config.engine, field.name), self.config.origin[field.name]
+        picked = origin == PICKER
+        name_room, value_room, origin_room, range_room = _columns(width)
+        runs: list[Run] = [(column(field.name, name_room), STRONG if chosen else TEXT)]
+        if chosen and self.typed is not None:
+            runs.append((column(self.typed + "▏", value_room), Ink("error" if self.error else "accent", bold=True)))
+        else:
+            shown, effective = one_line(field.show(value) or "none", value_room), running.get(field.name, value)
+            ink = Ink("accent", bold=True) if picked else MUTED if origin == DEFAULT else TEXT
+            arrow = "" if effective == value else f" → {field.show(effective)}"
+            runs += [(shown, ink), (column(arrow, value_room - len(shown)), MUTED)]
+        runs.append((column(origin, origin_room), ACCENT if picked else MUTED))
+        runs.append((column(field.range, range_room), MUTED))
+        return Line(tuple(runs), "panel" if chosen else "")
 
 
 _LOW = 20
@@ -229,7 +211,7 @@ class EngineDialog(ListDialog[Picked]):
         running = {
             name: value for name, value in self._really.items() if getattr(now, name) == getattr(self._before, name)
         }
-        return engine_lines(self._form, rows, width, running)
+        return self._form.lines(rows, width, running)
 
     def on_key(self, event: events.Key) -> None:
         if self._form.press(event.key, event.character):
@@ -269,4 +251,4 @@ class EngineDialog(ListDialog[Picked]):
 
     def _detailed(self) -> list[Line]:
         view = self._details
-        return engine_details(self._form, self._memory(self._form.run), view.room, view.size.height)
+        return self._form.details(self._memory(self._form.run), view.room, view.size.height)

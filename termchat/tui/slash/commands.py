@@ -536,8 +536,8 @@ _TAKE: tuple[Command, ...] = (
 
 ALSO = {
     "exit": "quit", "bye": "quit", "clear": "new", "retry": "regenerate", "?": "help",
-    "json_schema": "schema", "best_of": "best", "draft_model": "draft", "temp": "temperature", "n_predict": "max_tokens",
-    **{knob.flag: knob.name for knob in KNOBS.values() if knob.flag},
+    "json_schema": "schema", "best_of": "best", "draft_model": "draft",
+    **{also: knob.name for knob in KNOBS.values() for also in (knob.flag, *knob.also) if also},
 }  # fmt: skip
 """What other programs, and our own flags, call them."""
 

@@ -66,7 +66,9 @@ class _Words:
     def option(self, kind: GroupKind) -> dict[str, Any]:
         """Take the option that is next, with its value; none if the next word is no option of the kind."""
         word = _plain(self.next)
-        field = next((field for field in PLANS[kind].fields if field.word and word in (field.word, field.option)), None)
+        field = next(
+            (field for field in PLANS[kind].fields if field.word and word in (field.word, _plain(field.name))), None
+        )
         if field is None:
             return {}
         self.take()
