@@ -22,7 +22,7 @@ from termchat.cli.help import PageGroup
 from termchat.cli.output import complain, print_json, print_path, table
 from termchat.config import file as configfile
 from termchat.config.fields import SETTINGS, TABLES
-from termchat.config.named_engines import check_values
+from termchat.config.named_engines import FIELDS, check_values
 from termchat.config.named_tables import EntryRefused
 from termchat.config.settings import Settings
 from termchat.config.sources import ENGINES, KEYS
@@ -188,7 +188,7 @@ def _mistakes() -> dict[str, str]:
 
 
 def _value(name: str, values: tuple[str, ...]) -> Value:
-    """The value as the setting reads it. An unknown name is refused later, when it is written.
+    """Parse the value of a setting. An unknown name is refused later, when it is written.
 
     Raises:
         SettingError, EntryRefused: the setting refuses it.
@@ -198,12 +198,11 @@ def _value(name: str, values: tuple[str, ...]) -> Value:
         return setting.check([unescape(value) if name == "stop" else value for value in values if value])
     if name.startswith(KEYS + "."):
         return ",".join(values)
-    if name.startswith(ENGINES + ".") and name.endswith(".insecure_key"):
-        return SETTINGS["mlock"].parse(values[0])
     if len(values) > 1:
         raise click.UsageError(f"{name} takes one value; quote it if it contains spaces")
-    if name.startswith(ENGINES + "."):
-        check_values({name.rpartition(".")[2]: values[0]})
+    key = name.rpartition(".")[2]
+    if name.startswith(ENGINES + ".") and key in FIELDS:
+        return check_values({key: FIELDS[key].parse(values[0])})[key]  # type: ignore[no-any-return]
     return setting.parse(values[0]) if setting is not None else values[0]
 
 
