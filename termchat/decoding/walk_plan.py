@@ -1,7 +1,7 @@
-"""What to walk from one prompt: how many replies, with which knobs and which seeds. Pure data; whoever starts them reads it.
+"""Plans of several replies to one prompt: how many, with which knobs and which seeds. Pure data.
 
-The makers check all that a person may have typed: `walks`, `grid`, `compare`, `best`, `vote` and `beams`, and `parse_grid`
-for a grid in words. `PRESETS` are the classic exercises.
+`make_plan` makes one from the fields of its kind (`plans.PLANS`). `walks`, `grid`, `compare`, `best`, `vote` and `beams` check
+their values; `parse_grid` reads a grid in words. `PRESETS` are the classic exercises.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAMES = {also: name for name, knob in KNOBS.items() for also in (knob.label, *k
 
 
 class PlanError(ValueError):
-    """A plan that cannot be carried out. `hint` says what to do."""
+    """A plan is refused. `hint` says what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -45,10 +45,10 @@ class PlanError(ValueError):
 
 
 class WalkPlan(msgspec.Struct, frozen=True):
-    """The `group` of replies to make from one prompt, whose number is 0 until they begin.
+    """A group of replies to one prompt, whose number is 0 until they begin.
 
-    `changes` are, for each reply, the settings that differ from the chat's. `exact`: each is to have the bits of its seed
-    alone, whatever that takes.
+    `changes` are the settings of each reply that differ from the chat's. `exact`: each has the bits that its seed gives alone,
+    though that may be slower.
     """
 
     group: Group
@@ -60,11 +60,11 @@ class WalkPlan(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, group=msgspec.structs.replace(self.group, number=number))
 
     def seed(self, first: int, walk: int) -> int:
-        """The seed of a walk: run j of a cell has the first one's + j, so that cells can be compared; with same dice all have
-        the first one's.
+        """Return the seed of a walk: run j of a cell has the first seed + j, so that cells can be compared; with the same dice
+        all have the first seed.
 
         Raises:
-            PlanError: it would be larger than the dice take.
+            PlanError: the seed is larger than the dice take.
         """
         group = self.group
         seed = first if group.same_dice or group.kind == "beams" else first + walk % group.runs
@@ -75,11 +75,11 @@ class WalkPlan(msgspec.Struct, frozen=True):
         return seed
 
     def label(self, walk: int) -> str:
-        """What sets it apart, as "temp 0.5 · top_p 0.9 · run 2"; "" if only the seed does."""
-        told = [f"{KNOBS[name].label} {shown_value(KNOBS[name], value)}" for name, value in self.changes[walk].items()]
+        """Return the settings of a walk, as "temp 0.5 · top_p 0.9 · run 2"; "" if only the seed differs."""
+        parts = [f"{KNOBS[name].label} {shown_value(KNOBS[name], value)}" for name, value in self.changes[walk].items()]
         if self.group.kind == "grid" and self.group.runs > 1:
-            told.append(f"run {walk % self.group.runs + 1}")
-        return " · ".join(told)
+            parts.append(f"run {walk % self.group.runs + 1}")
+        return " · ".join(parts)
 
 
 ONE = WalkPlan(Group(0, "walks", 1), ({},))
@@ -87,20 +87,24 @@ ONE = WalkPlan(Group(0, "walks", 1), ({},))
 
 
 def shown_value(knob: Setting, value: Value) -> str:
-    """The value as labels and headings show it: as the panel, but whole numbers without a point."""
+    """Format a value for labels and headings: as on the panel, but whole numbers without a point."""
     return knob.show(value).removesuffix(".0") if isinstance(value, float) else knob.show(value)
 
 
 def walks(n: int, *, same_dice: bool = False) -> WalkPlan:
-    """Raises:
-    PlanError: n is not from 2 to `MOST_WALKS`; so for the next ones.
+    """Plan replies that differ by their seeds.
+
+    Raises:
+        PlanError: n is not from 2 to `MOST_WALKS`.
     """
     return _alike("walks", n, same_dice=same_dice)
 
 
 def best(n: int, length_penalty: float = 1.0) -> WalkPlan:
-    """Raises:
-    PlanError: see `walks`; or a length penalty that leaves nothing but the length.
+    """Plan replies of which the one with the highest score counts.
+
+    Raises:
+        PlanError: see `walks`; or the length penalty leaves nothing but the length.
     """
     if wrong := beam_search.penalty_problem(length_penalty):
         raise PlanError(wrong)
@@ -108,8 +112,10 @@ def best(n: int, length_penalty: float = 1.0) -> WalkPlan:
 
 
 def vote(n: int, answer: str) -> WalkPlan:
-    """Raises:
-    PlanError: see `walks`; or `answer` is neither a regular expression nor a JSON path.
+    """Plan replies whose most common answer counts.
+
+    Raises:
+        PlanError: see `walks`; or `answer` is neither a regular expression nor a JSON path.
     """
     try:
         answer_reader(answer)
@@ -119,7 +125,7 @@ def vote(n: int, answer: str) -> WalkPlan:
 
 
 def compare(a: Mapping[str, object], b: Mapping[str, object]) -> WalkPlan:
-    """Two settings with the same dice; each has the knobs that differ from the chat's.
+    """Plan two replies with the same dice; `a` and `b` are the knobs that differ from the chat's.
 
     Raises:
         PlanError: an unknown knob, a value that its knob refuses, or the two are the same.
@@ -131,8 +137,10 @@ def compare(a: Mapping[str, object], b: Mapping[str, object]) -> WalkPlan:
 
 
 def beams(settings: BeamSettings) -> WalkPlan:
-    """Raises:
-    PlanError: a width, a length penalty or an n-best that cannot be searched for.
+    """Plan a beam search.
+
+    Raises:
+        PlanError: its width, length penalty or n-best is out of range.
     """
     if settings.width == 1:
         raise PlanError("a search with 1 beam is greedy", "set the temperature to 0, or give 2 beams or more")
@@ -143,18 +151,18 @@ def beams(settings: BeamSettings) -> WalkPlan:
 
 
 def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -> WalkPlan:
-    """Every combination of the values, in the order given, the last knob's varying fastest; `runs` walks for each.
+    """Plan `runs` replies for every combination of the values, in the order given, the last knob's varying fastest.
 
     Raises:
-        PlanError: more than two knobs or the same one twice, an unknown one, a value that its knob refuses or that is there
-            twice, or more walks than fit into a batch.
+        PlanError: more than two knobs or one twice, an unknown one, a value that its knob refuses or one twice, or more walks
+            than fit into a batch.
     """
     checked = tuple(map(_checked, knobs))
     if not checked:
         raise PlanError("a grid needs a knob and its values", _EXAMPLE)
     if len(checked) > MOST_KNOBS:
-        told = ", ".join(knob.name for knob in checked)
-        raise PlanError(f"a grid has {MOST_KNOBS} knobs at most, not {len(checked)}: {told}", "leave one out")
+        names = ", ".join(knob.name for knob in checked)
+        raise PlanError(f"a grid has {MOST_KNOBS} knobs at most, not {len(checked)}: {names}", "leave one out")
     if len({knob.name for knob in checked}) < len(checked):
         raise PlanError(f"{checked[0].name} is given twice", "name it once, with all its values")
     cells = math.prod(len(knob.values) for knob in checked)
@@ -167,9 +175,8 @@ def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -
         )
     if cells * runs < 2:
         raise PlanError("this grid has only one walk", "give more values or more runs")
-    names = [knob.name for knob in checked]
     changes = tuple(
-        {name: KNOBS[name].check(value) for name, value in zip(names, cell, strict=True)}
+        {knob.name: KNOBS[knob.name].check(value) for knob, value in zip(checked, cell, strict=True)}
         for cell in product(*(knob.values for knob in checked))
         for _ in range(runs)
     )
@@ -177,29 +184,28 @@ def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -
 
 
 def parse_grid(texts: Sequence[str]) -> tuple[GridKnob, ...]:
-    """The knobs of a grid in words, "temperature=0,0.5,1" or "temperature 0 0.5 1"; one text may hold several. Values are those
-    that the knob takes elsewhere, `off` among them.
+    """Parse the knobs of a grid, "temperature=0,0.5,1" or "temperature 0 0.5 1"; one text may hold several. `off` is a value.
 
     Raises:
         PlanError: an unknown knob, one without values, or a value that its knob refuses.
     """
-    found: list[tuple[Setting, list[float]]] = []
+    knobs: list[tuple[Setting, list[float]]] = []
     for text in texts:
         knob: Setting | None = None
         for word in _WORD.findall(text):
             # The name of another knob begins with a letter, and so do few values.
             if knob is not None and (not word[0].isalpha() or word.lower() in (*_OFF, "on", *knob.words)):
-                found[-1][1].append(_value(knob, word))
+                knobs[-1][1].append(_value(knob, word))
             elif knob is None or own_name(word):
                 knob = _grid_knob(word)
-                found.append((knob, []))
+                knobs.append((knob, []))
             else:
-                said = f"{one_line(word, _LONGEST)!r} is neither a value of {knob.name} nor a knob"
-                raise PlanError(f"{said}{guess_of(word, KNOBS)}", _EXAMPLE)
-    for knob, values in found:
+                problem = f"{one_line(word, _LONGEST)!r} is neither a value of {knob.name} nor a knob"
+                raise PlanError(f"{problem}{guess_of(word, KNOBS)}", _EXAMPLE)
+    for knob, values in knobs:
         if not values:
             raise PlanError(f"{knob.name} has no values", _EXAMPLE)
-    return tuple(GridKnob(knob.name, tuple(values)) for knob, values in found)
+    return tuple(GridKnob(knob.name, tuple(values)) for knob, values in knobs)
 
 
 def make_plan(kind: GroupKind, values: Mapping[str, Any]) -> WalkPlan:
@@ -245,7 +251,7 @@ def _changed(knobs: Mapping[str, object]) -> dict[str, Value]:
 
 
 def _checked(given: GridKnob) -> GridKnob:
-    """The knob with its own name and its values in its own type."""
+    """Return the knob under its own name, with its values in its own type."""
     knob = _grid_knob(given.name)
     values = [_refusing(knob.check, value) for value in given.values]
     if not values:
@@ -267,7 +273,7 @@ def _grid_knob(name: str) -> Setting:
 
 
 def own_name(name: str) -> str:
-    """The name of the knob that is called so; "" if there is none."""
+    """Return the own name of a knob, from any of its names; "" if there is none."""
     return _NAMES.get(name.strip().lower().lstrip("-").replace("-", "_"), "")
 
 

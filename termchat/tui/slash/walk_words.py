@@ -36,14 +36,14 @@ _COLON = "put a colon before the message"
 
 
 class Asked(NamedTuple):
-    """`message` is "" where none was written."""
+    """A plan and the message to reply to, "" for the last one."""
 
     plan: WalkPlan
     message: str = ""
 
 
 class _Words:
-    """The words of an argument, one after the other, up to where the message begins."""
+    """The words of an argument up to its message, taken one after the other."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -53,7 +53,7 @@ class _Words:
 
     @property
     def next(self) -> str:
-        """ "" where there is none."""
+        """The next word; "" behind the last one."""
         return self._words[0][0] if self._words else ""
 
     def take(self) -> str:
@@ -94,7 +94,7 @@ class _Words:
         return int(number)
 
     def message(self, options: Iterable[str]) -> str:
-        """What is left.
+        """Take the rest, the message.
 
         Raises:
             PlanError: it begins like one of the options, or with a number.
