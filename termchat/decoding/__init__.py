@@ -22,7 +22,8 @@ screen or a file.
 - `redraw`: a recorded step drawn again under other settings, from the candidates of its record.
 - `drafting`: the rules of speculation: guesses from n-grams, the times of batches, how many guesses pay, and whether any do;
   `draft_figures`: what drafts did for a reply, read from its tokens.
-- `group`: why several replies to one prompt were made; `plans`: the kinds of plans and their fields; `walk_plan`: makes a plan.
+- `group`: why several replies to one prompt were made; `plans`: the kinds of plans and their fields;
+  `walk_plan`: makes a plan; `plan_words`: plans as they are typed behind a slash command.
 - `token_trie`: what they begin with together, and where they part; `parting`: why two with the same dice do; `walk_figures`:
   how likely, varied and alike they are; `ranking`: which is the best, or what most of them answer (`answers`).
 - `deadline`: how long a person's regular expressions and a model's template may take.

@@ -4,7 +4,6 @@
 beside or below, `ReadListing` is text to read. The dialogs of models, chats, tokens and the composer build on it in their own
 folders.
 
-- `form`: what forms have in common: a selected setting whose value is typed, moved and erased.
 - `full`: what to drop from a full context. `screen.dialog_table` opens it when the chat asks.
 - `keylist`: all keys, of the place one is in first. `theme`: the themes, shown while they are highlighted. The app opens both.
 

@@ -18,7 +18,7 @@ from termchat.config.settings import Settings
 from termchat.decoding.setting import Setting, Value
 from termchat.text import one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
-from termchat.tui.dialogs.form import Form
+from termchat.tui.draw.form import Form
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose

@@ -14,7 +14,7 @@ from termchat.decoding.escapes import unescape
 from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.decoding.setting import Setting, SettingError
 from termchat.decoding.stages import LOGIT_BIAS, STAGES
-from termchat.tui.dialogs.form import Form
+from termchat.tui.draw.form import Form
 from termchat.tui.keys.key import Key, shown
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.chain_panel import shown_knobs

@@ -21,10 +21,12 @@ from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.group import GroupKind
+from termchat.decoding.plan_words import offered, read
 from termchat.decoding.plans import PLANS, PlanKind
 from termchat.decoding.samplers import KNOBS, Value, unescape
 from termchat.decoding.setting import Setting, SettingError
 from termchat.decoding.text_error import TextError
+from termchat.decoding.walk_plan import PlanError
 from termchat.engine.abilities import Feature
 from termchat.engine.address import SIGN
 from termchat.text import guess_of, one_line, sanitize
@@ -41,7 +43,6 @@ from termchat.tui.presets import applying
 from termchat.tui.screen.dialog_table import tokenize
 from termchat.tui.screen.features import Features
 from termchat.tui.slash.parsing import CommandRefused
-from termchat.tui.slash.walk_words import offered
 from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.looks import LOOKS
 from termchat.tui.walks import walk_start
@@ -398,7 +399,16 @@ def _grammar(features: Features, text: str) -> None:
 
 
 def _walking(kind: GroupKind) -> Run:
-    return lambda features, words: walk_start.command(features.parts, kind, words)
+    def run(features: Features, words: str) -> None:
+        try:
+            plan, message = read(kind, words)
+        except PlanError as error:
+            raise CommandRefused(error.message, error.hint) from error
+        if not message and features.parts.chat.conversation.leaf is None:
+            raise CommandRefused(walk_start.NOTHING, "write a message after the command")
+        walk_start.begin(features.parts, plan, message)
+
+    return run
 
 
 # --- what completes them ------------------------------------------------------------------------------------------------

@@ -7,17 +7,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from termchat.decoding.group import GroupKind
+from termchat.decoding.plan_words import Asked, read, write
 from termchat.decoding.plans import NO_KNOB, PLANS, PlanField
 from termchat.decoding.samplers import KNOBS
 from termchat.decoding.setting import Value
 from termchat.decoding.walk_plan import PRESETS, PlanError, shown_value
 from termchat.text import cells, erase_last
-from termchat.tui.dialogs.form import Form
+from termchat.tui.draw.form import Form
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, length
 from termchat.tui.keys.dialogs import START
 from termchat.tui.keys.key import Key
-from termchat.tui.slash.walk_words import Asked, read, write
 
 _NAME = 9
 _KIND = PlanField(name="kind", label="kind", kind="choice", default="walks", choices=tuple(PLANS))
