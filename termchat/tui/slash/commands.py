@@ -362,40 +362,31 @@ def _help(features: Features, name: str) -> None:
         features.parts.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
 
 
-def _constrained(features: Features, made: Callable[[], Constraint]) -> None:
-    _needs(features, "constrain")
-    try:
-        features.constraining.set(made())
-    except TextError as error:
-        raise CommandRefused(str(error)) from error
+def _constrain(make: Callable[[str], Constraint]) -> Run:
+    """Return what sets the constraint that is made of an argument."""
+
+    def run(features: Features, text: str) -> None:
+        _needs(features, "constrain")
+        try:
+            features.constraining.set(make(text))
+        except TextError as error:
+            raise CommandRefused(str(error)) from error
+
+    return run
 
 
-def _schema(features: Features, text: str) -> None:
-    def made() -> Constraint:
-        name, source = file_or_text(text)
-        return Constraint("json_schema", source, name)
-
-    _constrained(features, made)
+def _schema(text: str) -> Constraint:
+    name, source = file_or_text(text)
+    return Constraint("json_schema", source, name)
 
 
-def _example(features: Features, text: str) -> None:
-    _constrained(features, lambda: by_example(file_or_text(text)[1]))
+def _example(text: str) -> Constraint:
+    return by_example(file_or_text(text)[1])
 
 
-def _regex(features: Features, text: str) -> None:
-    _constrained(features, lambda: Constraint("regex", text))
-
-
-def _choice(features: Features, text: str) -> None:
-    _constrained(features, lambda: choices(text))
-
-
-def _grammar(features: Features, text: str) -> None:
-    def made() -> Constraint:
-        name, source = file_or_text(text)
-        return grammar(source, name)
-
-    _constrained(features, made)
+def _grammar(text: str) -> Constraint:
+    name, source = file_or_text(text)
+    return grammar(source, name)
 
 
 def _walking(kind: GroupKind) -> Run:
@@ -529,11 +520,12 @@ _TAKE: tuple[Command, ...] = (
     Command("what", "WORD", "Explain a word of decoding, and say where it is seen; without WORD, the glossary", _what, _terms,
         None, free=True),
     Command("title", "TEXT", "Change the title of the chat", _title),
-    Command("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _schema, key="constraint"),
-    Command("example", "FILE|TEXT", "Replies are JSON like this example", _example, key="constraint"),
-    Command("regex", "PATTERN", "Replies match this regular expression as a whole", _regex, key="constraint"),
-    Command("choice", "A | B", "Replies are one of these texts", _choice, key="constraint"),
-    Command("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _grammar, key="constraint"),
+    Command("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _constrain(_schema), key="constraint"),
+    Command("example", "FILE|TEXT", "Replies are JSON like this example", _constrain(_example), key="constraint"),
+    Command("regex", "PATTERN", "Replies match this regular expression as a whole",
+        _constrain(lambda text: Constraint("regex", text)), key="constraint"),
+    Command("choice", "A | B", "Replies are one of these texts", _constrain(choices), key="constraint"),
+    Command("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _constrain(_grammar), key="constraint"),
     *(Command(plan.command, plan.argument, plan.help, _walking(kind), _walks_offers(plan), free=True, words=_walks_words(kind))
         for kind, plan in PLANS.items()),
     Command("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
