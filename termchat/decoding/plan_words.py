@@ -134,9 +134,6 @@ def write(kind: GroupKind, values: Mapping[str, str]) -> str:
     parts: list[str] = []
     if kind == "compare":
         parts = [values["A"], "|" if values["A"].strip() else "", values["B"]]
-    elif kind == "vote":
-        quoted = values["vote"].replace('"', '\\"')
-        parts = [f'"{quoted}"', values["walks"]]
     elif kind == "grid":
         second = [values["knob 2"], values["values 2"]] if values["knob 2"] != NO_KNOB else []
         parts = [values["knob"], values["values"], *second, "runs", values["runs"]]
@@ -144,7 +141,8 @@ def write(kind: GroupKind, values: Mapping[str, str]) -> str:
         for field in PLANS[kind].fields:
             value = values.get(field.name, field.typed_default)
             if not field.word and field.label:
-                parts.append(value)
+                quoted = value.replace('"', '\\"')
+                parts.append(f'"{quoted}"' if field.kind == "text" else value)
             elif value != field.typed_default:
                 parts += [field.word] if field.kind == "switch" else [field.word, value]
     return " ".join(filter(None, parts)).strip()
@@ -213,8 +211,7 @@ def _read_grid(words: _Words) -> dict[str, Any]:
 
 def _exercise(words: Sequence[str]) -> WalkPlan | None:
     """Return the classic exercise with a knob that has no values."""
-    preset = PRESETS.get(walk_plan.own_name(words[0])) if len(words) == 1 else None
-    return preset() if preset is not None else None
+    return PRESETS.get(walk_plan.own_name(words[0])) if len(words) == 1 else None
 
 
 def _read_sides(words: _Words) -> dict[str, Any]:

@@ -232,14 +232,6 @@ def make_plan(kind: GroupKind, values: Mapping[str, Any]) -> WalkPlan:
     return msgspec.structs.replace(plan, exact=plan.exact or bool(filled.get("exact")))
 
 
-PRESETS: dict[str, Callable[[], WalkPlan]] = {
-    "temperature": lambda: grid([GridKnob("temperature", (0, 0.5, 1, 1.5))], runs=3),
-    "top_k": lambda: grid([GridKnob("top_k", (1, 10, 50, 0))]),
-    "top_p": lambda: grid([GridKnob("top_p", (0.5, 0.9, 0.95, 1))]),
-}
-"""The classic exercises, by the knob that they show."""
-
-
 def _alike(kind: GroupKind, n: int, **more: Any) -> WalkPlan:
     if not 2 <= n <= MOST_WALKS:
         raise PlanError(f"the number of walks is 2 to {MOST_WALKS}, not {n}")
@@ -296,3 +288,11 @@ def _refusing(read: Callable[[Any], Value], value: object) -> Value:
         return read(value)
     except SettingError as error:
         raise PlanError(str(error)) from None
+
+
+PRESETS: dict[str, WalkPlan] = {
+    "temperature": grid([GridKnob("temperature", (0, 0.5, 1, 1.5))], runs=3),
+    "top_k": grid([GridKnob("top_k", (1, 10, 50, 0))]),
+    "top_p": grid([GridKnob("top_p", (0.5, 0.9, 0.95, 1))]),
+}
+"""The classic exercises, by the knob that they show."""

@@ -25,8 +25,8 @@ _KIND = PlanField(name="kind", label="kind", kind="choice", default="walks", cho
 
 def _values_of(knob: str) -> str:
     """Return the values of the exercise with a knob."""
-    made = PRESETS.get(knob)
-    values = made().group.knobs[0].values if made is not None else ()
+    exercise = PRESETS.get(knob)
+    values = exercise.group.knobs[0].values if exercise is not None else ()
     return " ".join(shown_value(KNOBS[knob], value) for value in values)
 
 
@@ -42,8 +42,8 @@ class WalkForm(Form):
         self._refused = refused
         self._rows = {kind: tuple(field for field in plan.fields if field.label) for kind, plan in PLANS.items()}
         self._initial = {kind: {field.name: field.typed_default for field in rows} for kind, rows in self._rows.items()}
-        exercise = PRESETS["temperature"]().group
-        self._initial["grid"] |= {"values": _values_of("temperature"), "runs": str(exercise.runs)}
+        runs = PRESETS["temperature"].group.runs
+        self._initial["grid"] |= {"values": _values_of("temperature"), "runs": str(runs)}
         self._values = {kind: dict(values) for kind, values in self._initial.items()}
 
     @property
@@ -161,10 +161,11 @@ class WalkForm(Form):
             self.set(self.typed)
 
     def do_reset(self) -> None:
-        self.typed = None
         is_written = self.field.kind == "text" and self._value(self.at) != ""
         default = self._initial[self.kind][self.field.name] if self.at else _KIND.typed_default
         self.set("" if is_written else default)
+        if self.typed is not None:
+            self.typed = self._value(self.at)
 
     def _value(self, at: int) -> str:
         return self.kind if at == 0 else self._values[self.kind][self.fields[at].name]
