@@ -31,7 +31,7 @@ def _values_of(knob: str) -> str:
 
 
 class WalkForm(Form):
-    """`at` is the row that is chosen, 0 that of the kind. `refused` says of a kind why the engine cannot make it.
+    """`at` is the selected row, 0 that of the kind. `refused` returns why the engine cannot make a kind, "" if it can.
 
     Values are texts, as they are typed; `typed` is None until the selected one is changed letter by letter.
     """
@@ -78,7 +78,7 @@ class WalkForm(Form):
 
     @property
     def refusal(self) -> str:
-        """Why the engine cannot make what is chosen; "" where it can."""
+        """Why the engine cannot make this kind; "" if it can."""
         return self._refused(self.kind)
 
     @property
@@ -92,25 +92,17 @@ class WalkForm(Form):
         return ""
 
     @property
-    def told(self) -> str:
-        """How many replies it makes; "" where it is refused."""
+    def summary(self) -> str:
+        """How many replies it makes; "" if it is refused."""
         try:
-            plan = self.read().plan
+            group = self.read().plan.group
         except PlanError:
             return ""
-        if plan.group.beams is not None:
-            return (
-                f"the best {plan.group.size} of {plan.group.beams.width} beams"
-                if plan.group.size > 1
-                else f"the best of {plan.group.beams.width} beams"
-            )
-        parts = plan.group.size // plan.group.runs
-        each = (
-            f": {parts} cells with {plan.group.runs} runs each"
-            if plan.group.kind == "grid" and plan.group.runs > 1
-            else ""
-        )
-        return f"{plan.group.size} replies{each}"
+        if group.beams is not None:
+            return f"the best{f' {group.size}' if group.size > 1 else ''} of {group.beams.width} beams"
+        if group.kind == "grid" and group.runs > 1:
+            return f"{group.size} replies: {group.size // group.runs} cells with {group.runs} runs each"
+        return f"{group.size} replies"
 
     def choose(self, at: int) -> None:
         """Select a row."""

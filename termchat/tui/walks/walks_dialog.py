@@ -30,8 +30,8 @@ _DOES = (
 
 
 class WalksDialog(Dialog[WalkPlan]):
-    """The result is what to walk. `where` says from where, `missing` why nothing can be walked; "" where it can. `refused` says
-    of a kind why the engine cannot make it."""
+    """The result is a plan. `where` says what is replied to, `missing` why there is nothing, `refused` why the engine cannot
+    make a kind; "" if it can."""
 
     DEFAULT_CSS = """
     WalksDialog > Vertical { width: 84; }
@@ -55,7 +55,7 @@ class WalksDialog(Dialog[WalkPlan]):
         self._palette, self._where, self._missing = palette, where, missing
         self.form = WalkForm(kind, refused)
         self._sheet = Sheet(lambda: self.form.lines(self._sheet.room), id="walks-form")
-        self._help = Sheet(self._helped, id="walks-help")
+        self._help = Sheet(self._help_lines, id="walks-help")
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -113,9 +113,9 @@ class WalksDialog(Dialog[WalkPlan]):
         """The command that does the same."""
         return one_line(f"same command: /{PLANS[self.form.kind].command} {self.form.argument}", 80)
 
-    def _helped(self) -> list[Line]:
+    def _help_lines(self) -> list[Line]:
         lines = prose(self.form.help, self._help.room, MUTED)
-        return [*lines, Line(((self.form.told, TEXT),))]
+        return [*lines, Line(((self.form.summary, TEXT),))]
 
     def _say(self, problem: str) -> None:
         self.query_one(".problem", Label).update(one_line(problem, 200))
