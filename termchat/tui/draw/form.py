@@ -1,9 +1,11 @@
-"""What forms have in common: a selected setting, whose value keys type, move and erase. No widget."""
+"""What forms have in common: a selected setting, whose value keys type, move and erase; and the dialogs around them."""
 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Generic, TypeVar
 
+from textual import events
 from textual.actions import parse
 
 from termchat.decoding.setting import Setting, SettingError, Value
@@ -79,3 +81,26 @@ class Form:
         from termchat.tui.keys.dialogs import actions  # not needed before the first frame
 
         return actions(self.keys)
+
+
+AnyForm = TypeVar("AnyForm", bound=Form)
+
+
+class FormKeys(Generic[AnyForm]):
+    """A dialog whose form takes keys first."""
+
+    form: AnyForm
+
+    def show_form(self) -> None:
+        """Show what a key has changed."""
+        raise NotImplementedError
+
+    def takes(self, text: str) -> bool:
+        """See `KeyGroup.takes`."""
+        return self.form.takes(text)
+
+    def on_key(self, event: events.Key) -> None:
+        if self.form.press(event.key, event.character):
+            event.stop()
+            event.prevent_default()
+            self.show_form()

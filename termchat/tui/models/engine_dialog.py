@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -18,7 +17,7 @@ from termchat.config.settings import Settings
 from termchat.decoding.setting import Setting, Value
 from termchat.text import one_line
 from termchat.tui.dialogs.base import ARROWS, ListDialog
-from termchat.tui.draw.form import Form
+from termchat.tui.draw.form import Form, FormKeys
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
@@ -144,7 +143,7 @@ _LOW = 20
 """Rows below which the help has one line."""
 
 
-class EngineDialog(ListDialog[Picked]):
+class EngineDialog(FormKeys[EngineForm], ListDialog[Picked]):
     """The engine settings of one model. The result is what a person set for it, to load it with.
 
     Args:
@@ -177,7 +176,7 @@ class EngineDialog(ListDialog[Picked]):
         super().__init__(palette)
         self._model, self._chat, self._memory = name, chat, memory
         self._before, self._really = run.config.engine, running
-        self._form = EngineForm(run)
+        self.form = EngineForm(run)
         self.picker.count = len(FIELDS)
         self._heading = Sheet(lambda: [engine_heading(self._heading.room)], id="heading")
         self._details = Sheet(self._detailed, id="details")
@@ -207,48 +206,38 @@ class EngineDialog(ListDialog[Picked]):
         self.set_class(self.app.size.height < _LOW, "-low")
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        now = self._form.config.engine
+        now = self.form.config.engine
         running = {
             name: value for name, value in self._really.items() if getattr(now, name) == getattr(self._before, name)
         }
-        return self._form.lines(rows, width, running)
-
-    def on_key(self, event: events.Key) -> None:
-        if self._form.press(event.key, event.character):
-            event.stop()
-            event.prevent_default()
-            self._show()
-
-    def takes(self, text: str) -> bool:
-        """See `KeyGroup.takes`."""
-        return self._form.takes(text)
+        return self.form.lines(rows, width, running)
 
     def action_move(self, how: str) -> None:
         before = self.picker.chosen
         super().action_move(how)
-        if not self._form.choose(self.picker.chosen):
+        if not self.form.choose(self.picker.chosen):
             self.picker.show(len(FIELDS), before)
-        self._show()
+        self.show_form()
 
     def action_close(self) -> None:
-        if self._form.drop():
-            self._show()
+        if self.form.drop():
+            self.show_form()
         else:
             super().action_close()
 
     def action_load(self) -> None:
-        taken = self._form.finish()
-        self._show()
+        taken = self.form.finish()
+        self.show_form()
         if taken and self._chat.busy:
             self.say("a reply is running; stop it first")
         elif taken and self.is_current:  # a second Enter in the same burst does nothing
-            self.dismiss(self._form.run.picked)
+            self.dismiss(self.form.run.picked)
 
-    def _show(self) -> None:
-        self.picker.show(len(FIELDS), self._form.at)
+    def show_form(self) -> None:
+        self.picker.show(len(FIELDS), self.form.at)
         self._details.show()
-        self.say(self._form.error)
+        self.say(self.form.error)
 
     def _detailed(self) -> list[Line]:
         view = self._details
-        return self._form.details(self._memory(self._form.run), view.room, view.size.height)
+        return self.form.details(self._memory(self.form.run), view.room, view.size.height)

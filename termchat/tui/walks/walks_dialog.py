@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Label
@@ -14,6 +13,7 @@ from termchat.decoding.plans import PLANS
 from termchat.decoding.walk_plan import PlanError, WalkPlan
 from termchat.text import one_line
 from termchat.tui.dialogs.base import Dialog
+from termchat.tui.draw.form import FormKeys
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import MUTED, TEXT, prose
@@ -29,7 +29,7 @@ _DOES = (
 )
 
 
-class WalksDialog(Dialog[WalkPlan]):
+class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
     """The result is a plan. `where` says what is replied to, `missing` why there is nothing, `refused` why the engine cannot
     make a kind; "" if it can."""
 
@@ -71,24 +71,14 @@ class WalksDialog(Dialog[WalkPlan]):
         self._sheet.paint_with(self._palette)
         self._help.paint_with(self._palette)
 
-    def on_key(self, event: events.Key) -> None:
-        if self.form.press(event.key, event.character):
-            event.stop()
-            event.prevent_default()
-            self._show()
-
-    def takes(self, text: str) -> bool:
-        """See `KeyGroup.takes`."""
-        return self.form.takes(text)
-
     def action_step(self, by: int) -> None:
         self.form.choose((self.form.at + by) % len(self.form.fields))
-        self._show()
+        self.show_form()
 
     def action_pick(self, at: int, choice: str) -> None:
         self.form.choose(at)
         self.form.set(choice)
-        self._show()
+        self.show_form()
 
     def action_start(self) -> None:
         if self.form.refusal or self._missing:
@@ -102,7 +92,7 @@ class WalksDialog(Dialog[WalkPlan]):
         if self.is_current:  # a second Enter in the same burst does nothing
             self.dismiss(plan)
 
-    def _show(self) -> None:
+    def show_form(self) -> None:
         self._sheet.show()
         self._help.show()
         self._say(self.form.problem)
