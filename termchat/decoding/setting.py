@@ -148,6 +148,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
             number = float(word) if self.kind == "float" else int(word)
         except ValueError:
             raise self._refusal(repr(text)) from None
+        if self.table != "sampling" and not self.low <= number <= self.high:
+            raise self._refusal(repr(text))  # of an option the message quotes what was typed
         return self.check(number)
 
     def moved(self, value: Value, steps: int, *, coarse: bool = False, around: bool = False) -> Value:

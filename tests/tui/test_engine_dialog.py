@@ -244,7 +244,7 @@ async def test_a_bad_value_is_refused_in_place_with_its_range(tmp_path: Path) ->
     async with shop(tmp_path / "m") as desk:
         await opened(desk, "alpha")
         await at(desk, "threads", *"5000", "enter")
-        assert "threads must be a whole number from 0 to 1024, not 5000" in desk.text
+        assert "threads must be a whole number from 0 to 1024, not '5000'" in desk.text
         await desk.type("", "down")
         assert line(desk, "threads")[0].startswith("5000")
         await desk.type("", "escape")
