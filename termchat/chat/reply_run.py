@@ -104,7 +104,7 @@ class Run:
         """Change settings of replies from their next token on; the chat's stay.
 
         Raises:
-            KnobError: a setting refuses its value; nothing has changed.
+            SettingError: a setting refuses its value; nothing has changed.
         """
         checked = self._chat.tuning.turned(values)
         if self.is_steerable():

@@ -38,7 +38,8 @@ from termchat.conversation.unsent import ALONE, Wish
 from termchat.decoding import biases
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.records import Failed
-from termchat.decoding.samplers import KNOBS, STEP_BY_STEP, KnobError, Tuning, Value
+from termchat.decoding.samplers import KNOBS, STEP_BY_STEP, Tuning, Value
+from termchat.decoding.setting import SettingError
 from termchat.decoding.stages import LOGIT_BIAS
 from termchat.engine.port import Event
 
@@ -265,7 +266,7 @@ class Chat(State):
         `text` in its composer. So does a new chat begin from now on.
 
         Raises:
-            KnobError: a knob refuses its value; nothing has changed.
+            SettingError: a knob refuses its value; nothing has changed.
         """
         chat = left.conversation if left is not None else None
         begins = Session(
@@ -313,16 +314,16 @@ class Chat(State):
         """Turn a knob: the next token obeys, or while nothing runs the shown distribution is reshaped.
 
         Raises:
-            KnobError: the knob refuses the value; nothing has changed.
+            SettingError: the knob refuses the value; nothing has changed.
         """
         turned = self.tuning.turned({name: value})
         if name in self.lacking(turned):
-            raise KnobError(f"{name}: {self.host.engine_name} has no such knob")
+            raise SettingError(f"{name}: {self.host.engine_name} has no such knob")
         if (why := self.refused_knobs(turned).get(name)) is not None:
-            raise KnobError(why.message)
+            raise SettingError(why.message)
         unknown = biases.unknown(turned.logit_bias, self.model.vocabulary) if self.model is not None else None
         if name == LOGIT_BIAS and unknown is not None:
-            raise KnobError(f"{name}: token {unknown} is not in this model's vocabulary")
+            raise SettingError(f"{name}: token {unknown} is not in this model's vocabulary")
         if turned != self.tuning:
             self._turn(turned, {name: "panel"})
 
@@ -331,7 +332,7 @@ class Chat(State):
         or does not take at such a value, are left as they are by default.
 
         Raises:
-            KnobError: a knob refuses its value; nothing has changed.
+            SettingError: a knob refuses its value; nothing has changed.
         """
         turned = self.tuning.turned(values)
         lacking = [name for name in self.lacking(turned) if name in values]

@@ -10,7 +10,8 @@ the command runs, so that `--help`, completion and the first frame wait for none
   `config_check` finds every mistake in a configuration.
 - `learn`: lessons; what needs no screen is in `termchat.commands`.
 - `locate`: the list of all files and folders.
-- `constraint_flags`, `walk_flags`: the flags of `run` for a constraint, and for several replies at once.
+- `constraint_flags`, `walk_flags`: the flags of `run` for a constraint, and for several replies at once (made from
+  `decoding.plans`).
 - `flags`: flags made from the tables of knobs and options, and from flags to settings.
 - `help`: the manual pages behind `--help`, and the classes of commands that print them.
 - `completers`, `shell_completion`: what a shell offers, and the scripts with which it asks.

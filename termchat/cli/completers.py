@@ -6,6 +6,7 @@ A shell asks while a person types, so nothing here prints, raises, or imports mo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -27,7 +28,7 @@ _LONGEST = 70
 
 
 def completer_of(find: Callable[[], Iterable[tuple[str, str]]], *, paths: bool = False) -> Completer:
-    """Offers the names that `find` returns, with their descriptions; with `paths` also files, once a path is begun."""
+    """Make a completer of a function that returns names and descriptions; with `paths` it offers files once a path begins."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
@@ -56,13 +57,15 @@ def _models() -> Iterable[tuple[str, str]]:
             yield row.wanted, row.description
 
 
-def _catalogued() -> Iterable[tuple[str, str]]:
+@partial(completer_of, paths=True)
+def catalogued() -> Iterable[tuple[str, str]]:
     from termchat.models import catalogue
 
     return [(name, entry.description) for name, entry in catalogue.load().entries.items()]
 
 
-def _sessions() -> Iterable[tuple[str, str]]:
+@completer_of
+def sessions() -> Iterable[tuple[str, str]]:
     from contextlib import closing
 
     from termchat import paths
@@ -74,7 +77,8 @@ def _sessions() -> Iterable[tuple[str, str]]:
         yield from [(one.id, one.title) for one in search.newest(db, which)]
 
 
-def _themes() -> Iterable[tuple[str, str]]:
+@completer_of
+def themes() -> Iterable[tuple[str, str]]:
     from termchat import paths
     from termchat.toml import TomlError, TomlFile
 
@@ -90,68 +94,65 @@ def _themes() -> Iterable[tuple[str, str]]:
     return names.items()
 
 
-def _drafters() -> Iterable[tuple[str, str]]:
+@partial(completer_of, paths=True)
+def drafters() -> Iterable[tuple[str, str]]:
     """Words of the knob, and models."""
     from termchat.decoding.samplers import KNOBS
 
     return [*((word, "") for word in KNOBS["draft"].choices), *_models()]
 
 
-def _settings() -> Iterable[tuple[str, str]]:
+@completer_of
+def settings() -> Iterable[tuple[str, str]]:
     from termchat.config.fields import SETTINGS
 
     return [(name, setting.help) for name, setting in SETTINGS.items()]
 
 
-def _personas() -> Iterable[tuple[str, str]]:
+@completer_of
+def personas() -> Iterable[tuple[str, str]]:
     from termchat.config import personas
 
     return [(name, persona.description) for name, persona in personas.load().entries.items()]
 
 
-def _presets() -> Iterable[tuple[str, str]]:
+@completer_of
+def presets() -> Iterable[tuple[str, str]]:
     from termchat.config import presets
 
     return [(name, preset.description) for name, preset in presets.load().entries.items()]
 
 
-def _engines() -> Iterable[tuple[str, str]]:
+@completer_of
+def engines() -> Iterable[tuple[str, str]]:
     from termchat.config import settings
     from termchat.config.named_engines import ON_THIS_MACHINE
 
     return [(ON_THIS_MACHINE, "this machine"), *((one.name, one.url) for one in settings.load().engines.values())]
 
 
-def _rules() -> Iterable[tuple[str, str]]:
+@completer_of
+def rules() -> Iterable[tuple[str, str]]:
     from termchat.decoding.conditions import EXAMPLES
 
     return [(example, "") for example in EXAMPLES]
 
 
-def _lessons() -> Iterable[tuple[str, str]]:
+@completer_of
+def lessons() -> Iterable[tuple[str, str]]:
     from termchat.lessons.shelf import read_shelf
 
     return [(lesson.id, lesson.title) for lesson in read_shelf().lessons]
 
 
-def _grids() -> Iterable[tuple[str, str]]:
+@completer_of
+def grids() -> Iterable[tuple[str, str]]:
     from termchat.decoding.samplers import KNOBS
 
     return [(f"{name}=", knob.help) for name, knob in KNOBS.items() if knob.stage and knob.kind in ("int", "float")]
 
 
 models = completer_of(_models, paths=True)
-drafters = completer_of(_drafters, paths=True)
-catalogued = completer_of(_catalogued, paths=True)
-sessions = completer_of(_sessions)
-themes = completer_of(_themes)
-settings = completer_of(_settings)
-personas = completer_of(_personas)
-presets = completer_of(_presets)
-engines = completer_of(_engines)
-rules = completer_of(_rules)
-grids = completer_of(_grids)
-lessons = completer_of(_lessons)
 
 
 def words(*choices: str) -> Completer:
@@ -165,7 +166,7 @@ def folders(_context: click.Context, _parameter: click.Parameter, begun: str) ->
 
 
 def of_setting(name: str) -> Completer | None:
-    """Offers the values of a setting, if they can be listed."""
+    """Offer the values of a setting, if they can be listed."""
     from termchat.config.fields import SETTINGS
 
     named = {
@@ -189,6 +190,6 @@ def of_setting(name: str) -> Completer | None:
 
 
 def values(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Offers the values of the setting named before it, as in `config set NAME VALUE`."""
+    """Offer the values of the setting named before it, as in `config set NAME VALUE`."""
     completer = of_setting(str(context.params.get("name")))
     return completer(context, parameter, begun) if completer is not None else []

@@ -22,12 +22,12 @@ from termchat.cli.help import PageGroup
 from termchat.cli.output import complain, print_json, print_path, table
 from termchat.config import file as configfile
 from termchat.config.fields import SETTINGS, TABLES
-from termchat.config.named_engines import check_values
+from termchat.config.named_engines import FIELDS, check_values
 from termchat.config.named_tables import EntryRefused
-from termchat.config.options import OptionError, OptionValue
 from termchat.config.settings import Settings
 from termchat.config.sources import ENGINES, KEYS
-from termchat.decoding.samplers import KnobError, Value, unescape
+from termchat.decoding.samplers import Value, unescape
+from termchat.decoding.setting import SettingError
 from termchat.engine.address import EngineAddress
 from termchat.external_editor import EditorError, editor_command
 from termchat.text import guess_of, home, one_line, sanitize
@@ -170,7 +170,7 @@ def set_(*, name: str, values: tuple[str, ...]) -> None:
     before = _mistakes()
     try:
         file = configfile.put(name, _value(name, values))
-    except (configfile.ConfigFileError, OptionError, KnobError, EntryRefused) as error:
+    except (configfile.ConfigFileError, SettingError, EntryRefused) as error:
         complain(str(error))
         sys.exit(1)
     click.echo(f"{sanitize(name)} is set in {sanitize(home(file))}", err=True)
@@ -187,23 +187,22 @@ def _mistakes() -> dict[str, str]:
     return {_LINE.sub("", problem): problem for problem in problems(settings_of({}))}
 
 
-def _value(name: str, values: tuple[str, ...]) -> Value | OptionValue:
-    """The value as the setting reads it. An unknown name is refused later, when it is written.
+def _value(name: str, values: tuple[str, ...]) -> Value:
+    """Parse the value of a setting. An unknown name is refused later, when it is written.
 
     Raises:
-        OptionError, KnobError, EntryRefused: the setting refuses it.
+        SettingError, EntryRefused: the setting refuses it.
     """
     setting = SETTINGS.get(name)
     if setting is not None and setting.kind in ("texts", "biases"):
         return setting.check([unescape(value) if name == "stop" else value for value in values if value])
     if name.startswith(KEYS + "."):
         return ",".join(values)
-    if name.startswith(ENGINES + ".") and name.endswith(".insecure_key"):
-        return SETTINGS["mlock"].parse(values[0])
     if len(values) > 1:
         raise click.UsageError(f"{name} takes one value; quote it if it contains spaces")
-    if name.startswith(ENGINES + "."):
-        check_values({name.rpartition(".")[2]: values[0]})
+    key = name.rpartition(".")[2]
+    if name.startswith(ENGINES + ".") and key in FIELDS:
+        return check_values({key: FIELDS[key].parse(values[0])})[key]  # type: ignore[no-any-return]
     return setting.parse(values[0]) if setting is not None else values[0]
 
 

@@ -67,7 +67,7 @@ def _keys(config: Settings) -> Iterator[str]:
 
 
 def _engine(config: Settings) -> Iterator[str]:
-    if odds := config.engine.at_odds:
+    if odds := config.engine.conflict:
         yield f"{config.places['kv_type']}: {odds}"
 
 
@@ -134,8 +134,8 @@ def _setting_lines() -> Iterator[str]:
 
 def _engine_lines() -> Iterator[str]:
     yield from _comment(_TABLES[ENGINES])
-    for name, what in FIELDS.items():
-        yield from (f"#   {line}" for line in wrap(f"{name}: {what}", _WIDTH - 2, subsequent_indent="  "))
+    for name, field in FIELDS.items():
+        yield from (f"#   {line}" for line in wrap(f"{name}: {field.help}", _WIDTH - 2, subsequent_indent="  "))
     yield from ("#", *(f"# {line}".rstrip() for line in _ENGINES.splitlines()), "")
 
 

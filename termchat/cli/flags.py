@@ -9,10 +9,11 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.help import Grouped
-from termchat.decoding.samplers import KNOBS, Knob
+from termchat.config.fields import OPTIONS, SETTINGS
+from termchat.decoding.samplers import KNOBS
+from termchat.decoding.setting import Setting
 
-if TYPE_CHECKING:  # pydantic takes time, and `termchat --version` needs none of it
-    from termchat.config.options import Setting
+if TYPE_CHECKING:
     from termchat.config.settings import Settings
 
 _METAVARS = {
@@ -27,20 +28,6 @@ _METAVARS = {
     "switch": "ON|OFF",
 }
 
-_METAVARS_OF = {
-    "model": "MODEL",
-    "draft_model": "MODEL",
-    "draft": "WORD|MODEL",
-    "rpc": "HOST:PORT",
-    "remote_command": "COMMAND",
-}
-
-_ALIASES = {"model": "-m", "context": "--ctx-size", "temperature": "--temp", "max_tokens": "--n-predict"}
-"""What llama.cpp calls the flags that are typed most and have another name here."""
-
-_FLAGS = {"default_engine": "engine"}
-"""Options whose flag has another name: what it says counts for one run."""
-
 FOLDERS = ("model_folders",)
 """The option with extra folders to search, for commands that look for models."""
 
@@ -52,7 +39,6 @@ def flags(
 
     Values are checked by `settings`, so that a refusal has the same words everywhere.
     """
-    from termchat.config.fields import OPTIONS
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         wanted = [OPTIONS[name] for name in OPTIONS if (only is None or name in only) and name not in without]
@@ -68,36 +54,31 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
     """The flag of a setting; its help ends with what is allowed, and the default."""
     name, flag = setting.name, flag_of(setting.name)
     shown = f"{setting.help}  [{'; '.join(_limits(setting))}]"
-    own = "--" + name.replace("_", "-") if name in KNOBS else ""  # as its slash command
-    names = (*dict.fromkeys(filter(None, (flag, _ALIASES.get(name), own))), name)
+    own = [name] if setting.table == "sampling" else []  # as its slash command
+    also = (f"{'-' if len(one) == 1 else '--'}{one.replace('_', '-')}" for one in (*setting.also, *own))
+    names = (*dict.fromkeys((flag, *also)), name)
     how: dict[str, Any] = {"cls": Grouped, "group": _group(setting), "shell_complete": completers.of_setting(name)}
-    if isinstance(setting, Knob) and setting.kind in ("texts", "biases"):
+    if setting.kind in ("texts", "biases") and not setting.separator:
         metavar = "TEXT" if setting.kind == "texts" else _METAVARS[setting.kind]
         return click.option(*names, multiple=True, metavar=metavar, help=f"{shown} (may be repeated)", **how)
     if setting.kind == "bool":
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown, **how)
-    return click.option(*names, metavar=_METAVARS_OF.get(name, _METAVARS[setting.kind]), help=shown, **how)
+    return click.option(*names, metavar=setting.metavar or _METAVARS[setting.kind], help=shown, **how)
 
 
 def flag_of(name: str) -> str:
     """The flag of a setting, which llama.cpp may have named otherwise."""
-    return "--" + ((KNOBS[name].flag if name in KNOBS else "") or _FLAGS.get(name, name)).replace("_", "-")
+    return "--" + ((SETTINGS[name].flag if name in SETTINGS else "") or name).replace("_", "-")
 
 
 def _limits(setting: Setting) -> Iterator[str]:
     if setting.kind not in ("text", "texts", "biases", "bool", "order", "switch"):
         yield setting.range
-    yield f"default {_shown(setting)}"
-
-
-def _shown(setting: Setting) -> str:
-    if isinstance(setting, Knob):
-        return setting.show(setting.default)
-    return setting.show(setting.default) or "none"
+    yield f"default {setting.show(setting.default) or 'none'}"
 
 
 def _group(setting: Setting) -> str:
-    if isinstance(setting, Knob):
+    if setting.table == "sampling":
         return "Sampling" if setting.stage else "Reply"
     return "Engine" if setting.table == "engine" else "Chat"
 

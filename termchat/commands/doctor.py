@@ -335,8 +335,8 @@ def _settings(report: DoctorReport, config: Settings) -> None:
         "recommendations": config.recommendations,
         "theme": config.theme,
         "model_folders": list(config.model_folders),
-        **dict(config.engine),
-        **dict(config.sampling),
+        **msgspec.structs.asdict(config.engine),
+        **msgspec.structs.asdict(config.tuning),
     }
     for name, origin in config.origin.items():
         if origin != DEFAULT and not origin.startswith(PRESET):  # whose name is told once

@@ -20,7 +20,6 @@ from termchat.commands.comparison import ReplyComparison, is_cut_off, moved_apar
 from termchat.commands.difference import Difference, SearchDifference, difference_of, node_name, search_difference
 from termchat.commands.replay_requests import Prompt, Replayed, replayed, request_replies
 from termchat.config.fields import OPTIONS
-from termchat.config.options import OptionError
 from termchat.config.origins import FLAG
 from termchat.config.settings import Settings
 from termchat.conversation.batch_shapes import shapes_of_prompt
@@ -30,6 +29,7 @@ from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.conversation.tree import Node
 from termchat.decoding.conditions import Length
 from termchat.decoding.records import Beams, Failed, Finished, Prefill, SettingsRecord, Shape, Start, Token
+from termchat.decoding.setting import SettingError
 from termchat.engine.abilities import refused
 from termchat.engine.make import make_engine
 from termchat.engine.port import (
@@ -320,7 +320,7 @@ class _Replay:
         recorded["context"] = max(spec.context, (longest // _ROOM + 2) * _ROOM)
         try:
             wanted = {name: OPTIONS[name].check(value) for name, value in recorded.items() if name not in given}
-        except OptionError as error:
+        except SettingError as error:
             raise ReplayError(f"the transcript is inconsistent: {error}") from None
         return msgspec.structs.replace(spec, said=(*spec.said, *wanted) if address.url else (), **wanted)
 

@@ -32,7 +32,7 @@ def put(name: str, value: Written | None, file: Path | None = None) -> Path:
 
     Args:
         name: a setting, `keys.ID` for what is bound to ID, or `engines.NAME.KEY` for a key of an engine. The value is not
-            checked: see `Option.check`, `Knob.check`.
+            checked: see `Setting.check`.
         value: None is a fresh seed.
         file: None is the user's own config.toml.
 

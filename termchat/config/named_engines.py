@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from termchat.config.named_tables import EntryRefused, only, valid_name
+from termchat.decoding.setting import Setting, SettingError
 from termchat.engine.address import (
     HERE,
     REMOTE_COMMAND,
@@ -22,18 +23,29 @@ from termchat.text import guess_of
 ON_THIS_MACHINE = "here"
 """The word for the engine on this machine, where another one is configured."""
 FIELDS = {
-    "url": "ssh://[USER@]HOST[:PORT] runs termchat's own worker there; http://HOST:PORT or https://… is a server",
-    "model": "what to ask for there; a name or path of that machine. Empty leaves it to the engine",
-    "key_env": "variable that holds the server's key",
-    "key_file": "file that holds the server's key; nobody else may open it (chmod 600)",
-    "key_keyring": "service under which the keyring holds the key, for the user NAME; needs the package keyring",
-    "insecure_key": "send the key over http:// to another machine, unencrypted",
-    "ssl_cert_file": "certificates of your own authority, in PEM format",
-    "draws": "here: termchat draws each token, every feature works; server: the server streams, faster on slow lines",
-    "kind": f"{', '.join(get_args(ServerKind))}: which server it is, if it cannot be seen; openai takes url's path as it is",
-    "remote_command": f"command that ssh runs there instead of {REMOTE_COMMAND}",
-}
-"""Every key of such a table, in words."""
+    field.name: field
+    for field in (
+        Setting(name="url", kind="text", foreign=True,
+            help="ssh://[USER@]HOST[:PORT] runs termchat's own worker there; http://HOST:PORT or https://… is a server"),
+        Setting(name="model", kind="text", foreign=True,
+            help="what to ask for there; a name or path of that machine. Empty leaves it to the engine"),
+        Setting(name="key_env", kind="text", foreign=True, help="variable that holds the server's key"),
+        Setting(name="key_file", kind="text", foreign=True,
+            help="file that holds the server's key; nobody else may open it (chmod 600)"),
+        Setting(name="key_keyring", kind="text", foreign=True,
+            help="service under which the keyring holds the key, for the user NAME; needs the package keyring"),
+        Setting(name="insecure_key", kind="bool", help="send the key over http:// to another machine, unencrypted"),
+        Setting(name="ssl_cert_file", kind="text", foreign=True, help="certificates of your own authority, in PEM format"),
+        Setting(name="draws", kind="choice", choices=("here", "server"),
+            help="here: termchat draws each token, every feature works; server: the server streams, faster on slow lines"),
+        Setting(name="kind", kind="choice", choices=get_args(ServerKind),
+            help=f"{', '.join(get_args(ServerKind))}: which server it is, if it cannot be seen; "
+            "openai takes url's path as it is"),
+        Setting(name="remote_command", kind="text", foreign=True,
+            help=f"command that ssh runs there instead of {REMOTE_COMMAND}"),
+    )
+}  # fmt: skip
+"""Every key of such a table."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HOST_AND_PORT = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}(?:/[\w./-]*)?")
@@ -43,55 +55,54 @@ _KEYS = ("key_env", "key_file", "key_keyring")
 
 
 def engine_from(name: str, table: object) -> EngineAddress:
-    """One table of the config file.
+    """Read one table of the config file.
 
     Raises:
-        EntryRefused: it is none of an engine; its keys lead to the mistake.
+        EntryRefused: it is no engine; its keys lead to the mistake.
     """
     if not isinstance(table, dict):
         raise EntryRefused(f"{name} must be a table, [engines.{name}]")
     valid_name(name)
     if name == ON_THIS_MACHINE:
         raise EntryRefused(f"{name!r} stands for this machine; choose another name")
-    only(table, FIELDS, [key for key in FIELDS if key != "insecure_key"])
+    only(table, FIELDS, ())
     if not table.get("url"):
         raise EntryRefused(f"the engine {name} needs a url")
-    check_values(table)
-    address = EngineAddress(**{**table, "name": name, "url": checked_url(table["url"])})
+    values = check_values(table)
+    address = EngineAddress(**{**values, "name": name, "url": checked_url(values["url"])})
     for key in _ONLY_SERVERS if address.scheme == "ssh" else _ONLY_SSH:
-        if key in table:
+        if key in values:
             raise EntryRefused(f"{key} does not apply to {address.scheme}://", key)
     return address
 
 
-def check_values(table: Mapping[str, Any]) -> None:
-    """Whether each key that there is can have its value.
+def check_values(table: Mapping[str, object]) -> dict[str, Any]:
+    """Check the values of known keys; return them in their own types.
 
     Raises:
         EntryRefused: see `engine_from`.
     """
-    try:
-        if "url" in table:
-            checked_url(table["url"])
-    except AddressError as error:
-        raise EntryRefused(f"url: {error}", "url") from error
-    insecure, draws, variable = (table.get(key) for key in ("insecure_key", "draws", "key_env"))
-    if insecure is not None and not isinstance(insecure, bool):
-        raise EntryRefused(f"insecure_key must be true or false, not {insecure!r}", "insecure_key")
-    if draws is not None and draws not in ("here", "server"):
-        raise EntryRefused(f"draws must be one of here, server, not {draws!r}", "draws")
-    if (kind := table.get("kind")) is not None and kind not in get_args(ServerKind):
-        raise EntryRefused(f"kind must be one of {', '.join(get_args(ServerKind))}, not {kind!r}", "kind")
-    if variable and not _VARIABLE.fullmatch(variable):
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        try:
+            values[key] = FIELDS[key].check(value)
+            if key == "url":
+                checked_url(values[key])
+        except SettingError as error:
+            raise EntryRefused(str(error), key) from error
+        except AddressError as error:
+            raise EntryRefused(f"url: {error}", key) from error
+    if (variable := values.get("key_env")) and not _VARIABLE.fullmatch(variable):
         # Not quoted: whoever put the key itself here must not find it in a log.
         raise EntryRefused("key_env must be the name of a variable, not the key itself", "key_env")
-    given = [key for key in _KEYS if table.get(key)]
-    if len(given) > 1:
-        raise EntryRefused(f"give one of {' and '.join(given)}, not both", given[1])
+    keys = [key for key in _KEYS if values.get(key)]
+    if len(keys) > 1:
+        raise EntryRefused(f"give one of {' and '.join(keys)}, not both", keys[1])
+    return values
 
 
 def engine_of(wanted: str, known: Mapping[str, EngineAddress]) -> EngineAddress:
-    """The engine that a person means: a name, a URL, or "" and "here" for this machine.
+    """Resolve the name or the URL of an engine; "" and "here" are this machine.
 
     Raises:
         AddressError: there is none of that name, or it is no URL of one.

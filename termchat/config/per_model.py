@@ -18,8 +18,8 @@ from termchat.engine.port import Measurement
 from termchat.text import UNREADABLE
 
 if TYPE_CHECKING:
-    from termchat.config.options import OptionValue
     from termchat.config.settings import Settings
+    from termchat.decoding.setting import Value
 
 
 VERSION = 1
@@ -164,7 +164,7 @@ def _write(kept: _File, file: Path | None) -> Path:
 class Picked(NamedTuple):
     """What a person set for one model, by option; the `newer` of it is newer than the flags, and so goes before them."""
 
-    settings: Mapping[str, OptionValue] = {}
+    settings: Mapping[str, Value] = {}
     newer: frozenset[str] = frozenset()
 
 
@@ -179,11 +179,11 @@ class RunSettings(NamedTuple):
     def config(self) -> Settings:
         return self.asked.with_picked(*self.picked).with_tuned(self.measured)
 
-    def set(self, name: str, value: OptionValue) -> RunSettings:
+    def set(self, name: str, value: Value) -> RunSettings:
         """A copy in which a person set an option for this model.
 
         Raises:
-            OptionError: the option refuses the value.
+            SettingError: the option refuses the value.
         """
         settings, newer = self.picked
         return self._replace(picked=Picked({**settings, name: value}, newer | {name}))
@@ -224,5 +224,5 @@ def keep_picked(picked: Picked, sha256: str, name: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    settings = {key: value for key, value in picked.settings.items() if not isinstance(value, tuple)}
+    settings = {key: value for key, value in picked.settings.items() if isinstance(value, (int, str))}
     keep_pick(Pick(sha256, name, hardware(), settings))

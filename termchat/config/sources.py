@@ -1,6 +1,7 @@
 """Where settings come from: one `SettingsSource` for each place, in the order in which they count (`PLACES`).
 
-A mistake in a flag is an error. Anywhere else it is told in one line and that value left out, so that the next place counts.
+A mistake in a flag is an error. Anywhere else it becomes a problem of one line and the value is left out, so that the next
+place counts.
 """
 
 from __future__ import annotations
@@ -11,15 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic.fields import FieldInfo
-from pydantic_settings import PydanticBaseSettingsSource
-
-from termchat.config.fields import SETTINGS, TABLES, Fields
+from termchat.config.fields import SETTINGS, TABLES
 from termchat.config.named_engines import engine_from
 from termchat.config.named_tables import EntryRefused
-from termchat.config.options import Setting
 from termchat.config.origins import FLAG, MODEL, PERSONA, PICKER, TUNED
 from termchat.decoding.samplers import KNOBS, unescape
+from termchat.decoding.setting import Setting, SettingError
 from termchat.text import guess_of
 from termchat.toml import TomlError, TomlFile
 
@@ -35,18 +33,18 @@ PLACES = (
     TUNED,  # what `termchat tune` measured for a model
     MODEL,  # what is recommended for it
 )
-"""Each overrides those below it; the defaults come last. A preset comes right after the place that names it."""
+"""Each overrides those below it, and all override the defaults. A preset comes right after the place that names it."""
 
 PREFIX = "TERMCHAT_"
 _NOT_OURS = "TERMCHAT_OFFLINE"
-"""A variable that speaks to another part of termchat."""
+"""A variable of another part of termchat."""
 KEYS = "keys"
 """The table of the config file that binds keys."""
 ENGINES = "engines"
 """The table of the config file that names engines elsewhere."""
 _TABLES = tuple(dict.fromkeys(filter(None, (*TABLES.values(), KEYS, ENGINES))))
-_TOLD, _LONGEST = 20, 500
-"""Problems of a source that are told one by one, and characters of one: a file may be all wrong."""
+_MOST_PROBLEMS, _LONGEST = 20, 500
+"""Problems that a source lists, and characters of one: a file may be all wrong."""
 
 
 class FlagError(ValueError):
@@ -57,26 +55,19 @@ class FlagError(ValueError):
         self.name = name
 
 
-class SettingsSource(PydanticBaseSettingsSource):
-    """What one of `PLACES` says, as `Fields` nests it.
+class SettingsSource:
+    """The settings of one of `PLACES`: `values` by name, those of a table in a dict under the table's name.
 
-    `places` says where each value stands: "flag", "TERMCHAT_TOP_K", "config.toml, line 3"; what binds a key goes by `keys.ID`,
-    an engine by `engines.NAME`. `problems` are what is wrong, one line each.
+    `places` are the origins of the values: "flag", "TERMCHAT_TOP_K", "config.toml, line 3"; key bindings go by `keys.ID`,
+    engines by `engines.NAME`. `problems` are mistakes, one line each.
     """
 
     def __init__(self, place: str) -> None:
-        super().__init__(Fields)
         self.place = place
         self.values: dict[str, Any] = {}
         self.places: dict[str, str] = {}
         self.problems: list[str] = []
         self._more = 0
-
-    def __call__(self) -> dict[str, Any]:
-        return self.values
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        return self.values.get(field_name), field_name, False
 
     def put(self, name: str, value: object, place: str, table: str | None = None) -> None:
         table = TABLES[name] if table is None else table
@@ -84,24 +75,24 @@ class SettingsSource(PydanticBaseSettingsSource):
         self.places[f"{table}.{name}" if table in (KEYS, ENGINES) else name] = place
 
     def take(self, name: str, place: str, read: Callable[[Setting, Any], object], raw: object) -> None:
-        """Puts a value as `read` understands it, or tells why not."""
+        """Put a value as `read` parses it, or add the problem with it."""
         try:
             self.put(name, read(SETTINGS[name], raw), place)
-        except ValueError as error:
+        except SettingError as error:
             self.tell(f"{place}: {error}")
 
     def tell(self, problem: str, name: str = "", known: Iterable[str] = ()) -> None:
-        """Adds a problem with a value that is ignored; of an unknown `name` with a guess among the `known`."""
-        if len(self.problems) - bool(self._more) < _TOLD:
+        """Add a problem with a value that is ignored, with a guess among the `known` for an unknown `name`."""
+        if len(self.problems) - bool(self._more) < _MOST_PROBLEMS:
             problem += guess_of(name, known)
             self.problems.append(f"{problem if len(problem) <= _LONGEST else problem[:_LONGEST] + '…'} (ignored)")
             return
         self._more += 1
-        self.problems[_TOLD:] = [f"and {self._more:,} more mistakes"]
+        self.problems[_MOST_PROBLEMS:] = [f"and {self._more:,} more mistakes"]
 
 
 def flags(given: Mapping[str, object]) -> SettingsSource:
-    """The flags that were given, by setting name; texts as typed, `stop` a list of them.
+    """Read the flags that were given, by setting; texts as typed, `stop` a list of them.
 
     Raises:
         FlagError: a value is refused.
@@ -109,14 +100,14 @@ def flags(given: Mapping[str, object]) -> SettingsSource:
     source = SettingsSource(FLAG)
     for name, value in _with_drafter(given).items():
         try:
-            source.put(name, _flag(SETTINGS[name], value), FLAG)
-        except ValueError as error:
+            source.put(name, _parse_flag(SETTINGS[name], value), FLAG)
+        except SettingError as error:
             raise FlagError(name, str(error)) from error
     return source
 
 
 def _with_drafter(given: Mapping[str, object]) -> Mapping[str, object]:
-    """The flags with a model that `draft` names taken for the one that drafts.
+    """Turn a `draft` flag that names a model into the two settings it stands for.
 
     Raises:
         FlagError: `draft_model` names another one.
@@ -130,19 +121,19 @@ def _with_drafter(given: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def variables(environ: Mapping[str, str]) -> SettingsSource:
-    """`TERMCHAT_*`. An empty one sets a text; of anything else it says nothing."""
+    """Read `TERMCHAT_*`. An empty variable sets a text, and nothing else."""
     source, names = SettingsSource(VARIABLES), {PREFIX + name.upper(): name for name in SETTINGS}
     for variable, text in environ.items():
         if name := names.get(variable):
             if text or SETTINGS[name].kind in ("text", "texts", "biases"):
-                source.take(name, variable, _typed, text)
+                source.take(name, variable, _parse_variable, text)
         elif variable.startswith(PREFIX) and variable != _NOT_OURS:
             source.tell(f"{variable}: unknown setting", variable, names)
     return source
 
 
 def config_file(path: Path) -> SettingsSource:
-    """config.toml, which need not be there."""
+    """Read config.toml, if it exists."""
     source = SettingsSource(FILE)
     try:
         file = TomlFile(path)
@@ -152,16 +143,16 @@ def config_file(path: Path) -> SettingsSource:
         return source
     for key, value in file.table.items():
         if key == ENGINES and isinstance(value, dict):
-            _name_engines(source, file, value)
+            _read_engines(source, file, value)
             continue
         inside = key in _TABLES and isinstance(value, dict)
         for name, content in value.items() if inside else ((key, value),):
             place = file.place(*((key, name) if inside else (key,)))
-            _say(source, key if inside else "", name, content, place)
+            _read_entry(source, key if inside else "", name, content, place)
     return source
 
 
-def _name_engines(source: SettingsSource, file: TomlFile, tables: Mapping[str, object]) -> None:
+def _read_engines(source: SettingsSource, file: TomlFile, tables: Mapping[str, object]) -> None:
     for name, table in tables.items():
         if table == {}:  # what `termchat config unset` leaves of an engine
             continue
@@ -177,28 +168,28 @@ def _name_engines(source: SettingsSource, file: TomlFile, tables: Mapping[str, o
 def kept(
     place: str, values: Mapping[str, object], origin: str | Mapping[str, str] = "", problems: Iterable[str] = ()
 ) -> SettingsSource:
-    """What nobody types now; its origin is the place unless it is given. What a setting refuses is left out without a word:
-    another termchat may have saved it."""
+    """Return saved values as a source; their origin is the place unless it is given. Refused values are left out silently:
+    another version of termchat may have saved them."""
     source = SettingsSource(place)
     source.problems += problems
     for name, value in values.items():
-        with suppress(ValueError):
+        with suppress(SettingError):
             from_where = origin[name] if isinstance(origin, Mapping) else origin or place
             source.put(name, SETTINGS[name].check(value), from_where)
     return source
 
 
-def ranked(said: Iterable[SettingsSource]) -> list[SettingsSource]:
-    """The sources, one of each place, in the order in which they count."""
-    at = {source.place: source for source in said}
-    found = [at[place] for place in PLACES if place in at]
-    if CHAIN_PRESET in at:
-        naming = next((number for number, source in enumerate(found) if "preset" in source.values), -1)
-        found.insert(naming + 1, at[CHAIN_PRESET])
-    return found
+def ranked(sources: Iterable[SettingsSource]) -> list[SettingsSource]:
+    """Sort sources by how much they count; the last one of each place."""
+    by_place = {source.place: source for source in sources}
+    ordered = [by_place[place] for place in PLACES if place in by_place]
+    if CHAIN_PRESET in by_place:
+        naming = next((number for number, source in enumerate(ordered) if "preset" in source.values), -1)
+        ordered.insert(naming + 1, by_place[CHAIN_PRESET])
+    return ordered
 
 
-def _say(source: SettingsSource, table: str, name: str, value: object, place: str) -> None:
+def _read_entry(source: SettingsSource, table: str, name: str, value: object, place: str) -> None:
     if table == KEYS:
         keys = value if isinstance(value, list) else [value]
         if all(isinstance(key, str) for key in keys):
@@ -206,7 +197,7 @@ def _say(source: SettingsSource, table: str, name: str, value: object, place: st
         else:
             source.tell(f"{place}: {name} must be a key or a list of keys, not {value!r}")
     elif TABLES.get(name) == table:
-        source.take(name, place, _native, value)
+        source.take(name, place, _parse_toml, value)
     elif name in TABLES:
         right = f"under [{TABLES[name]}]" if TABLES[name] else "at the top, before any table"
         source.tell(f"{place}: {name} belongs {right}")
@@ -217,15 +208,15 @@ def _say(source: SettingsSource, table: str, name: str, value: object, place: st
         source.tell(f"{place}: unknown setting {name!r}", name, known)
 
 
-def _native(setting: Setting, value: object) -> object:
-    """A value of a TOML file, which has types; numbers may also be words, such as "off" and "fresh"."""
+def _parse_toml(setting: Setting, value: object) -> object:
+    """Parse a value of a TOML file, which has types; numbers may also be words, such as "off" and "fresh"."""
     if isinstance(value, str) and setting.kind in ("float", "int", "seed", "bool"):
         return setting.parse(value)
     return setting.check(value)
 
 
-def _typed(setting: Setting, text: str) -> object:
-    """A value of a variable, which is text; a list of texts may be JSON."""
+def _parse_variable(setting: Setting, text: str) -> object:
+    """Parse a value of a variable, which is text; a list of texts may be JSON."""
     if setting.kind in ("texts", "biases") and text.lstrip().startswith("["):
         with suppress(json.JSONDecodeError, RecursionError):
             listed = json.loads(text)
@@ -234,8 +225,8 @@ def _typed(setting: Setting, text: str) -> object:
     return setting.parse(text)
 
 
-def _flag(setting: Setting, value: object) -> object:
-    """A value of a flag: as typed, or already of the right type."""
+def _parse_flag(setting: Setting, value: object) -> object:
+    """Parse a value of a flag: typed, or already of the right type."""
     if isinstance(value, str):
         return setting.parse(value)
     if setting.kind == "texts" and isinstance(value, (list, tuple)):

@@ -13,7 +13,8 @@ from termchat.decoding.conditions import Length, Rule, Stop, ThinkingBudget, des
 from termchat.decoding.constraint import shown
 from termchat.decoding.drafting import DraftSettings
 from termchat.decoding.records import SettingsRecord
-from termchat.decoding.samplers import KNOBS, THINK_AUTO, Knob, SamplerSettings, Value
+from termchat.decoding.samplers import KNOBS, THINK_AUTO, SamplerSettings, Value
+from termchat.decoding.setting import Setting
 from termchat.decoding.stages import chain_of
 from termchat.text import one_line
 
@@ -80,7 +81,7 @@ def _idle(name: str, held: Mapping[str, Value]) -> bool:
     return bool(needs) and KNOBS[needs].is_off(held[needs])
 
 
-def _change(knob: Knob, old: Value, new: Value, texts: Mapping[int, str]) -> str:
+def _change(knob: Setting, old: Value, new: Value, texts: Mapping[int, str]) -> str:
     """Of biases only those that are other ones are told, with the text of the token; of an order the stage that moved."""
     plain = f"{knob.name} {knob.show(old)} → {knob.show(new)}"
     if not isinstance(old, tuple) or not isinstance(new, tuple):

@@ -1,6 +1,8 @@
 """The vocabulary of decoding: frozen values and pure functions that every other room reads. Nothing here knows an engine, a
 screen or a file.
 
+- `setting`: `Setting`, a setting as people meet it: checked, parsed, shown and moved. The knobs, the options of the config file
+  and the fields of plans are tables of it.
 - `samplers`: every knob with its range, its default and its key (`KNOBS`), and the values they have (`SamplerSettings`,
   `Tuning`). Flags, config file, panel and checks are made from it.
 - `stages`: every stage of the sampler chain, in order (`STAGES`). The engine builds its chain from it.
@@ -20,7 +22,8 @@ screen or a file.
 - `redraw`: a recorded step drawn again under other settings, from the candidates of its record.
 - `drafting`: the rules of speculation: guesses from n-grams, the times of batches, how many guesses pay, and whether any do;
   `draft_figures`: what drafts did for a reply, read from its tokens.
-- `group`: why several replies to one prompt were made; `walk_plan`: which ones to make, as a person asks for them.
+- `group`: why several replies to one prompt were made; `plans`: the kinds of plans and their fields;
+  `walk_plan`: makes a plan; `plan_words`: plans as they are typed behind a slash command.
 - `token_trie`: what they begin with together, and where they part; `parting`: why two with the same dice do; `walk_figures`:
   how likely, varied and alike they are; `ranking`: which is the best, or what most of them answer (`answers`).
 - `deadline`: how long a person's regular expressions and a model's template may take.

@@ -1,7 +1,7 @@
-"""What to walk from one prompt: how many replies, with which knobs and which seeds. Pure data; whoever starts them reads it.
+"""Plans of several replies to one prompt: how many, with which knobs and which seeds. Pure data.
 
-The makers check all that a person may have typed: `walks`, `grid`, `compare`, `best`, `vote` and `beams`, and `parse_grid`
-for a grid in words. `PRESETS` are the classic exercises.
+`make_plan` makes one from the fields of its kind (`plans.PLANS`). `walks`, `grid`, `compare`, `best`, `vote` and `beams` check
+their values; `parse_grid` reads a grid in words. `PRESETS` are the classic exercises.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ import msgspec
 from termchat.decoding import beam_search
 from termchat.decoding.answers import AnswerError, answer_reader
 from termchat.decoding.group import MOST_WALKS, BeamSettings, GridKnob, Group, GroupKind
-from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value
+from termchat.decoding.plans import PLANS, VARIABLE
+from termchat.decoding.samplers import KNOBS, Value
+from termchat.decoding.setting import Setting, SettingError
 from termchat.text import guess_of, one_line
 
 MOST_KNOBS = 2
 """Knobs of a grid."""
 
-NUMERIC = ("float", "int", "switch")
 _EXAMPLE = "for example: temperature 0 0.5 1"
 _OFF = ("off", "none")
 _WORD = re.compile(r"[^\s,;=]+")
 _LONGEST = 40
 
-_NAMES = (
-    {knob.label: name for name, knob in KNOBS.items()} | {name: name for name in KNOBS} | {"n_predict": "max_tokens"}
-)
-"""What a knob is called, on the panel and by its own name, to its own name."""
+_NAMES = {also: name for name, knob in KNOBS.items() for also in (knob.label, *knob.also)} | {
+    name: name for name in KNOBS
+}
+"""All names of the knobs, to their own."""
 
 
 class PlanError(ValueError):
-    """A plan that cannot be carried out. `hint` says what to do."""
+    """A plan is refused. `hint` says what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -44,10 +45,10 @@ class PlanError(ValueError):
 
 
 class WalkPlan(msgspec.Struct, frozen=True):
-    """The `group` of replies to make from one prompt, whose number is 0 until they begin.
+    """A group of replies to one prompt, whose number is 0 until they begin.
 
-    `changes` are, for each reply, the settings that differ from the chat's. `exact`: each is to have the bits of its seed
-    alone, whatever that takes.
+    `changes` are the settings of each reply that differ from the chat's. `exact`: each has the bits that its seed gives alone,
+    though that may be slower.
     """
 
     group: Group
@@ -59,11 +60,11 @@ class WalkPlan(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, group=msgspec.structs.replace(self.group, number=number))
 
     def seed(self, first: int, walk: int) -> int:
-        """The seed of a walk: run j of a cell has the first one's + j, so that cells can be compared; with same dice all have
-        the first one's.
+        """Return the seed of a walk: run j of a cell has the first seed + j, so that cells can be compared; with the same dice
+        all have the first seed.
 
         Raises:
-            PlanError: it would be larger than the dice take.
+            PlanError: the seed is larger than the dice take.
         """
         group = self.group
         seed = first if group.same_dice or group.kind == "beams" else first + walk % group.runs
@@ -74,32 +75,36 @@ class WalkPlan(msgspec.Struct, frozen=True):
         return seed
 
     def label(self, walk: int) -> str:
-        """What sets it apart, as "temp 0.5 · top_p 0.9 · run 2"; "" if only the seed does."""
-        told = [f"{KNOBS[name].label} {shown_value(KNOBS[name], value)}" for name, value in self.changes[walk].items()]
+        """Return the settings of a walk, as "temp 0.5 · top_p 0.9 · run 2"; "" if only the seed differs."""
+        parts = [f"{KNOBS[name].label} {shown_value(KNOBS[name], value)}" for name, value in self.changes[walk].items()]
         if self.group.kind == "grid" and self.group.runs > 1:
-            told.append(f"run {walk % self.group.runs + 1}")
-        return " · ".join(told)
+            parts.append(f"run {walk % self.group.runs + 1}")
+        return " · ".join(parts)
 
 
 ONE = WalkPlan(Group(0, "walks", 1), ({},))
 """The plan of a single reply, which belongs to no group."""
 
 
-def shown_value(knob: Knob, value: Value) -> str:
-    """The value as labels and headings show it: as the panel, but whole numbers without a point."""
+def shown_value(knob: Setting, value: Value) -> str:
+    """Format a value for labels and headings: as on the panel, but whole numbers without a point."""
     return knob.show(value).removesuffix(".0") if isinstance(value, float) else knob.show(value)
 
 
 def walks(n: int, *, same_dice: bool = False) -> WalkPlan:
-    """Raises:
-    PlanError: n is not from 2 to `MOST_WALKS`; so for the next ones.
+    """Plan replies that differ by their seeds.
+
+    Raises:
+        PlanError: n is not from 2 to `MOST_WALKS`.
     """
     return _alike("walks", n, same_dice=same_dice)
 
 
 def best(n: int, length_penalty: float = 1.0) -> WalkPlan:
-    """Raises:
-    PlanError: see `walks`; or a length penalty that leaves nothing but the length.
+    """Plan replies of which the one with the highest score counts.
+
+    Raises:
+        PlanError: see `walks`; or the length penalty leaves nothing but the length.
     """
     if wrong := beam_search.penalty_problem(length_penalty):
         raise PlanError(wrong)
@@ -107,8 +112,10 @@ def best(n: int, length_penalty: float = 1.0) -> WalkPlan:
 
 
 def vote(n: int, answer: str) -> WalkPlan:
-    """Raises:
-    PlanError: see `walks`; or `answer` is neither a regular expression nor a JSON path.
+    """Plan replies whose most common answer counts.
+
+    Raises:
+        PlanError: see `walks`; or `answer` is neither a regular expression nor a JSON path.
     """
     try:
         answer_reader(answer)
@@ -118,7 +125,7 @@ def vote(n: int, answer: str) -> WalkPlan:
 
 
 def compare(a: Mapping[str, object], b: Mapping[str, object]) -> WalkPlan:
-    """Two settings with the same dice; each has the knobs that differ from the chat's.
+    """Plan two replies with the same dice; `a` and `b` are the knobs that differ from the chat's.
 
     Raises:
         PlanError: an unknown knob, a value that its knob refuses, or the two are the same.
@@ -130,8 +137,10 @@ def compare(a: Mapping[str, object], b: Mapping[str, object]) -> WalkPlan:
 
 
 def beams(settings: BeamSettings) -> WalkPlan:
-    """Raises:
-    PlanError: a width, a length penalty or an n-best that cannot be searched for.
+    """Plan a beam search.
+
+    Raises:
+        PlanError: its width, length penalty or n-best is out of range.
     """
     if settings.width == 1:
         raise PlanError("a search with 1 beam is greedy", "set the temperature to 0, or give 2 beams or more")
@@ -142,18 +151,18 @@ def beams(settings: BeamSettings) -> WalkPlan:
 
 
 def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -> WalkPlan:
-    """Every combination of the values, in the order given, the last knob's varying fastest; `runs` walks for each.
+    """Plan `runs` replies for every combination of the values, in the order given, the last knob's varying fastest.
 
     Raises:
-        PlanError: more than two knobs or the same one twice, an unknown one, a value that its knob refuses or that is there
-            twice, or more walks than fit into a batch.
+        PlanError: more than two knobs or one twice, an unknown one, a value that its knob refuses or one twice, or more walks
+            than fit into a batch.
     """
     checked = tuple(map(_checked, knobs))
     if not checked:
         raise PlanError("a grid needs a knob and its values", _EXAMPLE)
     if len(checked) > MOST_KNOBS:
-        told = ", ".join(knob.name for knob in checked)
-        raise PlanError(f"a grid has {MOST_KNOBS} knobs at most, not {len(checked)}: {told}", "leave one out")
+        names = ", ".join(knob.name for knob in checked)
+        raise PlanError(f"a grid has {MOST_KNOBS} knobs at most, not {len(checked)}: {names}", "leave one out")
     if len({knob.name for knob in checked}) < len(checked):
         raise PlanError(f"{checked[0].name} is given twice", "name it once, with all its values")
     cells = math.prod(len(knob.values) for knob in checked)
@@ -166,9 +175,8 @@ def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -
         )
     if cells * runs < 2:
         raise PlanError("this grid has only one walk", "give more values or more runs")
-    names = [knob.name for knob in checked]
     changes = tuple(
-        {name: KNOBS[name].check(value) for name, value in zip(names, cell, strict=True)}
+        {knob.name: KNOBS[knob.name].check(value) for knob, value in zip(checked, cell, strict=True)}
         for cell in product(*(knob.values for knob in checked))
         for _ in range(runs)
     )
@@ -176,37 +184,52 @@ def grid(knobs: Iterable[GridKnob], runs: int = 1, *, same_dice: bool = False) -
 
 
 def parse_grid(texts: Sequence[str]) -> tuple[GridKnob, ...]:
-    """The knobs of a grid in words, "temperature=0,0.5,1" or "temperature 0 0.5 1"; one text may hold several. Values are those
-    that the knob takes elsewhere, `off` among them.
+    """Parse the knobs of a grid, "temperature=0,0.5,1" or "temperature 0 0.5 1"; one text may hold several. `off` is a value.
 
     Raises:
         PlanError: an unknown knob, one without values, or a value that its knob refuses.
     """
-    found: list[tuple[Knob, list[float]]] = []
+    knobs: list[tuple[Setting, list[float]]] = []
     for text in texts:
-        knob: Knob | None = None
+        knob: Setting | None = None
         for word in _WORD.findall(text):
             # The name of another knob begins with a letter, and so do few values.
             if knob is not None and (not word[0].isalpha() or word.lower() in (*_OFF, "on", *knob.words)):
-                found[-1][1].append(_value(knob, word))
+                knobs[-1][1].append(_value(knob, word))
             elif knob is None or own_name(word):
                 knob = _grid_knob(word)
-                found.append((knob, []))
+                knobs.append((knob, []))
             else:
-                said = f"{one_line(word, _LONGEST)!r} is neither a value of {knob.name} nor a knob"
-                raise PlanError(f"{said}{guess_of(word, KNOBS)}", _EXAMPLE)
-    for knob, values in found:
+                problem = f"{one_line(word, _LONGEST)!r} is neither a value of {knob.name} nor a knob"
+                raise PlanError(f"{problem}{guess_of(word, KNOBS)}", _EXAMPLE)
+    for knob, values in knobs:
         if not values:
             raise PlanError(f"{knob.name} has no values", _EXAMPLE)
-    return tuple(GridKnob(knob.name, tuple(values)) for knob, values in found)
+    return tuple(GridKnob(knob.name, tuple(values)) for knob, values in knobs)
 
 
-PRESETS: dict[str, Callable[[], WalkPlan]] = {
-    "temperature": lambda: grid([GridKnob("temperature", (0, 0.5, 1, 1.5))], runs=3),
-    "top_k": lambda: grid([GridKnob("top_k", (1, 10, 50, 0))]),
-    "top_p": lambda: grid([GridKnob("top_p", (0.5, 0.9, 0.95, 1))]),
-}
-"""The classic exercises, by the knob that they show."""
+def make_plan(kind: GroupKind, values: Mapping[str, Any]) -> WalkPlan:
+    """Make a plan from values of its fields, with the defaults for the others.
+
+    Raises:
+        PlanError: the values do not make a plan; see the function of the kind.
+    """
+    filled = {field.name: field.default for field in PLANS[kind].fields} | dict(values)
+    match kind:
+        case "walks":
+            plan = walks(filled["walks"], same_dice=bool(filled["same_dice"]))
+        case "grid":
+            plan = grid(filled["grid"], filled["runs"], same_dice=bool(filled["same_dice"]))
+        case "compare":
+            plan = compare(filled["A"], filled["B"])
+        case "best":
+            plan = best(filled["best_of"], filled["length_penalty"])
+        case "vote":
+            plan = vote(filled["walks"], filled["vote"])
+        case "beams":
+            early, after = bool(filled["early_stopping"]), bool(filled["after_chain"])
+            plan = beams(BeamSettings(filled["beams"], filled["length_penalty"], filled["n_best"], early, after))
+    return msgspec.structs.replace(plan, exact=plan.exact or bool(filled.get("exact")))
 
 
 def _alike(kind: GroupKind, n: int, **more: Any) -> WalkPlan:
@@ -220,7 +243,7 @@ def _changed(knobs: Mapping[str, object]) -> dict[str, Value]:
 
 
 def _checked(given: GridKnob) -> GridKnob:
-    """The knob with its own name and its values in its own type."""
+    """Return the knob under its own name, with its values in its own type."""
     knob = _grid_knob(given.name)
     values = [_refusing(knob.check, value) for value in given.values]
     if not values:
@@ -233,20 +256,20 @@ def _checked(given: GridKnob) -> GridKnob:
     return GridKnob(knob.name, tuple(value for value in values if isinstance(value, (int, float))))
 
 
-def _grid_knob(name: str) -> Knob:
+def _grid_knob(name: str) -> Setting:
     knob = _knob(name)
-    if knob.kind not in NUMERIC:
+    if knob.name not in VARIABLE:
         how = "give a number of runs" if knob.kind == "seed" else f"take one with numbers; {_EXAMPLE}"
         raise PlanError(f"{knob.name} cannot be a knob of a grid", how)
     return knob
 
 
 def own_name(name: str) -> str:
-    """The name of the knob that is called so; "" if there is none."""
+    """Return the own name of a knob, from any of its names; "" if there is none."""
     return _NAMES.get(name.strip().lower().lstrip("-").replace("-", "_"), "")
 
 
-def _knob(name: str) -> Knob:
+def _knob(name: str) -> Setting:
     if not (known := own_name(name)):
         raise PlanError(f"unknown knob {one_line(name, _LONGEST)!r}{guess_of(name, KNOBS)}", _EXAMPLE)
     if "draft" in (known, KNOBS[known].needs):
@@ -254,14 +277,22 @@ def _knob(name: str) -> Knob:
     return KNOBS[known]
 
 
-def _value(knob: Knob, word: str) -> float:
+def _value(knob: Setting, word: str) -> float:
     value = _refusing(knob.parse, "off" if word.lower() in _OFF else word)
-    assert isinstance(value, (int, float))  # as of every knob of `NUMERIC`
+    assert isinstance(value, (int, float))  # as of every knob of `VARIABLE`
     return value
 
 
 def _refusing(read: Callable[[Any], Value], value: object) -> Value:
     try:
         return read(value)
-    except KnobError as error:
+    except SettingError as error:
         raise PlanError(str(error)) from None
+
+
+PRESETS: dict[str, WalkPlan] = {
+    "temperature": grid([GridKnob("temperature", (0, 0.5, 1, 1.5))], runs=3),
+    "top_k": grid([GridKnob("top_k", (1, 10, 50, 0))]),
+    "top_p": grid([GridKnob("top_p", (0.5, 0.9, 0.95, 1))]),
+}
+"""The classic exercises, by the knob that they show."""

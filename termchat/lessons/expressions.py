@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from termchat.decoding import conditions
 from termchat.decoding.conditions import ConditionError, Text, Threshold
-from termchat.decoding.samplers import KNOBS, KnobError
+from termchat.decoding.samplers import KNOBS
+from termchat.decoding.setting import SettingError
 from termchat.lessons.lesson_facts import FACTS, Fact, FactKind, LessonFacts, kind_of
 from termchat.text import guess_of
 
@@ -180,7 +181,7 @@ def _read_word(node: ast.expr, other: ast.expr) -> None:
         return
     try:
         value = knob.parse(node.value)
-    except KnobError as error:
+    except SettingError as error:
         raise ExpressionError(str(error)) from None
     if isinstance(value, (int, float)):
         node.value = float(value)

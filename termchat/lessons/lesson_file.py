@@ -15,7 +15,8 @@ from termchat import regular_files
 from termchat.decoding import conditions
 from termchat.decoding.answers import AnswerError, answer_reader
 from termchat.decoding.conditions import ConditionError
-from termchat.decoding.samplers import KNOBS, KnobError, Value
+from termchat.decoding.samplers import KNOBS, Value
+from termchat.decoding.setting import SettingError
 from termchat.engine.port import FEATURES
 from termchat.lessons import glossary
 from termchat.lessons.lesson import Claim, Lesson, LessonQuestion, LessonStep, LessonText, Opening, Text, is_knob_key
@@ -175,10 +176,10 @@ class _Reader:
         place = (*at, name) if (*at, name) in self._lines else (*at, "knobs", name)
         try:
             if knob is None:
-                raise KnobError(f"unknown knob {name!r}{guess_of(name, KNOBS)}")
+                raise SettingError(f"unknown knob {name!r}{guess_of(name, KNOBS)}")
             is_word = isinstance(value, str) and knob.kind in ("float", "int", "switch", "seed")
             return knob.parse(value) if is_word else knob.check(value)
-        except KnobError as error:
+        except SettingError as error:
             self._note(place, str(error))
             return None
 

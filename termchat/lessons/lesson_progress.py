@@ -95,7 +95,7 @@ def _with_known_knobs(state: LessonState) -> LessonState:
     """Check the knobs with which a lesson is resumed; leave out those of another version.
 
     Raises:
-        KnobError: a knob has a value that it cannot have.
+        SettingError: a knob has a value that it cannot have.
     """
     if state.resumes is None:
         return state

@@ -33,7 +33,7 @@ from termchat.tui.models.gather import Models
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities, abilities_of
 
-if TYPE_CHECKING:  # pydantic takes time, and is not needed to import this
+if TYPE_CHECKING:
     from termchat.config.settings import Settings
 
 

@@ -16,7 +16,8 @@ from termchat.conversation.session import title_of
 from termchat.conversation.store.store import Store
 from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Token
-from termchat.decoding.samplers import KnobError, Tuning
+from termchat.decoding.samplers import Tuning
+from termchat.decoding.setting import SettingError
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
 from tests.chat.driven_chat import Driven, Make
@@ -153,7 +154,7 @@ def test_knobs_in_mid_reply_and_while_idle(make: Make) -> None:
     assert [c.noise for c in preview.candidates[:20]] == [c.noise for c in last.candidates[:20]]
     assert preview.candidates[0].probability < 1.0
     assert {type(change) for change in driven.told} >= {TuningChanged, LiveChanged}
-    with pytest.raises(KnobError, match="from 0 to 5"):
+    with pytest.raises(SettingError, match="from 0 to 5"):
         driven.chat.adjust("temperature", 9)
     assert driven.chat.tuning.temperature == 2.0
 

@@ -34,7 +34,8 @@ def test_the_written_file_says_the_defaults_line_by_line(run: Run, file: Path) -
     assert run("config", "init").exit_code == 0
     written = file.read_text()
     told, silent = load({}, {}, file), load({}, {}, file.with_name("none"))
-    assert (told.model_dump(), told.origin, told.problems) == (silent.model_dump(), silent.origin, ())
+    assert [told.value(name) for name in SETTINGS] == [silent.value(name) for name in SETTINGS]
+    assert (told.origin, told.problems) == (silent.origin, ())
     bare = [line[1:] if line.startswith("#") and line[1:2] != " " else line for line in written.splitlines()]
     file.write_text("\n".join(line for line in bare if line != ""))
     found, plain = load({}, {}, file), load({}, {}, file.with_name("none"))

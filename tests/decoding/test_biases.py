@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from termchat.decoding.biases import BANNED, Bias, added, parse
-from termchat.decoding.samplers import KNOBS, KnobError
+from termchat.decoding.samplers import KNOBS
+from termchat.decoding.setting import SettingError
 
 KNOB = KNOBS["logit_bias"]
 
@@ -38,7 +39,7 @@ def test_a_text_or_an_id_and_what_is_added(text: str, what: object, value: float
 
 @pytest.mark.parametrize("text", ["", "x", "x=", "=3", '""=3', "x=b", "x=nan", "x=inf", "x=1001", "x=--3"])
 def test_what_is_none_is_refused_in_words(text: str) -> None:
-    with pytest.raises(KnobError, match="logit_bias must") as refused:
+    with pytest.raises(SettingError, match="logit_bias must") as refused:
         KNOB.check([text])
     if text:
         assert "ID=X or TEXT=X, where X is a number from -1000 to 1000, or ban" in str(refused.value)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from termchat.decoding.conditions import Length, Stop
 from termchat.decoding.drafting import DraftSettings
-from termchat.decoding.samplers import KNOBS, ORDER, KnobError, SamplerSettings, Tuning, escape, unescape
+from termchat.decoding.samplers import KNOBS, ORDER, SamplerSettings, Tuning, escape, unescape
+from termchat.decoding.setting import SettingError
 
 NUMERIC = [name for name, knob in KNOBS.items() if knob.kind in ("float", "int")]
 
@@ -45,7 +46,9 @@ def test_an_order_is_understood_as_llama_cpp_writes_it(text: str, order: tuple[s
 
 
 def test_an_unknown_stage_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(KnobError, match=r"order: unknown stage 'top_x'; known stages: penalties, dry, .*temperature"):
+    with pytest.raises(
+        SettingError, match=r"order: unknown stage 'top_x'; known stages: penalties, dry, .*temperature"
+    ):
         KNOBS["order"].parse("top_k;top_x")
 
 
@@ -57,7 +60,7 @@ def test_every_knob_has_its_own_letter() -> None:
 def test_out_of_range_is_refused_with_the_range(name: str) -> None:
     knob = KNOBS[name]
     for bad in (knob.low - 1, knob.high + 1, math.nan, math.inf, 10**400, -(10**5000), "1", True, None):
-        with pytest.raises(KnobError, match=rf"{name} must be .* from {knob.low:.16g} to {knob.high:.16g}"):
+        with pytest.raises(SettingError, match=rf"{name} must be .* from {knob.low:.16g} to {knob.high:.16g}"):
             knob.check(bad)
     assert knob.check(knob.low) == knob.low
     assert knob.check(knob.high) == knob.high
@@ -65,9 +68,9 @@ def test_out_of_range_is_refused_with_the_range(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in NUMERIC if KNOBS[n].kind == "int"])
 def test_whole_numbers_only(name: str) -> None:
-    with pytest.raises(KnobError, match="whole number"):
+    with pytest.raises(SettingError, match="whole number"):
         KNOBS[name].check(1.5)
-    with pytest.raises(KnobError, match="whole number"):
+    with pytest.raises(SettingError, match="whole number"):
         KNOBS[name].parse("1.5")
 
 
@@ -93,7 +96,7 @@ def test_a_choice_moves_from_word_to_word_and_stops_at_the_ends(moves: list[tupl
 
 @pytest.mark.parametrize("bad", ["smollm2", "", 1, None, True])
 def test_a_choice_takes_no_other_word(bad: object) -> None:
-    with pytest.raises(KnobError, match="draft must be one of off, ngram, model, auto, not "):
+    with pytest.raises(SettingError, match="draft must be one of off, ngram, model, auto, not "):
         Tuning().turned({"draft": bad})
     assert KNOBS["draft"].parse(" Auto ") == "auto"
 
@@ -119,7 +122,7 @@ def test_a_typed_number_is_shown_whole(text: str) -> None:
 def test_a_temperature_too_small_to_divide_by_is_refused_and_skipped_by_keys() -> None:
     knob = KNOBS["temperature"]
     for small in (1e-38, 0.001, 0.00999):
-        with pytest.raises(KnobError, match=r"temperature must be 0 or at least 0\.01, not"):
+        with pytest.raises(SettingError, match=r"temperature must be 0 or at least 0\.01, not"):
             knob.check(small)
     assert (knob.check(0), knob.check(0.01)) == (0.0, 0.01)
     assert (knob.moved(0.055, -1), knob.moved(-0.045, 1)) == (0.0, 0.01)
@@ -130,9 +133,9 @@ def test_seed() -> None:
     assert seed.parse("fresh") is None
     assert seed.parse("42") == 42
     assert seed.show(None) == "fresh"
-    with pytest.raises(KnobError, match="9007199254740991"):
+    with pytest.raises(SettingError, match="9007199254740991"):
         seed.check(2**53)
-    with pytest.raises(KnobError, match="whole number"):
+    with pytest.raises(SettingError, match="whole number"):
         seed.check(-1)
 
 
@@ -141,9 +144,9 @@ def test_stops() -> None:
     assert stop.parse(r"\n6.") == ("\n6.",)
     assert stop.check(["a", "b", "a"]) == ("a", "b")
     assert stop.show(("\n6.",)) == r'"\n6."'
-    with pytest.raises(KnobError):
+    with pytest.raises(SettingError):
         stop.check([""])
-    with pytest.raises(KnobError):
+    with pytest.raises(SettingError):
         stop.check([3])
 
 
@@ -157,9 +160,9 @@ def test_turned_checks_names_and_values() -> None:
     tuning = Tuning().turned({"temperature": 0, "stop": ["x"], "max_tokens": 5})
     assert tuning.temperature == 0.0
     assert tuning.conditions() == (Stop("x"), Length(5))
-    with pytest.raises(KnobError, match="temperature must be a number from 0 to 5, not 9"):
+    with pytest.raises(SettingError, match="temperature must be a number from 0 to 5, not 9"):
         tuning.turned({"temperature": 9})
-    with pytest.raises(KnobError, match="unknown knob 'heat'"):
+    with pytest.raises(SettingError, match="unknown knob 'heat'"):
         tuning.turned({"heat": 1})
 
 

@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from termchat.decoding.conditions import ThinkingBudget
-from termchat.decoding.samplers import KNOBS, KnobError, Tuning
+from termchat.decoding.samplers import KNOBS, Tuning
+from termchat.decoding.setting import SettingError
 from termchat.decoding.thinking import Phase, PhaseParser, ThinkingTags, tags_from, tags_of
 from tests.decoding.byte_pieces import pieces
 
@@ -88,7 +89,7 @@ def test_the_knob_takes_words_and_numbers() -> None:
         "auto": "auto", "on": "on", "OFF": "off", "512": "512",
     }  # fmt: skip
     assert knob.check("on") == written["on"]
-    with pytest.raises(KnobError, match="auto, off, on or a whole number from -1"):
+    with pytest.raises(SettingError, match="auto, off, on or a whole number from -1"):
         knob.parse("perhaps")
 
 

@@ -111,11 +111,11 @@ def test_what_is_written_is_what_is_walked(temperatures: list[float], tops: list
 
 
 def test_the_classic_exercises() -> None:
-    temperature = PRESETS["temperature"]()
+    temperature = PRESETS["temperature"]
     assert temperature.group.size == 12
     assert [one["temperature"] for one in temperature.changes] == [0] * 3 + [0.5] * 3 + [1] * 3 + [1.5] * 3
-    assert labels(PRESETS["top_k"]()) == ["top_k 1", "top_k 10", "top_k 50", "top_k off"]
-    assert [one["top_p"] for one in PRESETS["top_p"]().changes] == [0.5, 0.9, 0.95, 1]
+    assert labels(PRESETS["top_k"]) == ["top_k 1", "top_k 10", "top_k 50", "top_k off"]
+    assert [one["top_p"] for one in PRESETS["top_p"].changes] == [0.5, 0.9, 0.95, 1]
     assert set(PRESETS) <= set(KNOBS)
 
 

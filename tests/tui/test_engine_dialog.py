@@ -13,17 +13,15 @@ from termchat import paths
 from termchat.chat.opening import choose
 from termchat.config import per_model
 from termchat.config.fields import OPTIONS
-from termchat.config.options import OptionError
 from termchat.config.per_model import Picked, RunSettings, run_of
 from termchat.config.settings import Settings, load
+from termchat.decoding.setting import SettingError
 from termchat.models.gguf.header import read_header
 from termchat.tui.models.engine_dialog import (
     FIELDS,
     EngineDialog,
     EngineForm,
-    engine_details,
     engine_heading,
-    engine_lines,
 )
 from termchat.tui.models.models_dialog import ModelsDialog
 from tests.models.gguf_files import U32, named
@@ -68,7 +66,7 @@ def test_every_setting_of_the_engine_is_a_field_that_takes_what_its_option_takes
         other = option.moved(option.default, 1)
         one = write(form(), option.name, *option.show(other))
         assert value(one, option.name) == (other, "picker")
-        with pytest.raises(OptionError) as refusal:
+        with pytest.raises(SettingError) as refusal:
             option.parse("12345678901")
         refused = write(form(), option.name, *"12345678901")
         assert not refused.accept()
@@ -143,8 +141,8 @@ def test_what_is_typed_is_dropped_before_anything_else() -> None:
 def test_every_line_fits(width: int) -> None:
     one = write(form(config({"threads": 3}), kv_type="bf16"), "main_gpu", *"99999999999999999")
     one.accept()
-    lines = [*engine_lines(one, range(len(FIELDS)), width, {"threads": 2, "context": 8192}), engine_heading(width)]
-    lines += engine_details(one, "300 MB of 24.6 GB free: fits" * 4, width, 3)
+    lines = [*one.lines(range(len(FIELDS)), width, {"threads": 2, "context": 8192}), engine_heading(width)]
+    lines += one.details("300 MB of 24.6 GB free: fits" * 4, width, 3)
     assert max(cell_len(line.text) for line in lines) <= width
 
 

@@ -169,7 +169,7 @@ async def engine(group: KeyGroup, folder: Path) -> Place:
         screen = desk.app.screen
 
         def value(name: str, wanted: object) -> Sees:
-            return lambda: screen._form.config.value(name) == wanted  # type: ignore[attr-defined]
+            return lambda: screen.form.config.value(name) == wanted  # type: ignore[attr-defined]
 
         await desk.type("", *["down"] * [field.name for field in FIELDS].index("threads"))
         await place.press("engine-more", value("threads", 1))

@@ -24,7 +24,8 @@ from termchat.decoding.beam_search import penalty_problem, problem
 from termchat.decoding.conditions import ConditionError, Rule, describe, parse
 from termchat.decoding.group import MOST_BEAMS, MOST_WALKS
 from termchat.decoding.records import FORMAT, RECORD_NAMES, UNTOLD, Record, SettingsRecord, Start
-from termchat.decoding.samplers import KNOBS, KnobError, Tuning
+from termchat.decoding.samplers import KNOBS, Tuning
+from termchat.decoding.setting import SettingError
 
 _MAY_BE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPES = re.compile(
@@ -158,7 +159,7 @@ def _check_versions(kind: type, found: dict[str, Any]) -> None:
 def _check_knob(name: str, value: object) -> None:
     try:
         KNOBS[name].check(value)
-    except KnobError as error:
+    except SettingError as error:
         raise LineError(str(error)) from None
 
 

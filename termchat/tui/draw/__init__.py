@@ -6,7 +6,8 @@
 - `wrap`: foreign text, sanitised, on lines. `marks`: small parts of lines: bars, columns, numbers, prose.
 - `lines_view`: the widget that most panels are; only lines that changed are drawn again. `picker`: rows with a chosen one.
 - `clicking`: a click does what the ink under it says; the base of both.
-- `field`: a text input that draws nothing foreign as it is.
+- `field`: a text input that draws nothing foreign as it is. `form`: the keys of forms: a selected setting whose value is typed,
+  moved and erased.
 - `background`: work in threads (`BackgroundTask`, `TaskQueue`), and `EnginePolling`, which wakes the screen for the engine.
 
 Everything under `tui` draws with these; nothing here knows a chat.

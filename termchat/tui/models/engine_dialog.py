@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
-from textual import events
-from textual.actions import parse
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -14,60 +11,67 @@ from textual.widgets import Label
 
 from termchat.chat.service import Chat
 from termchat.config.fields import OPTIONS
-from termchat.config.options import Option, OptionError, OptionValue
 from termchat.config.origins import DEFAULT, PICKER
 from termchat.config.per_model import Picked, RunSettings
 from termchat.config.settings import Settings
-from termchat.text import erase_last, one_line
+from termchat.decoding.setting import Setting, Value
+from termchat.text import one_line
 from termchat.tui.dialogs.list_dialog import ListDialog
+from termchat.tui.draw.form import Form, FormKeys
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.keys.dialogs import ENGINE, actions, hint, name_of
+from termchat.tui.keys.dialogs import ENGINE, hint, name_of
+from termchat.tui.keys.key import Key
 from termchat.tui.themes.theme_file import Palette
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine" and option.kind != "texts")
 """The engine settings that a model can have of its own, in the order of their declaration."""
 
 
-class EngineForm:
-    """`run` has the values so far. `typed` is the text being typed for the chosen field, None while there is none; `error` is
-    why the last value was refused.
-    """
+_NAME = 16
+
+
+def _columns(width: int) -> tuple[int, int, int, int]:
+    """Return the widths of name, value, origin and range in cells; 0 where there is no room."""
+    value, origin = (12, 14) if width >= _NAME + 26 else (10, 8)
+    name = min(_NAME, width)
+    value = min(value, width - name)
+    origin = min(origin, width - name - value)
+    return name, value, origin, width - name - value - origin
+
+
+def engine_heading(width: int) -> Line:
+    titles = zip(("SETTING", "VALUE", "FROM", "ALLOWED"), _columns(width), strict=True)
+    return Line((("".join(column(title, room) for title, room in titles), TITLE),), "surface")
+
+
+class EngineForm(Form):
+    """`run` has the values so far; `at` is the selected field."""
 
     def __init__(self, run: RunSettings) -> None:
+        super().__init__()
         self.run = run
         self.at = 0
-        self.typed: str | None = None
-        self.error = ""
-        self._actions = actions(ENGINE)
 
     @property
-    def field(self) -> Option:
+    def keys(self) -> tuple[Key, ...]:
+        return ENGINE
+
+    @property
+    def field(self) -> Setting:
         return FIELDS[self.at]
 
     @property
     def config(self) -> Settings:
         return self.run.config
 
-    def press(self, key: str, character: str | None) -> bool:
-        """False if the key is bound to nothing here. `character` is what it would type."""
-        _, does, parameters = parse(self._actions.get(key, ""))
-        if does in self._DOES:
-            self._DOES[does](self, *parameters)
-        elif character is not None and self.takes(character):
-            self.typed, self.error = (self.typed or "") + character, ""
-        else:
-            return False
-        return True
-
     def takes(self, text: str) -> bool:
-        """Whether a text can be typed as the value of the field: a path may have any character."""
         is_path = self.field.kind == "text"
         return all(one.isalnum() or one in "-_" or (is_path and one.isprintable()) for one in text)
 
     def choose(self, at: int) -> bool:
-        """False if the field before it refuses what was typed there."""
+        """Select a field; False if the field before it refuses what was typed there."""
         if at != self.at:
             if not self.accept():
                 return False
@@ -75,42 +79,30 @@ class EngineForm:
         self.at = at
         return True
 
-    def accept(self) -> bool:
-        """False if the field refuses what was typed, with the reason in `error`."""
-        if self.typed is None:
-            return True
-        try:
-            value = self.field.parse(self.typed)
-        except OptionError as error:
-            self.error = str(error)
-            return False
-        self._set(value)
-        return True
-
     def finish(self) -> bool:
-        """False if the model cannot run with these values, with the reason in `error`."""
+        """Accept what is typed; False if the model cannot run with the values, with the reason in `error`."""
         if not self.accept():
             return False
-        self.error = self.config.engine.at_odds
+        self.error = self.config.engine.conflict
         return not self.error
 
     def drop(self) -> bool:
-        """False if nothing was being typed."""
+        """Drop what is being typed; False if that is nothing."""
         typing = self.typed is not None
         self.typed, self.error = None, ""
         return typing
 
-    def _move(self, steps: int) -> None:
-        if self.accept():
-            self._set(self.field.moved(getattr(self.config.engine, self.field.name), steps))
-
-    def _set(self, value: OptionValue) -> None:
-        """The value that the field would have anyway counts as not set."""
-        self.typed, self.error = None, ""
+    def set(self, value: Value) -> None:
+        """Set the value of the field; the one that it would have anyway counts as not set."""
+        self.error = ""
         name, unset = self.field.name, self.run.unset(self.field.name)
         self.run = unset if value == getattr(unset.config.engine, name) else self.run.set(name, value)
 
-    def _unset(self) -> None:
+    def do_move(self, steps: int) -> None:
+        if self.accept():
+            self.set(self.field.moved(getattr(self.config.engine, self.field.name), steps, around=True))
+
+    def do_unset(self) -> None:
         name = self.field.name
         if self.drop():
             return
@@ -119,84 +111,39 @@ class EngineForm:
         else:
             self.error = f"{name} is not set for this model; its value comes from {self.config.origin[name]}"
 
-    def _erase(self) -> None:
-        self.error = ""
-        if self.typed is not None:
-            self.typed = erase_last(self.typed) or None
+    def lines(self, rows: range, width: int, running: Mapping[str, Value]) -> list[Line]:
+        """Draw some rows; `running` are the values in effect in the loaded model, where it has these settings."""
+        return [self._line(FIELDS[at], width, running, chosen=at == self.at) for at in rows]
 
-    _DOES: dict[str, Callable[..., None]] = {  # noqa: RUF012 - a table, never changed
-        "move": _move,
-        "unset": _unset,
-        "erase": _erase,
-    }
+    def details(self, memory: str, width: int, height: int) -> list[Line]:
+        """Draw the help of the selected field, and the memory that the model takes."""
+        field = self.field
+        help_lines = prose(f"{field.name}: {field.help} ({field.range})", width, MUTED)
+        last = Line((("memory ", MUTED), (one_line(memory, width - 7), TEXT)))
+        return [*help_lines[: max(height - 1, 1)], last][:height]
 
-
-_NAME = 16
-
-
-class _Columns(NamedTuple):
-    """Widths of the columns in cells; 0 where there is no room for one."""
-
-    name: int
-    value: int
-    origin: int
-    range: int
-
-    @classmethod
-    def of(cls, width: int) -> _Columns:
-        value, origin = (12, 14) if width >= _NAME + 26 else (10, 8)
-        name = min(_NAME, width)
-        value = min(value, width - name)
-        origin = min(origin, width - name - value)
-        return cls(name, value, origin, width - name - value - origin)
-
-
-def engine_heading(width: int) -> Line:
-    titles = zip(("SETTING", "VALUE", "FROM", "ALLOWED"), _Columns.of(width), strict=True)
-    return Line((("".join(column(title, room) for title, room in titles), TITLE),), "surface")
-
-
-def engine_lines(form: EngineForm, rows: range, width: int, running: Mapping[str, OptionValue]) -> list[Line]:
-    """`running` are the values in effect in the loaded model, where it has these settings."""
-    config = form.config
-    return [_line(FIELDS[at], config, form, width, running, chosen=at == form.at) for at in rows]
-
-
-def engine_details(form: EngineForm, memory: str, width: int, height: int) -> list[Line]:
-    field = form.field
-    said = prose(f"{field.name}: {field.help} ({field.range})", width, MUTED)
-    return [*said[: max(height - 1, 1)], Line((("memory ", MUTED), (one_line(memory, width - 7), TEXT)))][:height]
-
-
-def _line(
-    field: Option,
-    config: Settings,
-    form: EngineForm,
-    width: int,
-    running: Mapping[str, OptionValue],
-    *,
-    chosen: bool,
-) -> Line:
-    value, origin = getattr(config.engine, field.name), config.origin[field.name]
-    picked, columns = origin == PICKER, _Columns.of(width)
-    runs: list[Run] = [(column(field.name, columns.name), STRONG if chosen else TEXT)]
-    if chosen and form.typed is not None:
-        runs.append((column(form.typed + "▏", columns.value), Ink("error" if form.error else "accent", bold=True)))
-    else:
-        shown, really = one_line(field.show(value) or "none", columns.value), running.get(field.name, value)
-        ink = Ink("accent", bold=True) if picked else MUTED if origin == DEFAULT else TEXT
-        told = "" if really == value else f" → {field.show(really)}"
-        runs += [(shown, ink), (column(told, columns.value - len(shown)), MUTED)]
-    runs.append((column(origin, columns.origin), ACCENT if picked else MUTED))
-    runs.append((column(field.range, columns.range), MUTED))
-    return Line(tuple(runs), "panel" if chosen else "")
+    def _line(self, field: Setting, width: int, running: Mapping[str, Value], *, chosen: bool) -> Line:
+        value, origin = getattr(self.config.engine, field.name), self.config.origin[field.name]
+        picked = origin == PICKER
+        name_room, value_room, origin_room, range_room = _columns(width)
+        runs: list[Run] = [(column(field.name, name_room), STRONG if chosen else TEXT)]
+        if chosen and self.typed is not None:
+            runs.append((column(self.typed + "▏", value_room), Ink("error" if self.error else "accent", bold=True)))
+        else:
+            shown, effective = one_line(field.show(value) or "none", value_room), running.get(field.name, value)
+            ink = Ink("accent", bold=True) if picked else MUTED if origin == DEFAULT else TEXT
+            arrow = "" if effective == value else f" → {field.show(effective)}"
+            runs += [(shown, ink), (column(arrow, value_room - len(shown)), MUTED)]
+        runs.append((column(origin, origin_room), ACCENT if picked else MUTED))
+        runs.append((column(field.range, range_room), MUTED))
+        return Line(tuple(runs), "panel" if chosen else "")
 
 
 _LOW = 20
 """Rows below which the help has one line."""
 
 
-class EngineDialog(ListDialog[object, Picked]):
+class EngineDialog(FormKeys[EngineForm], ListDialog[object, Picked]):
     """The engine settings of one model. The result is what a person set for it, to load it with.
 
     Args:
@@ -223,13 +170,13 @@ class EngineDialog(ListDialog[object, Picked]):
         name: str,
         run: RunSettings,
         chat: Chat,
-        running: Mapping[str, OptionValue],
+        running: Mapping[str, Value],
         memory: Callable[[RunSettings], str],
     ) -> None:
         super().__init__(palette)
         self._model, self._chat, self._memory = name, chat, memory
         self._before, self._really = run.config.engine, running
-        self._form = EngineForm(run)
+        self.form = EngineForm(run)
         self.picker.count = len(FIELDS)
         self._heading = Sheet(lambda: [engine_heading(self._heading.room)], id="heading")
         self._details = Sheet(self._detailed, id="details")
@@ -259,48 +206,38 @@ class EngineDialog(ListDialog[object, Picked]):
         self.set_class(self.app.size.height < _LOW, "-low")
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
-        now = self._form.config.engine
+        now = self.form.config.engine
         running = {
             name: value for name, value in self._really.items() if getattr(now, name) == getattr(self._before, name)
         }
-        return engine_lines(self._form, rows, width, running)
-
-    def on_key(self, event: events.Key) -> None:
-        if self._form.press(event.key, event.character):
-            event.stop()
-            event.prevent_default()
-            self._show()
-
-    def takes(self, text: str) -> bool:
-        """See `KeyGroup.takes`."""
-        return self._form.takes(text)
+        return self.form.lines(rows, width, running)
 
     def action_move(self, how: str) -> None:
         before = self.picker.chosen
-        self.picker.move(how)
-        if not self._form.choose(self.picker.chosen):
+        super().action_move(how)
+        if not self.form.choose(self.picker.chosen):
             self.picker.show(len(FIELDS), before)
-        self._show()
+        self.show_form()
 
     def action_close(self) -> None:
-        if self._form.drop():
-            self._show()
+        if self.form.drop():
+            self.show_form()
         else:
             super().action_close()
 
     def action_load(self) -> None:
-        taken = self._form.finish()
-        self._show()
+        taken = self.form.finish()
+        self.show_form()
         if taken and self._chat.busy:
             self.say("a reply is running; stop it first")
         elif taken and self.is_current:  # a second Enter in the same burst does nothing
-            self.dismiss(self._form.run.picked)
+            self.dismiss(self.form.run.picked)
 
-    def _show(self) -> None:
-        self.picker.show(len(FIELDS), self._form.at)
+    def show_form(self) -> None:
+        self.picker.show(len(FIELDS), self.form.at)
         self._details.show()
-        self.say(self._form.error)
+        self.say(self.form.error)
 
     def _detailed(self) -> list[Line]:
         view = self._details
-        return engine_details(self._form, self._memory(self._form.run), view.room, view.size.height)
+        return self.form.details(self._memory(self.form.run), view.room, view.size.height)

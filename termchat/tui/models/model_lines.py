@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
+
 from termchat.config.origins import DEFAULT
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import ModelInfo
@@ -18,8 +20,8 @@ from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, col
 from termchat.tui.models.gather import Facts
 
 if TYPE_CHECKING:
-    from termchat.config.options import OptionValue
     from termchat.config.settings import Settings
+    from termchat.decoding.setting import Value
     from termchat.models.listing import ModelRow
     from termchat.tui.models.downloads import Pull
 
@@ -330,8 +332,8 @@ def _running(info: ModelInfo, config: Settings | None) -> str:
 
     device = f"{info.gpu_layers} of {info.layers + 1} layers on {info.device}" if info.gpu_layers else info.device
     told = {name: getattr(info, name) for name in _TOLD}
-    found: dict[str, OptionValue] = {name: value for name, value in told.items() if value or not info.engine}
-    asked = dict(config.engine) if config is not None else {}
+    found: dict[str, Value] = {name: value for name, value in told.items() if value or not info.engine}
+    asked = msgspec.structs.asdict(config.engine) if config is not None else {}
     origin = config.origin if config is not None else {}
     set_ = {name: value for name, value in asked.items() if origin[name] != DEFAULT}
     found |= {name: value for name, value in set_.items() if not hasattr(info, name)}

@@ -14,8 +14,8 @@ from textual.widget import Widget
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
-from termchat.config.options import OptionValue
 from termchat.config.per_model import Picked, RunSettings
+from termchat.decoding.setting import Value
 from termchat.models.disk.discovery import Skipped
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
@@ -517,12 +517,14 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         away = named is not None and named.path is None
         return f"{loaded.draft_model} can draft for it once it is downloaded" if away else ""
 
-    def _options_of(self, row: ModelRow) -> dict[str, OptionValue]:
+    def _options_of(self, row: ModelRow) -> dict[str, Value]:
         """The engine settings in effect; empty for all models but the loaded one."""
         info = self.chat.model
         if info is None or row is not self.loaded:
             return {}
-        return {name: getattr(info, name) for name, _ in self.models.config.engine if hasattr(info, name)}
+        return {
+            name: getattr(info, name) for name in self.models.config.engine.__struct_fields__ if hasattr(info, name)
+        }
 
     @property
     def spare(self) -> int | None:

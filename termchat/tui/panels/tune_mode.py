@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from time import monotonic
-
-from textual.actions import parse
 
 from termchat.chat.reply_run import Run as ReplyRun
 from termchat.chat.service import Chat
@@ -13,10 +11,11 @@ from termchat.conversation.session import Breakpoint
 from termchat.decoding import biases
 from termchat.decoding.conditions import Text
 from termchat.decoding.escapes import unescape
-from termchat.decoding.samplers import KNOBS, KnobError, Tuning, Value
+from termchat.decoding.samplers import KNOBS, Tuning, Value
+from termchat.decoding.setting import Setting, SettingError
 from termchat.decoding.stages import LOGIT_BIAS, STAGES
-from termchat.text import erase_last
-from termchat.tui.keys.key import shown
+from termchat.tui.draw.form import Form
+from termchat.tui.keys.key import Key, shown
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.chain_panel import shown_knobs
 
@@ -38,15 +37,15 @@ class _Run:
         self.values: dict[str, tuple[Value, str]] = {}
 
 
-class Tune:
+class Tune(Form):
     """The knob that is selected, what is being typed for it, and the way back. The knobs are the chat's, or those of a reply of
     the `run`, which `name` names.
 
-    `typed` is None while nothing is typed; `error` is what the knob said to the last value it refused; `editing` is
-    whether a knob's texts are being written elsewhere. `unfolded`: the panel shows every knob.
+    `editing` is whether a knob's texts are being written elsewhere. `unfolded`: the panel shows every knob.
     """
 
     def __init__(self, chat: Chat, run: ReplyRun | None = None, reply: int = 0) -> None:
+        super().__init__()
         self._chat, self._of, self._reply = chat, run, reply
         self.name = f"walk {reply + 1}" if run is not None else ""
         self.selected = "temperature"
@@ -54,11 +53,18 @@ class Tune:
         self._run = _Run(self.selected)
         self._typed_at = 0.0
         """When the last letter of the run was typed; 0.0 where the next one begins another."""
-        self.typed: str | None = None
-        self.error = ""
         self.editing = False
         self.unfolded = False
-        self._actions: dict[str, str] = {}
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        from termchat.tui.keys.dialogs import TUNE  # not needed before the first frame
+
+        return TUNE
+
+    @property
+    def field(self) -> Setting:
+        return KNOBS[self.selected]
 
     @property
     def tuning(self) -> Tuning:
@@ -76,26 +82,26 @@ class Tune:
         return self._chat.abilities.order if self._of is None else ()
 
     def press(self, key: str, character: str | None) -> bool:
-        """Does what a key stands for; False if it stands for nothing here. `character` is what it would write."""
-        from termchat.tui.keys.dialogs import TUNE, actions  # not needed before the first frame
-
         self.error = ""
-        self._actions = self._actions or actions(TUNE)
         letter = character is not None and character.isprintable()
         self._follow(letter=letter or key == "enter")
-        if key in self._actions:
-            _, does, parameters = parse(self._actions[key])
-            self._DOES[does](self, *parameters)
-        elif character is not None and character in _TYPED:
-            self._type(character)
-        elif letter:
+        if not super().press(key, character):
+            if not letter:
+                return False
             self.error = f"{shown(key)} does nothing here; {name_of('back')} leaves TUNE"
             self._letter()
-        else:
-            return False
         if key == "enter":
             self._typed_at = 0.0
         return True
+
+    def takes(self, text: str) -> bool:
+        return set(text) <= _TYPED
+
+    def type_text(self, text: str) -> None:
+        if self.is_text:
+            self.error = f"Enter edits {self.selected}"
+        else:
+            super().type_text(text)
 
     def select(self, name: str) -> None:
         """Goes to a knob; a value being typed for another is dropped."""
@@ -104,7 +110,7 @@ class Tune:
     def turn(self, name: str, steps: int, *, coarse: bool = False) -> None:
         self._follow()
         self.select(name)
-        self._move(steps, coarse)
+        self.do_move(steps, coarse)
 
     def slide(self, name: str, fraction: float, *, begins: bool) -> None:
         """Goes to a knob and sets it to what stands at a fraction of its bar, 0 to 1. What follows one that `begins` is taken
@@ -150,7 +156,7 @@ class Tune:
 
     def undo(self) -> None:
         self.error = ""
-        self._take_back()
+        self.do_take_back()
 
     def forget(self) -> None:
         """Leaves nothing to undo."""
@@ -176,24 +182,24 @@ class Tune:
         r"""Adds a text to the selected knob as typed, with `\n` and the like; one that is there goes. An order is replaced."""
         self._follow()
         self.error = ""
-        knob, value = KNOBS[self.selected], self._value
+        knob, value = self.field, self._value
         try:
             typed = knob.parse(text)
-        except KnobError as error:
+        except SettingError as error:
             self.error = str(error)
             return
         assert isinstance(typed, tuple)
         assert isinstance(value, tuple)
         if knob.kind == "texts":
             typed = (*(there for there in value if there not in typed), *(new for new in typed if new not in value))
-        self._set(self.selected, typed)
+        self.set(typed)
 
     def toggle_stop_after(self, text: str) -> None:
         """Adds a stop rule for a text, which stays in the reply, unlike a stop sequence; one that is there goes."""
         self.error = ""
         try:
             (pattern,) = KNOBS["stop"].check([unescape(text)])  # type: ignore[misc, str-unpack]
-        except KnobError as error:
+        except SettingError as error:
             self.error = str(error)
             return
         rule, rules = Text(pattern, action="stop"), self._chat.breakpoints
@@ -214,19 +220,19 @@ class Tune:
         self.error = ""
         value = self._value
         if isinstance(value, tuple):
-            self._set(self.selected, value[:-1])
+            self.set(value[:-1])
 
     @property
     def is_text(self) -> bool:
         """Whether the selected knob is written, and not turned."""
-        return KNOBS[self.selected].kind in ("texts", "biases", "order")
+        return self.field.kind in ("texts", "biases", "order")
 
-    def _unfold(self) -> None:
+    def do_unfold(self) -> None:
         self.unfolded = not self.unfolded
 
-    def _reorder(self, by: int) -> None:
+    def do_reorder(self, by: int) -> None:
         """Moves the selected knob's stage past the next one that the panel shows; one that was left out comes back."""
-        stage, order = STAGES.get(KNOBS[self.selected].stage or ""), list(self.tuning.order)
+        stage, order = STAGES.get(self.field.stage or ""), list(self.tuning.order)
         if stage is None or stage.first or stage.last:
             self._refuse_to_move()
             return
@@ -246,7 +252,7 @@ class Tune:
         self._set("order", tuple(order))
 
     def _refuse_to_move(self) -> None:
-        stage = STAGES.get(KNOBS[self.selected].stage or "")
+        stage = STAGES.get(self.field.stage or "")
         where = "first" if stage is not None and stage.first else "last"
         self.error = (
             f"{self.selected} has no place in the order" if stage is None else f"{stage.name} always comes {where}"
@@ -257,45 +263,26 @@ class Tune:
         value: Value = getattr(self.tuning, self.selected)
         return value
 
-    def _move(self, steps: int, coarse: bool = False) -> None:
+    def do_move(self, steps: int, coarse: bool = False) -> None:
         self.typed, value = None, self._value
         if not isinstance(value, (int, float, str)):
             self.error = f"{self.selected} cannot be stepped; " + (
                 "Enter edits it" if self.is_text else "type a number"
             )
             return
-        self._set(self.selected, KNOBS[self.selected].moved(value, steps, coarse=coarse))
+        self.set(self.field.moved(value, steps, coarse=coarse))
 
-    def _type(self, character: str) -> None:
-        if self.is_text:
-            self.error = f"Enter edits {self.selected}"
-        else:
-            self.typed = (self.typed or "") + character
+    def do_accept(self) -> None:
+        self.accept()
 
-    def _erase(self) -> None:
-        if self.typed is not None:
-            self.typed = erase_last(self.typed) or None
-
-    def _accept(self) -> None:
-        if self.typed is None:
-            return
-        try:
-            value = KNOBS[self.selected].parse(self.typed)
-        except KnobError as error:
-            self.error = str(error)
-        else:
-            self.typed = None
-            self._set(self.selected, value)
-
-    def _off(self) -> None:
-        knob = KNOBS[self.selected]
-        if knob.off is None and knob.kind != "seed":
+    def do_off(self) -> None:
+        if self.field.off is None and self.field.kind != "seed":
             self.error = f"{self.selected} has no off value"
         else:
-            self._set(self.selected, knob.off)
+            self.set(self.field.off)
 
-    def _default(self) -> None:
-        self._set(self.selected, KNOBS[self.selected].default)
+    def do_default(self) -> None:
+        self.set(self.field.default)
 
     def _follow(self, *, letter: bool = False) -> None:
         """Begins another run, unless a letter was typed soon after the one before it."""
@@ -316,7 +303,7 @@ class Tune:
         else:
             self._of.adjust(values, self._reply)
 
-    def _take_back(self) -> None:
+    def do_take_back(self) -> None:
         self._typed_at = 0.0
         if not self._undo:
             self.error = "nothing to undo"
@@ -328,7 +315,7 @@ class Tune:
         values = {name: value for name, (value, _) in run.values.items()}
         self._adjust_all(values, {name: place for name, (_, place) in run.values.items()})
 
-    def _pick(self, name: str) -> None:
+    def do_select(self, name: str) -> None:
         self.select(name)
         self._letter()
 
@@ -338,9 +325,12 @@ class Tune:
         if self._run.picks >= _TYPING:
             self._kept()
 
-    def _step(self, by: int) -> None:
+    def do_step(self, by: int) -> None:
         names = shown_knobs(self.tuning, self.selected, unfolded=self.unfolded, order=self.own_order)
         self.select(names[(names.index(self.selected) + by) % len(names)])
+
+    def set(self, value: Value) -> None:
+        self._set(self.selected, value)
 
     def _set(self, name: str, value: Value) -> None:
         self.typed = None
@@ -351,21 +341,8 @@ class Tune:
                 self._chat.adjust(name, value)
             else:
                 self._of.adjust({name: value}, self._reply)
-        except KnobError as error:
+        except SettingError as error:
             self.error = str(error)
             return
         if value != before:
             self._kept().setdefault(name, (before, place))
-
-    _DOES: dict[str, Callable[..., None]] = {  # noqa: RUF012 - a table, never changed
-        "move": _move,
-        "step": _step,
-        "accept": _accept,
-        "erase": _erase,
-        "off": _off,
-        "default": _default,
-        "take_back": _take_back,
-        "select": _pick,
-        "unfold": _unfold,
-        "reorder": _reorder,
-    }

@@ -6,7 +6,7 @@ A key with a name in the palette is a command, and so is every knob. What cannot
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,8 +21,12 @@ from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.group import GroupKind
-from termchat.decoding.samplers import KNOBS, Knob, KnobError, Value, unescape
+from termchat.decoding.plan_words import offered, read
+from termchat.decoding.plans import PLANS, PlanKind
+from termchat.decoding.samplers import KNOBS, Value, unescape
+from termchat.decoding.setting import Setting, SettingError
 from termchat.decoding.text_error import TextError
+from termchat.decoding.walk_plan import PlanError
 from termchat.engine.abilities import Feature
 from termchat.engine.address import SIGN
 from termchat.text import guess_of, one_line, sanitize
@@ -39,8 +43,6 @@ from termchat.tui.presets import applying
 from termchat.tui.screen.dialog_table import tokenize
 from termchat.tui.screen.features import Features
 from termchat.tui.slash.parsing import CommandRefused
-from termchat.tui.slash.walk_words import EXAMPLES as WALKED
-from termchat.tui.slash.walk_words import offered
 from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.looks import LOOKS
 from termchat.tui.walks import walk_start
@@ -66,13 +68,17 @@ Words = Callable[[str], Iterable[Offer]]
 
 class Command(NamedTuple):
     """One command. `argument` says what it takes, "" nothing; `run` gets it, "" where there is none; `offers` complete it, and
-    are only examples where it is `free`. `words` are those that may come behind what is written of it."""
+    are only examples where it is `free`. `words` are those that may come behind what is written of it.
+
+    Without an argument it does what the key with its name does, or the one with the id `key`; None where there is none.
+    """
 
     name: str
+    argument: str
     help: str
     run: Run
-    argument: str = ""
     offers: Offers = lambda _: ()
+    key: str | None = ""
     free: bool = False
     words: Words = lambda _: ()
 
@@ -83,8 +89,20 @@ class Command(NamedTuple):
 
     @property
     def told(self) -> str:
-        """On one line."""
+        """Its argument and its help, on one line."""
         return f"{self.argument}  {self.help}" if self.argument else self.help
+
+    def do(self, features: Features, argument: str) -> None:
+        """Run it, or press its key.
+
+        Raises:
+            CommandRefused: it cannot be done.
+        """
+        key = None if argument or self.key is None else keys().get(self.key or self.name)
+        if key is None:
+            self.run(features, argument)
+        else:
+            _press(features, key)
 
 
 # --- what they do -------------------------------------------------------------------------------------------------------
@@ -105,13 +123,13 @@ def _press(features: Features, key: Key) -> None:
     app.call_next(app.run_action, key.action, owner)
 
 
-def _turn(features: Features, knob: Knob, text: str) -> None:
+def _turn(features: Features, knob: Setting, text: str) -> None:
     """Without a text it shows the knob's value."""
     if text:
         try:
             value = _written(features, knob, text)
             features.parts.do(lambda: features.parts.chat.adjust(knob.name, value))
-        except KnobError as error:
+        except SettingError as error:
             raise CommandRefused(str(error), knob.help) from error
     now, origin = knob.show(_value(features, knob)), features.parts.chat.origin[knob.name]
     features.parts.tell(Notice(f"{knob.name} {now} ({origin})", knob.help))
@@ -311,7 +329,7 @@ def _roll(features: Features, text: str) -> None:
         )
     try:
         first = KNOBS["seed"].parse(seed)
-    except KnobError as error:
+    except SettingError as error:
         raise CommandRefused(str(error)) from error
     screen = features.parts.screen
     screen.app.call_next(screen.app.run_action, f"roll({n}, {first})", screen)
@@ -346,50 +364,50 @@ def _help(features: Features, name: str) -> None:
         features.parts.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
 
 
-def _constrained(features: Features, made: Callable[[], Constraint]) -> None:
-    _needs(features, "constrain")
-    try:
-        features.constraining.set(made())
-    except TextError as error:
-        raise CommandRefused(str(error)) from error
+def _constrain(make: Callable[[str], Constraint]) -> Run:
+    """Return what sets the constraint that is made of an argument."""
+
+    def run(features: Features, text: str) -> None:
+        _needs(features, "constrain")
+        try:
+            features.constraining.set(make(text))
+        except TextError as error:
+            raise CommandRefused(str(error)) from error
+
+    return run
 
 
-def _schema(features: Features, text: str) -> None:
-    def made() -> Constraint:
-        name, source = file_or_text(text)
-        return Constraint("json_schema", source, name)
-
-    _constrained(features, made)
+def _schema(text: str) -> Constraint:
+    name, source = file_or_text(text)
+    return Constraint("json_schema", source, name)
 
 
-def _example(features: Features, text: str) -> None:
-    _constrained(features, lambda: by_example(file_or_text(text)[1]))
+def _example(text: str) -> Constraint:
+    return by_example(file_or_text(text)[1])
 
 
-def _regex(features: Features, text: str) -> None:
-    _constrained(features, lambda: Constraint("regex", text))
-
-
-def _choice(features: Features, text: str) -> None:
-    _constrained(features, lambda: choices(text))
-
-
-def _grammar(features: Features, text: str) -> None:
-    def made() -> Constraint:
-        name, source = file_or_text(text)
-        return grammar(source, name)
-
-    _constrained(features, made)
+def _grammar(text: str) -> Constraint:
+    name, source = file_or_text(text)
+    return grammar(source, name)
 
 
 def _walking(kind: GroupKind) -> Run:
-    return lambda features, words: walk_start.command(features.parts, kind, words)
+    def run(features: Features, words: str) -> None:
+        try:
+            plan, message = read(kind, words)
+        except PlanError as error:
+            raise CommandRefused(error.message, error.hint) from error
+        if not message and features.parts.chat.conversation.leaf is None:
+            raise CommandRefused(walk_start.NOTHING, "write a message after the command")
+        walk_start.begin(features.parts, plan, message)
+
+    return run
 
 
 # --- what completes them ------------------------------------------------------------------------------------------------
 
 
-def _offers_of_knob(features: Features, knob: Knob) -> Iterable[Offer]:
+def _offers_of_knob(features: Features, knob: Setting) -> Iterable[Offer]:
     """The current value, the default, and off; each once."""
     told = {knob.show(knob.default): "default", knob.show(_value(features, knob)): "current value"}
     if knob.off is not None:
@@ -440,28 +458,27 @@ def _themes(features: Features) -> Iterable[Offer]:
     yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
 
 
-def _walks_offers(kind: GroupKind) -> Offers:
-    """Examples."""
-    return lambda _: starmap(Offer, WALKED[kind])
+def _walks_offers(plan: PlanKind) -> Offers:
+    return lambda _: starmap(Offer, plan.examples)
 
 
 def _walks_words(kind: GroupKind) -> Words:
     return lambda before: starmap(Offer, offered(kind, before).items())
 
 
-def _value(features: Features, knob: Knob) -> Value:
+def _value(features: Features, knob: Setting) -> Value:
     value: Value = getattr(features.parts.chat.tuning, knob.name)
     return value
 
 
-def _written(features: Features, knob: Knob, text: str) -> Value:
+def _written(features: Features, knob: Setting, text: str) -> Value:
     """What is written for a knob; a bias joins those that are there."""
     if knob.kind == "biases" and text not in ("off", knob.none):
         return knob.check([*features.parts.chat.tuning.logit_bias, text])
     return _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
 
 
-def _texts(knob: Knob, text: str) -> Value:
+def _texts(knob: Setting, text: str) -> Value:
     r"""The texts, each in quotes; one without spaces needs none. `off` is no text.
 
     Raises:
@@ -485,70 +502,46 @@ def _texts(knob: Knob, text: str) -> Value:
 # --- the table ----------------------------------------------------------------------------------------------------------
 
 
-class _Takes(NamedTuple):
-    """A command that takes something, and the function that gets it. Without an argument it does what the key of its name does,
-    where there is one."""
-
-    name: str
-    argument: str
-    help: str
-    run: Run
-    offers: Offers = lambda _: ()
-    key: str | None = ""
-    """The id of that key, where it is another one; None where it is none of its name."""
-    free: bool = False
-    words: Words = lambda _: ()
-
-
-_TAKE: tuple[_Takes, ...] = (
-    _Takes("new", _KEEP, "New chat, as configured; keep keeps this one's system prompt, raw mode, knobs and breakpoints",
+_TAKE: tuple[Command, ...] = (
+    Command("new", _KEEP, "New chat, as configured; keep keeps this one's system prompt, raw mode, knobs and breakpoints",
         _new, lambda _: (Offer(_KEEP),)),
-    _Takes("system", "TEXT", "New chat with this system prompt", _begin, key="setup"),
-    _Takes("model", "NAME", "Switch to another model", _model, _models, "models"),
-    _Takes("persona", "NAME", "New chat as a persona; save NAME saves this chat's settings as one", _persona, _personas),
-    _Takes("preset", "NAME", "Set the whole chain to a preset; save NAME saves it as one", _preset, _presets, "presets"),
-    _Takes("theme", "NAME", "Switch the theme", _theme, _themes),
-    _Takes("prefill", "TEXT", "Start the next reply with this text", _prefill),
-    _Takes("rule", "RULE", "Pause at RULE. `stop RULE` ends the reply instead. Repeat to remove", _rule, _rules,
+    Command("system", "TEXT", "New chat with this system prompt", _begin, key="setup"),
+    Command("model", "NAME", "Switch to another model", _model, _models, "models"),
+    Command("persona", "NAME", "New chat as a persona; save NAME saves this chat's settings as one", _persona, _personas),
+    Command("preset", "NAME", "Set the whole chain to a preset; save NAME saves it as one", _preset, _presets, "presets"),
+    Command("theme", "NAME", "Switch the theme", _theme, _themes),
+    Command("prefill", "TEXT", "Start the next reply with this text", _prefill),
+    Command("rule", "RULE", "Pause at RULE. `stop RULE` ends the reply instead. Repeat to remove", _rule, _rules,
         "breakpoints", free=True),
-    _Takes("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
-    _Takes("bias", "TEXT=X|ban", "Ban a token or text, or add X to its logit; without it, the list of biases",
+    Command("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
+    Command("bias", "TEXT=X|ban", "Ban a token or text, or add X to its logit; without it, the list of biases",
         lambda features, text: _turn(features, KNOBS["logit_bias"], text)),
-    _Takes("draft", "WHO|NAME", "Speculation: off, ngram, model, auto, or NAME, a draft model; without it, what drafts gain",
+    Command("draft", "WHO|NAME", "Speculation: off, ngram, model, auto, or NAME, a draft model; without it, what drafts gain",
         _draft, _drafters, free=True),
-    _Takes("learn", "LESSON", "Begin a lesson, or resume it; without LESSON, list them", _learn, _lessons, None),
-    _Takes("what", "WORD", "Explain a word of decoding, and say where it is seen; without WORD, the glossary", _what, _terms,
+    Command("learn", "LESSON", "Begin a lesson, or resume it; without LESSON, list them", _learn, _lessons, None),
+    Command("what", "WORD", "Explain a word of decoding, and say where it is seen; without WORD, the glossary", _what, _terms,
         None, free=True),
-    _Takes("title", "TEXT", "Change the title of the chat", _title),
-    _Takes("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _schema, key="constraint"),
-    _Takes("example", "FILE|TEXT", "Replies are JSON like this example", _example, key="constraint"),
-    _Takes("regex", "PATTERN", "Replies match this regular expression as a whole", _regex, key="constraint"),
-    _Takes("choice", "A | B", "Replies are one of these texts", _choice, key="constraint"),
-    _Takes("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _grammar, key="constraint"),
-    _Takes("walks", "N MESSAGE", "N replies side by side, to MESSAGE or to the last message", _walking("walks"),
-        _walks_offers("walks"), free=True, words=_walks_words("walks")),
-    _Takes("grid", "KNOB VALUES", "Replies for each value of one or two knobs: /grid temperature 0 0.5 1 runs 3 : MESSAGE",
-        _walking("grid"), _walks_offers("grid"), free=True, words=_walks_words("grid")),
-    _Takes("ab", "KNOBS | KNOBS", "Two settings with the same dice: /ab temperature 0.7 | temperature 1.2 top_p 0.9 : MESSAGE",
-        _walking("compare"), _walks_offers("compare"), free=True, words=_walks_words("compare")),
-    _Takes("best", "N MESSAGE", "N replies, ranked by mean logprob", _walking("best"),
-        _walks_offers("best"), free=True, words=_walks_words("best")),
-    _Takes("vote", "PATTERN N MESSAGE", "The most common answer of N replies; PATTERN, in quotes, or $.PATH finds it in each",
-        _walking("vote"), _walks_offers("vote"), free=True, words=_walks_words("vote")),
-    _Takes("beams", "N MESSAGE", "Beam search with N beams: /beams 4 penalty 1 n-best 2 early after-chain : MESSAGE",
-        _walking("beams"), _walks_offers("beams"), free=True, words=_walks_words("beams")),
-    _Takes("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
-    _Takes("save", "PATH", "Save a transcript to PATH", _save),
-    _Takes("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank, time or drafts", _look,
-        lambda _: (Offer(look) for look in LOOKS)),
-    _Takes("help", "NAME", "List all commands, or explain one", _help,
+    Command("title", "TEXT", "Change the title of the chat", _title),
+    Command("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _constrain(_schema), key="constraint"),
+    Command("example", "FILE|TEXT", "Replies are JSON like this example", _constrain(_example), key="constraint"),
+    Command("regex", "PATTERN", "Replies match this regular expression as a whole",
+        _constrain(lambda text: Constraint("regex", text)), key="constraint"),
+    Command("choice", "A | B", "Replies are one of these texts", _constrain(choices), key="constraint"),
+    Command("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _constrain(_grammar), key="constraint"),
+    *(Command(plan.command, plan.argument, plan.help, _walking(kind), _walks_offers(plan), free=True, words=_walks_words(kind))
+        for kind, plan in PLANS.items()),
+    Command("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
+    Command("save", "PATH", "Save a transcript to PATH", _save),
+    Command("look", "NAME", "Switch the look: reading, probability (model), after (chain), entropy, rank, time or drafts",
+        _look, lambda _: (Offer(look) for look in LOOKS)),
+    Command("help", "NAME", "List all commands, or explain one", _help,
         lambda _: (Offer(command.name, command.told) for command in COMMANDS.values()), None),
 )  # fmt: skip
 
 ALSO = {
     "exit": "quit", "bye": "quit", "clear": "new", "retry": "regenerate", "?": "help",
-    "json_schema": "schema", "best_of": "best", "draft_model": "draft", "temp": "temperature", "n_predict": "max_tokens",
-    **{knob.flag: knob.name for knob in KNOBS.values() if knob.flag},
+    "json_schema": "schema", "best_of": "best", "draft_model": "draft",
+    **{also: knob.name for knob in KNOBS.values() for also in (knob.flag, *knob.also) if also},
 }  # fmt: skip
 """What other programs, and our own flags, call them."""
 
@@ -559,41 +552,28 @@ def keys() -> dict[str, Key]:
 
 
 def _of_key(key: Key) -> Command:
-    return Command(key.id, key.help, lambda features, _: _press(features, key))
+    return Command(key.id, "", key.help, lambda features, _: _press(features, key), key=None)
 
 
-def _of_knob(knob: Knob) -> Command:
+def _of_knob(knob: Setting) -> Command:
     words = {
         "texts": "TEXT", "biases": "TEXT=X|ban", "order": "A;B", "seed": "NUMBER", "choice": "WORD", "switch": "on|off",
     }  # fmt: skip
     takes = words.get(knob.kind, f"{knob.low:.16g} to {knob.high:.16g}")
     return Command(
-        knob.name, knob.help, lambda features, text: _turn(features, knob, text), takes,
-        lambda features: _offers_of_knob(features, knob), free=True,
+        knob.name, takes, knob.help, lambda features, text: _turn(features, knob, text),
+        lambda features: _offers_of_knob(features, knob), None, free=True,
     )  # fmt: skip
 
 
-def _taking(takes: _Takes, known: Mapping[str, Key]) -> Command:
-    key = None if takes.key is None else known.get(takes.key or takes.name)
-
-    def run(features: Features, argument: str) -> None:
-        if argument or key is None:
-            takes.run(features, argument)
-        else:
-            _press(features, key)
-
-    return Command(takes.name, takes.help, run, takes.argument, takes.offers, takes.free, takes.words)
-
-
 def _all() -> dict[str, Command]:
-    known = keys()
-    made = [
-        *map(_of_key, known.values()),
-        Command("raw", "New chat in raw mode (no chat template); again to leave raw mode", _raw),
+    commands = [
+        *map(_of_key, keys().values()),
+        Command("raw", "", "New chat in raw mode (no chat template); again to leave raw mode", _raw, key=None),
         *map(_of_knob, KNOBS.values()),
-        *(_taking(takes, known) for takes in _TAKE),
+        *_TAKE,
     ]
-    return {command.name: command for command in made}  # what takes something goes before the key or knob of its name
+    return {command.name: command for command in commands}  # the last one of a name counts
 
 
 COMMANDS: dict[str, Command] = dict(sorted(_all().items()))

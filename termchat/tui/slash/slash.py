@@ -106,7 +106,7 @@ class Slash:
             raise CommandRefused(f"unknown command /{one_line(name[:_READ], 40)}", f"{self._guess(name[:_READ])}{_HOW}")
         if argument and not command.argument:
             raise CommandRefused(f"/{command.name} takes no argument, not {one_line(argument[:_READ], 40)!r}", _HOW)
-        command.run(self._features, argument)
+        command.do(self._features, argument)
 
     def _find(self, name: str) -> Command | None:
         from termchat.tui.slash.commands import ALSO

@@ -10,8 +10,7 @@
   these say of a walk, from its records: what sets it apart, what it does, how fast.
 - `walk_pages`: the views that Tab turns, one table, among them `walk_parting` (a trie of tokens) and `walk_table`. They are
   made from what `walk_reader` has read of the tokens, and drawn from a `walk_scene`.
-- `walk_start`: how walks begin, by a command (`slash.walk_words` reads its words) or by `walks_dialog`, which is filled in on a
-  `walk_form`.
+- `walk_start`: how walks begin, by a command or by `walks_dialog`, which is filled in on a `walk_form`.
 - Pages of one kind of group: `grid_table`; `lockstep` of A/B; `tally` of best of n and of a vote; `beams_page` with the
   `lattice` of a search's last steps.
 

@@ -1,15 +1,13 @@
-"""How walks begin on the screen: by a command with its words, or by the dialog; and from where."""
+"""How walks begin on the screen: by a plan, or by the dialog; and from where."""
 
 from __future__ import annotations
 
 from termchat.decoding.group import GroupKind
-from termchat.decoding.walk_plan import PlanError, WalkPlan
+from termchat.decoding.walk_plan import WalkPlan
 from termchat.text import one_line, show_piece
 from termchat.tui.screen.parts import Parts
-from termchat.tui.slash.parsing import CommandRefused
-from termchat.tui.slash.walk_words import read
 
-_NOTHING, _FIRST = "there is nothing to reply to yet", "write a message first"
+NOTHING, _FIRST = "there is nothing to reply to yet", "write a message first"
 _SHOWN = 50
 """Cells of the message that is walked."""
 
@@ -24,19 +22,6 @@ def begin(parts: Parts, plan: WalkPlan, message: str = "") -> None:
         parts.do(lambda: walks.start(plan, node=place.node, at=place.at))
     else:
         parts.do(lambda: walks.start(plan))
-
-
-def command(parts: Parts, kind: GroupKind, words: str) -> None:
-    """Raises:
-    CommandRefused: the words cannot be understood, or there is nothing to reply to.
-    """
-    try:
-        asked = read(kind, words)
-    except PlanError as error:
-        raise CommandRefused(error.message, error.hint) from error
-    if not asked.message and parts.chat.conversation.leaf is None:
-        raise CommandRefused(_NOTHING, "write a message after the command")
-    begin(parts, asked.plan, asked.message)
 
 
 def open_dialog(parts: Parts, kind: GroupKind = "walks") -> None:
@@ -61,7 +46,7 @@ def open_dialog(parts: Parts, kind: GroupKind = "walks") -> None:
 
     where = _where(parts, draft)
     missing = "" if where else _FIRST
-    parts.open(WalksDialog(parts.palette(), where or _NOTHING, kind, missing, lambda one: _refusal(parts, one)), closed)
+    parts.open(WalksDialog(parts.palette(), where or NOTHING, kind, missing, lambda one: _refusal(parts, one)), closed)
 
 
 def _refusal(parts: Parts, kind: GroupKind) -> str:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Label
 
 from termchat.decoding.group import GroupKind
+from termchat.decoding.plans import PLANS
 from termchat.decoding.walk_plan import PlanError, WalkPlan
 from termchat.text import one_line
 from termchat.tui.dialogs.base import Dialog
+from termchat.tui.draw.form import FormKeys
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import MUTED, TEXT, prose
 from termchat.tui.keys.dialogs import START, hint
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.walks.walk_form import COMMANDS_OF, WalkForm
+from termchat.tui.walks.walk_form import WalkForm
 
 _DOES = (
     ("start-before", "selects"),
@@ -28,9 +29,9 @@ _DOES = (
 )
 
 
-class WalksDialog(Dialog[WalkPlan]):
-    """The result is what to walk. `where` says from where, `missing` why nothing can be walked; "" where it can. `refused` says
-    of a kind why the engine cannot make it."""
+class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
+    """The result is a plan. `where` says what is replied to, `missing` why there is nothing, `refused` why the engine cannot
+    make a kind; "" if it can."""
 
     DEFAULT_CSS = """
     WalksDialog > Vertical { width: 84; }
@@ -54,7 +55,7 @@ class WalksDialog(Dialog[WalkPlan]):
         self._palette, self._where, self._missing = palette, where, missing
         self.form = WalkForm(kind, refused)
         self._sheet = Sheet(lambda: self.form.lines(self._sheet.room), id="walks-form")
-        self._help = Sheet(self._helped, id="walks-help")
+        self._help = Sheet(self._help_lines, id="walks-help")
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -70,24 +71,14 @@ class WalksDialog(Dialog[WalkPlan]):
         self._sheet.paint_with(self._palette)
         self._help.paint_with(self._palette)
 
-    def on_key(self, event: events.Key) -> None:
-        if self.form.press(event.key, event.character):
-            event.stop()
-            event.prevent_default()
-            self._show()
-
-    def takes(self, text: str) -> bool:
-        """See `KeyGroup.takes`."""
-        return self.form.takes(text)
-
     def action_step(self, by: int) -> None:
         self.form.choose((self.form.at + by) % len(self.form.fields))
-        self._show()
+        self.show_form()
 
     def action_pick(self, at: int, choice: str) -> None:
         self.form.choose(at)
         self.form.set(choice)
-        self._show()
+        self.show_form()
 
     def action_start(self) -> None:
         if self.form.refusal or self._missing:
@@ -101,7 +92,7 @@ class WalksDialog(Dialog[WalkPlan]):
         if self.is_current:  # a second Enter in the same burst does nothing
             self.dismiss(plan)
 
-    def _show(self) -> None:
+    def show_form(self) -> None:
         self._sheet.show()
         self._help.show()
         self._say(self.form.problem)
@@ -110,11 +101,11 @@ class WalksDialog(Dialog[WalkPlan]):
     @property
     def _same(self) -> str:
         """The command that does the same."""
-        return one_line(f"same command: /{COMMANDS_OF[self.form.kind]} {self.form.argument}", 80)
+        return one_line(f"same command: /{PLANS[self.form.kind].command} {self.form.argument}", 80)
 
-    def _helped(self) -> list[Line]:
-        lines = prose(self.form.field.help, self._help.room, MUTED)
-        return [*lines, Line(((self.form.told, TEXT),))]
+    def _help_lines(self) -> list[Line]:
+        lines = prose(self.form.help, self._help.room, MUTED)
+        return [*lines, Line(((self.form.summary, TEXT),))]
 
     def _say(self, problem: str) -> None:
         self.query_one(".problem", Label).update(one_line(problem, 200))
