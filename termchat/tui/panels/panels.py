@@ -15,10 +15,9 @@ from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run
 from termchat.tui.draw.marks import LIGHT, LIT, MUTED, flowing, length, spread
 from termchat.tui.keys.tables import BIG, name_of
 from termchat.tui.panels.knobs_view import KnobsView
-from termchat.tui.panels.pages import PAGES, PanelPage, Scene
+from termchat.tui.panels.pages import PAGES, PanelPage, PointedToken, Scene
 from termchat.tui.panels.rolls import Rolls
 from termchat.tui.panels.tune_mode import Tune
-from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ class Panels(KnobsView):
         if not big:
             self.page = PAGES[self.page].part_of or self.page
 
-    def show_chat(self, chat: Chat, tune: Tune | None, mode: TokenMode | None = None) -> None:
+    def show_chat(self, chat: Chat, tune: Tune | None, mode: PointedToken | None = None) -> None:
         """Shows the newest step; in token mode, if that is open, the token under the cursor. With `tune`, the knob it is on
         stands out."""
         width, height = max(self.room - self._margin, 0), self.size.height

@@ -69,7 +69,7 @@ def _bias(screen: ChatScreen) -> None:
 
 
 def _tree(screen: ChatScreen) -> None:
-    from termchat.tui.tokens.branch_tree import TreeDialog
+    from termchat.tui.sessions.branch_tree import TreeDialog
 
     chat = screen.chat
 
