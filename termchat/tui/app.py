@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from textual import events
 from textual.actions import ActionParseResult
@@ -35,7 +34,6 @@ from termchat.tui.lessons.learning import Learning
 from termchat.tui.models.gather import Models
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
-from termchat.tui.sessions.chat_switching import Save
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.slash.slash import Slash
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
@@ -52,13 +50,6 @@ HANGUP = 1
 """The number of SIGHUP, for terminals that vanish without one."""
 _KEY_SIGNALS = ("SIGINT", "SIGQUIT")
 """What keys send."""
-
-
-def _cannot_save(_path: Path) -> Callable[[], object]:
-    def refuse() -> None:
-        raise ValueError("this chat is not being saved")
-
-    return refuse
 
 
 class Menu(CommandPalette, ClosedOnce[None]):
@@ -86,7 +77,6 @@ class TermchatApp(LeavingApp):
         abilities: what the terminal can show.
         mistakes: what is wrong with the configuration.
         notices: what else a person should read at the start.
-        save: makes what writes a transcript, see `tui.saving`.
         close: called once when the app ends, after the engine has ended, however it ends.
         keymap: id of a key (see `termchat.tui.keys`) to other keys.
         history: what was written before; None begins with nothing, and keeps it for as long as the app runs.
@@ -119,7 +109,6 @@ class TermchatApp(LeavingApp):
         abilities: Abilities = EVERYTHING,
         mistakes: Iterable[str] = (),
         notices: Iterable[Notice] = (),
-        save: Save = _cannot_save,
         close: Callable[[], object] = lambda: None,
         keymap: Mapping[str, str] | None = None,
         history: History | None = None,
@@ -157,7 +146,6 @@ class TermchatApp(LeavingApp):
             models=self._models,
             sessions=sessions,
             keymap=keys,
-            save=save,
             theme_chooser=self.theme_chooser,
             keep_theme=self.keep_theme,
             history=history,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from termchat import paths
 from termchat.chat.changes import Notice
 from termchat.chat.host import Host
-from termchat.chat.opening import at_model_of, choose_configured, load_latest, load_session, saving
+from termchat.chat.opening import at_model_of, choose_configured, load_latest, load_session
 from termchat.chat.service import Chat
 from termchat.config.origins import FLAG
 from termchat.conversation.session import Session
@@ -106,7 +106,6 @@ def build(
         mistakes=[*config.problems, *mistaken],
         notices=notices,
         keymap=keymap,
-        save=lambda path: saving(chat.session, path),
         close=store.close,
         history=History(store),
         lesson=lesson,

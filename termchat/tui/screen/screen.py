@@ -27,6 +27,7 @@ from termchat.tui.models.gather import Models
 from termchat.tui.models.model_switching import Heard, ModelSwitching
 from termchat.tui.models.welcome import welcome_lines
 from termchat.tui.panels.panels import ALONE, Panels
+from termchat.tui.panels.record import piece_of
 from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.ask_actions import AskActions
 from termchat.tui.screen.bottom_bar import INVITATION, BottomBar
@@ -44,7 +45,7 @@ from termchat.tui.screen.notices import (
 )
 from termchat.tui.screen.panel_actions import PanelActions, newest_reply
 from termchat.tui.sessions.begin_as import PersonaStarting
-from termchat.tui.sessions.chat_switching import ChatSwitching, Save
+from termchat.tui.sessions.chat_switching import ChatSwitching
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.compositor import LineCompositor
 from termchat.tui.terminal.screens import LeavingApp, draw_now, use_compositor
@@ -73,7 +74,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         models: those that there are.
         sessions: the saved chats; None where none are kept.
         keymap: id of a key to other keys, where it was remapped.
-        save: makes what writes a transcript (see `chat_switching`).
         keep_theme: shows a theme from now on.
         big: it is for a projector.
     """
@@ -107,7 +107,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         models: Models,
         sessions: SessionList | None,
         keymap: Mapping[str, str],
-        save: Save,
         theme_chooser: ThemeChooser,
         keep_theme: Callable[[str], None],
         history: History | None = None,
@@ -131,7 +130,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self._walking = Walking(self, self._walks)
         self._versions = TurnVersions(chat, self.transcript)
         self.choosing: ModelSwitching = ModelSwitching(self, models)
-        self.conversations: ChatSwitching = ChatSwitching(self, sessions, save)
+        self.conversations: ChatSwitching = ChatSwitching(self, sessions)
         self.learning = Learning(self, sessions, models.end_lesson, big=big)
         self.personating: PersonaStarting = PersonaStarting(self, self.conversations)
         self.constraining = ConstraintSetting(self)
@@ -577,19 +576,19 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.learning.dialog = name
         DIALOGS[name](self)
 
-    def on_tokens_bias_wanted(self, event: Tokens.BiasWanted) -> None:
-        knobs = self.knobs
-        knobs.bias(event.token, event.how)
-        amount = shown_bias(knobs.bias_of(event.token)) or "no bias"
-        undo = f"{name_of('tune')} z undoes it" if event.how == "ban" else ""
-        self.tell(Notice(knobs.error or f"{event.text} ({event.token}): {amount}", undo))
+    def action_bias(self, how: str) -> None:
+        """Ban the token under the cursor or what a paused reply would take next, or add to its logit: "ban", "more"."""
+        if (shown := self.tokens.mode.shown()) is None:
+            return
+        knobs, token = self.knobs, shown.token
+        knobs.bias(token.id, how)
+        amount = shown_bias(knobs.bias_of(token.id)) or "no bias"
+        undo = f"{name_of('tune')} z undoes it" if how == "ban" else ""
+        self.tell(Notice(knobs.error or f"{piece_of(token)} ({token.id}): {amount}", undo))
         self.show_soon()
 
     def on_key_line_stops_wanted(self) -> None:
         self.action_dialog("bias")
-
-    def on_tokens_dialog_wanted(self, event: Tokens.DialogWanted) -> None:
-        self.action_dialog(event.name)
 
     def choose_model(self, problem: str = "", then: Callable[[], object] = lambda: None) -> None:
         """`problem` says why one has to be chosen, `then` is done afterwards."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
+from termchat.chat import opening
 from termchat.chat.changes import Notice
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.transcripts.transcript import TranscriptError
@@ -18,10 +19,6 @@ from termchat.tui.sessions.session_list import Opened, SessionList
 if TYPE_CHECKING:
     from termchat.tui.sessions.sessions_dialog import SessionsDialog
     from termchat.tui.sessions.setup import Setup
-
-
-Save = Callable[[Path], Callable[[], object]]
-"""Makes what writes a transcript of the chat as it is now to a path, in any thread."""
 
 
 def write(
@@ -55,11 +52,10 @@ class ChatSwitching:
 
     Args:
         sessions: the saved chats; None where none are kept.
-        save: makes what writes a transcript of the chat.
     """
 
-    def __init__(self, parts: ScreenContext, sessions: SessionList | None, save: Save) -> None:
-        self._parts, self.sessions, self._save = parts, sessions, save
+    def __init__(self, parts: ScreenContext, sessions: SessionList | None) -> None:
+        self._parts, self.sessions = parts, sessions
         self._chat, self._tokens, self._tell = parts.chat, parts.tokens, parts.tell
         self._dialog: SessionsDialog | None = None
         self._problem = ""
@@ -166,7 +162,7 @@ class ChatSwitching:
             self._problem = problem
             hear(problem)
 
-        write(self._save(path), over, self._parts.call_later)
+        write(opening.saving(self._chat.session, path), over, self._parts.call_later)
 
     def _go(self, to: Callable[[], object]) -> None:
         if self._tokens.mode.open:
