@@ -73,7 +73,7 @@ class TermchatApp(LeavingApp):
         sessions: the saved chats; None where none are kept.
         theme: a theme's name, or "auto": dark or light, as the terminal's background is.
         theme_place: where it was asked for: a file and a line, or "".
-        keep_theme: keeps the name of a theme, or "auto", for the next start; returns what a person should read about it, or "".
+        keeps_theme: the theme that is chosen is kept in the config file for the next start.
         abilities: what the terminal can show.
         mistakes: what is wrong with the configuration.
         notices: what else a person should read at the start.
@@ -105,7 +105,7 @@ class TermchatApp(LeavingApp):
         sessions: SessionList | None = None,
         theme: str = AUTO,
         theme_place: str = "",
-        keep_theme: Callable[[str], str] = lambda _: "",
+        keeps_theme: bool = False,
         abilities: Abilities = EVERYTHING,
         mistakes: Iterable[str] = (),
         notices: Iterable[Notice] = (),
@@ -131,9 +131,9 @@ class TermchatApp(LeavingApp):
         self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
         self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
-        self.theme_chooser, self._keep_theme = (
+        self.theme_chooser, self._keeps_theme = (
             ThemeChooser(ThemeLibrary(abilities.depth), theme, contrast=big),
-            keep_theme,
+            keeps_theme,
         )
         others = list(notices)
         wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.theme_chooser.missing(theme_place)]
@@ -188,10 +188,15 @@ class TermchatApp(LeavingApp):
 
     def keep_theme(self, wanted: str) -> None:
         """Shows a theme now and at the next start."""
+        from termchat.config import file  # not needed before the first frame
+
         changed, self.theme_chooser.wanted = wanted != self.theme_chooser.wanted, wanted
         self.show_theme(wanted)
-        if changed and (problem := self._keep_theme(wanted)):
-            self._chat_screen.tell(Notice(problem, "the theme lasts until you quit", "warning"))
+        if changed and self._keeps_theme:
+            try:
+                file.put("theme", wanted)
+            except file.ConfigFileError as problem:
+                self._chat_screen.tell(Notice(str(problem), "the theme lasts until you quit", "warning"))
 
     def on_load(self) -> None:
         """Listens to signals before the terminal is taken over, so that it is always restored."""

@@ -100,7 +100,7 @@ def build(
         models=Models(config),
         theme=config.theme,
         theme_place=config.places["theme"] if config.origin["theme"] != FLAG else "",
-        keep_theme=_keep_theme,
+        keeps_theme=True,
         abilities=abilities,
         sessions=sessions,
         mistakes=[*config.problems, *mistaken],
@@ -143,13 +143,3 @@ def _resume(store: Store, wanted: str, config: Settings, notices: list[Notice]) 
     if session is None:
         notices.append(Notice("no earlier chat to resume", "started a new one"))
     return session
-
-
-def _keep_theme(name: str) -> str:
-    from termchat.config.file import ConfigFileError, put  # not needed before the first frame
-
-    try:
-        put("theme", name)
-    except ConfigFileError as error:
-        return str(error)
-    return ""

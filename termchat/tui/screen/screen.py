@@ -19,7 +19,7 @@ from termchat.tui.composer.sending import ChatComposer
 from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
-from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
+from termchat.tui.draw.lines_view import Column, LinesView, Row
 from termchat.tui.keys.tables import CHAT, MODEL, NOT_OTHERWISE, name_of, situation_of, way_to_type
 from termchat.tui.lessons.learning import Learning
 from termchat.tui.lessons.strip import LessonStrip
@@ -117,8 +117,9 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.chat, self.palette = chat, palette
         self.models, self.theme_chooser, self.keep_theme = models, theme_chooser, keep_theme
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
-        self._notices = NoticeSlip(self._notice_lines, id="notice")
-        self._queue, self._full, self._standing = Slip(id="queue"), Slip(id="full"), Slip(id="standing")
+        self._notices = NoticeSlip(self._lines_below, id="notice")
+        self._shows_standing = False
+        """Whether the place in a constraint is among the lines below the chat."""
         self.transcript = TranscriptView(palette)
         self._walks = WalksView(chat, palette)
         self._legend = Legend(self.transcript, lambda: newest_reply(chat.conversation))
@@ -157,9 +158,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
                 yield self._legend
                 yield self.tokens
                 yield self._notices
-                yield self._queue
-                yield self._full
-                yield self._standing
             yield self.panels
         yield self._bottom
         yield self._small
@@ -202,8 +200,8 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.palette = palette
         self.transcript.palette = palette
         for view in (
-            self._header, self._welcome, self._small, self._legend, self._notices, self._queue, self._full, self._standing,
-            self.panels, self._bottom, self.tokens, self._walks, self.learning, self._asking,
+            self._header, self._welcome, self._small, self._legend, self._notices, self.panels, self._bottom,
+            self.tokens, self._walks, self.learning, self._asking,
         ):  # fmt: skip
             if view is not None:
                 view.paint_with(palette)
@@ -365,9 +363,8 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self._show_way()
         self._bottom.keys.show_keys(situation, asked, chat.offers, thinking=thinking, words=words, lit=lights.keys)
         self._legend.draw()
-        self._show_waiting()
+        self._notices.draw()
         self.show_asked()
-        self._show_standing()
         self._greet()
 
     def _show_way(self) -> None:
@@ -375,31 +372,22 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         typing = isinstance(self.focused, Composer)
         self._bottom.show_way(self.learning.answers if typing else way_to_type(self.place), instead=not typing)
 
-    def _show_standing(self) -> None:
-        """Where in its constraint the reply stands, or stood at the cursor."""
-        mode, chat = self.tokens.mode, self.chat
-        if not self._standing.display and chat.constraint is None and not chat.busy and not mode.open:
-            return
-        from termchat.tui.constraint.constraint_line import constraint_line  # rarely needed
+    def _lines_below(self, notices: Sequence[Notice]) -> list[Line]:
+        """Lines below the chat: notices, what waits, what a full context asks, and where a reply is in its constraint."""
+        chat, room = self.chat, self._room
+        lines = notice_lines(notices, room, what_continues(chat)) + hidden_lines(chat.walks.hidden)
+        lines += queue_lines(chat.turns.queue, room, held=chat.replies.held)
+        if chat.full is not None:
+            lines += full_lines(chat.full, room, asks=chat.phase == "idle")
+        mode = self.tokens.mode
+        if self._shows_standing or chat.constraint is not None or chat.busy or mode.open:
+            from termchat.tui.constraint.constraint_line import constraint_line  # rarely needed
 
-        place = mode.place if mode.open else None
-        line = constraint_line(chat, (place.node, place.at) if place is not None else None, self._room)
-        self._standing.show_lines([line] if line is not None else [])
-
-    def _show_slips(self) -> None:
-        self._notices.draw()
-        self._show_standing()
-        self._show_waiting()
-
-    def _show_waiting(self) -> None:
-        chat = self.chat
-        queue = queue_lines(chat.turns.queue, self._room, held=chat.replies.held)
-        self._queue.show_lines([*hidden_lines(chat.walks.hidden), *queue])
-        asks = chat.phase == "idle"
-        self._full.show_lines(full_lines(chat.full, self._room, asks=asks) if chat.full is not None else [])
-
-    def _notice_lines(self, told: Sequence[Notice]) -> list[Line]:
-        return notice_lines(told, self._room, what_continues(self.chat))
+            place = mode.place if mode.open else None
+            line = constraint_line(chat, (place.node, place.at) if place is not None else None, room)
+            self._shows_standing = line is not None
+            lines += [line] if line is not None else []
+        return lines
 
     @property
     def _room(self) -> int:
@@ -409,7 +397,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
 
     def on_lines_view_laid(self) -> None:
         self.show_soon()
-        self._show_slips()
+        self._notices.draw()
         self.tokens.show()
         self._greet()
         self.learning.laid()
