@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
+from textual import work
 from textual.message import Message
 from textual.timer import Timer
 
@@ -203,6 +204,7 @@ class ChatComposer(Composer):
             self.put(self._chat.turns.take_back(number % len(queue)))
         return bool(queue)
 
+    @work(group="editor", exclusive=True)
     async def edit_outside(self) -> None:
         """Have the message written in the person's own editor."""
         from termchat.external_editor import EditorError  # not needed before the first frame
