@@ -25,7 +25,6 @@ from termchat.chat.service import Chat
 from termchat.engine.port import EngineError, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
-from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import lacking, lacking_for
@@ -79,7 +78,6 @@ class TermchatApp(LeavingApp):
         notices: what else a person should read at the start.
         close: called once when the app ends, after the engine has ended, however it ends.
         keymap: id of a key (see `termchat.tui.keys`) to other keys.
-        history: what was written before; None begins with nothing, and keeps it for as long as the app runs.
         lesson: the lesson to begin with, "" lists them; None: none.
         big: the screen is for a projector.
     """
@@ -111,7 +109,6 @@ class TermchatApp(LeavingApp):
         notices: Iterable[Notice] = (),
         close: Callable[[], object] = lambda: None,
         keymap: Mapping[str, str] | None = None,
-        history: History | None = None,
         lesson: str | None = None,
         big: bool = False,
     ) -> None:
@@ -148,7 +145,6 @@ class TermchatApp(LeavingApp):
             keymap=keys,
             theme_chooser=self.theme_chooser,
             keep_theme=self.keep_theme,
-            history=history,
             big=big,
         )
         Slash(self._chat_screen).attach()

@@ -27,7 +27,6 @@ from termchat.engine.make import make_engine
 from termchat.engine.port import Engine
 from termchat.text import sanitize
 from termchat.tui.app import TermchatApp
-from termchat.tui.composer.history import History
 from termchat.tui.keys.tables import name_of
 from termchat.tui.models.gather import Models
 from termchat.tui.sessions.session_list import SessionList
@@ -107,7 +106,6 @@ def build(
         notices=notices,
         keymap=keymap,
         close=store.close,
-        history=History(store),
         lesson=lesson,
         big=config.big,
     )

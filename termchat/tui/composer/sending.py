@@ -53,12 +53,10 @@ class _Outgoing(NamedTuple):
 class ChatComposer(Composer):
     """Sends messages in order. What it holds is kept with the chat that is shown, and comes back with that."""
 
-    def __init__(
-        self, chat: Chat, transcript: TranscriptView, history: History, *, placeholder: str, keymap: Mapping[str, str]
-    ) -> None:
+    def __init__(self, chat: Chat, transcript: TranscriptView, *, placeholder: str, keymap: Mapping[str, str]) -> None:
         super().__init__(placeholder=placeholder, keymap=keymap)
         self._chat, self._transcript = chat, transcript
-        self.earlier = history
+        self.earlier = History(chat.session.store)
         self.edge = Edge()
         self._sizing: Sizing | None = None
         self._counting: Timer | None = None

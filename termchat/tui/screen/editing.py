@@ -36,8 +36,8 @@ class Rewriting:
         opened: is called whenever another message is the one that is edited.
     """
 
-    def __init__(self, parts: ScreenContext, opened: Callable[[], None]) -> None:
-        chat, transcript, composer = parts.chat, parts.transcript, parts.composer
+    def __init__(self, context: ScreenContext, opened: Callable[[], None]) -> None:
+        chat, transcript, composer = context.chat, context.transcript, context.composer
         self._chat, self._transcript, self._composer = chat, transcript, composer
         self._opened = opened
         self._conversation = chat.conversation

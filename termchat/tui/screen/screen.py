@@ -14,7 +14,6 @@ from termchat.chat.changes import DrafterChanged, Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
 from termchat.decoding.biases import shown as shown_bias
 from termchat.tui.composer.composer import Composer
-from termchat.tui.composer.history import History
 from termchat.tui.composer.sending import ChatComposer
 from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
@@ -109,7 +108,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         keymap: Mapping[str, str],
         theme_chooser: ThemeChooser,
         keep_theme: Callable[[str], None],
-        history: History | None = None,
         big: bool = False,
     ) -> None:
         super().__init__()
@@ -126,7 +124,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.tokens = Tokens(chat, self.transcript)
         tune = Tune(chat)
         self.panels = Panels(tune, asked=big)
-        self.composer = ChatComposer(chat, self.transcript, history or History(), placeholder=INVITATION, keymap=keymap)
+        self.composer = ChatComposer(chat, self.transcript, placeholder=INVITATION, keymap=keymap)
         self._bottom = BottomBar(self, tune)
         self.set_class(big, "-projector")
         self._walking = Walking(self, self._walks)
