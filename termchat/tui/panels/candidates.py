@@ -86,10 +86,11 @@ def candidate_table(
     numbered: bool = False,
     bars: bool = False,
     rolled: Rolled | None = None,
+    does: str = "choose({})",
 ) -> list[Line]:
     """A line with the title and the heads, then up to `rows` lines: candidates in the order of their logits, the drawn one
     always among them. With `bars`, the last of these lines is for all other tokens. `numbered`: the first nine are shown with
-    their keys."""
+    their keys. `does` is the action of a click on the candidate of a number."""
     bars = bars and rows > 1
     shown = _chosen_among(token, rows - bars)
     others = _others(token, [candidate for _, candidate in shown], rolled)
@@ -107,7 +108,7 @@ def candidate_table(
         rejected = token.draft is not None and not token.draft.accepted and candidate.id == token.draft.tokens[0].id
         head.append((column(text, word), REJECTED if rejected else _ink(candidate, token)))
         runs = _row(candidate, token, columns, sizes, width - digits - word)
-        lines.append(Line(tuple(doing(f"choose({number})", [*head, *runs]))))
+        lines.append(Line(tuple(doing(does.format(number), [*head, *runs]))))
     if bars:
         lines.append(_others_line(others, columns, sizes, digits, word))
     return lines

@@ -8,12 +8,11 @@
   one it is in.
 - `walk_heads`: the line over all, the prompt's last lines, the head of each walk, and its line in the list. `walk_facts`: what
   these say of a walk, from its records: what sets it apart, what it does, how fast.
-- `walk_pages`: the views that Tab turns, one table, among them `walk_parting` (a trie of tokens) and `walk_table`. They are
-  made from what `walk_reader` has read of the tokens, and drawn from a `walk_scene`.
+- `shown_group`: the group as the view shows it: its tokens, read as they come, and its pages, which Tab turns. Each is a
+  `pages.page.Page` made for the group: `walk_parting` (a trie of tokens) and `walk_table` for all kinds of groups; `grid_page`;
+  `lockstep` of A/B; `tally` of best of n and of a vote; `beams_page` with a table of the beams of each step.
 - `walk_start`: how walks begin, by a command or by `walks_dialog`, which is filled in on a `walk_form`.
-- Pages of one kind of group: `grid_table`; `lockstep` of A/B; `tally` of best of n and of a vote; `beams_page` with the
-  `lattice` of a search's last steps.
 
-A new page is a `PageBody` and a row of `PAGES`. Only lines that changed are drawn again, and what costs more than a line a
+A new page is a `Page` and a name in `shown_group`. Only lines that changed are drawn again, and what costs more than a line a
 walk is drawn a few times a second.
 """

@@ -12,8 +12,6 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.records import Reason
 from termchat.decoding.samplers import KNOBS, Value
 from termchat.decoding.walk_plan import shown_value
-from termchat.tui.draw.ink import Ink, Run
-from termchat.tui.draw.marks import MUTED
 
 ENDED: dict[Reason, str] = {
     "end": "end", "length": "max_tokens", "stop": "stop sequence", "rule": "rule", "user": "stopped", "context": "context full",
@@ -95,9 +93,3 @@ def ending_word(node: Node, *, paused: bool = False) -> str:
     if not node.done:
         return "running"
     return ENDED[node.finished.reason] if node.finished is not None else "interrupted"
-
-
-def state_runs(node: Node, *, paused: bool = False) -> list[Run]:
-    """How many tokens, and a sign of whether it runs, waits or is over."""
-    sign = ("❚❚", Ink("stamp")) if paused else ("■", MUTED) if node.done else ("●", Ink("success"))
-    return [(f"{len(node.tokens)} ", MUTED), sign]

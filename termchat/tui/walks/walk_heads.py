@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from rich.cells import cell_len
@@ -17,8 +17,10 @@ from termchat.text import cells, one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, length, spread
 from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.pages.page import first_in_view
 from termchat.tui.transcript.looks import Look, heat_inks, heats, kinds
-from termchat.tui.walks.walk_facts import FEWEST, apart, rates_of, state_runs
+from termchat.tui.walks.shown_group import ShownGroup
+from termchat.tui.walks.walk_facts import FEWEST, apart, rates_of
 
 TITLES: dict[GroupKind, str] = {
     "walks": "WALKS", "grid": "GRID", "compare": "A/B", "best": "BEST OF", "vote": "VOTE", "beams": "BEAMS",
@@ -27,8 +29,6 @@ _HEAD = Ink("accent", bold=True)
 _HERE = Ink("text", ground="panel", bold=True)
 _READ = 6
 """Times as many characters are read from the end of a text as there are cells for it: then it is surely full."""
-_COUNTED: tuple[GroupKind, ...] = ("walks", "beams")
-"""Kinds whose title says what is counted; for the others a noun does, where there is room."""
 _NOUN = " walks"
 _VARIED = 12
 """Cells that are kept for what varies."""
@@ -41,25 +41,20 @@ def title_line(
 ) -> Line:
     """What is walked, how many times and over which values, how fast, and the names of the `pages`, of which a click turns to
     one. `alone`: tokens a second of one reply."""
-    left: list[Run] = [(f"{TITLES[group.group.kind]}  ", _HEAD), (str(_count(group)), STRONG)]
-    told = [*_varied(group), *(["same dice"] if group.group.same_dice else [])]
+    beams, kind = group.group.beams, group.group.kind
+    left: list[Run] = [(f"{TITLES[kind]}  ", _HEAD)]
+    left.append((str(beams.width if beams is not None else len(group.nodes)), STRONG))
     tabs = [(f" {name} ", _HERE if name == page else MUTED._replace(does=f"walks('page', '{name}')")) for name in pages]
     rates = _rates(group, alone)
     while rates and length([*left, *rates, *tabs]) + _VARIED > width:
         rates.pop()
     right = [*rates, ("  ", MUTED), *tabs] if rates else tabs
-    said = "".join(f" · {one}" for one in told)
+    varied = "".join(f" · {one}" for one in [*_varied(group), *(["same dice"] if group.group.same_dice else [])])
     room = width - length(left) - length(right) - 1
-    if group.group.kind not in _COUNTED and len(_NOUN) + cells(said) <= room:
-        said = _NOUN + said
-    left.append((one_line(said, room), MUTED))
+    if kind not in ("walks", "beams") and len(_NOUN) + cells(varied) <= room:  # whose titles say what is counted
+        varied = _NOUN + varied
+    left.append((one_line(varied, room), MUTED))
     return Line(spread(left, right, width))
-
-
-def _count(group: ReplyGroup) -> int:
-    """The walks, or the beams of a search."""
-    beams = group.group.beams
-    return beams.width if beams is not None else len(group.nodes)
 
 
 def _varied(group: ReplyGroup) -> list[str]:
@@ -112,57 +107,55 @@ def prompt_lines(conversation: Conversation, group: ReplyGroup, width: int, rows
     lines = wrapper.lines
     if len(lines) > rows:
         first = lines[-rows]
-        lines = [Line((("… ", FAINT), *_cut(first.runs, width - 2))), *lines[len(lines) - rows + 1 :]]
+        lines = [Line((("… ", FAINT), (one_line(first.text, width - 2), MUTED))), *lines[len(lines) - rows + 1 :]]
     return lines
 
 
-def _cut(runs: Sequence[Run], width: int) -> list[Run]:
-    return [(one_line("".join(text for text, _ in runs), width), MUTED)]
-
-
-def head_line(number: int, node: Node, label: str, width: int, *, here: bool, paused: bool = False) -> Line:
+def head_line(shown: ShownGroup, walk: int, width: int) -> Line:
     """What stands above a walk's column: its number, from 1, what sets it apart, and what it does."""
+    here = walk == shown.cursor
     ink = _HERE if here else MUTED
-    right = state_runs(node, paused=paused)
-    left: list[Run] = [(f" {number + 1} ", _HEAD._replace(ground="panel") if here else ACCENT)]
-    left.append((one_line(label, max(width - length(left) - length(right) - 2, 0)), ink))
+    right = _state_runs(shown, walk)
+    left: list[Run] = [(f" {walk + 1} ", _HEAD._replace(ground="panel") if here else ACCENT)]
+    left.append((one_line(shown.labels[walk], max(width - length(left) - length(right) - 2, 0)), ink))
     gap = width - length(left) - length(right) - 2
     fill: list[Run] = [(" ", ink), ("─" * gap if gap > 0 else "", FAINT if not here else ink), (" ", ink)]
     runs = [*left, *fill, *right] if gap >= 0 else left
-    return Line(tuple(doing(f"walks('choose', {number + 1})", runs)), "panel" if here else "")
+    return Line(tuple(doing(f"walks('choose', {walk + 1})", runs)), "panel" if here else "")
 
 
-def list_lines(
-    group: ReplyGroup, walks: Sequence[int], labels: Mapping[int, str], look: Look, width: int, rows: int
-) -> list[Line]:
+def list_lines(shown: ShownGroup, width: int, rows: int) -> list[Line]:
     """A line a walk, as many as fit around the one under the cursor: its beginning in the look."""
-    cursor = group.cursor
-    wide = min(max(map(len, labels.values()), default=0), _LABEL)
-    at = walks.index(cursor) if cursor in walks else 0
-    first = min(max(at - rows // 2, 0), max(len(walks) - rows, 0))
-    return [
-        _listed(walk, group.nodes[walk], column(labels[walk], wide), look, width, walk == cursor, walk in group.paused)
-        for walk in walks[first : first + rows]
-    ]
+    walks, cursor = shown.walks, shown.cursor
+    wide = min(max(map(len, shown.labels.values()), default=0), _LABEL)
+    first = first_in_view(walks.index(cursor) if cursor in walks else 0, len(walks), rows)
+    lines = []
+    for walk in walks[first : first + rows]:
+        here, state = walk == cursor, _state_runs(shown, walk)
+        ink = STRONG if here else MUTED
+        runs: list[Run] = [(f"{walk + 1:>2} ", _HEAD if here else ACCENT), (column(shown.labels[walk], wide), ink)]
+        runs += [("  ", ink), (" " * max(7 - length(state), 0), ink), *state, ("  ", ink)]
+        runs += _beginning(shown.group.nodes[walk], shown.look, width - length(runs))
+        lines.append(Line(tuple(doing(f"walks('choose', {walk + 1})", runs)), "panel" if here else ""))
+    return lines
 
 
-def _listed(number: int, node: Node, label: str, look: Look, width: int, here: bool, paused: bool) -> Line:
-    ink = STRONG if here else MUTED
-    state = state_runs(node, paused=paused)
-    runs: list[Run] = [(f"{number + 1:>2} ", _HEAD if here else ACCENT), (label, ink), ("  ", ink)]
-    runs += [(" " * max(7 - length(state), 0), ink), *state, ("  ", ink)]
-    runs += head_runs(node, look, width - length(runs))
-    return Line(tuple(doing(f"walks('choose', {number + 1})", runs)), "panel" if here else "")
+def _state_runs(shown: ShownGroup, walk: int) -> list[Run]:
+    """How many tokens, and a sign of whether it runs, waits or is over."""
+    node = shown.group.nodes[walk]
+    paused = walk in shown.group.paused
+    sign = ("❚❚", Ink("stamp")) if paused else ("■", MUTED) if node.done else ("●", Ink("success"))
+    return [(f"{len(node.tokens)} ", MUTED), sign]
 
 
 @lru_cache(1 << 12)
 def _measured(text: str, width: int) -> tuple[str, int]:
     """A token on a line, and its cells: each stands in many frames."""
-    shown = one_line(text, width)
-    return shown, cell_len(shown)
+    line = one_line(text, width)
+    return line, cell_len(line)
 
 
-def head_runs(node: Node, look: Look, width: int) -> list[Run]:
+def _beginning(node: Node, look: Look, width: int) -> list[Run]:
     """The beginning of a walk's text on one line, each token in the ink of its heat."""
     tokens = node.tokens
     runs: list[Run] = []
@@ -172,8 +165,8 @@ def head_runs(node: Node, look: Look, width: int) -> list[Run]:
         text = tokens.texts[at]
         if not text or (not runs and text.isspace()):
             continue
-        shown, wide = _measured(text, width)
-        runs.append((shown, inks[kinds(tokens, at, at + 1)[0]][hot[at]] if hot is not None else Ink()))
+        line, wide = _measured(text, width)
+        runs.append((line, inks[kinds(tokens, at, at + 1)[0]][hot[at]] if hot is not None else TEXT))
         used += wide
         if used > width:
             break

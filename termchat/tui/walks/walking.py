@@ -11,7 +11,7 @@ from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript import TokenRef
 from termchat.tui.walks.arrangement import wanted_width
-from termchat.tui.walks.walk_scene import TEXT_PAGE
+from termchat.tui.walks.shown_group import TEXT_PAGE
 from termchat.tui.walks.walks_view import WalksView
 
 _FAR = 10**6

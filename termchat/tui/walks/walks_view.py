@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from time import monotonic
 
 from textual import events, on
@@ -11,19 +11,18 @@ from textual.message import Message
 
 from termchat.chat.reply_group import ReplyGroup
 from termchat.chat.service import Chat
-from termchat.tui.draw.ink import BLANK, Line
+from termchat.tui.draw.ink import BLANK
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
 from termchat.tui.keys.tables import NOT_OTHERWISE, WALKS
+from termchat.tui.pages.page import Scene
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.looks import Look
 from termchat.tui.walks.arrangement import Arrangement, arranged
-from termchat.tui.walks.walk_facts import alone_rate, labels_of
+from termchat.tui.walks.shown_group import TEXT_PAGE, ShownGroup
+from termchat.tui.walks.walk_facts import alone_rate
 from termchat.tui.walks.walk_heads import head_line, list_lines, prompt_lines, title_line
-from termchat.tui.walks.walk_pages import WalksPage, first_of, pages_of
 from termchat.tui.walks.walk_parting import height_of, parting_lines
-from termchat.tui.walks.walk_reader import WalkReader
-from termchat.tui.walks.walk_scene import TEXT_PAGE, PageBody, WalksScene
 from termchat.tui.walks.walk_table import table_lines
 
 SELDOM = 0.5
@@ -99,17 +98,11 @@ class WalksView(Column):
         self._sheet = LinesView(id="walks-page")
         self._columns: dict[int, WalkColumn] = {}
         """By walk, so that each keeps its place and its cursor while there is room for one only."""
-        self._group: ReplyGroup | None = None
-        self._reader: WalkReader | None = None
-        self._labels: dict[int, str] = {}
-        self._only: tuple[int, ...] = ()
-        self._bodies: dict[str, PageBody] = {}
-        self._parting_rows = 0
+        self._shown: ShownGroup | None = None
         self._look: Look = "probability"
-        self._page: WalksPage | None = None
+        self._parting_rows = self._page_rows = 0
         self._top = 0
         """The first line of the page that is in view."""
-        self._page_rows = 0
         self._drawn = 0.0
         self._stale = False
         self._alone: float | None = None
@@ -125,7 +118,7 @@ class WalksView(Column):
 
     @property
     def group(self) -> ReplyGroup | None:
-        return self._group
+        return self._shown.group if self._shown is not None else None
 
     @property
     def look(self) -> Look:
@@ -134,6 +127,8 @@ class WalksView(Column):
     @look.setter
     def look(self, look: Look) -> None:
         self._look = look
+        if self._shown is not None:
+            self._shown.look = look
         for column in self._columns.values():
             column.text.look = look
         self._show_list()
@@ -141,43 +136,38 @@ class WalksView(Column):
     @property
     def cursor(self) -> int:
         """The number of the walk under the cursor."""
-        return self._group.cursor if self._group is not None else 0
+        return self._shown.cursor if self._shown is not None else 0
 
     @property
     def walks(self) -> list[int]:
         """The numbers of the walks that the text shows."""
-        group = self._group
-        if group is None:
-            return []
-        only = [walk for walk in self._only if walk in group.nodes]
-        return only if self.cursor in only else sorted(group.nodes)
+        return self._shown.walks if self._shown is not None else []
 
     @property
     def text(self) -> WalkText | None:
         """The text of the walk under the cursor, None where no group is shown."""
-        return next((column.text for walk, column in self._shown() if walk == self.cursor), None)
+        return next((column.text for walk, column in self._visible() if walk == self.cursor), None)
 
     @property
     def is_list(self) -> bool:
-        return self._group is not None and not self._arranged().columns
+        return self._shown is not None and not self._arranged(self._shown).columns
 
     @property
     def page(self) -> str:
-        return self._page.name if self._page is not None else TEXT_PAGE
+        return self._shown.page.name if self._shown is not None else TEXT_PAGE
 
     @property
     def spare(self) -> int:
         """Rows that are empty under what it shows."""
         if self._sheet.display:
             return self._sheet.size.height - self._page_rows
-        texts = [column.text for _, column in self._shown()]
+        texts = [column.text for _, column in self._visible()]
         return min((text.size.height - text.virtual_size.height for text in texts), default=0)
 
     @property
     def words(self) -> Mapping[str, str]:
-        """See `PageBody`."""
-        body = self._body()
-        return body.words if body is not None else NOT_OTHERWISE
+        """The keys that do something else on the page, by their ids, and what."""
+        return self._shown.page.words if self._shown is not None else NOT_OTHERWISE
 
     def paint_with(self, palette: Palette) -> None:
         self._palette = palette
@@ -191,10 +181,9 @@ class WalksView(Column):
 
     def show(self, group: ReplyGroup | None) -> None:
         """Shows a group as it is now; None: nothing."""
-        if group is not self._group:
-            self._group, self._only, self._bodies, self._parting_rows, self._labels = group, (), {}, 0, {}
-            self._reader = WalkReader(group) if group is not None else None
-            self._page, self._top = first_of(group.group.kind) if group is not None else None, 0
+        if group is not self.group:
+            self._shown = ShownGroup(self._chat, group, self._look) if group is not None else None
+            self._parting_rows = self._top = 0
             self._alone = alone_rate(self._chat.conversation)
             for column in self._columns.values():
                 column.display = False
@@ -202,24 +191,23 @@ class WalksView(Column):
 
     def turn(self, by: int) -> None:
         """Turns to the next page, or one before."""
-        if self._group is not None:
-            pages = pages_of(self._group.group.kind)
-            at = next((at for at, page in enumerate(pages) if page == self._page), 0)
-            self.turn_to(pages[(at + by) % len(pages)].name)
+        if self._shown is not None:
+            names = list(self._shown.pages)
+            self.turn_to(names[(names.index(self.page) + by) % len(names)])
 
-    def turn_to(self, name: str, walks: Sequence[int] = ()) -> None:
-        """Turns to the page with that name; the text shows only these walks, or all of them where there are none."""
-        if self._group is not None:
-            self._page = next(page for page in pages_of(self._group.group.kind) if page.name == name)
-            self._top, self._only = 0, tuple(walks)
+    def turn_to(self, name: str) -> None:
+        if self._shown is not None:
+            self._shown.turn_to(name)
+            self._top = 0
             self.lay()
 
     def act(self, what: str, *arguments: object) -> bool:
         """What the page does with a key; False where that is nothing of its own."""
-        body, scene = self._body(), self._scene()
-        done = body is not None and scene is not None and body.act(scene, what, *arguments)
-        if done:
-            self._show_seldom()
+        if self._shown is None:
+            return False
+        page = self._shown.page
+        if done := page.act(what, *arguments):
+            self._show_seldom() if page is self._shown.page else self.lay()
         return done
 
     def scroll_by(self, lines: int) -> None:
@@ -232,10 +220,9 @@ class WalksView(Column):
 
     def grew(self) -> None:
         """Takes in new tokens."""
-        group = self._group
-        if group is None:
+        if (group := self.group) is None:
             return
-        for walk, column in self._shown():
+        for walk, column in self._visible():
             if self.display or walk == self.cursor:  # in the big view of the panels token mode may be in its text
                 column.text.grew(group.nodes[walk].number)
         if not self.display:
@@ -253,12 +240,12 @@ class WalksView(Column):
 
     def lay(self) -> None:
         """Gives every part its room and its content."""
-        group = self._group
-        if group is None or not self.size or self.cursor not in group.nodes:
+        shown = self._shown
+        if shown is None or not self.size or shown.cursor not in shown.group.nodes:
             return
         is_text = self.page == TEXT_PAGE
         self._row.display, self._sheet.display = is_text, not is_text
-        walks = (self.walks if self._arranged().columns else [self.cursor]) if is_text else []
+        walks = (shown.walks if self._arranged(shown).columns else [shown.cursor]) if is_text else []
         for walk in walks:
             if walk not in self._columns:
                 self._columns[walk] = WalkColumn(self._palette, self._look)
@@ -267,7 +254,7 @@ class WalksView(Column):
         for walk, column in self._columns.items():
             column.display = walk in walks
             if column.display:
-                column.text.show_walk(group, walk)
+                column.text.show_walk(shown.group, walk)
         self._show_seldom()
         self.post_message(self.Turned())
 
@@ -277,81 +264,42 @@ class WalksView(Column):
     def on_lines_view_laid(self) -> None:
         self._show_seldom()
 
-    def _arranged(self) -> Arrangement:
-        count = len(self.walks)
-        table = len(self._group.nodes) + 2 if self._group is not None else 0
-        return arranged(self.size.width, self.size.height, count, self._parting_rows, table)
+    def _arranged(self, shown: ShownGroup) -> Arrangement:
+        return arranged(*self.size, len(shown.walks), self._parting_rows, len(shown.group.nodes) + 2)
 
-    def _shown(self) -> list[tuple[int, WalkColumn]]:
+    def _visible(self) -> list[tuple[int, WalkColumn]]:
         """The columns in use, with their walks."""
-        return [(walk, column) for walk, column in self._columns.items() if column.display and self._group is not None]
-
-    def _body(self) -> PageBody | None:
-        page = self._page
-        if page is None or page.make is None:
-            return None
-        if page.name not in self._bodies:
-            self._bodies[page.name] = page.make()
-        return self._bodies[page.name]
-
-    def _scene(self) -> WalksScene | None:
-        if self._group is None or self._reader is None:
-            return None
-        return WalksScene(
-            self._chat, self._group, self._reader, self._labels, self.cursor, self._look, self.head.room,
-            self._sheet.size.height, self.turn_to,
-        )  # fmt: skip
+        return [(walk, column) for walk, column in self._columns.items() if column.display and self._shown is not None]
 
     def _show_list(self) -> None:
-        group = self._group
-        if group is None or not self.size:
+        if (shown := self._shown) is None or not self.size:
             return
-        rows = self._arranged().listed if self.page == TEXT_PAGE else 0
-        if group.nodes.keys() - self._labels.keys():  # one has joined
-            self._labels |= labels_of(group)
-        lines = list_lines(group, self.walks, self._labels, self._look, self.head.room, rows) if rows else []
-        self._list.show_lines(lines)
+        rows = self._arranged(shown).listed if self.page == TEXT_PAGE else 0
+        if rows and shown.group.nodes.keys() - shown.labels.keys():  # one has joined
+            shown.read()
+        self._list.show_lines(list_lines(shown, self.head.room, rows) if rows else [])
 
     def _show_seldom(self) -> None:
-        scene = self._scene()
-        if scene is None or not self.size or self.cursor not in scene.group.nodes:
+        shown = self._shown
+        if shown is None or not self.size or shown.cursor not in shown.group.nodes:
             return
         self._drawn, self._stale = monotonic(), False
-        self._labels |= labels_of(scene.group)
-        group, width = scene.group, scene.width
-        scene.reader.read()
-        wanted = min(height_of(scene.reader), self.size.height // _PARTING)
+        shown.read()
+        width, text = self.head.room, self.page == TEXT_PAGE
+        wanted = min(height_of(shown), self.size.height // _PARTING)
         self._parting_rows = max(self._parting_rows, wanted)  # it never shrinks: each new height costs a layout
-        shown = self._arranged()
-        pages = [page.name for page in pages_of(group.group.kind)]
-        self.head.show_lines([title_line(group, width, self._alone, pages, self.page)])
-        self._prompt.show_lines(prompt_lines(self._chat.conversation, group, width, shown.prompt))
-        body = self._body()
+        room = self._arranged(shown)
+        self.head.show_lines([title_line(shown.group, width, self._alone, list(shown.pages), self.page)])
+        self._prompt.show_lines(prompt_lines(self._chat.conversation, shown.group, width, room.prompt))
         self._show_list()
-        self._parting.show_lines(self._parting_lines(scene, shown.parting) if body is None else [])
-        self._table.show_lines(self._table_lines(scene, shown.table) if body is None else [])
-        for walk, column in self._shown():
-            here, paused = walk == self.cursor, walk in group.paused
-            line = head_line(walk, group.nodes[walk], self._labels[walk], column.head.room, here=here, paused=paused)
-            column.head.show_lines([line])
-        if body is not None:
-            self._show_page(body, scene)
-
-    def _parting_lines(self, scene: WalksScene, rows: int) -> list[Line]:
-        """As many rows in any case, so that nothing moves."""
-        lines = parting_lines(scene.reader, scene.cursor, scene.width, rows) if rows else []
-        return [*lines, *[BLANK] * (rows - len(lines))]
-
-    def _table_lines(self, scene: WalksScene, rows: int) -> list[Line]:
-        lines = table_lines(scene.reader, scene.labels, scene.cursor, scene.width) if rows else []
-        return lines[-rows:] if rows else []
-
-    def _show_page(self, body: PageBody, scene: WalksScene) -> None:
-        lines, rows = body.draw(scene), scene.rows
-        here = body.line_in_view
-        if here is not None:
-            self._top = min(max(self._top, here - rows + 1), here)
-        self._top = max(min(self._top, len(lines) - rows), 0)
-        shown = lines[self._top : self._top + rows]
-        self._page_rows = len(shown)
-        self._sheet.show_lines(shown)
+        parting = parting_lines(shown, width, room.parting) if text and room.parting else []
+        self._parting.show_lines([*parting, *[BLANK] * (room.parting - len(parting))] if text else [])
+        self._table.show_lines(table_lines(shown, width)[-room.table :] if text and room.table else [])
+        for walk, column in self._visible():
+            column.head.show_lines([head_line(shown, walk, column.head.room)])
+        if not text:
+            rows = self._sheet.size.height
+            lines = shown.page.lines(Scene(width, rows))
+            self._top = max(min(self._top, len(lines) - rows), 0)
+            self._page_rows = len(lines[self._top : self._top + rows])
+            self._sheet.show_lines(lines[self._top : self._top + rows])
