@@ -34,7 +34,7 @@ def mode_of(parts: Parts, dialog: str) -> str:
 
 def screen_facts(parts: Parts, dialog: str = "") -> Mapping[str, Any]:
     """By name; what there is not now is left out."""
-    mode, rolls = parts.tokens.mode, parts.panels.rolls
+    mode, rolls = parts.tokens.mode, parts.panels.shown.rolls
     cursor = parts.tokens.transcript.cursor if mode.open else None
     found: dict[str, Any] = {
         "look": parts.tokens.transcript.look,

@@ -7,6 +7,6 @@ which step a page is about (`shown_step`).
 
 The chain's page is `chain_panel` (knobs), `candidates` (the table of a step) and `timing`. The page of the next token and the
 large view are `record.step_lines`: the same table with bars, `rolls` of the dice beside them; in the big view `sentence` is
-above every page. In token mode the first page is drawn by `tokens/panel.py` from `record`, `why` and `whatif`. `plots` are over
+above every page. In token mode the first page has `record`, `why` or `whatif`. `plots` are over
 a whole reply; `ribbon` is a line of it, which token mode shows. `tune_mode` is what TUNE's keys do.
 """

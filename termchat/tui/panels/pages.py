@@ -1,4 +1,4 @@
-"""The pages of the panels: one table, each row with what draws it.
+"""The pages of the panels, each a class; a new page is a class in `PAGES`.
 
 One page shows one time. In TUNE, what a page shows of a step follows the knobs, or is what was recorded, without a word of
 theirs; its title says which.
@@ -6,28 +6,29 @@ theirs; its title says which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from termchat.chat.service import Chat
-from termchat.conversation.tree import Span
+from msgspec.structs import replace
+
+from termchat.chat.questions import reply_with
+from termchat.conversation.setting_changes import changes
 from termchat.decoding.records import Token
 from termchat.tui.draw.ink import BLANK, Line, Run
-from termchat.tui.draw.marks import MUTED, ROOMY, again, prose
+from termchat.tui.draw.marks import MUTED, ROOMY, prose
+from termchat.tui.pages.page import Page, Scene
 from termchat.tui.panels.candidates import candidate_lines
 from termchat.tui.panels.chain_panel import around_selected, chain_lines
-from termchat.tui.panels.record import WITH_KNOBS, Shown, settings_of, step_lines
-from termchat.tui.panels.rolls import Rolls
+from termchat.tui.panels.record import record_lines, step_lines
+from termchat.tui.panels.shown_reply import ShownReply, shown_step
 from termchat.tui.panels.timing import prefill_line, timing_lines
-from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.tokens.mode import TokenMode
+from termchat.tui.tokens.reader import At
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:  # plots are not on the first page, so that the first frame does not wait for them
-    from termchat.decoding.drafting import Forecast
-    from termchat.tui.panels.plots.pictures import Placed
-    from termchat.tui.panels.plots.trace import Trace
-    from termchat.tui.speculation.reply_drafts import ReplyDrafts
+    from termchat.tui.panels.plots.reply_plots import Placed
+    from termchat.tui.panels.plots.trace import Measure, Trace
 
 _SENTENCE = 3
 """Lines of text above a page of the big view; one where it is low."""
@@ -37,192 +38,212 @@ _FEWEST = 6
 """Candidates for which what is said below the knobs, and then timing, make room on a low screen."""
 _READ = 80
 """Cells beyond which words and their numbers would be too far from each other."""
+_WHOLE_CHAIN = 32
+"""Rows from which TUNE shows the whole chain above a token's panel; else only the knob it is on."""
 
 
-class Scene(NamedTuple):
-    """What a page is drawn from, and its room: `width` cells, and `rows` of the `height` of the panels. `big`: it has all the
-    screen, and the text that it is about is not in sight."""
-
-    chat: Chat
-    tune: Tune | None
-    """TUNE, while it is open: the knob that it is on stands out."""
-    mode: TokenMode | None
-    """Token mode, while it is open: the page is of the token under the cursor."""
-    reply: Sequence[Span]
-    cursor: TokenRef | None
-    trace: Callable[[], Trace]
-    """The reply that is shown, read as far as it has come."""
-    rolls: Rolls | None
-    drafts: Callable[[], ReplyDrafts]
-    """The same, for what drafts did for it."""
-    forecast: Callable[[], Forecast | None]
-    """What drafts would have gained on it; None while that is computed."""
-    width: int
-    height: int
-    rows: int
-    big: bool
-
-
-class DrawnPage(NamedTuple):
-    """The lines of a page, and the plots among them: a click in one over the reply points at a token."""
-
-    lines: list[Line]
-    plots: Sequence[Placed] = ()
-
-
-class PanelPage(NamedTuple):
+class PanelPage(Page):
     """A page of the panels.
 
     `part_of` is the page that shows this one among others: only the big view then has it as a page of its own. `as_token`: in
-    the big view of a token the first page shows the same. `offered` says whether the page is among those that are turned: any
-    page can be asked for by its name. `short` is its name where room is scarce, `in_tokens` its name in
+    the big view of a token the first page shows the same. `short` is its name where room is scarce, `in_tokens` its name in
     token mode, `heading` what stands at the end of the line of names.
     """
 
-    name: str
-    draw: Callable[[Scene], DrawnPage]
-    part_of: str = ""
-    as_token: bool = False
-    offered: Callable[[Chat, Sequence[Span]], bool] = lambda _chat, _reply: True
-    short: str = ""
-    in_tokens: str = ""
+    part_of = short = in_tokens = ""
+    as_token = False
     heading: Run | None = None
 
+    def __init__(self, shown: ShownReply) -> None:
+        self._shown = shown
 
-def shown_step(chat: Chat, mode: TokenMode | None) -> Shown | None:
-    """The step that pages are about: in token mode that of the token under the cursor (None while the model is asked for it),
-    else the newest of the reply that the chat ends in."""
-    if mode is not None:
-        return mode.shown()
-    live, leaf = chat.live, chat.conversation.leaf
-    node = chat.conversation.nodes[leaf] if leaf is not None else None
-    if (token := live.shown) is None or node is None or not (len(node.tokens) or live.pending is not None):
+    @property
+    def is_offered(self) -> bool:
+        """Whether the page is among those that are turned: any page can be asked for by its name."""
+        return True
+
+    def token_at(self, x: int, y: int) -> TokenRef | None:
+        """The token that a click on a cell of the page points at."""
         return None
-    now = chat.tuning.samplers()
-    seed = node.start.seed if node.start is not None else None
-    if live.pending is not None:
-        return Shown(token, "PENDING", "waiting", "", now, True, True, seed, node.number)
-    if live.preview is not None:
-        note = again(chat.tolerance) if live.preview_recomputed else ""
-        return Shown(token, "PREVIEW", WITH_KNOBS, note, now, True, seed=seed, node=node.number)
-    then = settings_of(node, token.settings)
-    return Shown(token, samplers=then, now=chat.busy or then == now, seed=seed, node=node.number)
+
+    def _sentence(self, scene: Scene, low: int = _LOW) -> list[Line]:
+        """The text around the token that the page is about, where the page hides it."""
+        if not scene.big:
+            return []
+        from termchat.tui.panels.sentence import sentence_lines
+
+        shown = self._shown
+        waits = shown.chat.live.pending if shown.mode is None or shown.mode.pending else None
+        rows = _SENTENCE if scene.rows >= low else 1
+        return sentence_lines(shown.chat.conversation, shown.reply, shown.cursor, waits, scene.width, rows)
+
+    def _knobs(self, width: int, token: Token | None, *, brief: bool = False) -> list[Line]:
+        """The title of the chain, all knobs, and what their stages leave of a step of now."""
+        tune, chat = self._shown.tune, self._shown.chat
+        selected, typed, unfolded = (
+            (tune.selected, tune.typed, tune.unfolded) if tune is not None else (None, None, False)
+        )
+        of = tune if tune is not None else chat
+        return chain_lines(
+            of.tuning, token, width,
+            selected=selected, typed=typed, unfolded=unfolded, origin=of.origin if self._shown.mode is None else {},
+            rules=chat.rules, constraint=chat.constraint, lacks=chat.abilities.lacks,
+            order=tune.own_order if tune is not None else chat.abilities.order, unseen=chat.refused("stages"), brief=brief,
+        )  # fmt: skip
+
+    def _selected(self, width: int, token: Token | None = None) -> list[Line]:
+        """The knob that TUNE is on."""
+        return [line for line in self._knobs(width, token) if line.ground] if self._shown.tune is not None else []
 
 
-def _chain(scene: Scene) -> DrawnPage:
+class ChainPage(PanelPage):
     """The chain and timing take what they need, the candidates the rest, but some rows at least; in token mode the token's own
     panel."""
-    chat, width = scene.chat, scene.width
-    if scene.mode is not None:
-        return _token(scene, scene.mode)
-    shown = shown_step(chat, None)
-    text = _sentence(scene)
-    of_now = chat.live.shown if shown is None or shown.now else None
-    knobs = _knobs(scene, of_now)
-    timing = timing_lines(chat.live, min(width, _READ))
-    if chat.phase == "prefill" and chat.live.prefill_total:
-        timing.append(prefill_line(chat.live, min(width, _READ)))
-    gap = [BLANK] if scene.height >= ROOMY else []
-    rows = scene.rows - len(text) - 2 * len(gap) - 1
-    if rows - len(knobs) - len(timing) < _FEWEST:
-        knobs = _knobs(scene, of_now, brief=True)
-    while timing and rows - len(knobs) - len(timing) < _FEWEST:
-        timing.pop()
-    rows -= len(knobs) + len(timing)
-    candidates = candidate_lines(chat.live, width, rows, chat.tolerance, bars=scene.big)
-    return DrawnPage([*text, *knobs, *gap, *candidates, *gap, *timing])
 
+    name, in_tokens = "chain", "token"
+    heading = ("mass   left", MUTED)
 
-def _token(scene: Scene, mode: TokenMode) -> DrawnPage:
-    if scene.big and mode.view in ("record", "asked"):
-        return _next(scene)
-    text = _sentence(scene)
-    return DrawnPage([*text, *mode.panel(min(scene.width, _READ), scene.rows - len(text), scene.tune)])
+    def lines(self, scene: Scene) -> list[Line]:
+        shown, text, width = self._shown, self._sentence(scene), scene.width
+        if shown.mode is not None:
+            if scene.big and shown.mode.view in ("record", "asked"):
+                return NextPage(shown).lines(scene)
+            rows = scene.rows - len(text)
+            return [*text, *self._token_lines(shown.mode, min(width, _READ), rows)[:rows]]
+        chat, step = shown.chat, shown_step(shown.chat, None)
+        of_now = chat.live.shown if step is None or step.now else None
+        knobs = self._knobs(width, of_now)[1:]  # the names of the pages take the place of its title
+        timing = timing_lines(chat.live, min(width, _READ))
+        if chat.phase == "prefill" and chat.live.prefill_total:
+            timing.append(prefill_line(chat.live, min(width, _READ)))
+        gap = [BLANK] if scene.height >= ROOMY else []
+        rows = scene.rows - len(text) - 2 * len(gap) - 1
+        if rows - len(knobs) - len(timing) < _FEWEST:
+            knobs = self._knobs(width, of_now, brief=True)[1:]
+        knobs = around_selected(knobs, scene.rows)
+        while timing and rows - len(knobs) - len(timing) < _FEWEST:
+            timing.pop()
+        rows -= len(knobs) + len(timing)
+        candidates = candidate_lines(chat.live, width, rows, chat.tolerance, bars=scene.big)
+        return [*text, *knobs, *gap, *candidates, *gap, *timing]
 
+    def _token_lines(self, mode: TokenMode, width: int, rows: int) -> list[Line]:
+        """The record of the token, or the answer to what was asked about it or its reply; in TUNE below the knobs."""
+        place, step, head = mode.place, mode.shown(), []
+        if self._shown.tune is not None:
+            token = step.token if step is not None and step.now and mode.view in ("record", "asked") else None
+            chain = self._knobs(width, token)
+            head = (
+                around_selected(chain, rows // 2) if rows >= _WHOLE_CHAIN else [line for line in chain if line.ground]
+            )
+            rows -= len(head)
+        if place is None:
+            return head
+        chat, questions = self._shown.chat, self._shown.chat.questions
+        # Each of the views is loaded when it is first asked for; the first frame has none of them.
+        if mode.view == "ending":
+            from termchat.tui.panels.whatif import ending_lines
 
-def _next(scene: Scene) -> DrawnPage:
-    """A step's distribution."""
-    shown = shown_step(scene.chat, scene.mode)
-    head = [*_sentence(scene, _LOWEST), *_selected(scene, shown.token if shown is not None and shown.now else None)]
-    if shown is None:
-        waits = "asking the model …" if scene.mode is not None else "waiting for the first token"
-        return DrawnPage([*head, *prose(waits, scene.width, MUTED)])
-    rolls = scene.rolls if scene.rolls is not None and scene.rolls.is_at(shown.node, shown.token.step) else None
-    rows, numbered = scene.rows - len(head), scene.big and scene.mode is not None
-    return DrawnPage([*head, *step_lines(shown, rolls, scene.width, rows, large=scene.big, numbered=numbered)])
+            body = ending_lines(reply_with(chat.conversation, place.node), width, rows)
+        elif mode.view == "what-if":
+            from termchat.tui.panels.whatif import whatif_lines
 
+            body = whatif_lines(questions.scored, self._turned(place), width, rows, chat.tolerance)
+        elif mode.view == "why" and questions.explained is not None:
+            from termchat.tui.panels.why import why_lines
 
-def _drafts(scene: Scene) -> DrawnPage:
-    """Speculation; in token mode the round of the token."""
-    from termchat.tui.speculation.drafts_page import page_lines, token_page_lines
+            body = why_lines(questions.explained, width, chat.tolerance)
+        elif step is None or mode.view == "why":
+            body = prose("asking the model …", width, MUTED)
+        else:
+            body = record_lines(step, width, rows)
+        return [*head, *body]
 
-    head, width = [*_sentence(scene), *_selected(scene, None)], min(scene.width, _READ)
-    if scene.mode is None:
-        lines = page_lines(scene.chat, scene.reply, scene.drafts(), scene.forecast, width)
-    else:
-        lines = token_page_lines(scene.chat, scene.reply, scene.drafts(), scene.mode.round(), width)
-    return DrawnPage([*head, *lines])
-
-
-def _speculates(chat: Chat, reply: Sequence[Span]) -> bool:
-    """Whether drafts are on, or were for the reply."""
-    return chat.tuning.drafts is not None or any(span.node.tokens.drafts is not None for span in reply)
-
-
-def _plots(*names: str) -> Callable[[Scene], DrawnPage]:
-    def draw(scene: Scene) -> DrawnPage:
-        from termchat.tui.panels.plots.pictures import PICTURES, arranged, stacked
-
-        head = [*_sentence(scene), *_selected(scene, None)]
-        shown = [name for name in PICTURES if name in names]
-        placed = arranged(shown, scene.trace(), scene.width, scene.rows - len(head))
-        return DrawnPage([*head, *stacked(placed)], [plot._replace(top=plot.top + len(head)) for plot in placed])
-
-    return draw
-
-
-def _sentence(scene: Scene, low: int = _LOW) -> list[Line]:
-    """The text around the token that the page is about, where the page hides it."""
-    if not scene.big:
+    def _turned(self, place: At) -> list[str]:
+        """The knobs that are not as they were, for the first of the reply's tokens for which one is not."""
+        chat = self._shown.chat
+        for span in reply_with(chat.conversation, place.node):
+            for then, at in zip(span.node.settings, span.node.settings_at, strict=True):
+                now = replace(then, samplers=chat.tuning.samplers(), constraint=chat.constraint, constraint_dropped="")
+                if at < span.count and (turned := changes(then, now)):
+                    return turned
         return []
-    from termchat.tui.panels.sentence import sentence_lines
-
-    chat, mode = scene.chat, scene.mode
-    waits = chat.live.pending if mode is None or mode.pending else None
-    rows = _SENTENCE if scene.rows >= low else 1
-    return sentence_lines(chat.conversation, scene.reply, scene.cursor, waits, scene.width, rows)
 
 
-def _knobs(scene: Scene, token: Token | None, *, brief: bool = False) -> list[Line]:
-    """All knobs, and what their stages leave of a step of now."""
-    tune = scene.tune
-    selected, typed, unfolded = (tune.selected, tune.typed, tune.unfolded) if tune is not None else (None, None, False)
-    of = tune if tune is not None else scene.chat
-    order = tune.own_order if tune is not None else scene.chat.abilities.order
-    lines = chain_lines(
-        of.tuning, token, scene.width,
-        selected=selected, typed=typed, unfolded=unfolded, origin=of.origin, rules=scene.chat.rules,
-        constraint=scene.chat.constraint, lacks=scene.chat.abilities.lacks, order=order,
-        unseen=scene.chat.refused("stages"), brief=brief,
-    )  # fmt: skip
-    return around_selected(lines[1:], scene.rows)  # the names of the pages take the place of its title
+class NextPage(PanelPage):
+    """A step's distribution."""
+
+    name, as_token = "next", True
+
+    def lines(self, scene: Scene) -> list[Line]:
+        shown, width = self._shown, scene.width
+        step = shown_step(shown.chat, shown.mode)
+        token = step.token if step is not None and step.now else None
+        head = [*self._sentence(scene, _LOWEST), *self._selected(width, token)]
+        if step is None:
+            waits = "asking the model …" if shown.mode is not None else "waiting for the first token"
+            return [*head, *prose(waits, width, MUTED)]
+        rolls = shown.rolls if shown.rolls is not None and shown.rolls.is_at(step.node, step.token.step) else None
+        numbered = scene.big and shown.mode is not None
+        return [*head, *step_lines(step, rolls, width, scene.rows - len(head), large=scene.big, numbered=numbered)]
 
 
-def _selected(scene: Scene, token: Token | None) -> list[Line]:
-    """The knob that TUNE is on."""
-    return [line for line in _knobs(scene, token) if line.ground] if scene.tune is not None else []
+class DraftsPage(PanelPage):
+    """Speculation; in token mode the round of the token."""
+
+    name, in_tokens = "drafts", "round"
+
+    @property
+    def is_offered(self) -> bool:
+        return self._shown.is_drafted
+
+    def lines(self, scene: Scene) -> list[Line]:
+        from termchat.tui.speculation.drafts_page import page_lines, token_page_lines
+
+        shown, width = self._shown, min(scene.width, _READ)
+        head = [*self._sentence(scene), *self._selected(scene.width)]
+        if shown.mode is None:
+            return [*head, *page_lines(shown.chat, shown.reply, shown.drafts(), shown.forecast, width)]
+        return [*head, *token_page_lines(shown.chat, shown.reply, shown.drafts(), shown.mode.round(), width)]
 
 
-PAGES: dict[str, PanelPage] = {
-    page.name: page
-    for page in (
-        PanelPage("chain", _chain, in_tokens="token", heading=("mass   left", MUTED)),
-        PanelPage("reply", _plots("entropy", "probability", "time")),
-        PanelPage("entropy", _plots("entropy"), part_of="reply"),
-        PanelPage("probability", _plots("probability"), part_of="reply", short="prob"),
-        PanelPage("time", _plots("time"), part_of="reply"),
-        PanelPage("next", _next, as_token=True),
-        PanelPage("drafts", _drafts, offered=_speculates, in_tokens="round"),
-    )
+class PlotPage(PanelPage):
+    """All plots of the reply. A click in one points at the token that stands out in that column."""
+
+    name = "reply"
+    measures: tuple[Measure, ...] = ("entropy", "probability", "time")
+    _placed: Sequence[Placed] = ()
+    _trace: Trace
+
+    def lines(self, scene: Scene) -> list[Line]:
+        from termchat.tui.panels.plots.reply_plots import columns_of, stacked
+
+        head = [*self._sentence(scene), *self._selected(scene.width)]
+        self._trace = self._shown.trace(columns_of(scene.width))
+        lines, placed = stacked(self.measures, self._trace, scene.width, scene.rows - len(head))
+        self._placed = [one._replace(top=one.top + len(head)) for one in placed]
+        return [*head, *lines]
+
+    def token_at(self, x: int, y: int) -> TokenRef | None:
+        from termchat.tui.panels.plots.drawing import LABEL
+
+        measure = next((one.measure for one in self._placed if 0 < y - one.top < one.rows), None)
+        return self._trace.peak(measure, x - LABEL) if measure is not None else None
+
+
+class EntropyPage(PlotPage):
+    name, part_of, measures = "entropy", "reply", ("entropy",)
+
+
+class ProbabilityPage(PlotPage):
+    name, part_of, short, measures = "probability", "reply", "prob", ("probability",)
+
+
+class TimePage(PlotPage):
+    name, part_of, measures = "time", "reply", ("time",)
+
+
+PAGES: dict[str, type[PanelPage]] = {
+    page.name: page for page in (ChainPage, PlotPage, EntropyPage, ProbabilityPage, TimePage, NextPage, DraftsPage)
 }
 """By name, in the order in which they are turned."""

@@ -9,8 +9,8 @@ from termchat.chat.changes import Notice
 from termchat.conversation.tree import Conversation, Span
 from termchat.tui.draw.ink import Run
 from termchat.tui.keys.tables import name_of
-from termchat.tui.panels.pages import shown_step
 from termchat.tui.panels.rolls import can_roll, more
+from termchat.tui.panels.shown_reply import shown_step
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
@@ -49,7 +49,7 @@ class Big:
             self._panels.point_at(self._tokens.transcript.cursor_reply, self._tokens.transcript.cursor)
         else:
             self._panels.point_at(newest_reply(self._chat.conversation), None)
-        self._panels.show_chat(self._chat, self._desk.tune, mode)
+        self._panels.show_chat(self._chat, self._desk.tune, mode if mode.open else None)
 
     def drafting(self, width: int) -> list[Run]:
         """What drafts do for the newest reply, for a header of so many cells; nothing where there are none, nor for one
@@ -112,7 +112,7 @@ class Big:
             self._parts.tell(Notice("the server that drew this token does not tell what its sampler chain left"))
             return
         panels = self._panels
-        panels.rolls = more(panels.rolls, shown.node, shown.token.step, n, first)
+        panels.shown.rolls = more(panels.shown.rolls, shown.node, shown.token.step, n, first)
         if panels.here != "next" and not (panels.big and tokens.mode.open and panels.here == "chain"):
             panels.page = "next"
         if not panels.display:

@@ -4,7 +4,6 @@ least."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from textual import events
 from textual.message import Message
@@ -14,19 +13,13 @@ from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run
 from termchat.tui.draw.marks import LIGHT, LIT, MUTED, flowing, length, spread
 from termchat.tui.keys.tables import BIG, name_of
-from termchat.tui.panels.pages import PAGES, PanelPage, Scene
-from termchat.tui.panels.rolls import Rolls
+from termchat.tui.pages.page import Scene
+from termchat.tui.panels.pages import PAGES
+from termchat.tui.panels.shown_reply import ShownReply
 from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.knobs import KnobsView
 from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
-
-if TYPE_CHECKING:
-    from termchat.decoding.drafting import Forecast
-    from termchat.tui.panels.plots.pictures import Placed
-    from termchat.tui.panels.plots.trace import Trace
-    from termchat.tui.speculation.forecasting import DraftForecasting
-    from termchat.tui.speculation.reply_drafts import ReplyDrafts
 
 _ASIDE = 7
 """Cells beside the way back that are kept for the head of a column, so that the names stay the same on all pages."""
@@ -55,16 +48,10 @@ class Panels(KnobsView):
         super().__init__()
         self.page = "chain"
         self.big = False
-        self._trace: Trace | None = None
-        self._placed: list[Placed] = []
-        self._reply: Sequence[Span] = ()
-        self._cursor: TokenRef | None = None
-        self._of_token = False
+        self.shown = ShownReply(lambda: self.call_later(self.post_message, self.Computed()))
+        self._pages = {name: page(self.shown) for name, page in PAGES.items()}
         self._offered: frozenset[str] = frozenset()
-        self._drafts: ReplyDrafts | None = None
-        self._forecasting: DraftForecasting | None = None
-        self.rolls: Rolls | None = None
-        """The newest, whichever step they are of."""
+        self._tab_lines = 0
         self.lit: Collection[str] = ()
         """The pages that a lesson points at."""
 
@@ -76,13 +63,13 @@ class Panels(KnobsView):
     @property
     def pages(self) -> list[str]:
         """Those that can be turned to."""
-        large = self.big and self._of_token
+        large = self.big and self.shown.mode is not None
         return [
-            page.name
-            for page in PAGES.values()
+            name
+            for name, page in self._pages.items()
             if (self.big or not page.part_of)
             and not (large and page.as_token)
-            and (page.name in self._offered or page.name == self.page)
+            and (name in self._offered or name == self.page)
         ]
 
     @property
@@ -99,38 +86,29 @@ class Panels(KnobsView):
             self.page = PAGES[self.page].part_of or self.page
 
     def show_chat(self, chat: Chat, tune: Tune | None, mode: TokenMode | None = None) -> None:
-        """Shows the newest step; in token mode, if that is open, the token under the cursor. With `tune`, the knob it is on
+        """Shows the newest step; in token mode, while that is open, the token under the cursor. With `tune`, the knob it is on
         stands out."""
         width, height = max(self.room - self._margin, 0), self.size.height
-        mode = mode if mode is not None and mode.open else None
-        self._of_token = mode is not None
-        self._offered = frozenset(page.name for page in PAGES.values() if page.offered(chat, self._reply))
-        page = PAGES[self.here]
+        self.shown.chat, self.shown.tune, self.shown.mode = chat, tune, mode
+        self._offered = frozenset(name for name, page in self._pages.items() if page.is_offered)
+        page = self._pages[self.here]
         tabs = self._tabs(width, page.heading if mode is None else None, in_tokens=mode is not None)
-        scene = Scene(
-            chat, tune, mode, self._reply, self._cursor, lambda: self._follow(width), self.rolls,
-            lambda: self._follow_drafts(chat), lambda: self._forecast(chat), width, height, height - len(tabs), self.big,
-        )  # fmt: skip
-        drawn = page.draw(scene)
-        self._placed = [plot._replace(top=plot.top + len(tabs)) for plot in drawn.plots]
-        self._show([*tabs, *drawn.lines], width)
+        self._tab_lines = len(tabs)
+        lines = [*tabs, *page.lines(Scene(width, height - len(tabs), height, self.big))][:height]
+        filled = lines + [BLANK] * (height - len(lines))
+        self.show_lines(filled if self.big else [_edged(line, width) for line in filled])
 
     def point_at(self, reply: Sequence[Span], cursor: TokenRef | None) -> None:
-        """From now on the plots show this reply, with this token marked."""
-        self._reply, self._cursor = reply, cursor
+        """From now on the pages are about this reply, with this token marked."""
+        self.shown.reply, self.shown.cursor = reply, cursor
 
     def on_click(self, event: events.Click) -> None:
-        from termchat.tui.panels.plots.drawing import LABEL
-        from termchat.tui.panels.plots.pictures import PICTURES
-
-        column = event.x - MARGIN - self._margin - LABEL
-        for placed in self._placed:
-            measure = PICTURES[placed.name].measure
-            if self._trace is None or measure is None or not 0 < event.y - placed.top < len(placed.lines):
-                continue
-            if event.button == 1 and (ref := self._trace.peak(measure, column)) is not None:
-                event.stop()
-                self.post_message(self.Pointed(ref))
+        if event.button != 1:
+            return
+        ref = self._pages[self.here].token_at(event.x - MARGIN - self._margin, event.y - self._tab_lines)
+        if ref is not None:
+            event.stop()
+            self.post_message(self.Pointed(ref))
 
     def _tabs(self, width: int, right: Run | None, *, in_tokens: bool) -> list[Line]:
         """The pages, and at the right the way to the big view and back, `right` in its place but beside the way back; on two
@@ -138,51 +116,21 @@ class Panels(KnobsView):
         way = (f"{name_of('big')} {'back' if self.big else 'big'}", MUTED._replace(does="big"))
         ways = [way] if right is None else [way, ("  ", MUTED), right] if self.big else [right]
         room, gap = (width - length([way]) - _ASIDE, " ") if self.big else (width - length(ways) - 1, "")
-        lines = flowing(self._titles(in_tokens=in_tokens, short=False), room, gap)
-        if len(lines) > 1:
-            lines = flowing(self._titles(in_tokens=in_tokens, short=True), room, gap)
+        for short in (False, True):
+            lines = flowing(([self._tab(name, in_tokens=in_tokens, short=short)] for name in self.pages), room, gap)
+            if len(lines) == 1:
+                break
         return [*lines[:-1], Line(spread(lines[-1].runs, ways, width))]
 
-    def _titles(self, *, in_tokens: bool, short: bool) -> list[list[Run]]:
-        return [[self._tab(PAGES[name], in_tokens=in_tokens, short=short)] for name in self.pages]
-
-    def _tab(self, page: PanelPage, *, in_tokens: bool, short: bool) -> Run:
-        name = (in_tokens and page.in_tokens) or (short and page.short) or page.name
-        label = name if page.part_of else name.upper()
-        shown = page.name == self.here
-        ink = _HERE if shown else MUTED._replace(does=f"page('{page.name}')")
-        if page.name in self.lit:
+    def _tab(self, name: str, *, in_tokens: bool, short: bool) -> Run:
+        page = self._pages[name]
+        label = (in_tokens and page.in_tokens) or (short and page.short) or name
+        label = label if page.part_of else label.upper()
+        shown = name == self.here
+        ink = _HERE if shown else MUTED._replace(does=f"page('{name}')")
+        if name in self.lit:
             label, ink = f"{LIT}{label}", _LIT_HERE if shown else LIGHT._replace(does=ink.does)
         return (f" {label} " if shown or not self.big else label, ink)
-
-    def _follow(self, width: int) -> Trace:
-        from termchat.tui.panels.plots.reply_plots import columns_of
-        from termchat.tui.panels.plots.trace import Trace
-
-        if self._trace is None:
-            self._trace = Trace()
-        self._trace.follow(self._reply, columns_of(width), self._cursor)
-        return self._trace
-
-    def _follow_drafts(self, chat: Chat) -> ReplyDrafts:
-        from termchat.tui.speculation.reply_drafts import ReplyDrafts
-
-        if self._drafts is None:
-            self._drafts = ReplyDrafts()
-        self._drafts.follow(chat, self._reply)
-        return self._drafts
-
-    def _forecast(self, chat: Chat) -> Forecast | None:
-        from termchat.tui.speculation.forecasting import DraftForecasting
-
-        if self._forecasting is None:
-            self._forecasting = DraftForecasting(lambda: self.call_later(self.post_message, self.Computed()))
-        return self._forecasting.of(chat, self._reply, self._follow_drafts(chat))
-
-    def _show(self, lines: list[Line], width: int) -> None:
-        height = self.size.height
-        filled = lines[:height] + [BLANK] * (height - len(lines))
-        self.show_lines(filled if self.big else [_edged(line, width) for line in filled])
 
 
 def _edged(line: Line, width: int) -> Line:

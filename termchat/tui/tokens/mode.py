@@ -12,12 +12,10 @@ from termchat.conversation.tree import Place
 from termchat.conversation.unsent import Wish
 from termchat.decoding.escapes import unescape
 from termchat.engine.port import Unit
-from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.record import Shown
-from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.speculation.round_lines import ShownRound
-from termchat.tui.tokens.panel import At, TokenPanel, View
+from termchat.tui.tokens.reader import At, TokenReader, View
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.cursor import Move
 from termchat.tui.transcript.cursor.token_order import TokenRef
@@ -43,7 +41,7 @@ class TokenMode:
         self._behind = self._forked = False
         self._branch: int | None = None
         self._at: TokenRef | None = None
-        self._panel = TokenPanel(chat)
+        self._reader = TokenReader(chat)
         self._tuning = False
         self._before_tuning: View = "record"
         self._found: tuple[int | None, Place | None] | None = None
@@ -266,15 +264,11 @@ class TokenMode:
     # --- what the panels show ----------------------------------------------------------------------------------------
 
     def shown(self) -> Shown | None:
-        return self._panel.shown(place, self.view) if (place := self.place) is not None else None
+        return self._reader.shown(place, self.view) if (place := self.place) is not None else None
 
     def round(self) -> ShownRound | None:
         """The round of drafting that the token came out of."""
-        return self._panel.round(place) if (place := self.place) is not None else None
-
-    def panel(self, width: int, rows: int, tune: Tune | None) -> list[Line]:
-        """The lines of the panels; with `tune`, its knobs are above."""
-        return self._panel.lines(self.place, self.view, width, rows, tune)
+        return self._reader.round(place) if (place := self.place) is not None else None
 
     # --- how it is done ----------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from termchat.tui.panels.record import piece_of
 from termchat.tui.panels.ribbon import legend_line, ribbon_line, token_at
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.mode import PROMPTS, TokenMode, Typing
-from termchat.tui.tokens.panel import View
+from termchat.tui.tokens.reader import View
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.cursor import Move
 from termchat.tui.transcript.looks import TOKEN_LOOKS, next_look

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from termchat.text import show_piece
-from termchat.tui.draw.ink import Ink, Line, Run
-from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, UNKNOWN, at_most, column, percent, spread
-from termchat.tui.panels.plots.drawing import LABEL, OUTLIER, Axis, Bar, Tick, ceiling, every, fitted, number, plot
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, UNKNOWN, at_most, column, percent, spread
+from termchat.tui.panels.plots.drawing import LABEL, OUTLIER, Axis, Bar, ceiling, every, fitted, number, plot
 from termchat.tui.panels.plots.trace import OUTLIER as TIMES
 from termchat.tui.panels.plots.trace import Measure, Trace, highest
 
@@ -28,34 +30,84 @@ def columns_of(width: int) -> int:
     return max(width - LABEL, 1)
 
 
-def entropy_plot(trace: Trace, width: int, rows: int, title: Ink = TITLE) -> list[Line]:
-    """Entropy of the model's own distribution (T = 1, before the chain), in bits. A column is the mean of its tokens, the
-    lighter part above it the highest of them."""
-    folded = trace.folded("entropy")
-    axis = Axis(max(ceiling(highest(folded.highs)), _LEAST_BITS), number)
-    bars = [Bar(_or_none(mean), high=_or_none(high)) for mean, high in zip(folded.means, folded.highs, strict=True)]
-    head = _head(trace, "ENTROPY", "in bit", "mean, max", "entropy", "{:.2f}", width, title)
-    return [head, *_over_reply(trace, bars, axis, rows - 2, "entropy")]
+class _Plot(NamedTuple):
+    """The title of a plot, its unit, what a column of several tokens shows, how a value is written, and the rows it needs."""
+
+    title: str
+    unit: str
+    folding: str
+    form: str
+    least: int
 
 
-def probability_plot(trace: Trace, width: int, rows: int, title: Ink = TITLE) -> list[Line]:
-    """The model's own probability of the token that was drawn (T = 1, before the chain): the mean of a column's tokens."""
-    axis = Axis(1.0, lambda share: f"{share * 100:.3g}%")
-    bars = [Bar(_or_none(mean)) for mean in trace.folded("probability").means]
-    head = _head(trace, "PROBABILITY", "model, before the chain", "mean", "probability", "{:.1%}", width, title)
-    return [head, *_over_reply(trace, bars, axis, rows - 2, "probability")]
+PLOTS: dict[Measure, _Plot] = {
+    "entropy": _Plot("ENTROPY", "in bit", "mean, max", "{:.2f}", 5),
+    "probability": _Plot("PROBABILITY", "model, before the chain", "mean", "{:.1%}", 5),
+    "time": _Plot("DECODE TIME", "in ms", "max", "{:.1f}", 6),
+}
 
 
-def time_plot(trace: Trace, width: int, rows: int, title: Ink = TITLE) -> list[Line]:
-    """Milliseconds that decoding took: the highest of a column's tokens, the median of all as a line. Columns beyond twice the
-    median are outliers: they have another colour and a dot; they do not count for the scale."""
-    folded, times = trace.folded("time"), trace.times
-    limit = TIMES * times.median
-    top = ceiling(min(highest(folded.highs), 1.5 * limit) if limit > 0 else highest(folded.highs))
-    bars = [Bar(high, OUTLIER if high > limit else Ink("accent"), outlier=high > limit) for high in folded.highs]
-    head = _head(trace, "DECODE TIME", "in ms", "max", "time", "{:.1f}", width, title)
-    body = _over_reply(trace, bars, Axis(top, number), rows - 3, "time", times.median)
-    return [head, *body, _foot(trace, width)]
+class Placed(NamedTuple):
+    """A plot on a page: the row that it begins on, and how many it has."""
+
+    measure: Measure
+    top: int
+    rows: int
+
+
+def stacked(measures: Sequence[Measure], trace: Trace, width: int, rows: int) -> tuple[list[Line], list[Placed]]:
+    """Render plots below each other, as many of them as there is room for, the first at least; they share what is left of the
+    room, and a rest parts them."""
+    shown: list[Measure] = []
+    for measure in measures:
+        if not shown or sum(PLOTS[one].least for one in (*shown, measure)) <= rows:
+            shown.append(measure)
+    more = max(rows - sum(PLOTS[one].least for one in shown), 0) // len(shown)
+    plots = [
+        plot_lines(one, trace, width, PLOTS[one].least + more, TITLE._replace(does=f"big('{one}')")) for one in shown
+    ]
+    gap = [BLANK] if sum(map(len, plots)) + len(plots) - 1 <= rows else []
+    lines: list[Line] = []
+    placed: list[Placed] = []
+    for measure, drawn in zip(shown, plots, strict=True):
+        lines += gap if lines else []
+        placed.append(Placed(measure, len(lines), len(drawn)))
+        lines += drawn
+    return lines, placed
+
+
+def plot_lines(measure: Measure, trace: Trace, width: int, rows: int, title: Ink = TITLE) -> list[Line]:
+    """Render a plot of a measure over a reply: a head, the columns, their axis, and for times a line of facts.
+
+    entropy: of the model's own distribution (T = 1, before the chain), in bits. A column is the mean of its tokens, the lighter
+    part above it the highest of them.
+    probability: the model's own probability of the token that was drawn; the mean of a column's tokens.
+    time: the milliseconds that decoding took; the highest of a column's tokens, the median of all as a line. Columns beyond
+    twice the median are outliers: they have another colour and a dot; they do not count for the scale.
+    """
+    folded, times = trace.folded(measure), trace.times
+    if measure == "entropy":
+        axis = Axis(max(ceiling(highest(folded.highs)), _LEAST_BITS), number)
+        bars = [Bar(_or_none(mean), high=_or_none(high)) for mean, high in zip(folded.means, folded.highs, strict=True)]
+    elif measure == "probability":
+        axis = Axis(1.0, lambda share: f"{share * 100:.3g}%")
+        bars = [Bar(_or_none(mean)) for mean in folded.means]
+    else:
+        limit = TIMES * times.median
+        top = ceiling(min(highest(folded.highs), 1.5 * limit) if limit > 0 else highest(folded.highs))
+        axis = Axis(top, number)
+        bars = [Bar(high, OUTLIER if high > limit else ACCENT, outlier=high > limit) for high in folded.highs]
+    is_time = measure == "time"
+    columns, each = folded.columns, folded.each
+    bars += [Bar(0.0)] * (columns - len(bars))
+    ticks = every(columns * each, each, _APART)
+    if columns >= _NAMED_FROM:  # with the word of the token that a tick stands for
+        ticks = [tick._replace(label=f"{tick.label} {_word(trace, tick.column * each)}".rstrip())
+                 for tick in every(columns * each, each, _NAMED_APART)]  # fmt: skip
+    cursor = trace.cursor // each if trace.cursor is not None else None
+    level = times.median if is_time else None
+    body = plot(bars, axis, fitted(rows - 2 - is_time), ticks, note="token", level=level, cursor=cursor)
+    return [_head(measure, trace, width, title), *body, *([_foot(trace, width)] if is_time else [])]
 
 
 def _or_none(value: float) -> float:
@@ -63,47 +115,27 @@ def _or_none(value: float) -> float:
     return 0.0 if math.isnan(value) else value
 
 
-def _over_reply(
-    trace: Trace, bars: list[Bar], axis: Axis, rows: int, measure: Measure, level: float | None = None
-) -> list[Line]:
-    folded = trace.folded(measure)
-    each = folded.each
-    shown = [*bars, *[Bar(0.0)] * (folded.columns - len(bars))]
-    ticks = every(folded.columns * each, each, _APART)
-    if folded.columns >= _NAMED_FROM:
-        ticks = [_named(trace, tick, each) for tick in every(folded.columns * each, each, _NAMED_APART)]
-    return plot(
-        shown, axis, fitted(rows), ticks, note="token", level=level,
-        cursor=trace.cursor // each if trace.cursor is not None else None,
-    )  # fmt: skip
+def _word(trace: Trace, at: int) -> str:
+    return column(show_piece(trace.text(at)), _PIECE).rstrip() if at < trace.count else ""
 
 
-def _named(trace: Trace, tick: Tick, each: int) -> Tick:
-    """The tick, with the word of the token that it stands for."""
-    at = tick.column * each
-    word = column(show_piece(trace.text(at)), _PIECE).rstrip() if at < trace.count else ""
-    return tick._replace(label=f"{tick.label} {word}".rstrip())
-
-
-def _head(
-    trace: Trace, name: str, unit: str, folding: str, measure: Measure, form: str, width: int, title: Ink
-) -> Line:
+def _head(measure: Measure, trace: Trace, width: int, title: Ink) -> Line:
     """What is shown, what a column is where it stands for several tokens, and number, word and value of the token that is
     looked at, else of the newest."""
-    each = trace.folded(measure).each
-    left: list[Run] = [(name, title), (f" {unit}", MUTED)]
+    spec, each = PLOTS[measure], trace.folded(measure).each
+    left: list[Run] = [(spec.title, title), (f" {spec.unit}", MUTED)]
     if not trace.count:
         return Line((*left, (" · waiting for the first token", MUTED)))
     index = trace.count - 1 if trace.cursor is None else trace.cursor
-    found = trace.value(measure, index)
-    value = UNKNOWN if math.isnan(found) else form.format(found)
+    known = trace.value(measure, index)
+    value = UNKNOWN if math.isnan(known) else spec.form.format(known)
     unlisted = trace.unlisted(index) if measure == "entropy" else 0.0
-    if most := at_most(found, unlisted):
+    if most := at_most(known, unlisted):
         value = most + value + (f", {percent(unlisted, 2)} not listed" if width >= _NAMED_FROM else "")
-    word = column(show_piece(trace.text(index)), _PIECE).rstrip() + " " if width >= _NAMED_FROM else ""
+    word = _word(trace, index) + " " if width >= _NAMED_FROM else ""
     ink = STRONG if trace.cursor is None else Ink("cursor", bold=True)
     right: list[Run] = [(f"{index} ", MUTED), (word, TEXT), (value, ink)]
-    heads = [[*left, (f" · {folding} of {each}{words}", MUTED)] for words in _FOLDED] if each > 1 else []
+    heads = [[*left, (f" · {spec.folding} of {each}{words}", MUTED)] for words in _FOLDED] if each > 1 else []
     for head in (*heads, left, [left[0]]):
         line = spread(head, right, width)
         if line[-1] == right[-1]:
