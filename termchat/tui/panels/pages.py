@@ -198,7 +198,7 @@ class DraftsPage(PanelPage):
         return self._shown.is_drafted
 
     def lines(self, scene: Scene) -> list[Line]:
-        from termchat.tui.speculation.drafts_page import page_lines, token_page_lines
+        from termchat.tui.speculation.drafts import page_lines, token_page_lines
 
         shown, width = self._shown, min(scene.width, _READ)
         head = [*self._sentence(scene), *self._selected(scene.width)]

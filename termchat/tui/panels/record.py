@@ -33,7 +33,7 @@ from termchat.tui.draw.marks import (
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.candidates import candidate_table
 from termchat.tui.panels.rolls import Rolls, can_roll, missing, next_size
-from termchat.tui.speculation.round_lines import ShownRound, drafted_lines
+from termchat.tui.speculation.rounds import ShownRound, drafted_lines
 
 AS_RECORDED = "as recorded"
 WITH_KNOBS = "with the current knobs"

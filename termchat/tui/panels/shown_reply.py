@@ -17,8 +17,7 @@ from termchat.tui.transcript.cursor.token_order import TokenRef
 if TYPE_CHECKING:  # not on the first page, so that the first frame does not wait for them
     from termchat.decoding.drafting import Forecast
     from termchat.tui.panels.plots.trace import Trace
-    from termchat.tui.speculation.forecasting import DraftForecasting
-    from termchat.tui.speculation.reply_drafts import ReplyDrafts
+    from termchat.tui.speculation.drafts import DraftForecasting, ReplyDrafts
 
 
 class ShownReply:
@@ -51,7 +50,7 @@ class ShownReply:
 
     def drafts(self) -> ReplyDrafts:
         """Read on what drafts did."""
-        from termchat.tui.speculation.reply_drafts import ReplyDrafts
+        from termchat.tui.speculation.drafts import ReplyDrafts
 
         self._drafts = self._drafts or ReplyDrafts()
         self._drafts.follow(self.chat, self.reply)
@@ -59,7 +58,7 @@ class ShownReply:
 
     def forecast(self) -> Forecast | None:
         """What drafts would have gained; None while that is computed."""
-        from termchat.tui.speculation.forecasting import DraftForecasting
+        from termchat.tui.speculation.drafts import DraftForecasting
 
         self._forecasting = self._forecasting or DraftForecasting(self._computed)
         return self._forecasting.of(self.chat, self.reply, self.drafts())

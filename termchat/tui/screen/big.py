@@ -17,7 +17,7 @@ from termchat.tui.transcript.cursor.token_order import TokenRef
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from termchat.tui.speculation.reply_drafts import ReplyDrafts
+    from termchat.tui.speculation.drafts import ReplyDrafts
 
 _ANSWERS = ("why", "what-if", "ending")
 """What token mode shows on the page of the token, when it is asked for."""
@@ -57,8 +57,7 @@ class Big:
         reply = newest_reply(self._chat.conversation)
         if not reply or not reply[-1].node.settings or reply[-1].node.settings[-1].draft is None:
             return []
-        from termchat.tui.speculation.figures_lines import header_runs
-        from termchat.tui.speculation.reply_drafts import ReplyDrafts
+        from termchat.tui.speculation.drafts import ReplyDrafts, header_runs
 
         self._drafts = self._drafts or ReplyDrafts()
         if reply[-1].node.done and not self._drafts.knows(reply):

@@ -14,7 +14,7 @@ from termchat.decoding.escapes import unescape
 from termchat.engine.port import Unit
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.record import Shown
-from termchat.tui.speculation.round_lines import ShownRound
+from termchat.tui.speculation.rounds import ShownRound
 from termchat.tui.tokens.reader import At, TokenReader, View
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.cursor import Move
@@ -175,14 +175,14 @@ class TokenMode:
         else:
             self._fork(place, text=unescape(text))
 
-    def cut(self, *, paused: bool = False) -> None:
+    def cut(self, paused: bool = False) -> None:
         """Draws on from before the token, with the same dice; `paused` waits there."""
         if self.pending:
             self._tell("the reply is already paused here")
         elif (place := self.place) is not None:
             self._fork(place, paused=paused)
 
-    def ask(self, *, now: bool) -> None:
+    def ask(self, now: bool) -> None:
         """Asks the model for this position again, with its original settings or the current knobs."""
         if (place := self.place) is not None and not self.pending:
             self._chat.questions.inspect(place.node, place.at, now=now)

@@ -10,7 +10,7 @@ from termchat.decoding.draft_figures import DraftedStep, round_at
 from termchat.decoding.records import Token
 from termchat.tui.draw.marks import again
 from termchat.tui.panels.record import ORIGINAL, WITH_KNOBS, Shown, from_columns, settings_of
-from termchat.tui.speculation.round_lines import ShownRound
+from termchat.tui.speculation.rounds import ShownRound
 
 View = Literal["record", "asked", "why", "what-if", "ending"]
 _KEPT = 8

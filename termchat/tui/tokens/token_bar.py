@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,7 +14,6 @@ from textual.widgets import Input
 from termchat.chat.changes import Answered, Change, Notice
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Span
-from termchat.engine.port import Unit
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import MARGIN
 from termchat.tui.draw.lines_view import Column, LinesView, Slip
@@ -26,12 +25,13 @@ from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.mode import PROMPTS, TokenMode, Typing
 from termchat.tui.tokens.reader import View
 from termchat.tui.transcript import TranscriptView
-from termchat.tui.transcript.cursor.cursor import Move
 from termchat.tui.transcript.looks import TOKEN_LOOKS, next_look
 
 if TYPE_CHECKING:
     from termchat.tui.tokens.bias_dialog import BiasDialog
     from termchat.tui.tokens.tokenizer import PiecesDialog
+
+P = ParamSpec("P")
 
 
 class Ribbon(LinesView, can_focus=True):
@@ -47,6 +47,16 @@ class Ribbon(LinesView, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         if event.button == 1 and event.y == 0:
             self.post_message(self.Clicked(event.x - MARGIN))
+
+
+def _acting(do: Callable[Concatenate[TokenMode, P], object]) -> Callable[Concatenate[Tokens, P], None]:
+    """Make an action of the bar from one of token mode; the bar then shows what it has open."""
+
+    def act(bar: Tokens, /, *arguments: P.args, **options: P.kwargs) -> None:
+        do(bar.mode, *arguments, **options)
+        bar.follow()
+
+    return act
 
 
 class Tokens(Column):
@@ -175,22 +185,19 @@ class Tokens(Column):
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
-    def action_move(self, how: Move) -> None:
-        self._act(lambda: self.mode.move(how))
+    action_move = _acting(TokenMode.move)
+    action_choose = _acting(TokenMode.choose)
+    action_cut = _acting(TokenMode.cut)
+    action_ask = _acting(TokenMode.ask)
+    action_fork_there = _acting(TokenMode.fork_there)
+    action_pause = _acting(TokenMode.pause)
+    action_step = _acting(TokenMode.step)
+    _show, _submit = _acting(TokenMode.show), _acting(TokenMode.submit)
 
     def action_half_page(self, how: Literal["up", "down"]) -> None:
         for _ in range(max(self.transcript.size.height // 2, 1)):
             self.mode.move(how)
         self.follow()
-
-    def action_choose(self, number: int) -> None:
-        self._act(lambda: self.mode.choose(number))
-
-    def action_cut(self) -> None:
-        self._act(self.mode.cut)
-
-    def action_cut_paused(self) -> None:
-        self._act(lambda: self.mode.cut(paused=True))
 
     def action_bias(self, how: str) -> None:
         """Bans the token under the cursor or what a paused reply would take next, or adds to its logit."""
@@ -198,21 +205,9 @@ class Tokens(Column):
         if shown is not None:
             self.post_message(self.BiasWanted(shown.token.id, piece_of(shown.token), how))
 
-    def action_ask(self, when: str) -> None:
-        self._act(lambda: self.mode.ask(now=when == "now"))
-
     def action_show(self, view: View) -> None:
         if self.mode.open or self.enter():
-            self._act(lambda: self.mode.show(view))
-
-    def action_fork_there(self) -> None:
-        self._act(self.mode.fork_there)
-
-    def action_pause(self) -> None:
-        self._act(self.mode.pause)
-
-    def action_step(self, unit: Unit) -> None:
-        self._act(lambda: self.mode.step(unit))
+            self._show(view)
 
     def action_type(self, what: Typing) -> None:
         self._input.placeholder = PROMPTS[what]
@@ -223,11 +218,7 @@ class Tokens(Column):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.screen.set_focus(self.ribbon)
-        self._act(lambda: self.mode.submit(event.value))
-
-    def _act(self, what: Callable[[], None]) -> None:
-        what()
-        self.follow()
+        self._submit(event.value)
 
     def action_dialog(self, name: str) -> None:
         self.post_message(self.DialogWanted(name))
