@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from termchat.tui.draw.ink import Line
-from termchat.tui.draw.marks import FAINT, TEXT, length
 
 
 class Scene(NamedTuple):
@@ -46,12 +45,3 @@ def by_of(arguments: Sequence[object]) -> int:
 def first_in_view(at: int, count: int, rows: int) -> int:
     """Return the first of `rows` lines around line `at` of `count`."""
     return max(min(at - rows // 2, count - rows), 0)
-
-
-def beside(left: Sequence[Line], right: Sequence[Line], half: int) -> list[Line]:
-    """Join two columns, the left one `half` cells wide; the shorter one is filled up."""
-    lines = []
-    for row in range(max(len(left), len(right))):
-        one, other = (side[row].runs if row < len(side) else () for side in (left, right))
-        lines.append(Line((*one, (" " * max(half - length(one), 0), TEXT), (" │ ", FAINT), *other)))
-    return lines

@@ -7,13 +7,13 @@ Bars are linear, from 0 to 100 % at every step and under every knob, so that two
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len
 
 from termchat.chat.live import Live
-from termchat.decoding.records import Candidate, Token, is_taken
+from termchat.decoding.records import UNKNOWN, Candidate, Token, is_taken
 from termchat.decoding.stages import DICE, loss_of
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run, doing
@@ -32,34 +32,22 @@ _ALL_FROM = 90
 """Cells from which a table with bars shows logit and noise, too."""
 _AXIS_FROM = 10
 """Cells of a bar from which its ends are named above it."""
+_INKS = {"model": MUTED, "after": ACCENT, "rolls": Ink("stamp")}
+"""The columns that bars can show, and the inks of these."""
 
 
-class _Column(NamedTuple):
-    """Numbers `cells` wide under a head; with `share` a bar beside them may show it. It is left out where the engine tells no
-    `value` for it."""
+class _Row(NamedTuple):
+    """A token of the table, or all others together: by the heads of columns its numbers, and the shares that bars show. A token
+    that a stage `cut` has the name of that in the place of what is after the chain."""
 
-    head: str
-    cells: int
-    number: Callable[[Candidate], str]
-    ink: Ink = MUTED
-    share: Callable[[Candidate], float] | None = None
-    value: Callable[[Candidate], float] | None = None
-
-    def is_told(self, token: Token) -> bool:
-        """Whether there is anything to show."""
-        return self.value is None or any(not math.isnan(self.value(one)) for one in token.candidates)
-
-
-class _Others(NamedTuple):
-    """All tokens that a table does not show, together: how many (0: unknown), and their numbers as by the heads of columns."""
-
-    size: int
-    shares: dict[str, float]
+    name: str
     numbers: dict[str, str]
-
-    @property
-    def name(self) -> str:
-        return f"{self.size:,} others" if self.size else "others"
+    shares: dict[str, float]
+    ink: Ink = MUTED
+    cut: str | None = None
+    taken: bool = False
+    number: int = 0
+    id: int = UNKNOWN
 
 
 def candidate_lines(
@@ -92,124 +80,76 @@ def candidate_table(
     always among them. With `bars`, the last of these lines is for all other tokens. `numbered`: the first nine are shown with
     their keys. `does` is the action of a click on the candidate of a number."""
     bars = bars and rows > 1
-    shown = _chosen_among(token, rows - bars)
-    others = _others(token, [candidate for _, candidate in shown], rolled)
-    words = [_word(candidate) for _, candidate in shown]
-    columns = [each for each in _columns(width, bars=bars, rolled=rolled) if each.is_told(token)]
+    heads = _heads(token, width, bars=bars, rolled=rolled)
+    numbers = list(enumerate(token.candidates, 1))
+    chosen = numbers[: max(rows - bars, 0)]
+    if chosen and not any(is_taken(one, token) for _, one in chosen):
+        chosen[-1:] = [pair for pair in numbers if is_taken(pair[1], token)][:1] or chosen[-1:]
+    shown = [_row(number, candidate, token, rolled) for number, candidate in chosen]
+    shown += [_others(token, [candidate for _, candidate in chosen], rolled)] if bars else []
     digits = 2 * numbered
-    fixed = digits + sum(each.cells for each in columns) + 2
-    need = max([*map(cell_len, words), cell_len(others.name) * bars, length(title) - digits + 1])
+    fixed = digits + sum(heads.values()) + 2
+    need = max([*(cell_len(row.name) for row in shown), length(title) - digits + 1])
     word = max(min(need, _WORD, width - fixed), 4)
-    sizes = _bar_sizes(columns, width - fixed - word) if bars else [0] * len(columns)
-    lines = [_heads(title, columns, sizes, digits + word)]
-    for (number, candidate), text in zip(shown, words, strict=True):
-        digit = f"{number} " if number <= NUMBERED else "  "
-        head: list[Run] = [(digit, ACCENT)] if numbered else []
-        rejected = token.draft is not None and not token.draft.accepted and candidate.id == token.draft.tokens[0].id
-        head.append((column(text, word), REJECTED if rejected else _ink(candidate, token)))
-        runs = _row(candidate, token, columns, sizes, width - digits - word)
-        lines.append(Line(tuple(doing(does.format(number), [*head, *runs]))))
-    if bars:
-        lines.append(_others_line(others, columns, sizes, digits, word))
+    sizes = _bar_sizes(heads, width - fixed - word) if bars else dict.fromkeys(heads, 0)
+    runs: list[Run] = [*title, (" " * max(digits + word - length(title), 0), TEXT)]
+    for head, cells in heads.items():
+        size = sizes[head]
+        ends = f"0%{'100%':>{size - 3}}" if size > _AXIS_FROM else " " * max(size - 1, 0)
+        runs.append((f"{head:>{cells}}" + (f" {ends}" if size else ""), MUTED))
+    lines = [Line(tuple(runs))]
+    for row in shown:
+        if not row.number:
+            runs = [(" " * digits + column(row.name, word), MUTED)]
+            lines.append(Line((*runs, *_cells(row, heads, sizes, 0))))
+            continue
+        digit = f"{row.number} " if row.number <= NUMBERED else "  "
+        runs = [(digit, ACCENT)] if numbered else []
+        rejected = token.draft is not None and not token.draft.accepted and row.id == token.draft.tokens[0].id
+        runs.append((column(row.name, word), REJECTED if rejected else row.ink))
+        runs += [*_cells(row, heads, sizes, width - digits - word)]
+        lines.append(Line(tuple(doing(does.format(row.number), runs))))
     return lines
 
 
-def _columns(width: int, *, bars: bool, rolled: Rolled | None) -> list[_Column]:
-    model = _Column("model", 7, lambda one: percent(math.exp(one.logprob)), MUTED, lambda one: math.exp(one.logprob))
-    after = _Column("after", 7 if bars else 8, lambda one: percent(one.probability), TEXT, lambda one: one.probability)
-    after = after._replace(value=after.share)
-    logit = _Column("logit", 7, lambda one: told(one.logit, ".1f"), value=lambda one: one.logit)
-    dice = _Column("dice", 7, lambda one: signed(one.noise), value=lambda one: one.noise)
-    if not bars:
-        return [logit, model._replace(cells=8), after, *([dice] if width >= _DICE_FROM else [])]
-    columns = [model, after]
-    if rolled is not None:
-        counts, n = rolled.counts, rolled.n
-        columns.append(
-            _Column(
-                "rolls", 6, lambda one: str(counts.get(one.id, 0)), Ink("stamp"), lambda one: counts.get(one.id, 0) / n
-            )
-        )
-    return [*columns, logit, dice] if width >= _ALL_FROM else columns
+def _heads(token: Token, width: int, *, bars: bool, rolled: Rolled | None) -> dict[str, int]:
+    """The columns that have room, without those of which the engine tells nothing, and their cells."""
+    heads = {"logit": 7, "model": 8, "after": 8, **({"dice": 7} if width >= _DICE_FROM else {})}
+    if bars:
+        heads = {"model": 7, "after": 7, **({"rolls": 6} if rolled is not None else {})}
+        heads |= {"logit": 7, "dice": 7} if width >= _ALL_FROM else {}
+    for head, value in (("logit", "logit"), ("after", "probability"), ("dice", "noise")):
+        if all(math.isnan(getattr(one, value)) for one in token.candidates):
+            heads.pop(head, None)
+    return heads
 
 
-def _bar_sizes(columns: Sequence[_Column], room: int) -> list[int]:
-    """Cells of each column's bar and the gap before it, 0 where it has none. Where there is no room for all, the last columns
+def _bar_sizes(heads: Mapping[str, int], room: int) -> dict[str, int]:
+    """Cells of each column's bar and the gap before it, 0 if it has none. Where there is no room for all, the last columns
     keep theirs."""
-    barred = [at for at, each in enumerate(columns) if each.share is not None]
+    barred = [head for head in heads if head in _INKS]
     count = min(len(barred), max(room, 0) // (_SHORTEST + 1))
     kept = barred[len(barred) - count :]
-    return [room // count if at in kept else 0 for at in range(len(columns))]
+    return {head: room // count if head in kept else 0 for head in heads}
 
 
-def _heads(title: Sequence[Run], columns: Sequence[_Column], sizes: Sequence[int], begin: int) -> Line:
-    runs: list[Run] = [*title, (" " * max(begin - length(title), 0), TEXT)]
-    for each, size in zip(columns, sizes, strict=True):
-        ends = f"0%{'100%':>{size - 3}}" if size > _AXIS_FROM else " " * max(size - 1, 0)
-        runs.append((f"{each.head:>{each.cells}}" + (f" {ends}" if size else ""), MUTED))
-    return Line(tuple(runs))
-
-
-def _word(candidate: Candidate) -> str:
-    """With what a logit bias adds."""
+def _row(number: int, candidate: Candidate, token: Token, rolled: Rolled | None) -> _Row:
     bias = f" {candidate.bias:+.4g}" if candidate.bias is not None else ""
-    return show_piece(candidate.text) + bias
+    rolls = rolled.counts.get(candidate.id, 0) if rolled is not None else 0
+    shares = {"model": math.exp(candidate.logprob), "after": candidate.probability}
+    shares["rolls"] = rolls / rolled.n if rolled is not None else 0.0
+    numbers = {
+        "logit": told(candidate.logit, ".1f"), "model": percent(shares["model"]), "after": percent(shares["after"]),
+        "dice": signed(candidate.noise), "rolls": str(rolls),
+    }  # fmt: skip
+    taken, cut = is_taken(candidate, token), candidate.removed_by
+    ink = STRONG if taken else MUTED if cut is not None else TEXT
+    return _Row(show_piece(candidate.text) + bias, numbers, shares, ink, cut, taken, number, candidate.id)
 
 
-def _ink(candidate: Candidate, token: Token) -> Ink:
-    return STRONG if is_taken(candidate, token) else MUTED if candidate.removed_by is not None else TEXT
-
-
-def _row(candidate: Candidate, token: Token, columns: Sequence[_Column], sizes: Sequence[int], room: int) -> list[Run]:
-    """The numbers and bars of a candidate. Where a stage cut it, its name stands in the place of what is `after`, and of all
-    that follows where that is too small for it."""
-    runs: list[Run] = []
-    cut = candidate.removed_by
-    for each, size in zip(columns, sizes, strict=True):
-        if each.head == "after" and cut is not None:
-            text = f"  {loss_of(cut)}"
-            if len(text) > each.cells + size:
-                return [*runs, (column(text, room - length(runs)), MUTED)]
-            runs.append((column(text, each.cells + size), MUTED))
-            continue
-        ink = _ink(candidate, token) if each.head == "after" else MUTED
-        runs.append((f"{each.number(candidate):>{each.cells}}", ink))
-        if size and each.share is not None:
-            runs.append((_bar(each.share(candidate), size), _bar_ink(each)))
-    return [*runs, (" ●" if is_taken(candidate, token) else "  ", ACCENT)]
-
-
-def _bar_ink(each: _Column) -> Ink:
-    return ACCENT if each.head == "after" else each.ink
-
-
-def _bar(share: float, size: int) -> str:
-    """A gap, then a bar of the rest of `size` cells, filled to an eighth of a cell."""
-    cells = size - 1
-    eighths = round(min(share, 1.0) * cells * 8) if share > 0 else 0
-    return " " + (_BARS[8] * (eighths // 8) + _BARS[eighths % 8]).ljust(cells)[:cells]
-
-
-def _others_line(others: _Others, columns: Sequence[_Column], sizes: Sequence[int], digits: int, word: int) -> Line:
-    runs: list[Run] = [(" " * digits + column(others.name, word), MUTED)]
-    for each, size in zip(columns, sizes, strict=True):
-        runs.append((f"{others.numbers.get(each.head, ''):>{each.cells}}", MUTED))
-        if size:
-            runs.append((_bar(others.shares[each.head], size), _bar_ink(each)))
-    return Line(tuple(runs))
-
-
-def _chosen_among(token: Token, rows: int) -> list[tuple[int, Candidate]]:
-    """Candidates with their numbers, from 1."""
-    numbered = list(enumerate(token.candidates, 1))
-    shown = numbered[: max(rows, 0)]
-    if shown and not any(is_taken(candidate, token) for _, candidate in shown):
-        shown[-1:] = [pair for pair in numbered if is_taken(pair[1], token)][:1] or shown[-1:]
-    return shown
-
-
-def _others(token: Token, shown: Sequence[Candidate], rolled: Rolled | None) -> _Others:
+def _others(token: Token, shown: Sequence[Candidate], rolled: Rolled | None) -> _Row:
     vocabulary = max((stage.survivors for stage in token.stages if stage.name != DICE), default=0)
+    size = max(vocabulary - len(shown), 0)
     shares = {
         "model": missing(math.exp(candidate.logprob) for candidate in shown),
         "after": missing(candidate.probability for candidate in shown),
@@ -218,4 +158,24 @@ def _others(token: Token, shown: Sequence[Candidate], rolled: Rolled | None) -> 
     if rolled is not None:
         count = rolled.n - sum(rolled.counts.get(candidate.id, 0) for candidate in shown)
         shares["rolls"], numbers["rolls"] = count / rolled.n, str(count)
-    return _Others(max(vocabulary - len(shown), 0), shares, numbers)
+    return _Row(f"{size:,} others" if size else "others", numbers, shares)
+
+
+def _cells(row: _Row, heads: Mapping[str, int], sizes: Mapping[str, int], room: int) -> list[Run]:
+    """The numbers and bars of a row. Where the name of the stage that cut it has no room, it stands in place of all that
+    follows, too."""
+    runs: list[Run] = []
+    for head, cells in heads.items():
+        size = sizes[head]
+        if head == "after" and row.cut is not None:
+            text = f"  {loss_of(row.cut)}"
+            if len(text) > cells + size:
+                return [*runs, (column(text, room - length(runs)), MUTED)]
+            runs.append((column(text, cells + size), MUTED))
+            continue
+        runs.append((f"{row.numbers.get(head, ''):>{cells}}", row.ink if head == "after" else MUTED))
+        if size:
+            eighths = round(min(row.shares[head], 1.0) * (size - 1) * 8) if row.shares[head] > 0 else 0
+            bar = (_BARS[8] * (eighths // 8) + _BARS[eighths % 8]).ljust(size - 1)[: size - 1]
+            runs.append((" " + bar, _INKS[head]))
+    return [*runs, (" ●" if row.taken else "  ", ACCENT)] if row.number else runs

@@ -12,8 +12,8 @@ from termchat.conversation.reply_facts import DifferingFact, differences, facts_
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
 from termchat.tui.dialogs.list_dialog import ReadDialog
-from termchat.tui.draw.ink import BLANK, Ink, Line, Run
-from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
+from termchat.tui.draw.ink import BLANK, Ink, Line
+from termchat.tui.draw.marks import MUTED, TEXT, beside, column
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.themes.theme_file import Palette
 
@@ -22,7 +22,7 @@ _BEFORE = 12
 _FACT_LINES = 3
 """Lines of a fact, at most: a system prompt may be long."""
 _MARKED = Ink("background", ground="accent", bold=True)
-_BETWEEN = " │ "
+_NAME = Ink("accent", bold=True)
 
 
 class ComparedReply(NamedTuple):
@@ -75,15 +75,15 @@ def summary(comparison: Comparison) -> str:
 def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = ("", "")) -> list[Line]:
     """Both in columns under their names: first what differs beside the texts. Of these what is common is faint, and the first
     difference is marked."""
-    half = max((width - len(_BETWEEN)) // 2, 10)
-    heads: list[list[Run]] = [[(column(one_line(name, half), half), Ink("accent", bold=True))] for name in names]
-    rows = [(heads[0], heads[1])]
+    half = max((width - 3) // 2, 10)
+    sides: list[list[Line]] = [[Line(((column(one_line(name, half), half), _NAME),))] for name in names]
     for name, *both in comparison.differing:
-        rows += _paired(*(_fact(name, value, half) for value in both))
-    if comparison.differing:
-        rows.append(([], []))
-    rows += _paired(*(_column(side, comparison.common, half) for side in comparison[:2]))
-    return [_beside(left, right, half) for left, right in rows]
+        facts = [_fact(name, value, half) for value in both]
+        for side, lines in zip(sides, facts, strict=True):
+            side += [*lines, *[BLANK] * (max(map(len, facts)) - len(lines))]
+    for side, pieces in zip(sides, (comparison.left, comparison.right), strict=True):
+        side += [*([BLANK] if comparison.differing else []), *_column(pieces, comparison.common, half)]
+    return beside(sides[0], sides[1], half)
 
 
 def _pieces(reply: ComparedReply, *, ids: bool) -> list[ComparedPiece]:
@@ -119,18 +119,6 @@ def _column(pieces: Sequence[ComparedPiece], common: int, width: int) -> list[Li
     if common >= len(pieces):
         wrapper.feed(" (ends here)", MUTED)
     return wrapper.lines
-
-
-def _paired(left: Sequence[Line], right: Sequence[Line]) -> list[tuple[list[Run], list[Run]]]:
-    """The lines of two columns, the shorter one filled up."""
-    rows = range(max(len(left), len(right)))
-    both = ((side[row].runs if row < len(side) else BLANK.runs for side in (left, right)) for row in rows)
-    return [(list(one), list(other)) for one, other in both]
-
-
-def _beside(left: list[Run], right: list[Run], half: int) -> Line:
-    gap = " " * max(half - length(left), 0)
-    return Line((*left, (gap, TEXT), (_BETWEEN, FAINT), *right))
 
 
 def why(left: ComparedReply, right: ComparedReply) -> WhyDifferent | None:

@@ -12,8 +12,8 @@ from termchat.decoding.parting import first_difference, parting
 from termchat.decoding.records import Token
 from termchat.text import cells, one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run, doing
-from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, prose
-from termchat.tui.pages.page import Page, Scene, beside, by_of
+from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, beside, prose
+from termchat.tui.pages.page import Page, Scene, by_of
 from termchat.tui.panels.candidates import candidate_table
 from termchat.tui.transcript.looks import heat_inks, heats, kinds
 from termchat.tui.walks.shown_group import ShownGroup

@@ -17,7 +17,7 @@ from termchat.text import cells, one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, length, spread
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.pages.page import first_in_view
+from termchat.tui.pages.grid_table import GAP, Cell, Column, GridTable
 from termchat.tui.transcript.looks import Look, heat_inks, heats, kinds
 from termchat.tui.walks.shown_group import ShownGroup
 from termchat.tui.walks.walk_facts import FEWEST, apart, rates_of
@@ -32,8 +32,8 @@ _READ = 6
 _NOUN = " walks"
 _VARIED = 12
 """Cells that are kept for what varies."""
-_LABEL = 24
-"""Cells of a walk's label in a list, at most."""
+_DIGITS, _LABEL, _STATE = 3, 24, 7
+"""Cells of a walk's number in a list, of its label, at most, and of its state."""
 
 
 def title_line(
@@ -127,17 +127,20 @@ def head_line(shown: ShownGroup, walk: int, width: int) -> Line:
 def list_lines(shown: ShownGroup, width: int, rows: int) -> list[Line]:
     """A line a walk, as many as fit around the one under the cursor: its beginning in the look."""
     walks, cursor = shown.walks, shown.cursor
-    wide = min(max(map(len, shown.labels.values()), default=0), _LABEL)
-    first = first_in_view(walks.index(cursor) if cursor in walks else 0, len(walks), rows)
-    lines = []
-    for walk in walks[first : first + rows]:
-        here, state = walk == cursor, _state_runs(shown, walk)
-        ink = STRONG if here else MUTED
-        runs: list[Run] = [(f"{walk + 1:>2} ", _HEAD if here else ACCENT), (column(shown.labels[walk], wide), ink)]
-        runs += [("  ", ink), (" " * max(7 - length(state), 0), ink), *state, ("  ", ink)]
-        runs += _beginning(shown.group.nodes[walk], shown.look, width - length(runs))
-        lines.append(Line(tuple(doing(f"walks('choose', {walk + 1})", runs)), "panel" if here else ""))
-    return lines
+    wide = _DIGITS + min(max(map(len, shown.labels.values()), default=0), _LABEL)
+    left = width - wide - _STATE - 2 * len(GAP)
+
+    def name(walk: int) -> Cell:
+        head, ink = (_HEAD, STRONG) if walk == cursor else (ACCENT, MUTED)
+        return [(f"{walk + 1:>2} ", head), (column(shown.labels[walk], wide - _DIGITS), ink)]
+
+    columns: tuple[Column[int], ...] = (
+        Column("", name, wide),
+        Column("", lambda walk: _state_runs(shown, walk), _STATE, right=True),
+        Column("", lambda walk: _beginning(shown.group.nodes[walk], shown.look, left), left),
+    )
+    at = walks.index(cursor) if cursor in walks else -1
+    return GridTable(columns, walks, at, lambda walk: f"walks('choose', {walk + 1})", marked=False).lines(width, rows)
 
 
 def _state_runs(shown: ShownGroup, walk: int) -> list[Run]:

@@ -44,15 +44,12 @@ def open_dialog(parts: Parts, kind: GroupKind = "walks") -> None:
             composer.clear()
         begin(parts, plan, draft)
 
+    def refusal(kind: GroupKind) -> str:
+        """Why the engine cannot make such replies; "" if it can."""
+        return "; ".join(parts.chat.refused("beams" if kind == "beams" else "walks") or ())
+
     where = _where(parts, draft)
-    missing = "" if where else _FIRST
-    parts.open(WalksDialog(parts.palette(), where or NOTHING, kind, missing, lambda one: _refusal(parts, one)), closed)
-
-
-def _refusal(parts: Parts, kind: GroupKind) -> str:
-    """Why the engine cannot make such replies; "" where it can."""
-    why = parts.chat.refused("beams" if kind == "beams" else "walks")
-    return "; ".join(why) if why is not None else ""
+    parts.open(WalksDialog(parts.palette(), where or NOTHING, kind, "" if where else _FIRST, refusal), closed)
 
 
 def _where(parts: Parts, draft: str) -> str:

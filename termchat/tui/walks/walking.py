@@ -72,7 +72,7 @@ class Walking:
     def version(self, by: int) -> bool:
         """Goes to another walk; False where none are shown."""
         if self.open:
-            self._go(by)
+            self.do_go(by)
         return self.open
 
     def reopen(self, number: int | None) -> None:
@@ -93,8 +93,9 @@ class Walking:
     # --- keys --------------------------------------------------------------------------------------------------------
 
     def act(self, what: str, *arguments: object) -> None:
+        """Does what a key stands for: on its page, else as the method `do_NAME` says."""
         if self.open and not self._view.act(what, *arguments):
-            self._DOES[what](self, *arguments)
+            getattr(self, f"do_{what}")(*arguments)
 
     def back(self) -> bool:
         """Goes from the composer to the walks, ends those that run, or closes the view; False where there is none."""
@@ -109,7 +110,7 @@ class Walking:
             self._parts.do(walks.leave)
         return True
 
-    def _choose(self, number: int) -> None:
+    def do_choose(self, number: int) -> None:
         """The walk with that number, from 1."""
         group = self._chat.walks.shown
         if group is not None and number - 1 in group.nodes:
@@ -117,7 +118,7 @@ class Walking:
         elif group is not None:
             self._parts.tell(Notice(f"there are {len(group.nodes)} walks"))
 
-    def _go(self, by: int) -> None:
+    def do_go(self, by: int) -> None:
         group, walks = self._chat.walks.shown, self._view.walks
         if group is not None and walks:
             self._select(group, walks[(walks.index(self._view.cursor) + by) % len(walks)])
@@ -135,25 +136,25 @@ class Walking:
             tokens.transcript.set_cursor(TokenRef(*place))
             tokens.follow()
 
-    def _line(self, by: int) -> None:
+    def do_line(self, by: int) -> None:
         if self._view.is_list and self._view.page == TEXT_PAGE:
-            self._go(by)
+            self.do_go(by)
         else:
             self._view.scroll_by(by)
 
-    def _jump(self, by: int) -> None:
+    def do_jump(self, by: int) -> None:
         self._view.scroll_by(by * _FAR)
 
-    def _keep(self) -> None:
+    def do_keep(self) -> None:
         self._parts.do(lambda: self._chat.walks.keep(self._view.cursor))
 
-    def _keep_all(self) -> None:
+    def do_keep_all(self) -> None:
         self._parts.do(self._chat.walks.keep_all)
 
-    def _stop(self) -> None:
+    def do_stop(self) -> None:
         self._parts.do(lambda: self._chat.replies.stop(self._view.cursor))
 
-    def _pause(self, one: bool = False) -> None:
+    def do_pause(self, one: bool = False) -> None:
         replies, group = self._chat.replies, self._chat.walks.shown
         if group is None or replies.run is None:
             self._parts.tell(Notice("no walk is running"))
@@ -164,14 +165,14 @@ class Walking:
             waits = all(walk in group.paused for walk in group.running)
             self._parts.do(replies.resume if waits else replies.pause)
 
-    def _step(self, one: bool = False) -> None:
+    def do_step(self, one: bool = False) -> None:
         group = self._chat.walks.shown
         if group is None or not group.paused:
             self._parts.tell(Notice("pause the walks before stepping", f"{name_of('walk-pause')} pauses them"))
         else:
             self._parts.do(lambda: self._chat.replies.step("token", self._view.cursor if one else None))
 
-    def _tune(self) -> None:
+    def do_tune(self) -> None:
         """TUNE with the knobs of this walk."""
         run, walk = self._chat.replies.run, self._view.cursor
         if run is not None and run.group is self._chat.walks.shown and walk in run.group.running:
@@ -184,29 +185,13 @@ class Walking:
                 )
             )
 
-    def _fork(self) -> None:
+    def do_fork(self) -> None:
         """By way of token mode, where a candidate is chosen."""
         if self._tokens.enter():
             self._parts.tell(Notice("choose the token to fork at", "1-9 takes a candidate, x redraws from there"))
 
-    def _turn(self, by: int) -> None:
+    def do_turn(self, by: int) -> None:
         self._view.turn(by)
 
-    def _page(self, name: str) -> None:
+    def do_page(self, name: str) -> None:
         self._view.turn_to(name)
-
-    _DOES: dict[str, Callable[..., None]] = {  # noqa: RUF012 - a table, never changed
-        "choose": _choose,
-        "go": _go,
-        "line": _line,
-        "jump": _jump,
-        "keep": _keep,
-        "keep_all": _keep_all,
-        "stop": _stop,
-        "pause": _pause,
-        "step": _step,
-        "tune": _tune,
-        "fork": _fork,
-        "turn": _turn,
-        "page": _page,
-    }
