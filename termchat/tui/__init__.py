@@ -7,11 +7,10 @@ feature:
     transcript   the chat as text: looks, Markdown, selection, the token cursor
     composer     the message being written: history, files, completion, the editor; sending
     slash        commands that are typed
-    panels       the pages beside the chat, TUNE
-    tokens       token mode, branches, breakpoints, the tokenizer
+    pages        what stands beside the chat or in its place: panels, TUNE, token mode, walks
+    tokens       dialogs: branches, breakpoints, the tokenizer, logit biases
     models       the list of models, downloads, how a model is run
     sessions     saved chats, personas, a new chat's set-up, saving
-    speculation  what drafted tokens do for a reply, and one round of them
     presets      whole sampler chains: applied, taken back, saved
     dialogs      what all dialogs are made of, the list of keys, themes, the full context
     demo         the app that plays a recording

@@ -9,7 +9,7 @@ import pytest
 from termchat.conversation.tree import Span, TokenColumns
 from termchat.decoding.draft_figures import DraftFigures
 from termchat.decoding.drafting import BatchTimes, forecast
-from termchat.tui.speculation.drafts import ReplyDrafts
+from termchat.tui.pages.drafts import ReplyDrafts
 from tests.tui.drafted import drafted, fields_in_round, say_plain, say_round, say_story
 from tests.tui.fake_engine import INFO
 from tests.tui.running_app import Desktop, command, desktop

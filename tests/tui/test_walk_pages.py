@@ -20,10 +20,10 @@ from termchat.decoding.walk_plan import parse_grid
 from termchat.engine.port import Join
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer import sending
+from termchat.tui.pages import walks_view
+from termchat.tui.pages.beams_page import BeamsPage, BeamSpot
 from termchat.tui.pages.page import Scene
-from termchat.tui.walks import walks_view
-from termchat.tui.walks.beams_page import BeamsPage, BeamSpot
-from termchat.tui.walks.shown_group import ShownGroup
+from termchat.tui.pages.shown_group import ShownGroup
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import SPEC, Desktop, click, place, without_naps

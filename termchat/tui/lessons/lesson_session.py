@@ -31,11 +31,11 @@ from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.screen_facts import mode_of, screen_facts
 from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, strip_lines
-from termchat.tui.panels.pages import PAGES
+from termchat.tui.pages.panel_pages import PAGES
+from termchat.tui.pages.walks_view import WalksView
 from termchat.tui.screen.drawer import ALONE
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, Look, TokenLook
-from termchat.tui.walks.walks_view import WalksView
 
 LOOKS_PER_SECOND = 4
 TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"

@@ -7,8 +7,8 @@ from typing import Any
 
 from termchat.conversation.tree import Place
 from termchat.tui.lessons.strip import LessonStrip
+from termchat.tui.pages.walks_view import WalksView
 from termchat.tui.screen.parts import Parts
-from termchat.tui.walks.walks_view import WalksView
 
 
 def mode_of(parts: Parts, dialog: str) -> str:

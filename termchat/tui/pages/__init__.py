@@ -1,3 +1,25 @@
-"""What all pages are made of: `page.Page`, which has lines and keys, and `grid_table.GridTable`, which has columns, rows and a
-cursor. Neither knows a widget: `screen.panels.Panels` and `walks.walks_view.WalksView` show the lines and hand on the keys.
+"""The pages beside the chat or in its place: of the panels, of token mode, of a group of walks; and what their keys do.
+
+    chat, TUNE, token mode ─ ShownReply ─▶ pages of the panels ─ lines ─▶ `screen.panels.Panels`
+    chat.walks ─ ShownGroup ─▶ pages of a group ─ lines ─▶ `walks_view.WalksView`
+
+All pages are a `page.Page`: lines for the room of a `Scene`, and the keys that mean something else there. Tables with a
+cursor are a `grid_table.GridTable`. Neither knows a widget.
+
+- Panels: `panel_pages` has the pages, a class each, made for a `shown_reply.ShownReply`. Their lines: `chain` (knobs),
+  `candidates` (the table of a step), `timing`, `record` (all numbers of a step, or its distribution) with `rolls` of the dice
+  beside it, `why`, `whatif`, `sentence` (the text around a token, in the big view), `drafts` (speculation) and `rounds`,
+  `plots` over a whole reply; `ribbon` is a line of it, which token mode shows. `tune` has TUNE's keys.
+- Token mode: `token_bar.Tokens` is the widget under the transcript that has the keyboard then; its actions call
+  `token_mode.TokenMode`, which moves the cursor, asks and forks through the chat. `turn_versions` goes from one version of a
+  turn to another, and regenerates.
+- Walks: `walking` is what the keys do (the rows of `keys.tables.WALKS`), and when the view is shown; `walks_view` has the
+  widgets. A walk's text is a `WalkText`, a transcript that shows one reply, so that looks, marks, scrolling and the token cursor
+  are those of the chat; token mode is told which one it is in. `walk_heads` has the lines above and beside the walks.
+  `shown_group` is the group as the view shows it, and makes its pages: `parting` (a trie of tokens) and `walk_table` for all
+  kinds of groups; `grid_page`; `lockstep` of A/B; `tally` of best of n and of a vote; `beams_page` with a table of the beams of
+  each step. `walk_start` begins walks, by a command or by `walks_dialog`, which is filled in on a `walk_form`.
+
+A new page is a `Page` and a name in `panel_pages.PAGES` or `shown_group`. Only lines that changed are drawn again; of a group,
+what costs more than a line a walk is drawn a few times a second.
 """

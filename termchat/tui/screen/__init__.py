@@ -6,13 +6,13 @@ widgets, `do()` and `tell()`), and gives that to its collaborators; none of them
     a key or click ─ action ─▶ ChatScreen ─▶ collaborator ─ parts.do ─▶ Chat ─ pump ─▶ ChatScreen.tick ─▶ widgets
 
 Widgets: `header_line`, the transcript, `notices` (also the queue, and what a full context asks), `panels` (a page of
-`tui/panels/pages.py`; `knobs` has the mouse turn what stands there), `desk` (composer, TUNE and the `keyline`), `asking` (the
+`pages.panel_pages`; `knobs` has the mouse turn what stands there), `desk` (composer, TUNE and the `keyline`), `asking` (the
 line above the composer).
 
 Collaborators here: `big` (pages, the big view, rolls), `drawer` (whether the panels are shown), `pointing` (clicks on knobs
 and candidates), `ask_line` with `editing` and `searching` (what is asked above the composer), `copying`. Those of other rooms:
 `Sending` and `DraftKeeping` (composer), `ModelSwitching` (models), `ChatSwitching` and `PersonaStarting` (sessions),
-`TurnVersions` (tokens). `features` holds what dialogs and commands act on.
+`TurnVersions` and `Walking` (pages). `features` holds what dialogs and commands act on.
 
 Nothing that happens by itself takes the keyboard: it is told in a line that names a key, and a dialog opens when that is
 pressed. Keys that come before a focus has changed everywhere are not lost: who hears of a focus asks whether it is still so.

@@ -9,15 +9,15 @@ from termchat.chat.changes import Notice
 from termchat.conversation.tree import Conversation, Span
 from termchat.tui.draw.ink import Run
 from termchat.tui.keys.tables import name_of
-from termchat.tui.panels.rolls import can_roll, more
-from termchat.tui.panels.shown_reply import shown_step
+from termchat.tui.pages.rolls import can_roll, more
+from termchat.tui.pages.shown_reply import shown_step
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from termchat.tui.speculation.drafts import ReplyDrafts
+    from termchat.tui.pages.drafts import ReplyDrafts
 
 _ANSWERS = ("why", "what-if", "ending")
 """What token mode shows on the page of the token, when it is asked for."""
@@ -57,7 +57,7 @@ class Big:
         reply = newest_reply(self._chat.conversation)
         if not reply or not reply[-1].node.settings or reply[-1].node.settings[-1].draft is None:
             return []
-        from termchat.tui.speculation.drafts import ReplyDrafts, header_runs
+        from termchat.tui.pages.drafts import ReplyDrafts, header_runs
 
         self._drafts = self._drafts or ReplyDrafts()
         if reply[-1].node.done and not self._drafts.knows(reply):

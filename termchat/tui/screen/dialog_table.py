@@ -114,7 +114,7 @@ def _presets(features: Features) -> None:
 
 def _walks(kind: GroupKind) -> Callable[[Features], None]:
     def open(features: Features) -> None:
-        from termchat.tui.walks.walk_start import open_dialog
+        from termchat.tui.pages.walk_start import open_dialog
 
         open_dialog(features.parts, kind)
 

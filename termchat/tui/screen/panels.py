@@ -1,4 +1,4 @@
-"""The panels at the right, which show one page of `panels/pages.py` at a time. One widget, since one costs the compositor
+"""The panels at the right, which show one page of `pages.panel_pages` at a time. One widget, since one costs the compositor
 least."""
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run
 from termchat.tui.draw.marks import LIGHT, LIT, MUTED, flowing, length, spread
 from termchat.tui.keys.tables import BIG, name_of
 from termchat.tui.pages.page import Scene
-from termchat.tui.panels.pages import PAGES
-from termchat.tui.panels.shown_reply import ShownReply
-from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.pages.panel_pages import PAGES
+from termchat.tui.pages.shown_reply import ShownReply
+from termchat.tui.pages.token_mode import TokenMode
+from termchat.tui.pages.tune import Tune
 from termchat.tui.screen.knobs import KnobsView
-from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 _ASIDE = 7

@@ -11,12 +11,12 @@ from textual.screen import Screen
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.tui.composer.composer import Composer
+from termchat.tui.pages.token_bar import Tokens
 from termchat.tui.screen.desk import Desk
 from termchat.tui.screen.drawer import Drawer
 from termchat.tui.screen.notices import NoticeSlip
 from termchat.tui.screen.panels import Panels
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.tokens.token_bar import Tokens
 from termchat.tui.transcript import TranscriptView
 
 Result = TypeVar("Result")

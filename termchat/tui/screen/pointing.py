@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from termchat.chat.changes import Notice
 from termchat.tui.keys.tables import name_of
-from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.pages.tune import Tune
 from termchat.tui.screen.desk import Desk
 from termchat.tui.screen.knobs import KnobsView
 from termchat.tui.screen.parts import Parts

@@ -30,6 +30,10 @@ from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.models.gather import Models
 from termchat.tui.models.model_switching import Heard, ModelSwitching
 from termchat.tui.models.welcome import welcome_lines
+from termchat.tui.pages.token_bar import Legend, Tokens
+from termchat.tui.pages.turn_versions import TurnVersions
+from termchat.tui.pages.walking import Walking
+from termchat.tui.pages.walks_view import WalksView
 from termchat.tui.screen.ask_line import AskLine
 from termchat.tui.screen.big import Big, newest_reply
 from termchat.tui.screen.copying import Copying
@@ -59,12 +63,8 @@ from termchat.tui.terminal.compositor import LineCompositor
 from termchat.tui.terminal.screens import LiveScreen, draw_now, use_compositor
 from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.tokens.token_bar import Legend, Tokens
-from termchat.tui.tokens.turn_versions import TurnVersions
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.looks import LOOKS, next_look
-from termchat.tui.walks.walking import Walking
-from termchat.tui.walks.walks_view import WalksView
 
 Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
 

@@ -18,8 +18,8 @@ from termchat.tui.draw.ink import Line
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import MUTED, TEXT, prose
 from termchat.tui.keys.dialogs import START, hint
+from termchat.tui.pages.walk_form import WalkForm
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.walks.walk_form import WalkForm
 
 _DOES = (
     ("start-before", "selects"),

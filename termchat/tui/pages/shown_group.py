@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from termchat.chat.reply_group import ReplyGroup
 from termchat.chat.service import Chat
 from termchat.conversation.node import Node
+from termchat.conversation.setting_changes import values
+from termchat.decoding.records import Reason
+from termchat.decoding.samplers import KNOBS, Value
 from termchat.decoding.walk_figures import GroupFigures
+from termchat.decoding.walk_plan import shown_value
 from termchat.tui.pages.page import Page
 from termchat.tui.transcript.looks import Look
-from termchat.tui.walks.walk_facts import ending_word, labels_of
 
 TEXT_PAGE = "text"
 """The name of the page that the view has widgets for."""
+
+_ENDED: dict[Reason, str] = {
+    "end": "end", "length": "max_tokens", "stop": "stop sequence", "rule": "rule", "user": "stopped", "context": "context full",
+}  # fmt: skip
+"""How a reply ended, in a column."""
 
 
 class WalkToken(NamedTuple):
@@ -57,7 +65,7 @@ class ShownGroup:
 
     def read(self) -> None:
         """Read the tokens that came since the last time."""
-        self.labels |= labels_of(self.group)
+        self._name_walks()
         for walk in self.group.nodes:
             self.figures.add(walk)
             known, before = self._read.get(walk, 0), 0
@@ -92,17 +100,44 @@ class ShownGroup:
 
     def ending(self, walk: int) -> str:
         """Return the state or the ending of a walk in a word or two."""
-        return ending_word(self.group.nodes[walk], paused=walk in self.group.paused)
+        node = self.group.nodes[walk]
+        if walk in self.group.paused:
+            return "paused"
+        if not node.done:
+            return "running"
+        return _ENDED[node.finished.reason] if node.finished is not None else "interrupted"
+
+    def _name_walks(self) -> None:
+        """Find what sets each walk apart: the knobs that do, as they are now; of a grid the run; of one that joined where it
+        comes from; where nothing does its seed."""
+        plan, differing = self.group.group, knobs_apart(self.group.nodes)
+        for walk, node in self.group.nodes.items():
+            knobs = differing.get(walk, {}).items()
+            names = [f"{KNOBS[name].label} {shown_value(KNOBS[name], value)}" for name, value in knobs]
+            if walk >= plan.size:
+                names.insert(0, self.group.labels[walk])
+            elif plan.runs > 1 and plan.kind == "grid":
+                names.append(f"run {walk % plan.runs + 1}")
+            self.labels[walk] = " · ".join(names) or (f"seed {node.start.seed}" if node.start is not None else "")
+
+
+def knobs_apart(nodes: Mapping[int, Node]) -> dict[int, dict[str, Value]]:
+    """Find by walk the knobs whose newest values are not the same for all walks."""
+    known = {walk: values(node.settings[-1]) for walk, node in nodes.items() if node.settings}
+    every = list(known.values())
+    names = [name for name in KNOBS if name in every[0]] if every else []
+    differing = [name for name in names if any(one[name] != every[0][name] for one in every)]
+    return {walk: {name: one[name] for name in differing} for walk, one in known.items()}
 
 
 def _pages(shown: ShownGroup) -> dict[str, Page]:
     """Make the pages of a group by name, in the order in which they are turned; the first is shown first."""
-    from termchat.tui.walks.beams_page import BeamsPage  # none of them is there in the first frame
-    from termchat.tui.walks.grid_page import GridPage
-    from termchat.tui.walks.lockstep import LockstepPage
-    from termchat.tui.walks.tally import RankingPage, VotePage
-    from termchat.tui.walks.walk_parting import PartingPage
-    from termchat.tui.walks.walk_table import TablePage
+    from termchat.tui.pages.beams_page import BeamsPage  # none of them is there in the first frame
+    from termchat.tui.pages.grid_page import GridPage
+    from termchat.tui.pages.lockstep import LockstepPage
+    from termchat.tui.pages.parting import PartingPage
+    from termchat.tui.pages.tally import RankingPage, VotePage
+    from termchat.tui.pages.walk_table import TablePage
 
     text = Page()
     text.name = TEXT_PAGE

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Span
 from termchat.tui.draw.marks import again
-from termchat.tui.panels.record import WITH_KNOBS, Shown, settings_of
-from termchat.tui.panels.rolls import Rolls
-from termchat.tui.panels.tune_mode import Tune
-from termchat.tui.tokens.mode import TokenMode
+from termchat.tui.pages.record import WITH_KNOBS, Shown, settings_of
+from termchat.tui.pages.rolls import Rolls
+from termchat.tui.pages.token_mode import TokenMode
+from termchat.tui.pages.tune import Tune
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:  # not on the first page, so that the first frame does not wait for them
     from termchat.decoding.drafting import Forecast
-    from termchat.tui.panels.plots.trace import Trace
-    from termchat.tui.speculation.drafts import DraftForecasting, ReplyDrafts
+    from termchat.tui.pages.drafts import DraftForecasting, ReplyDrafts
+    from termchat.tui.pages.plots.trace import Trace
 
 
 class ShownReply:
@@ -42,7 +42,7 @@ class ShownReply:
 
     def trace(self, columns: int) -> Trace:
         """Read on what the plots show, for so many columns."""
-        from termchat.tui.panels.plots.trace import Trace
+        from termchat.tui.pages.plots.trace import Trace
 
         self._trace = self._trace or Trace()
         self._trace.follow(self.reply, columns, self.cursor)
@@ -50,7 +50,7 @@ class ShownReply:
 
     def drafts(self) -> ReplyDrafts:
         """Read on what drafts did."""
-        from termchat.tui.speculation.drafts import ReplyDrafts
+        from termchat.tui.pages.drafts import ReplyDrafts
 
         self._drafts = self._drafts or ReplyDrafts()
         self._drafts.follow(self.chat, self.reply)
@@ -58,7 +58,7 @@ class ShownReply:
 
     def forecast(self) -> Forecast | None:
         """What drafts would have gained; None while that is computed."""
-        from termchat.tui.speculation.drafts import DraftForecasting
+        from termchat.tui.pages.drafts import DraftForecasting
 
         self._forecasting = self._forecasting or DraftForecasting(self._computed)
         return self._forecasting.of(self.chat, self.reply, self.drafts())

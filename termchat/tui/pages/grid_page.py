@@ -19,7 +19,7 @@ from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, column, fitting
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.pages.grid_table import GAP, MARK, Column, GridTable
 from termchat.tui.pages.page import Page, Scene, by_of
-from termchat.tui.walks.shown_group import TEXT_PAGE, ShownGroup
+from termchat.tui.pages.shown_group import TEXT_PAGE, ShownGroup
 
 _INDENT: tuple[Run, ...] = (("  ", TEXT),)
 _WORDS = 80

@@ -27,7 +27,7 @@ def begin(parts: Parts, plan: WalkPlan, message: str = "") -> None:
 def open_dialog(parts: Parts, kind: GroupKind = "walks") -> None:
     """From the token under the cursor; else the draft is sent, where there is one. Replies that run out of sight are shown
     instead."""
-    from termchat.tui.walks.walks_dialog import WalksDialog  # not needed before the first frame
+    from termchat.tui.pages.walks_dialog import WalksDialog  # not needed before the first frame
 
     hidden = parts.chat.walks.hidden
     if hidden is not None and kind == "walks":

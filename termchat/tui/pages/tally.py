@@ -21,7 +21,7 @@ from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, bar, column, le
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.pages.grid_table import GAP, Cell, Column, GridTable
 from termchat.tui.pages.page import Page, Scene, by_of
-from termchat.tui.walks.shown_group import ShownGroup
+from termchat.tui.pages.shown_group import ShownGroup
 
 _LONGEST_BAR = 24
 _WORD = 28

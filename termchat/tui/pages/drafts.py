@@ -17,7 +17,7 @@ from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, UNKNOWN, bar, column, prose, spread
 from termchat.tui.keys.tables import name_of
-from termchat.tui.speculation.rounds import ShownRound, drafter_name, round_lines
+from termchat.tui.pages.rounds import ShownRound, drafter_name, round_lines
 
 _NEWEST = 9
 """Steps decoded alone whose median is what a row alone takes."""

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from termchat.chat.changes import Change, Notice, PathChanged, WalksChanged, WalksGrew
 from termchat.chat.reply_group import ReplyGroup
 from termchat.tui.keys.tables import name_of
-from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.pages.shown_group import TEXT_PAGE
+from termchat.tui.pages.tune import Tune
+from termchat.tui.pages.walks_view import WalksView, wanted_width
 from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript import TokenRef
-from termchat.tui.walks.arrangement import wanted_width
-from termchat.tui.walks.shown_group import TEXT_PAGE
-from termchat.tui.walks.walks_view import WalksView
 
 _FAR = 10**6
 """Lines, more than any text has."""

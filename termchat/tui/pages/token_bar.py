@@ -19,11 +19,10 @@ from termchat.tui.draw.ink import MARGIN
 from termchat.tui.draw.lines_view import Column, LinesView, Slip
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import TOKENS, name_of
-from termchat.tui.panels.record import piece_of
-from termchat.tui.panels.ribbon import legend_line, ribbon_line, token_at
+from termchat.tui.pages.record import piece_of
+from termchat.tui.pages.ribbon import legend_line, ribbon_line, token_at
+from termchat.tui.pages.token_mode import PROMPTS, TokenMode, Typing, View
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.tokens.mode import PROMPTS, TokenMode, Typing
-from termchat.tui.tokens.reader import View
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.looks import TOKEN_LOOKS, next_look
 

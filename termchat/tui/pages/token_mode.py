@@ -3,23 +3,113 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from termchat.chat.changes import Answered, Change, Notice, PathChanged, ReplyGrew, StatusChanged
 from termchat.chat.service import Chat
 from termchat.conversation.session import View as Kept
-from termchat.conversation.tree import Place
+from termchat.conversation.tree import Conversation, Node, Place, TokenColumns
 from termchat.conversation.unsent import Wish
+from termchat.decoding.draft_figures import DraftedStep, round_at
 from termchat.decoding.escapes import unescape
+from termchat.decoding.records import Token
 from termchat.engine.port import Unit
+from termchat.tui.draw.marks import again
 from termchat.tui.keys.tables import name_of
-from termchat.tui.panels.record import Shown
-from termchat.tui.speculation.rounds import ShownRound
-from termchat.tui.tokens.reader import At, TokenReader, View
+from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS, Shown, from_columns, settings_of
+from termchat.tui.pages.rounds import ShownRound
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.cursor import Move
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
+
+View = Literal["record", "asked", "why", "what-if", "ending"]
+_KEPT = 8
+"""Records that are not read again at once."""
+
+
+class At(NamedTuple):
+    """A reply and the place of one of its tokens; `pending`: of the one behind its last, which is not taken yet."""
+
+    node: Node
+    at: int
+    pending: bool = False
+
+
+class _AndPending:
+    """The tokens of a reply and the one behind them that is not taken yet."""
+
+    def __init__(self, tokens: TokenColumns, pending: Token) -> None:
+        self._tokens, self._pending = tokens, pending
+
+    def __len__(self) -> int:
+        return len(self._tokens) + 1
+
+    def __getitem__(self, index: int) -> DraftedStep:
+        return self._pending if index == len(self._tokens) else self._tokens[index]
+
+
+class TokenReader:
+    """Reads records from the store, and what token mode shows of them."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._recorded: dict[tuple[Node, int], Token] = {}
+
+    def shown(self, place: At, view: View) -> Shown | None:
+        """The step to show; None while the model is asked for it."""
+        chat, node = self._chat, place.node
+        now, start = chat.tuning.samplers(), node.start or _begin_of(chat.conversation, node)[0].start
+        seed = start.seed if start is not None else None
+        if place.pending and chat.paused is not None:
+            waits = f"waiting: {chat.paused.why}" if chat.paused.why else "waiting"
+            return Shown(chat.paused.token, "PENDING", waits, "", now, True, True, seed, node.number, self.round(place))
+        if view == "asked":
+            if (asked := chat.questions.inspected) is None:
+                return None
+            token, note = asked.inspected.token, again(chat.tolerance) if asked.inspected.recomputed else ""
+            if asked.now:
+                return Shown(token, "RECOMPUTED", WITH_KNOBS, note, now, True, seed=seed, node=node.number)
+            then = settings_of(node, node.tokens.settings[place.at])
+            return Shown(token, "RECOMPUTED", ORIGINAL, note, then, seed=seed, node=node.number)
+        then = settings_of(node, node.tokens.settings[place.at])
+        return Shown(self._record(place), samplers=then, seed=seed, node=node.number, round=self.round(place))
+
+    def round(self, place: At) -> ShownRound | None:
+        """The round of drafting that the token came out of; None where it was decoded alone."""
+        tokens, waits = place.node.tokens, self._chat.paused
+        pending = waits.token if place.pending and waits is not None else None
+        made = round_at(tokens if pending is None else _AndPending(tokens, pending), place.at)
+        if made is None:
+            return None
+        end = made.begin + made.accepted
+        ending = None
+        if made.corrected is not None:
+            ending = pending if end == len(tokens) else self._record(At(place.node, end))
+        first = _begin_of(self._chat.conversation, place.node)[1]
+        return ShownRound(made, place.at, first, ending, pending is not None, place.node.done)
+
+    def _record(self, place: At) -> Token:
+        """The record of a token, read from the store once."""
+        node, at = place.node, place.at
+        if (node, at) not in self._recorded:
+            record = self._chat.session.token(node, at)
+            if record is None:  # not kept, or not yet
+                return from_columns(node, at, _begin_of(self._chat.conversation, node)[1] + at)
+            if len(self._recorded) >= _KEPT:
+                self._recorded.clear()
+            self._recorded[node, at] = record
+        return self._recorded[node, at]
+
+
+def _begin_of(conversation: Conversation, node: Node) -> tuple[Node, int]:
+    """The first piece of the reply that a node is a piece of, and how many tokens stand between their beginnings."""
+    before = 0
+    while node.parent is not None and (parent := conversation.nodes[node.parent]).role == "assistant":
+        before += node.at
+        node = parent
+    return node, before
+
 
 Typing = Literal["text", "why"]
 PROMPTS: dict[Typing, str] = {

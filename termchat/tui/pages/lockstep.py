@@ -13,10 +13,10 @@ from termchat.decoding.records import Token
 from termchat.text import cells, one_line
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, beside, prose
+from termchat.tui.pages.candidates import candidate_table
 from termchat.tui.pages.page import Page, Scene, by_of
-from termchat.tui.panels.candidates import candidate_table
+from termchat.tui.pages.shown_group import ShownGroup
 from termchat.tui.transcript.looks import heat_inks, heats, kinds
-from termchat.tui.walks.shown_group import ShownGroup
 
 _SIDES = ("A", "B")
 _HERE = Ink("background", ground="accent", bold=True)

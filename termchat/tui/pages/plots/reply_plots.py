@@ -9,9 +9,9 @@ from typing import NamedTuple
 from termchat.text import show_piece
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, UNKNOWN, at_most, column, percent, spread
-from termchat.tui.panels.plots.drawing import LABEL, OUTLIER, Axis, Bar, ceiling, every, fitted, number, plot
-from termchat.tui.panels.plots.trace import OUTLIER as TIMES
-from termchat.tui.panels.plots.trace import Measure, Trace, highest
+from termchat.tui.pages.plots.drawing import LABEL, OUTLIER, Axis, Bar, ceiling, every, fitted, number, plot
+from termchat.tui.pages.plots.trace import OUTLIER as TIMES
+from termchat.tui.pages.plots.trace import Measure, Trace, highest
 
 _APART = 6
 """Columns from one tick to the next, at least."""

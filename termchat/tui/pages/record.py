@@ -31,9 +31,9 @@ from termchat.tui.draw.marks import (
     signed,
 )
 from termchat.tui.keys.tables import name_of
-from termchat.tui.panels.candidates import candidate_table
-from termchat.tui.panels.rolls import Rolls, can_roll, missing, next_size
-from termchat.tui.speculation.rounds import ShownRound, drafted_lines
+from termchat.tui.pages.candidates import candidate_table
+from termchat.tui.pages.rolls import Rolls, can_roll, missing, next_size
+from termchat.tui.pages.rounds import ShownRound, drafted_lines
 
 AS_RECORDED = "as recorded"
 WITH_KNOBS = "with the current knobs"

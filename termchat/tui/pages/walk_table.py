@@ -10,7 +10,7 @@ from termchat.tui.draw.ink import Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, at_most, column, length, number, percent
 from termchat.tui.pages.grid_table import Cell, Column, GridTable
 from termchat.tui.pages.page import Page, Scene
-from termchat.tui.walks.shown_group import ShownGroup
+from termchat.tui.pages.shown_group import ShownGroup
 
 _LABEL = 24
 """Cells of what sets a walk apart, at most."""

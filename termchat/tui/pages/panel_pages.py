@@ -16,19 +16,18 @@ from termchat.conversation.setting_changes import changes
 from termchat.decoding.records import Token
 from termchat.tui.draw.ink import BLANK, Line, Run
 from termchat.tui.draw.marks import MUTED, ROOMY, prose
+from termchat.tui.pages.candidates import candidate_lines
+from termchat.tui.pages.chain import around_selected, chain_lines
 from termchat.tui.pages.page import Page, Scene
-from termchat.tui.panels.candidates import candidate_lines
-from termchat.tui.panels.chain_panel import around_selected, chain_lines
-from termchat.tui.panels.record import record_lines, step_lines
-from termchat.tui.panels.shown_reply import ShownReply, shown_step
-from termchat.tui.panels.timing import prefill_line, timing_lines
-from termchat.tui.tokens.mode import TokenMode
-from termchat.tui.tokens.reader import At
+from termchat.tui.pages.record import record_lines, step_lines
+from termchat.tui.pages.shown_reply import ShownReply, shown_step
+from termchat.tui.pages.timing import prefill_line, timing_lines
+from termchat.tui.pages.token_mode import At, TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:  # plots are not on the first page, so that the first frame does not wait for them
-    from termchat.tui.panels.plots.reply_plots import Placed
-    from termchat.tui.panels.plots.trace import Measure, Trace
+    from termchat.tui.pages.plots.reply_plots import Placed
+    from termchat.tui.pages.plots.trace import Measure, Trace
 
 _SENTENCE = 3
 """Lines of text above a page of the big view; one where it is low."""
@@ -70,7 +69,7 @@ class PanelPage(Page):
         """The text around the token that the page is about, where the page hides it."""
         if not scene.big:
             return []
-        from termchat.tui.panels.sentence import sentence_lines
+        from termchat.tui.pages.sentence import sentence_lines
 
         shown = self._shown
         waits = shown.chat.live.pending if shown.mode is None or shown.mode.pending else None
@@ -142,15 +141,15 @@ class ChainPage(PanelPage):
         chat, questions = self._shown.chat, self._shown.chat.questions
         # Each of the views is loaded when it is first asked for; the first frame has none of them.
         if mode.view == "ending":
-            from termchat.tui.panels.whatif import ending_lines
+            from termchat.tui.pages.whatif import ending_lines
 
             body = ending_lines(reply_with(chat.conversation, place.node), width, rows)
         elif mode.view == "what-if":
-            from termchat.tui.panels.whatif import whatif_lines
+            from termchat.tui.pages.whatif import whatif_lines
 
             body = whatif_lines(questions.scored, self._turned(place), width, rows, chat.tolerance)
         elif mode.view == "why" and questions.explained is not None:
-            from termchat.tui.panels.why import why_lines
+            from termchat.tui.pages.why import why_lines
 
             body = why_lines(questions.explained, width, chat.tolerance)
         elif step is None or mode.view == "why":
@@ -198,7 +197,7 @@ class DraftsPage(PanelPage):
         return self._shown.is_drafted
 
     def lines(self, scene: Scene) -> list[Line]:
-        from termchat.tui.speculation.drafts import page_lines, token_page_lines
+        from termchat.tui.pages.drafts import page_lines, token_page_lines
 
         shown, width = self._shown, min(scene.width, _READ)
         head = [*self._sentence(scene), *self._selected(scene.width)]
@@ -216,7 +215,7 @@ class PlotPage(PanelPage):
     _trace: Trace
 
     def lines(self, scene: Scene) -> list[Line]:
-        from termchat.tui.panels.plots.reply_plots import columns_of, stacked
+        from termchat.tui.pages.plots.reply_plots import columns_of, stacked
 
         head = [*self._sentence(scene), *self._selected(scene.width)]
         self._trace = self._shown.trace(columns_of(scene.width))
@@ -225,7 +224,7 @@ class PlotPage(PanelPage):
         return [*head, *lines]
 
     def token_at(self, x: int, y: int) -> TokenRef | None:
-        from termchat.tui.panels.plots.drawing import LABEL
+        from termchat.tui.pages.plots.drawing import LABEL
 
         measure = next((one.measure for one in self._placed if 0 < y - one.top < one.rows), None)
         return self._trace.peak(measure, x - LABEL) if measure is not None else None

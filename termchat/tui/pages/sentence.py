@@ -9,7 +9,7 @@ from termchat.decoding.records import Token
 from termchat.tui.draw.ink import BLANK, Ink, Line
 from termchat.tui.draw.marks import MUTED, TEXT
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.panels.record import piece_of
+from termchat.tui.pages.record import piece_of
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 _HERE = Ink("cursor", ground="panel", bold=True)

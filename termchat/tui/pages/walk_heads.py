@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from rich.cells import cell_len
 
@@ -18,9 +19,50 @@ from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, length, spread
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.pages.grid_table import GAP, Cell, Column, GridTable
+from termchat.tui.pages.shown_group import ShownGroup, knobs_apart
 from termchat.tui.transcript.looks import Look, heat_inks, heats, kinds
-from termchat.tui.walks.shown_group import ShownGroup
-from termchat.tui.walks.walk_facts import FEWEST, apart, rates_of
+
+_STEPS = 32
+"""The newest steps, over which a rate is told."""
+
+
+FEWEST = 16
+"""Steps from which on a rate can be compared with another."""
+
+
+class Rates(NamedTuple):
+    """Tokens a second of each walk that runs, and of all together."""
+
+    each: float
+    total: float
+
+
+def rates_of(nodes: Iterable[Node]) -> Rates | None:
+    """Over the newest steps of the walks that run; None while there are none. A step takes its decode, which all share, and
+    the draws of all."""
+    running = [node.tokens for node in nodes if not node.done and len(node.tokens) > 1]
+    if not running:
+        return None
+    decode = max(_newest_mean(tokens.decode_us) for tokens in running)
+    step = decode + sum(_newest_mean(tokens.sample_us) for tokens in running)
+    return Rates(1e6 / step, len(running) * 1e6 / step) if step else None
+
+
+def _newest_mean(column: Sequence[int]) -> float:
+    """Over the newest steps; the first token is none, since the prompt was decoded before it."""
+    newest = column[max(len(column) - _STEPS, 1) :]
+    return sum(newest) / len(newest)
+
+
+def alone_rate(conversation: Conversation) -> float | None:
+    """Tokens a second of the newest reply that was made alone, and is not too short to tell; None where there is none."""
+    for number in sorted(conversation.nodes, reverse=True):
+        node = conversation.nodes[number]
+        alone = node.start is not None and node.start.group is None
+        if alone and node.finished is not None and node.finished.tokens >= FEWEST:
+            return node.finished.tokens_per_second
+    return None
+
 
 TITLES: dict[GroupKind, str] = {
     "walks": "WALKS", "grid": "GRID", "compare": "A/B", "best": "BEST OF", "vote": "VOTE", "beams": "BEAMS",
@@ -69,7 +111,7 @@ def _varied(group: ReplyGroup) -> list[str]:
             for knob in group.group.knobs
         ]
     columns: dict[str, list[Value]] = {}
-    for differing in apart(group.nodes).values():
+    for differing in knobs_apart(group.nodes).values():
         for name, value in differing.items():
             columns.setdefault(name, []).append(value)
     return [

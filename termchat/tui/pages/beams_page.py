@@ -21,7 +21,7 @@ from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.grid_table import Cell, Column, GridTable
 from termchat.tui.pages.page import Page, Scene, by_of
-from termchat.tui.walks.shown_group import ShownGroup
+from termchat.tui.pages.shown_group import ShownGroup
 
 _TEXT = 3
 """Rows of text, at most."""

@@ -18,8 +18,8 @@ from termchat.decoding.stages import DICE, loss_of
 from termchat.text import show_piece
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, again, column, length, percent, signed, told
-from termchat.tui.panels.rolls import Rolled, missing
-from termchat.tui.speculation.rounds import REJECTED
+from termchat.tui.pages.rolls import Rolled, missing
+from termchat.tui.pages.rounds import REJECTED
 
 NUMBERED = 9
 """How many candidates have a key of their own."""

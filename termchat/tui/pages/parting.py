@@ -12,7 +12,7 @@ from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, TITLE, column, length, percent
 from termchat.tui.pages.page import Page, Scene
-from termchat.tui.walks.shown_group import ShownGroup, WalkToken
+from termchat.tui.pages.shown_group import ShownGroup, WalkToken
 
 _AT, _AFTER, _WALKS = 7, 13, 12
 """Cells of the columns at the right: the token, its probability, and the least for the numbers of the walks."""

@@ -13,7 +13,7 @@ from termchat.engine.abilities import who_draws_here
 from termchat.text import one_line, show_piece
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import MUTED, STRONG, TEXT, TITLE, again, column, flowing, percent, prose, signed, told
-from termchat.tui.panels.record import ORIGINAL, WITH_KNOBS
+from termchat.tui.pages.record import ORIGINAL, WITH_KNOBS
 
 _LOGIT, _SHARE, _LEFT = 10, 9, 8
 _SIGNS = {">=": "≥", "<=": "≤", "=": "="}
