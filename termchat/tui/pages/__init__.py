@@ -14,7 +14,7 @@ cursor are a `grid_table.GridTable`. Neither knows a widget.
   `token_mode.TokenMode`, which moves the cursor, asks and forks through the chat. `turn_versions` goes from one version of a
   turn to another, and regenerates.
 - Walks: `walking` is what the keys do (the rows of `keys.tables.WALKS`), and when the view is shown; `walks_view` has the
-  widgets. A walk's text is a `WalkText`, a transcript that shows one reply, so that looks, marks, scrolling and the token cursor
+  widgets. The text of a walk is a `WalkText`, a transcript of one reply, so that looks, marks, scrolling and the token cursor
   are those of the chat; token mode is told which one it is in. `walk_heads` has the lines above and beside the walks.
   `shown_group` is the group as the view shows it, and makes its pages: `parting` (a trie of tokens) and `walk_table` for all
   kinds of groups; `grid_page`; `lockstep` of A/B; `tally` of best of n and of a vote; `beams_page` with a table of the beams of

@@ -50,7 +50,7 @@ def sentence_lines(
 
 
 def _mark(wrapper: Wrapper, text: str) -> None:
-    """Feeds a token's text; spaces and line breaks around it stay outside of the marks."""
+    """Feed a token's text; spaces and line breaks around it stay outside of the marks."""
     word = text.strip()
     begin = text.find(word) if word else 0
     wrapper.feed(text[:begin], TEXT)

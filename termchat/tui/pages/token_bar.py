@@ -107,7 +107,7 @@ class Tokens(Column):
     # --- in and out --------------------------------------------------------------------------------------------------
 
     def enter(self) -> bool:
-        """Opens token mode; False if there is no token yet."""
+        """Open token mode; False if there is no token yet."""
         if not self.mode.enter():
             self._chat.changed(Notice("no tokens yet", "send a message first"))
             return False
@@ -116,7 +116,7 @@ class Tokens(Column):
         return True
 
     def back(self) -> bool:
-        """Closes the innermost thing; False if nothing was open."""
+        """Close the innermost thing; False if nothing was open."""
         if not self.mode.open:
             return False
         self.mode.back()
@@ -166,7 +166,7 @@ class Tokens(Column):
             self.ribbon.show_lines([line, legend_line(look, self.transcript.cursor_reply)])
 
     def follow(self) -> None:
-        """Shows what token mode has open, and posts `Acted`."""
+        """Show what token mode has open, and posts `Acted`."""
         typing = self.mode.typing is not None
         self.display = self.mode.open
         if typing != self._input.display:
@@ -199,7 +199,7 @@ class Tokens(Column):
         self.follow()
 
     def action_bias(self, how: str) -> None:
-        """Bans the token under the cursor or what a paused reply would take next, or adds to its logit."""
+        """Ban the token under the cursor or what a paused reply would take next, or adds to its logit."""
         shown = self.mode.shown()
         if shown is not None:
             self.post_message(self.BiasWanted(shown.token.id, piece_of(shown.token), how))
@@ -223,7 +223,7 @@ class Tokens(Column):
         self.post_message(self.DialogWanted(name))
 
     def read(self, dialog: PiecesDialog | BiasDialog) -> None:
-        """Opens a dialog that hears of answers."""
+        """Open a dialog that hears of answers."""
 
         def closed(_result: None) -> None:
             self._asking = None

@@ -148,7 +148,7 @@ class TokenMode:
             self.transcript = view
 
     def enter(self) -> bool:
-        """Puts the cursor on a token; False where there is none."""
+        """Put the cursor on a token; False where there is none."""
         if not self.open:
             self._put_cursor()
             self._behind = self._chat.paused is not None  # before the first token there is nothing else to look at
@@ -166,7 +166,7 @@ class TokenMode:
         self.transcript.close_cursor()
 
     def back(self) -> bool:
-        """Closes the innermost thing; False when that was token mode itself."""
+        """Close the innermost thing; False when that was token mode itself."""
         if self.typing is not None:
             self.typing = None
         elif self.view != "record":
@@ -177,7 +177,7 @@ class TokenMode:
         return True
 
     def keep(self) -> None:
-        """Has the chat keep the cursor and the looks, for when it is opened again."""
+        """Have the chat keep the cursor and the looks, for when it is opened again."""
         cursor = self.transcript.cursor
         place = Place(*cursor) if cursor is not None else self._chat.session.view.cursor
         self._chat.look(Kept(place, *self._whole.looks))
@@ -222,7 +222,7 @@ class TokenMode:
     # --- keys --------------------------------------------------------------------------------------------------------
 
     def move(self, how: Move) -> None:
-        """Moves the cursor; from the last token on to the one that a paused reply waits with."""
+        """Move the cursor; from the last token on to the one that a paused reply waits with."""
         was_pending, before = self.pending, self.transcript.cursor
         if not (was_pending and how == "left"):  # the token before the pending one has the cursor already
             self.transcript.move_cursor(how)
@@ -231,14 +231,14 @@ class TokenMode:
         self._moved()
 
     def pointed(self) -> bool:
-        """Follows the cursor, which may have been moved by a click; whether there still is one, or soon will be."""
+        """Follow the cursor, which may have been moved by a click; whether there still is one, or soon will be."""
         if self.transcript.cursor != self._at:
             self._behind = False
             self._moved()
         return self._at is not None or self._forked or self._branch is not None or self.pending
 
     def choose(self, number: int) -> None:
-        """Goes on with candidate `number`, from 1: a paused reply takes it, else it begins a branch."""
+        """Go on with candidate `number`, from 1: a paused reply takes it, else it begins a branch."""
         shown, place = self.shown(), self.place
         if shown is None or place is None:
             return
@@ -266,14 +266,14 @@ class TokenMode:
             self._fork(place, text=unescape(text))
 
     def cut(self, paused: bool = False) -> None:
-        """Draws on from before the token, with the same dice; `paused` waits there."""
+        """Draw on from before the token, with the same dice; `paused` waits there."""
         if self.pending:
             self._tell("the reply is already paused here")
         elif (place := self.place) is not None:
             self._fork(place, paused=paused)
 
     def ask(self, now: bool) -> None:
-        """Asks the model for this position again, with its original settings or the current knobs."""
+        """Ask the model for this position again, with its original settings or the current knobs."""
         if (place := self.place) is not None and not self.pending:
             self._chat.questions.inspect(place.node, place.at, now=now)
             self.view = "asked"
@@ -290,7 +290,7 @@ class TokenMode:
             self._go_to("record")
 
     def show(self, view: View) -> None:
-        """Shows another view of the reply, or closes it."""
+        """Show another view of the reply, or closes it."""
         self._go_to("record" if self.view == view else view)
         if self.view == "what-if" and (place := self.place) is not None:
             self._chat.questions.score(place.node)
@@ -321,7 +321,7 @@ class TokenMode:
             self._tell("no reply is running", onward + f"{name_of('cut-paused')} restarts from here, paused")
 
     def step(self, unit: Unit) -> None:
-        """Continues a paused reply for one unit."""
+        """Continue a paused reply for one unit."""
         if self._chat.phase == "paused":
             self._behind = True
             self._chat.replies.step(unit)
@@ -332,7 +332,7 @@ class TokenMode:
     # --- what the chat says ------------------------------------------------------------------------------------------
 
     def heard(self, news: Sequence[Change]) -> None:
-        """Follows the chat: to a branch that was made, and to where a reply is paused."""
+        """Follow the chat: to a branch that was made, and to where a reply is paused."""
         if self._forked and any(isinstance(change, PathChanged) for change in news):
             self._forked, self._behind, self._branch = False, True, self._chat.conversation.leaf
             self.transcript.move_cursor("last")  # what it branches off from, until it has a token of its own
@@ -387,7 +387,7 @@ class TokenMode:
             self.ask(now=True)
 
     def _go_to(self, view: View) -> None:
-        """Shows another view; a closed one is not asked again when knobs turn."""
+        """Show another view; a closed one is not asked again when knobs turn."""
         self.view = view
         self._chat.questions.forget()
 

@@ -26,7 +26,7 @@ class TurnVersions:
         self._used: dict[int, int] = {}
 
     def shown(self) -> None:
-        """Remembers the path that is shown."""
+        """Remember the path that is shown."""
         chat = self._chat.conversation
         if chat is not self._conversation:
             self._conversation, self._used = chat, {}
@@ -34,7 +34,7 @@ class TurnVersions:
             self._used[chat.leaf] = next(self._times)
 
     def step(self, by: int, node: int | None = None) -> None:
-        """Shows the version before (-1) or behind (1) of the turn that a node is in; without one, of the reply under the token
+        """Show the version before (-1) or behind (1) of the turn that a node is in; without one, of the reply under the token
         cursor, else of the last turn that has other versions."""
         chat, turns = self._chat.conversation, self._transcript.parts()
         turn = self._turn(turns, node)
@@ -57,7 +57,7 @@ class TurnVersions:
             self._show(turn, max(leaves, key=lambda leaf: (self._used.get(leaf, -1), leaf)))
 
     def regenerate(self, *, same: bool = False) -> None:
-        """Writes another reply to the last message; says so if nobody asked for its dice to be the same."""
+        """Write another reply to the last message; says so if nobody asked for its dice to be the same."""
         now = self._chat.tuning
         seed = now.seed
         spans = self._chat.conversation.reply()
@@ -86,7 +86,7 @@ class TurnVersions:
         return next((at for at in backwards if len(_versions(versions, turns[at])[1]) > 1), None)
 
     def _show(self, turn: int, leaf: int) -> None:
-        """Shows the path to a leaf, the head of the turn on the row where it was, and a cursor in the turn as far into it."""
+        """Show the path to a leaf, the head of the turn on the row where it was, and a cursor in the turn as far into it."""
         row, into = self._transcript.row_of(turn), self._into(self._transcript.parts()[turn])
         self._do(lambda: self._chat.branches.select(leaf))
         self._transcript.hold(turn, row)

@@ -13,7 +13,7 @@ _SHOWN = 50
 
 
 def begin(parts: Parts, plan: WalkPlan, message: str = "") -> None:
-    """Walks the reply to a message; without one from the token under the cursor, or other replies to the last message."""
+    """Walk the reply to a message; without one from the token under the cursor, or other replies to the last message."""
     walks, place = parts.chat.walks, parts.tokens.mode.place
     if message:
         parts.composer.hand_over(message, lambda text: parts.do(lambda: walks.start(plan, text=text)))

@@ -49,7 +49,7 @@ class Walking:
             self._view.follow()
 
     def show(self) -> None:
-        """Shows the chat's group as it is now, or closes the view where there is none."""
+        """Show the chat's group as it is now, or closes the view where there is none."""
         was_open, group = self._view.group is not None, self._chat.walks.shown
         if group is None and not was_open:
             return
@@ -69,13 +69,13 @@ class Walking:
             self._tokens.follow()
 
     def version(self, by: int) -> bool:
-        """Goes to another walk; False where none are shown."""
+        """Go to another walk; False where none are shown."""
         if self.open:
             self.do_go(by)
         return self.open
 
     def reopen(self, number: int | None) -> None:
-        """Shows a group of the chat again: the one with that number, or of the last reply that belongs to one (None)."""
+        """Show a group of the chat again: the one with that number, or of the last reply that belongs to one (None)."""
         path = self._chat.conversation.path()
         grouped = (span.node.group for span in reversed(path) if span.node.group is not None)
         last = next(grouped, None)
@@ -92,12 +92,12 @@ class Walking:
     # --- keys --------------------------------------------------------------------------------------------------------
 
     def act(self, what: str, *arguments: object) -> None:
-        """Does what a key stands for: on its page, else as the method `do_NAME` says."""
+        """Do what a key stands for: on its page, else as the method `do_NAME` says."""
         if self.open and not self._view.act(what, *arguments):
             getattr(self, f"do_{what}")(*arguments)
 
     def back(self) -> bool:
-        """Goes from the composer to the walks, ends those that run, or closes the view; False where there is none."""
+        """Go from the composer to the walks, ends those that run, or closes the view; False where there is none."""
         if not self.open:
             return False
         walks = self._chat.walks

@@ -224,7 +224,7 @@ class WalksView(Column):
     # --- which walks -------------------------------------------------------------------------------------------------
 
     def show(self, group: ReplyGroup | None) -> None:
-        """Shows a group as it is now; None: nothing."""
+        """Show a group as it is now; None: nothing."""
         if group is not self.group:
             self._shown = ShownGroup(self._chat, group, self._look) if group is not None else None
             self._parting_rows = self._top = 0
@@ -234,7 +234,7 @@ class WalksView(Column):
         self.lay()
 
     def turn(self, by: int) -> None:
-        """Turns to the next page, or one before."""
+        """Turn to the next page, or one before."""
         if self._shown is not None:
             names = list(self._shown.pages)
             self.turn_to(names[(names.index(self.page) + by) % len(names)])
@@ -263,7 +263,7 @@ class WalksView(Column):
             text.scroll_relative(y=lines, animate=False)
 
     def grew(self) -> None:
-        """Takes in new tokens."""
+        """Take in new tokens."""
         if (group := self.group) is None:
             return
         for walk, column in self._visible():
@@ -276,14 +276,14 @@ class WalksView(Column):
         self.follow()
 
     def follow(self) -> None:
-        """Shows what need not follow every token, where it is time; call it again and again while walks run."""
+        """Show what need not follow every token, where it is time; call it again and again while walks run."""
         if self._stale and monotonic() - self._drawn >= SELDOM:
             self._show_seldom()
 
     # --- how it is drawn ---------------------------------------------------------------------------------------------
 
     def lay(self) -> None:
-        """Gives every part its room and its content."""
+        """Give every part its room and its content."""
         shown = self._shown
         if shown is None or not self.size or shown.cursor not in shown.group.nodes:
             return

@@ -109,7 +109,7 @@ class Times:
         self.worst = Worst(0.0, 0)
 
     def extend(self, values: Sequence[float]) -> None:
-        """Adds times in milliseconds."""
+        """Add times in milliseconds."""
         if not values:
             return
         slowest = max(values)
@@ -149,7 +149,7 @@ class Trace:
         self._folded: dict[Measure, Folded] = {}
 
     def follow(self, parts: Sequence[Span], columns: int, cursor: TokenRef | None = None) -> None:
-        """Reads what is new of a reply; another reply, or another number of columns, is read from the start."""
+        """Read what is new of a reply; another reply, or another number of columns, is read from the start."""
         if not self._goes_on(parts) or any(folded.columns != columns for folded in self._folded.values()):
             self.count, self.times = 0, Times()
             self._folded = {measure: Folded(columns) for measure in _READ}
