@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec
+from typing import Concatenate, Literal, ParamSpec, Protocol, runtime_checkable
 
 from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
 
 from termchat.chat.changes import Answered, Change, Notice
+from termchat.chat.questions import Questions
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Span
 from termchat.tui.draw.field import Field
@@ -20,17 +22,21 @@ from termchat.tui.draw.lines_view import Column, LinesView, Slip
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import TOKENS, name_of
 from termchat.tui.pages.record import piece_of
-from termchat.tui.pages.ribbon import legend_line, ribbon_line, token_at
+from termchat.tui.pages.ribbon import ribbon_line, token_at
 from termchat.tui.pages.token_mode import PROMPTS, TokenMode, Typing, View
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript.legend import legend_line
 from termchat.tui.transcript.looks import TOKEN_LOOKS, next_look
 
-if TYPE_CHECKING:
-    from termchat.tui.tokens.bias_dialog import BiasDialog
-    from termchat.tui.tokens.tokenizer import PiecesDialog
-
 P = ParamSpec("P")
+
+
+@runtime_checkable
+class ShowsAnswers(Protocol):
+    """A dialog that takes in the answers to questions."""
+
+    def hear(self, questions: Questions) -> None: ...
 
 
 class Ribbon(LinesView, can_focus=True):
@@ -92,7 +98,7 @@ class Tokens(Column):
         self._chat = chat
         self._input = Field(select_on_focus=False)  # it may get the keyboard back in mid word
         self.display = self._input.display = False  # not by a class: that costs as much as all the lines in view
-        self._asking: PiecesDialog | BiasDialog | None = None
+        self._asking: object = None
 
     def compose(self) -> ComposeResult:
         yield self.ribbon
@@ -156,7 +162,7 @@ class Tokens(Column):
         if news and self.mode.open:
             self.mode.heard(news)
             self.show()
-        if self._asking is not None and any(isinstance(change, Answered) for change in news):
+        if isinstance(self._asking, ShowsAnswers) and any(isinstance(change, Answered) for change in news):
             self._asking.hear(self._chat.questions)
 
     def show(self) -> None:
@@ -222,8 +228,8 @@ class Tokens(Column):
     def action_dialog(self, name: str) -> None:
         self.post_message(self.DialogWanted(name))
 
-    def read(self, dialog: PiecesDialog | BiasDialog) -> None:
-        """Open a dialog that hears of answers."""
+    def read(self, dialog: Screen[None]) -> None:
+        """Open a dialog that shows answers."""
 
         def closed(_result: None) -> None:
             self._asking = None
