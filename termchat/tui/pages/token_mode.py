@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from termchat.chat.changes import Answered, Change, Notice, PathChanged, ReplyGrew, StatusChanged
 from termchat.chat.service import Chat
 from termchat.conversation.session import View as Kept
-from termchat.conversation.tree import Conversation, Node, Place, TokenColumns
+from termchat.conversation.tree import Node, Place, TokenColumns
 from termchat.conversation.unsent import Wish
 from termchat.decoding.draft_figures import DraftedStep, round_at
 from termchat.decoding.escapes import unescape
@@ -49,68 +49,6 @@ class _AndPending:
         return self._pending if index == len(self._tokens) else self._tokens[index]
 
 
-class TokenReader:
-    """Reads records from the store, and what token mode shows of them."""
-
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
-        self._recorded: dict[tuple[Node, int], Token] = {}
-
-    def shown(self, place: At, view: View) -> Shown | None:
-        """The step to show; None while the model is asked for it."""
-        chat, node = self._chat, place.node
-        now, start = chat.tuning.samplers(), node.start or _begin_of(chat.conversation, node)[0].start
-        seed = start.seed if start is not None else None
-        if place.pending and chat.paused is not None:
-            waits = f"waiting: {chat.paused.why}" if chat.paused.why else "waiting"
-            return Shown(chat.paused.token, "PENDING", waits, "", now, True, True, seed, node.number, self.round(place))
-        if view == "asked":
-            if (asked := chat.questions.inspected) is None:
-                return None
-            token, note = asked.inspected.token, again(chat.tolerance) if asked.inspected.recomputed else ""
-            if asked.now:
-                return Shown(token, "RECOMPUTED", WITH_KNOBS, note, now, True, seed=seed, node=node.number)
-            then = settings_of(node, node.tokens.settings[place.at])
-            return Shown(token, "RECOMPUTED", ORIGINAL, note, then, seed=seed, node=node.number)
-        then = settings_of(node, node.tokens.settings[place.at])
-        return Shown(self._record(place), samplers=then, seed=seed, node=node.number, round=self.round(place))
-
-    def round(self, place: At) -> ShownRound | None:
-        """The round of drafting that the token came out of; None where it was decoded alone."""
-        tokens, waits = place.node.tokens, self._chat.paused
-        pending = waits.token if place.pending and waits is not None else None
-        made = round_at(tokens if pending is None else _AndPending(tokens, pending), place.at)
-        if made is None:
-            return None
-        end = made.begin + made.accepted
-        ending = None
-        if made.corrected is not None:
-            ending = pending if end == len(tokens) else self._record(At(place.node, end))
-        first = _begin_of(self._chat.conversation, place.node)[1]
-        return ShownRound(made, place.at, first, ending, pending is not None, place.node.done)
-
-    def _record(self, place: At) -> Token:
-        """The record of a token, read from the store once."""
-        node, at = place.node, place.at
-        if (node, at) not in self._recorded:
-            record = self._chat.session.token(node, at)
-            if record is None:  # not kept, or not yet
-                return from_columns(node, at, _begin_of(self._chat.conversation, node)[1] + at)
-            if len(self._recorded) >= _KEPT:
-                self._recorded.clear()
-            self._recorded[node, at] = record
-        return self._recorded[node, at]
-
-
-def _begin_of(conversation: Conversation, node: Node) -> tuple[Node, int]:
-    """The first piece of the reply that a node is a piece of, and how many tokens stand between their beginnings."""
-    before = 0
-    while node.parent is not None and (parent := conversation.nodes[node.parent]).role == "assistant":
-        before += node.at
-        node = parent
-    return node, before
-
-
 Typing = Literal["text", "why"]
 PROMPTS: dict[Typing, str] = {
     "text": "replacement from here on; a leading space counts, \\n is a line break",
@@ -131,7 +69,7 @@ class TokenMode:
         self._behind = self._forked = False
         self._branch: int | None = None
         self._at: TokenRef | None = None
-        self._reader = TokenReader(chat)
+        self._recorded: dict[tuple[Node, int], Token] = {}
         self._tuning = False
         self._before_tuning: View = "record"
         self._found: tuple[int | None, Place | None] | None = None
@@ -354,11 +292,56 @@ class TokenMode:
     # --- what the panels show ----------------------------------------------------------------------------------------
 
     def shown(self) -> Shown | None:
-        return self._reader.shown(place, self.view) if (place := self.place) is not None else None
+        """The step to show; None while the model is asked for it, and where there is none."""
+        if (place := self.place) is None:
+            return None
+        chat, node, paused = self._chat, place.node, self._chat.paused
+        now, start = chat.tuning.samplers(), node.start or self._begin_of(node)[0].start
+        seed = start.seed if start is not None else None
+        if place.pending and paused is not None:
+            waits = f"waiting: {paused.why}" if paused.why else "waiting"
+            return Shown(paused.token, "PENDING", waits, "", now, True, True, seed, node.number, self.round())
+        then = settings_of(node, node.tokens.settings[place.at])
+        if self.view != "asked":
+            return Shown(self._record(node, place.at), samplers=then, seed=seed, node=node.number, round=self.round())
+        if (asked := chat.questions.inspected) is None:
+            return None
+        time, knobs = (WITH_KNOBS, now) if asked.now else (ORIGINAL, then)
+        note = again(chat.tolerance) if asked.inspected.recomputed else ""
+        return Shown(asked.inspected.token, "RECOMPUTED", time, note, knobs, asked.now, seed=seed, node=node.number)
 
     def round(self) -> ShownRound | None:
-        """The round of drafting that the token came out of."""
-        return self._reader.round(place) if (place := self.place) is not None else None
+        """The round of drafting that the token came out of; None if it was decoded alone."""
+        if (place := self.place) is None:
+            return None
+        node, tokens, waits = place.node, place.node.tokens, self._chat.paused
+        pending = waits.token if place.pending and waits is not None else None
+        drafted = round_at(tokens if pending is None else _AndPending(tokens, pending), place.at)
+        if drafted is None:
+            return None
+        end, ending = drafted.begin + drafted.accepted, None
+        if drafted.corrected is not None:
+            ending = pending if end == len(tokens) else self._record(node, end)
+        return ShownRound(drafted, place.at, self._begin_of(node)[1], ending, pending is not None, node.done)
+
+    def _record(self, node: Node, at: int) -> Token:
+        """Read the record of a token from the store, once."""
+        if (node, at) not in self._recorded:
+            record = self._chat.session.token(node, at)
+            if record is None:  # not kept, or not yet
+                return from_columns(node, at, self._begin_of(node)[1] + at)
+            if len(self._recorded) >= _KEPT:
+                self._recorded.clear()
+            self._recorded[node, at] = record
+        return self._recorded[node, at]
+
+    def _begin_of(self, node: Node) -> tuple[Node, int]:
+        """Find the first piece of the reply that a node is a piece of, and count the tokens between their beginnings."""
+        before = 0
+        while node.parent is not None and (parent := self._chat.conversation.nodes[node.parent]).role == "assistant":
+            before += node.at
+            node = parent
+        return node, before
 
     # --- how it is done ----------------------------------------------------------------------------------------------
 

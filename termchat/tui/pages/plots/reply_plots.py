@@ -148,14 +148,14 @@ def _foot(trace: Trace, width: int) -> Line:
     times = trace.times
     if not trace.count:
         return Line(())
-    worst = times.worst
+    ms, at = times.worst
     outliers = f"{times.outliers} over {TIMES:.0f}×"
     runs: list[Run] = [
         ("median ", Ink("stamp")), (number(times.median), TEXT),
         (" · ", MUTED), (outliers, OUTLIER if times.outliers else MUTED),
-        (" · worst ", MUTED), (number(worst.ms), TEXT), (f" at {worst.at} ", MUTED),
+        (" · worst ", MUTED), (number(ms), TEXT), (f" at {at} ", MUTED),
     ]  # fmt: skip
     room = width - sum(len(text) for text, _ in runs)
     if room >= 3:
-        runs.append((column(show_piece(trace.text(worst.at)), min(room, _PIECE)).rstrip(), TEXT))
+        runs.append((column(show_piece(trace.text(at)), min(room, _PIECE)).rstrip(), TEXT))
     return Line(tuple(runs))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 from termchat.conversation.node import Node, TokenColumns
 from termchat.conversation.tree import Span
@@ -94,27 +94,20 @@ class Folded:
         self._highs = [max(self._highs[at : at + 2]) for at in range(0, len(self._highs), 2)]
 
 
-class Worst(NamedTuple):
-    """The slowest token of a reply: milliseconds, and its number in the reply."""
-
-    ms: float
-    at: int
-
-
 class Times:
-    """All decode times of a reply in order of size."""
+    """All decode times of a reply in order of size. `worst` is the longest in milliseconds, and its token's number."""
 
     def __init__(self) -> None:
         self._sorted: list[float] = []
-        self.worst = Worst(0.0, 0)
+        self.worst = 0.0, 0
 
     def extend(self, values: Sequence[float]) -> None:
         """Add times in milliseconds."""
         if not values:
             return
         slowest = max(values)
-        if slowest > self.worst.ms:
-            self.worst = Worst(slowest, len(self._sorted) + values.index(slowest))
+        if slowest > self.worst[0]:
+            self.worst = slowest, len(self._sorted) + values.index(slowest)
         if len(values) > len(self._sorted) // 8:
             self._sorted = sorted([*self._sorted, *values])
         else:
@@ -155,13 +148,18 @@ class Trace:
             self._folded = {measure: Folded(columns) for measure in _READ}
         done, self._parts = self.count, list(parts)
         passed = 0
+        self.cursor = None
         for node, count in ((part.node, part.count) for part in parts):
-            begin, end = max(done - passed, 0), count
-            if begin < end:
-                self._read(node.tokens, begin, end)
+            begin = max(done - passed, 0)
+            for measure, folded in self._folded.items() if begin < count else ():
+                values = _READ[measure](node.tokens, begin, count)
+                folded.extend(values)
+                if measure == "time":
+                    self.times.extend(values)
+            if cursor is not None and node.number == cursor.node and cursor.index < count:
+                self.cursor = passed + cursor.index
             passed += count
         self.count = passed
-        self.cursor = self._number(cursor)
 
     def folded(self, measure: Measure) -> Folded:
         """A measure in columns; in none before the first `follow`."""
@@ -206,21 +204,6 @@ class Trace:
             return False
         same = all(one.node is other.node for one, other in zip(parts, before, strict=True))
         return same and [part.count for part in parts[:-1]] == [part.count for part in before[:-1]]
-
-    def _read(self, tokens: TokenColumns, begin: int, end: int) -> None:
-        for measure, folded in self._folded.items():
-            values = _READ[measure](tokens, begin, end)
-            folded.extend(values)
-            if measure == "time":
-                self.times.extend(values)
-
-    def _number(self, ref: TokenRef | None) -> int | None:
-        passed = 0
-        for part in self._parts:
-            if ref is not None and part.node.number == ref.node and ref.index < part.count:
-                return passed + ref.index
-            passed += part.count
-        return None
 
     def _find(self, index: int) -> tuple[Node, int]:
         for part in self._parts:
