@@ -52,18 +52,20 @@ class GridTable(Generic[Row]):
     def lines(self, width: int, rows: int = 0) -> list[Line]:
         """Render the heads, if there are any, and the rows; with `rows`, as many as fit around the cursor."""
         columns, sizes = self._fit(width - MARK * self.marked)
-        heads = [(GAP * (at > 0) + column(one.head, size, right=one.right), MUTED)
-                 for at, (one, size) in enumerate(zip(columns, sizes, strict=True))]  # fmt: skip
-        lines = (
-            [Line(fitting([(" " * MARK * self.marked, TEXT), *heads], width))] if any(c.head for c in columns) else []
-        )
+        lines: list[Line] = []
+        if any(one.head for one in columns):
+            heads = [(GAP * (at > 0) + column(one.head, size, right=one.right), MUTED)
+                     for at, (one, size) in enumerate(zip(columns, sizes, strict=True))]  # fmt: skip
+            lines.append(Line(fitting([(" " * MARK * self.marked, TEXT), *heads], width)))
+        fixed = MARK * self.marked + sum(sizes) + len(GAP) * (len(sizes) - 1)
         room = max(rows - len(lines), 1) if rows else len(self.rows)
         first = first_in_view(max(self.cursor, 0), len(self.rows), room)
         for at, row in enumerate(self.rows[first : first + room], first):
             here = at == self.cursor
             runs: list[Run] = [("▌ " if here else "  ", ACCENT)] if self.marked else []
             runs += _runs(row, columns, sizes, STRONG if here else TEXT)
-            runs = [*fitting(runs, width)]
+            if fixed > width:
+                runs = [*fitting(runs, width)]
             does = self.does(row)
             lines.append(Line(tuple(doing(does, runs) if does else runs), "panel" if here else ""))
         return lines
@@ -105,8 +107,11 @@ def _runs(row: Row, columns: Sequence[Column[Row]], sizes: Sequence[int], ink: I
         if isinstance(cell, str):
             runs.append((gap + column(cell, size, right=one.right), ink))
             continue
-        shown = [(one_line(text, size), ink) for text, ink in cell] if len(cell) == 1 else [*fitting(cell, size)]
-        fill = (" " * (size - length(shown)), TEXT)
+        used, shown = length(cell), [*cell]
+        if used > size:
+            shown = [(one_line(text, size), ink) for text, ink in cell] if len(cell) == 1 else [*fitting(cell, size)]
+            used = length(shown)
+        fill = (" " * (size - used), TEXT)
         is_right = one.right and after == at + 1
         runs += [(gap, TEXT), *((fill, *shown) if is_right else shown if is_last else (*shown, fill))]
     return [run for run in runs if run[0]]

@@ -204,14 +204,13 @@ def _beginning(node: Node, look: Look, width: int) -> list[Run]:
     """The beginning of a walk's text on one line, each token in the ink of its heat."""
     tokens = node.tokens
     runs: list[Run] = []
-    used = 0
+    used, count = 0, min(len(tokens), 2 * max(width, 0))  # more do not fit, as hardly any has no cells
     hot, inks = heats(tokens, look) if look != "reading" else None, heat_inks(look)
-    for at in range(len(tokens)):
-        text = tokens.texts[at]
+    for text, kind, at in zip(tokens.texts[:count], kinds(tokens, 0, count), range(count), strict=True):
         if not text or (not runs and text.isspace()):
             continue
         line, wide = _measured(text, width)
-        runs.append((line, inks[kinds(tokens, at, at + 1)[0]][hot[at]] if hot is not None else TEXT))
+        runs.append((line, inks[kind][hot[at]] if hot is not None else TEXT))
         used += wide
         if used > width:
             break
