@@ -37,7 +37,7 @@ _OF_REPLIES = ("choose", "keep_all", "stop", "tune", "fork")
 
 
 class BeamSpot(NamedTuple):
-    """A beam at a step: its place there is as in `Beam.walk`, those that were dropped come behind those that were kept."""
+    """A beam at a step: its place there is as in `Beam.walk`; dropped beams come behind the kept ones."""
 
     step: int
     place: int
@@ -143,7 +143,7 @@ class BeamsPage(Page):
         return BeamSpot(spot.step - 1, self.beam(spot).parent) if spot.step else spot
 
     def _children(self, spot: BeamSpot) -> list[BeamSpot]:
-        """The beams that go on from one, best first."""
+        """Find the beams that continue from one, best first."""
         if spot.step + 1 >= len(self._steps) or spot.place >= len(self._steps[spot.step].beams):
             return []
         kept = self._steps[spot.step + 1].beams
@@ -151,13 +151,13 @@ class BeamsPage(Page):
         return sorted(children, key=lambda one: -self.beam(one).score)
 
     def _died(self, spot: BeamSpot) -> bool:
-        """Whether a beam was kept, but none that goes on from it."""
+        """True for a kept beam from which no kept beam continues."""
         step = self._steps[spot.step]
         is_live = spot.place < len(step.beams) and not step.beams[spot.place].finished
         return is_live and spot.step + 1 < len(self._steps) and not self._children(spot)
 
     def _gap(self, spot: BeamSpot) -> str:
-        """How much a dropped beam, or the best one that went on from a beam that died, lacked to the last one kept."""
+        """Score that a dropped beam, or the best one that continued from a beam that died, lacked to the last one kept."""
         step = self._steps[spot.step]
         if self._died(spot):
             after = self._steps[spot.step + 1]

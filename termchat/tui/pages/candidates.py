@@ -37,8 +37,8 @@ _INKS = {"model": MUTED, "after": ACCENT, "rolls": Ink("stamp")}
 
 
 class _Row(NamedTuple):
-    """A token of the table, or all others together: by the heads of columns its numbers, and the shares that bars show. A token
-    that a stage `cut` has the name of that in the place of what is after the chain."""
+    """A token of the table, or all others together: its numbers and the shares of its bars, by the heads of columns. The
+    stage that `cut` a token is named in place of its number after the chain."""
 
     name: str
     numbers: dict[str, str]
@@ -76,9 +76,9 @@ def candidate_table(
     rolled: Rolled | None = None,
     does: str = "choose({})",
 ) -> list[Line]:
-    """A line with the title and the heads, then up to `rows` lines: candidates in the order of their logits, the drawn one
-    always among them. With `bars`, the last of these lines is for all other tokens. `numbered`: the first nine are shown with
-    their keys. `does` is the action of a click on the candidate of a number."""
+    """Render a line with the title and the heads, then up to `rows` lines: candidates in the order of their logits, the
+    drawn one always among them. With `bars`, the last of these lines is for all other tokens. `numbered`: the first nine
+    are shown with their keys. `does` is the action of a click on the candidate of a number."""
     bars = bars and rows > 1
     heads = _heads(token, width, bars=bars, rolled=rolled)
     numbers = list(enumerate(token.candidates, 1))
@@ -113,7 +113,7 @@ def candidate_table(
 
 
 def _heads(token: Token, width: int, *, bars: bool, rolled: Rolled | None) -> dict[str, int]:
-    """The columns that have room, without those of which the engine tells nothing, and their cells."""
+    """Choose the columns that fit and have numbers; their cells by head."""
     heads = {"logit": 7, "model": 8, "after": 8, **({"dice": 7} if width >= _DICE_FROM else {})}
     if bars:
         heads = {"model": 7, "after": 7, **({"rolls": 6} if rolled is not None else {})}
@@ -125,8 +125,7 @@ def _heads(token: Token, width: int, *, bars: bool, rolled: Rolled | None) -> di
 
 
 def _bar_sizes(heads: Mapping[str, int], room: int) -> dict[str, int]:
-    """Cells of each column's bar and the gap before it, 0 if it has none. Where there is no room for all, the last columns
-    keep theirs."""
+    """Cells of each column's bar and the gap before it, 0 for no bar. The last columns keep theirs longest."""
     barred = [head for head in heads if head in _INKS]
     count = min(len(barred), max(room, 0) // (_SHORTEST + 1))
     kept = barred[len(barred) - count :]
@@ -162,8 +161,8 @@ def _others(token: Token, shown: Sequence[Candidate], rolled: Rolled | None) -> 
 
 
 def _cells(row: _Row, heads: Mapping[str, int], sizes: Mapping[str, int], room: int) -> list[Run]:
-    """The numbers and bars of a row. Where the name of the stage that cut it has no room, it stands in place of all that
-    follows, too."""
+    """Render the numbers and bars of a row. The name of the stage that cut it replaces all that follows if it needs the
+    cells."""
     runs: list[Run] = []
     for head, cells in heads.items():
         size = sizes[head]

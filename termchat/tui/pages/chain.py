@@ -47,11 +47,11 @@ def chain_lines(
     unseen: Refused | None = None,
     brief: bool = False,
 ) -> list[Line]:
-    """A title, a line per knob, one of what set them (`origin` by knob), one for the `rules`, one where sampling takes long,
-    and one for the stages that are off; `brief` has only those of knobs and rules. `selected` is the knob that TUNE is on,
-    `typed` what is being typed for it; with `unfolded` every knob has its line. A `constraint` has its line where its stage
-    stands. Knobs that the engine `lacks` are grey; `order` is that of its own chain, if it has one, and `unseen` is why it does
-    not tell what the stages left."""
+    """Render the chain: a title, a line per knob, one of the origins of knobs, one for the `rules`, one where sampling
+    takes long, and one for the stages that are off; `brief` has only those of knobs and rules. `selected` is the knob of
+    TUNE, `typed` the text typed for it; `unfolded` shows every knob. A `constraint` has its line at the place of its stage.
+    Knobs that the engine `lacks` are grey; `order` is that of its own chain, and `unseen` the reason for which it reports
+    no stages."""
     names = shown_knobs(tuning, selected, unfolded=unfolded, order=order)
     effects = {stage.name: stage for stage in token.stages} if token else {}
     models = LOGIT_BIAS in effects and not tuning.logit_bias
@@ -109,7 +109,7 @@ def _constraint(constraint: Constraint, effect: Stage | None, width: int) -> Lin
 
 
 def around_selected(lines: list[Line], rows: int) -> list[Line]:
-    """As many lines as there is room for, the selected one among them; the last one says which key folds them."""
+    """Cut lines to `rows` of them, with the selected one; the last one names the key that folds them."""
     if len(lines) <= rows:
         return lines
     at = next((i for i, line in enumerate(lines) if line.ground), 0)
@@ -132,7 +132,7 @@ def shown_knobs(
 
 
 def _origins(names: list[str], origin: Mapping[str, str]) -> str:
-    """What set knobs, as "preset code; model: top_k temp": not those that a person set here, or nobody."""
+    """Summary of knob origins, as "preset code; model: top_k temp"; defaults and manual changes are left out."""
     found: dict[str, list[str]] = {}
     for name in names:
         if (place := origin.get(name, DEFAULT)) not in _UNTOLD:

@@ -32,7 +32,7 @@ _ABOUT = (
 
 
 class Machine(NamedTuple):
-    """What is known of what batches cost before a reply tells: how many threads compute, and T(n) as it was measured."""
+    """The costs of batches known before a reply: how many threads compute, and the measured T(n)."""
 
     threads: int
     batch_times: dict[int, float]
@@ -101,8 +101,7 @@ class ReplyDrafts:
 
 
 class DraftForecasting:
-    """What n-gram drafts would have gained on the newest reply that was made without, computed in a thread: `done` is called
-    there when it is known."""
+    """Forecasts the gain of n-gram drafts on the newest reply in a thread, which calls `done` at its end."""
 
     def __init__(self, done: Callable[[], object]) -> None:
         self._done = done
@@ -128,7 +127,7 @@ class DraftForecasting:
 def page_lines(
     chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, foresee: Callable[[], Forecast | None], width: int
 ) -> list[Line]:
-    """Of the reply: its figures and its newest round; for one made without drafts what `foresee` says they would have done."""
+    """Render the figures and the newest round of a reply; for a reply without drafts the forecast of `foresee`."""
     if not _is_drafted(reply):
         done = bool(reply) and bool(drafts.figures.tokens) and not chat.busy and not chat.cannot_draft
         return _forecast_lines(chat, drafts, foresee if done and reply[0].node.tokens.has_ids else None, width)
@@ -141,7 +140,7 @@ def page_lines(
 def token_page_lines(
     chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, shown: ShownRound | None, width: int
 ) -> list[Line]:
-    """In token mode: the round that the token came out of, and the figures of its reply."""
+    """Render the round of the token and the figures of its reply (token mode)."""
     if shown is not None:
         lines = round_lines(shown, drafts.row_us, width)
     else:
@@ -152,7 +151,8 @@ def token_page_lines(
 
 
 def header_runs(figures: DraftFigures, reply: Sequence[Span], width: int) -> list[Run]:
-    """What drafts do for a reply, in a few words; why they do nothing where a header of so many cells has room for that."""
+    """Summarize what drafts do for a reply; the reason for which they are off is given if a header of so many cells has
+    room."""
     if why := _why_off(reply):
         return [(f"drafting off: {why}" if width >= _WHY_FROM else "drafting off", MUTED)]
     gain = _gain(figures)
@@ -222,7 +222,7 @@ def _share(share: float | None, width: int) -> list[Run]:
 def _forecast_lines(
     chat: Chat, drafts: ReplyDrafts, foresee: Callable[[], Forecast | None] | None, width: int
 ) -> list[Line]:
-    """While speculation is off: what it would do here, and if there is a reply what it would have done for that."""
+    """Render the page while speculation is off: what it does, the forecast for the reply, and the draft model."""
     title: Sequence[Run] = spread([("SPECULATION ", TITLE)], [(chat.tuning.draft, MUTED)], width)
     lines = [Line(tuple(title)), *prose(_ABOUT, width, MUTED), BLANK]
     if chat.cannot_draft:

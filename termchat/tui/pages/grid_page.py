@@ -33,8 +33,8 @@ _ALIKE = "all alike"
 
 
 class CellFacts(NamedTuple):
-    """What came of the runs of a cell: the words of the first, how they ended, the mean number of tokens, the mean logprob of
-    all tokens, and how many different replies there are."""
+    """Facts of the runs of a cell: the words of the first, their endings, the mean number of tokens, the mean logprob of
+    all tokens, and how many replies differ."""
 
     value: str
     walks: range
@@ -131,7 +131,7 @@ class GridPage(Page):
         return GridTable(columns, cells, at, lambda one: one.does)
 
     def _two_knobs(self, cells: Sequence[CellFacts], at: int, scene: Scene) -> list[Line]:
-        """The head, and the rows around the cursor's. Of columns that have no room, those around it are shown."""
+        """Render the head, and the rows around the cursor's. Of columns that do not fit, those around it are shown."""
         rows, columns = self._values
         first, across = max(len(self._knobs[0].name), *map(len, rows)), len(columns)
         most = min(across, max((scene.width - first - MARK) // (_CELL + len(GAP)), 1))
@@ -167,7 +167,7 @@ class GridPage(Page):
         return [Line(tuple(title)), *lines[top : top + room]]
 
     def _run_lines(self, walks: Sequence[int], width: int, rows: int) -> list[Line]:
-        """The text of each run, as much of it as there is room for; of those that are alike once."""
+        """Render the text of each run as far as it fits, of equal runs once."""
         shown, trie = self._shown, self._shown.figures.trie
         begun = [walk for walk in walks if walk in shown.group.nodes and walk in shown.figures.of]
         alike = {walk: next(one for one in begun if trie.ids(one) == trie.ids(walk)) for walk in begun}

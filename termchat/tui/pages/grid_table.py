@@ -50,7 +50,7 @@ class GridTable(Generic[Row]):
     marked: bool = True
 
     def lines(self, width: int, rows: int = 0) -> list[Line]:
-        """Render the heads, if there are any, and the rows; with `rows`, as many as fit around the cursor."""
+        """Render the heads and the rows; with `rows`, as many as fit around the cursor."""
         columns, sizes = self._fit(width - MARK * self.marked)
         lines: list[Line] = []
         if any(one.head for one in columns):

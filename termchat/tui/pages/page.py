@@ -19,7 +19,7 @@ class Scene(NamedTuple):
 
 
 class Page:
-    """Lines about a source that the page was made with, and the keys that mean something else while it is shown.
+    """Lines about the source of the page, and the keys that mean something else while it is shown.
 
     A page with a cursor keeps it among the lines that fit; other pages may have more lines than that, and are scrolled.
     """
@@ -33,7 +33,7 @@ class Page:
         return ()
 
     def act(self, what: str, *arguments: object) -> bool:
-        """Run the action of a key (its name and arguments in `keys.tables`); False for what it does on every page."""
+        """Run the action of a key (its name and arguments in `keys.tables`); False for its usual action."""
         return False
 
 

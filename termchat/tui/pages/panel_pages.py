@@ -58,15 +58,15 @@ class PanelPage(Page):
 
     @property
     def is_offered(self) -> bool:
-        """Whether the page is among those that are turned: any page can be asked for by its name."""
+        """True if the page is among those that are turned; any page can be asked for by its name."""
         return True
 
     def token_at(self, x: int, y: int) -> TokenRef | None:
-        """The token that a click on a cell of the page points at."""
+        """The token of a click on a cell of the page."""
         return None
 
     def _sentence(self, scene: Scene, low: int = _LOW) -> list[Line]:
-        """The text around the token that the page is about, where the page hides it."""
+        """Render the text around the token of the page, if the page hides it."""
         if not scene.big:
             return []
         from termchat.tui.pages.sentence import sentence_lines
@@ -77,7 +77,7 @@ class PanelPage(Page):
         return sentence_lines(shown.chat.conversation, shown.reply, shown.cursor, waits, scene.width, rows)
 
     def _knobs(self, width: int, token: Token | None, *, brief: bool = False) -> list[Line]:
-        """The title of the chain, all knobs, and what their stages leave of a step of now."""
+        """Render the title of the chain and all knobs, with the survivors of their stages at a step of now."""
         tune, chat = self._shown.tune, self._shown.chat
         selected, typed, unfolded = (
             (tune.selected, tune.typed, tune.unfolded) if tune is not None else (None, None, False)
@@ -96,8 +96,8 @@ class PanelPage(Page):
 
 
 class ChainPage(PanelPage):
-    """The chain and timing take what they need, the candidates the rest, but some rows at least; in token mode the token's own
-    panel."""
+    """The chain and timing get the rows they need, the candidates the rest, but some rows at least; in token mode the
+    token's own panel."""
 
     name, in_tokens = "chain", "token"
     heading = ("mass   left", MUTED)
@@ -127,7 +127,7 @@ class ChainPage(PanelPage):
         return [*text, *knobs, *gap, *candidates, *gap, *timing]
 
     def _token_lines(self, mode: TokenMode, width: int, rows: int) -> list[Line]:
-        """The record of the token, or the answer to what was asked about it or its reply; in TUNE below the knobs."""
+        """Render the record of the token, or the answer to a question about it or its reply; in TUNE below the knobs."""
         place, step, head = mode.place, mode.shown(), []
         if self._shown.tune is not None:
             token = step.token if step is not None and step.now and mode.view in ("record", "asked") else None
@@ -207,7 +207,7 @@ class DraftsPage(PanelPage):
 
 
 class PlotPage(PanelPage):
-    """All plots of the reply. A click in one points at the token that stands out in that column."""
+    """All plots of the reply. A click in one points at the outstanding token of that column."""
 
     name = "reply"
     measures: tuple[Measure, ...] = ("entropy", "probability", "time")

@@ -51,8 +51,8 @@ Candidates = Callable[[WalkToken], Sequence[Candidate]]
 
 
 def parting_lines(shown: ShownGroup, width: int, rows: int = 0, *, candidates: Candidates | None = None) -> list[Line]:
-    """A head, then a line for each run of tokens that the same walks took. Where there is room for so many `rows` only (0: for
-    all), the later forks are folded. With `candidates` each fork has a line of the likeliest that no walk took."""
+    """Render a head, then a line for each run of tokens of the same walks. With `rows` the later forks are folded until the
+    rest fits. With `candidates` each fork has a line of the likeliest tokens of no walk."""
     stretches, cursor = list(shown.figures.trie.stretches()), shown.cursor
     drawn = stretches
     if rows:  # of the first levels as many as there is room for
@@ -112,7 +112,7 @@ def _untaken(shown: ShownGroup, drawn: Sequence[TrieStretch], at: int, candidate
 
 
 def _text(shown: ShownGroup, one: TrieStretch, width: int, *, here: bool) -> list[Run]:
-    """The run's text; its first token, which is what was taken at the fork, stands out, without the space before it."""
+    """Render the run's text; its first token, the one of the fork, stands out, without the space before it."""
     texts = shown.texts(one.walks[0], one.begin, min(one.begin + len(one.ids), one.begin + _READ))
     first = "" if not texts else texts[0].removeprefix(" ") if texts[0].strip() else show_piece(texts[0])
     runs: list[Run] = [(one_line(first, width), _HERE if here else STRONG)]

@@ -50,7 +50,7 @@ _LEAST = 3
 
 
 class Shown(NamedTuple):
-    """A step to look at: its record, what it is ("TOKEN", "PENDING" …), which time it is of, a word on where it comes from.
+    """A step to show: its record, its kind ("TOKEN", "PENDING" …), the time it is of, a word on its source.
 
     `now`: it is what the knobs make of it as they are, so that what they left may stand beside them. `pending`: it is not taken
     yet. `samplers` and `seed` are what it was drawn with, as far as known; `node` is the piece of the reply that it is in.
@@ -148,7 +148,7 @@ def _title(shown: Shown, width: int) -> list[Line]:
 
 
 def _drafted(shown: Shown, width: int) -> list[Line]:
-    """What was drafted for the step, and what was taken instead."""
+    """Render the draft of the step and the token in its place."""
     return drafted_lines(shown.round, width) if shown.round is not None else []
 
 
@@ -198,7 +198,7 @@ def _facts(shown: Shown) -> list[list[Run]]:
 
 
 def _stages(token: Token) -> list[list[Run]]:
-    """Each stage and how many tokens it left; those that cut something stand out."""
+    """List each stage with its survivors; stages that cut tokens stand out."""
     items: list[list[Run]] = []
     before = max((stage.survivors for stage in token.stages), default=0)
     for stage in token.stages:
@@ -222,7 +222,7 @@ def _settings(shown: Shown) -> list[list[Run]]:
 
 
 def _rolls(shown: Shown, rolls: Rolls | None) -> list[list[Run]]:
-    """What was rolled with which seeds, and the key that rolls or rolls more."""
+    """List the rolls with their seeds, and the key that rolls or rolls more."""
     if not can_roll(shown.token):
         return []
     size = next_size(rolls.n if rolls is not None else 0)

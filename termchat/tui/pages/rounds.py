@@ -28,7 +28,7 @@ _WORD = 14
 
 
 class ShownRound(NamedTuple):
-    """A round and what is looked at in it.
+    """A round, and the token of it under the cursor.
 
     `at` is the index of the token under the cursor, as the round counts, None without one; `first` is what its number in the
     reply has more. `ending` is the record of the token that ended the round, with its candidates, where it is known: it may
@@ -56,7 +56,7 @@ def drafter_name(by: str) -> str:
 
 
 def drafted_lines(shown: ShownRound, width: int) -> list[Line]:
-    """What was drafted, and by whom; and where the token under the cursor was taken instead, what both were worth."""
+    """Render the draft and its drafter; for the token under the cursor that replaced a draft, the probabilities of both."""
     drafted = shown.round
     words = [[("DRAFTED", TITLE), (" by ", MUTED), (f"{drafter_name(drafted.by)}:", TEXT)], *_drafted(shown)]
     if shown.at == drafted.begin + len(drafted.drafted):
@@ -76,7 +76,7 @@ def drafted_lines(shown: ShownRound, width: int) -> list[Line]:
 
 
 def round_lines(shown: ShownRound, row_us: float | None, width: int) -> list[Line]:
-    """All of a round. `row_us`: what decoding one row alone takes."""
+    """Render all of a round. `row_us`: the time for decoding one row alone."""
     drafted, room = shown.round, width - _INDENT - _LABEL
     first = shown.first + drafted.begin
     last = first + max(drafted.tokens, 1) - 1
@@ -109,7 +109,7 @@ def round_lines(shown: ShownRound, row_us: float | None, width: int) -> list[Lin
 
 
 def _drafted(shown: ShownRound) -> list[list[Run]]:
-    """The drafted tokens, each by what became of it; the one under the cursor stands out."""
+    """Render the drafted tokens, each by its outcome; the one under the cursor stands out."""
     drafted, items = shown.round, []
     for place, token in enumerate(drafted.drafted):
         is_rejected = place == drafted.accepted and drafted.corrected is not None
@@ -124,7 +124,7 @@ def _drafted(shown: ShownRound) -> list[list[Run]]:
 
 
 def _corrected(shown: ShownRound) -> list[list[Run]]:
-    """What was taken instead of what, and both probabilities, as far as they are on record."""
+    """Render the rejected token and the one in its place, with both probabilities if they are on record."""
     drafted, token = shown.round, shown.ending
     if drafted.bonus is not None:
         return [[(show_piece(drafted.bonus.text), STRONG), (" is drawn from the last row", MUTED)]]
@@ -145,7 +145,7 @@ def _corrected(shown: ShownRound) -> list[list[Run]]:
 
 
 def _shares(rejected: DraftToken | None, token: Token) -> tuple[str, str]:
-    """The probabilities of the token that was taken, by the model and after the chain, or of the one `rejected` for it."""
+    """Probabilities, by the model and after the chain, of the drawn token, or of the one `rejected` for it."""
     if rejected is None:
         return percent(math.exp(token.logprob)), percent(token.probability)
     candidate = next((one for one in token.candidates if one.id == rejected.id), None)

@@ -27,8 +27,8 @@ def sentence_lines(
     width: int,
     rows: int,
 ) -> list[Line]:
-    """`rows` lines of the reply, in the middle the one with the token under the cursor: without one the newest, or the one that
-    is `pending` behind it. The token stands between marks. What this costs does not depend on the length of the reply."""
+    """Render `rows` lines of the reply around the token under the cursor, the newest without one, or the one that is
+    `pending` behind it. The token has marks around it. The cost does not depend on the length of the reply."""
     count = sum(span.count for span in reply)
     at = count if pending is not None else count - 1 if cursor is None else _number_of(cursor, reply)
     begin = max((at // _BLOCK - 1) * _BLOCK, 0)
@@ -59,7 +59,7 @@ def _mark(wrapper: Wrapper, text: str) -> None:
 
 
 def _message(conversation: Conversation, reply: Sequence[Span]) -> str:
-    """What was written before the reply; where there is none yet, at the end of the chat."""
+    """Return the message before the reply, else the end of the chat."""
     number = reply[0].node.parent if reply else conversation.leaf
     if number is None:
         return ""

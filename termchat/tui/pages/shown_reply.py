@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # not on the first page, so that the first frame does not wai
 
 
 class ShownReply:
-    """What pages of the panels are drawn from; `computed` is called in a thread when there is more to show.
+    """The source of the pages of the panels; `computed` is called in a thread when a result is ready.
 
     `tune` and `mode` are TUNE and token mode while they are open: the knob of TUNE stands out, and pages are about the token
     under the `cursor`. `rolls` are the newest, whichever step they are of.

@@ -82,8 +82,8 @@ class TallyPage(Page):
         return True
 
     def _places(self) -> list[_Place]:
-        """Rank the walks, then list those that are left out. Answers are read again only once a walk has ended, as a pattern
-        may be slow."""
+        """Rank the walks, then list the others. Answers are read again only once a walk has ended, as a pattern may be
+        slow."""
         group, vote = self._shown.group, self._shown.group.group.kind == "vote"
         now = [
             (walk, node.done if vote else node.done or len(node.ids), walk in group.paused)

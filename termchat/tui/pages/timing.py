@@ -24,7 +24,7 @@ from termchat.tui.draw.marks import (
 
 
 def timing_lines(live: Live, width: int) -> list[Line]:
-    """A title and three lines; what is not known yet shows as a dash."""
+    """Render a title and three lines, with dashes for unknown numbers."""
     token = live.shown
     missing = token.unlisted if token else 0.0
     entropy = p_end = UNKNOWN

@@ -40,7 +40,7 @@ class ShowsAnswers(Protocol):
 
 
 class Ribbon(LinesView, can_focus=True):
-    """The reply under the cursor on one line, and what its colours mean on another where there is room."""
+    """The reply under the cursor on one line, and the meaning of its colours on another if it fits."""
 
     class Clicked(Message):
         """A cell of the reply."""
@@ -55,7 +55,7 @@ class Ribbon(LinesView, can_focus=True):
 
 
 def _acting(do: Callable[Concatenate[TokenMode, P], object]) -> Callable[Concatenate[Tokens, P], None]:
-    """Make an action of the bar from one of token mode; the bar then shows what it has open."""
+    """Make an action of the bar from one of token mode."""
 
     def act(bar: Tokens, /, *arguments: P.args, **options: P.kwargs) -> None:
         do(bar.mode, *arguments, **options)
@@ -113,7 +113,7 @@ class Tokens(Column):
     # --- in and out --------------------------------------------------------------------------------------------------
 
     def enter(self) -> bool:
-        """Open token mode; False if there is no token yet."""
+        """Open token mode; False for a chat without tokens."""
         if not self.mode.enter():
             self._chat.changed(Notice("no tokens yet", "send a message first"))
             return False
@@ -136,7 +136,7 @@ class Tokens(Column):
         self.follow()
 
     def next_look(self) -> None:
-        """The next of the looks that show tokens; it is kept, should nobody be able to when the app ends."""
+        """Turn to the next look of tokens, and save it with the chat."""
         replies = (span.node for span in self.transcript.cursor_reply)
         self.transcript.look = next_look(TOKEN_LOOKS, self.transcript.look, replies)
         self.mode.keep()
@@ -153,7 +153,7 @@ class Tokens(Column):
 
     @property
     def asked(self) -> list[Label]:
-        """The keys of the line that is being typed; none if there is none."""
+        """The keys of the line while one is typed."""
         return [Label("Enter", "accept"), Label(name_of("back"), "back")] if self.mode.typing is not None else []
 
     # --- what it shows -----------------------------------------------------------------------------------------------

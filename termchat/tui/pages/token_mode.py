@@ -29,7 +29,7 @@ _KEPT = 8
 
 
 class At(NamedTuple):
-    """A reply and the place of one of its tokens; `pending`: of the one behind its last, which is not taken yet."""
+    """A reply and the place of one of its tokens; `pending`: of the one behind its last, which is not drawn yet."""
 
     node: Node
     at: int
@@ -37,7 +37,7 @@ class At(NamedTuple):
 
 
 class _AndPending:
-    """The tokens of a reply and the one behind them that is not taken yet."""
+    """The tokens of a reply and the pending one behind them."""
 
     def __init__(self, tokens: TokenColumns, pending: Token) -> None:
         self._tokens, self._pending = tokens, pending
@@ -77,8 +77,8 @@ class TokenMode:
     # --- in and out --------------------------------------------------------------------------------------------------
 
     def look_at(self, view: TranscriptView | None) -> None:
-        """From now on the cursor is in this view, for one in which a reply stands alone; None: in the whole chat again. Token
-        mode closes where it is open in another."""
+        """Move token mode to the view of a single reply, or back to the whole chat (None). It closes if it is open in
+        another."""
         view = view or self._whole
         if view is not self.transcript:
             if self.open:
@@ -86,7 +86,7 @@ class TokenMode:
             self.transcript = view
 
     def enter(self) -> bool:
-        """Put the cursor on a token; False where there is none."""
+        """Put the cursor on a token; False for a chat without tokens."""
         if not self.open:
             self._put_cursor()
             self._behind = self._chat.paused is not None  # before the first token there is nothing else to look at
@@ -140,7 +140,7 @@ class TokenMode:
 
     @property
     def place(self) -> At | None:
-        """What is looked at: the token under the cursor, or the one that a paused reply waits with."""
+        """The token under the cursor, or the one that a paused reply waits with."""
         ref = self.transcript.cursor
         if not self.open:
             return None
@@ -234,7 +234,7 @@ class TokenMode:
             self._chat.questions.score(place.node)
 
     def fork_there(self) -> None:
-        """From what-if: goes on from the first token that would be another one, under the knobs as they are."""
+        """Fork, from what-if, at the first token that differs under the current knobs."""
         replay = self._chat.questions.scored
         if self.view != "what-if" or replay is None:
             return
@@ -270,7 +270,7 @@ class TokenMode:
     # --- what the chat says ------------------------------------------------------------------------------------------
 
     def heard(self, news: Sequence[Change]) -> None:
-        """Follow the chat: to a branch that was made, and to where a reply is paused."""
+        """Follow the chat to a new branch, and to the token at which a reply is paused."""
         if self._forked and any(isinstance(change, PathChanged) for change in news):
             self._forked, self._behind, self._branch = False, True, self._chat.conversation.leaf
             self.transcript.move_cursor("last")  # what it branches off from, until it has a token of its own
@@ -292,7 +292,7 @@ class TokenMode:
     # --- what the panels show ----------------------------------------------------------------------------------------
 
     def shown(self) -> Shown | None:
-        """The step to show; None while the model is asked for it, and where there is none."""
+        """Return the step to show; None while the model is asked for it, and without a token."""
         if (place := self.place) is None:
             return None
         chat, node, paused = self._chat, place.node, self._chat.paused
@@ -311,7 +311,7 @@ class TokenMode:
         return Shown(asked.inspected.token, "RECOMPUTED", time, note, knobs, asked.now, seed=seed, node=node.number)
 
     def round(self) -> ShownRound | None:
-        """The round of drafting that the token came out of; None if it was decoded alone."""
+        """Return the round of drafting of the token; None if it was decoded alone."""
         if (place := self.place) is None:
             return None
         node, tokens, waits = place.node, place.node.tokens, self._chat.paused

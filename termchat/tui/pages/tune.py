@@ -29,8 +29,7 @@ _TYPING = 2
 
 
 class _Run:
-    """What is taken back at once: the knob selected before, and by knob its value and where that came from. `picks` counts
-    letters of knobs."""
+    """The changes of one undo: the knob selected before, and by knob its value and origin. `picks` counts letters of knobs."""
 
     def __init__(self, selected: str) -> None:
         self.selected, self.picks = selected, 0
@@ -38,8 +37,8 @@ class _Run:
 
 
 class Tune(Form):
-    """The knob that is selected, what is being typed for it, and the way back. The knobs are the chat's, or those of a reply of
-    the `run`, which `name` names.
+    """The selected knob, the text typed for it, and the undo. The knobs are the chat's, or those of a reply of the `run`,
+    which `name` names.
 
     `editing` is whether a knob's texts are being written elsewhere. `unfolded`: the panel shows every knob.
     """
@@ -113,16 +112,15 @@ class Tune(Form):
         self.do_move(steps, coarse)
 
     def slide(self, name: str, fraction: float, *, begins: bool) -> None:
-        """Go to a knob and sets it to what stands at a fraction of its bar, 0 to 1. What follows one that `begins` is taken
-        back with it."""
+        """Select a knob and set it to a fraction of its bar, 0 to 1. One undo covers all from the slide that `begins`."""
         if begins:
             self._follow()
         self.select(name)
         self._set(name, KNOBS[name].at(fraction))
 
     def carry(self, name: str, onto: str, *, down: bool, begins: bool) -> None:
-        """Move a knob's stage to where that of another knob is, which lies below it (`down`) or above. What follows a move
-        that `begins` is taken back with it."""
+        """Move a knob's stage to the place of another knob's, which lies below it (`down`) or above. One undo covers all
+        from the move that `begins`."""
         if begins:
             self._follow()
         self.select(name)
@@ -164,13 +162,13 @@ class Tune(Form):
         self._run = _Run(self.selected)
 
     def back(self) -> bool:
-        """Drop what is being typed; False if that is nothing."""
+        """Drop the typed text; False for none."""
         open_ = self.typed is not None
         self.typed, self.error = None, ""
         return open_
 
     def apply(self, values: Mapping[str, Value], places: Mapping[str, str]) -> None:
-        """Set several knobs at once, which are taken back at once; `places` are where their values come from."""
+        """Set several knobs with one undo; `places` are the origins of their values."""
         self._follow()
         self.typed, self.error = None, ""
         before = {name: (getattr(self.tuning, name), self.origin[name]) for name in values}
@@ -215,7 +213,7 @@ class Tune(Form):
         )
 
     def drop_text(self) -> None:
-        """Remove the last of the selected knob's texts, if there is one."""
+        """Remove the last of the selected knob's texts."""
         self._follow()
         self.error = ""
         value = self._value
@@ -292,7 +290,7 @@ class Tune(Form):
         self._typed_at = now if letter else 0.0
 
     def _kept(self) -> dict[str, tuple[Value, str]]:
-        """The values that the run has had taken note of; it can be taken back from now on."""
+        """Return the values of the run, and put it on the undo."""
         if not self._undo or self._undo[-1] is not self._run:
             self._undo.append(self._run)
         return self._run.values
@@ -320,7 +318,8 @@ class Tune(Form):
         self._letter()
 
     def _letter(self) -> None:
-        """Count a letter that changes no value; many in a run were meant for elsewhere, and are taken back by themselves."""
+        """Count a letter that changes no value; several in a run were meant for another widget, and have an undo of their
+        own."""
         self._run.picks += 1
         if self._run.picks >= _TYPING:
             self._kept()

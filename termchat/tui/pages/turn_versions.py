@@ -57,7 +57,7 @@ class TurnVersions:
             self._show(turn, max(leaves, key=lambda leaf: (self._used.get(leaf, -1), leaf)))
 
     def regenerate(self, *, same: bool = False) -> None:
-        """Write another reply to the last message; says so if nobody asked for its dice to be the same."""
+        """Write another reply to the last message; a notice explains the same dice unless they were asked for."""
         now = self._chat.tuning
         seed = now.seed
         spans = self._chat.conversation.reply()

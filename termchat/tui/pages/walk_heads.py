@@ -38,8 +38,8 @@ class Rates(NamedTuple):
 
 
 def rates_of(nodes: Iterable[Node]) -> Rates | None:
-    """Over the newest steps of the walks that run; None while there are none. A step takes its decode, which all share, and
-    the draws of all."""
+    """Compute the rates over the newest steps of the running walks. A step takes its decode, which all share, and the draws
+    of all."""
     running = [node.tokens for node in nodes if not node.done and len(node.tokens) > 1]
     if not running:
         return None
@@ -55,7 +55,7 @@ def _newest_mean(column: Sequence[int]) -> float:
 
 
 def alone_rate(conversation: Conversation) -> float | None:
-    """Tokens a second of the newest reply that was made alone, and is not too short to tell; None where there is none."""
+    """Find the tokens a second of the newest single reply of some length."""
     for number in sorted(conversation.nodes, reverse=True):
         node = conversation.nodes[number]
         alone = node.start is not None and node.start.group is None
@@ -81,8 +81,8 @@ _DIGITS, _LABEL, _STATE = 3, 24, 7
 def title_line(
     group: ReplyGroup, width: int, alone: float | None = None, pages: Sequence[str] = (), page: str = ""
 ) -> Line:
-    """What is walked, how many times and over which values, how fast, and the names of the `pages`, of which a click turns to
-    one. `alone`: tokens a second of one reply."""
+    """Render the title: the kind of group, its number of walks and their settings, the rates, and the names of the `pages`,
+    of which a click turns to one. `alone`: tokens a second of one reply."""
     beams, kind = group.group.beams, group.group.kind
     left: list[Run] = [(f"{TITLES[kind]}  ", _HEAD)]
     left.append((str(beams.width if beams is not None else len(group.nodes)), STRONG))
@@ -137,7 +137,7 @@ def _rates(group: ReplyGroup, alone: float | None) -> list[Run]:
 
 
 def prompt_lines(conversation: Conversation, group: ReplyGroup, width: int, rows: int) -> list[Line]:
-    """The last lines of what all walks go on from: of the message, or of the reply up to the token."""
+    """Render the last lines of the prompt: of the message, or of the reply up to the token."""
     if rows <= 0 or group.origin.node not in conversation.nodes:
         return []
     node = conversation.nodes[group.origin.node]
@@ -154,7 +154,7 @@ def prompt_lines(conversation: Conversation, group: ReplyGroup, width: int, rows
 
 
 def head_line(shown: ShownGroup, walk: int, width: int) -> Line:
-    """What stands above a walk's column: its number, from 1, what sets it apart, and what it does."""
+    """Render the head of a walk's column: its number, from 1, its label and its state."""
     here = walk == shown.cursor
     ink = _HERE if here else MUTED
     right = _state_runs(shown, walk)
@@ -167,7 +167,7 @@ def head_line(shown: ShownGroup, walk: int, width: int) -> Line:
 
 
 def list_lines(shown: ShownGroup, width: int, rows: int) -> list[Line]:
-    """A line a walk, as many as fit around the one under the cursor: its beginning in the look."""
+    """Render a line per walk, as many as fit around the cursor: its beginning in the look."""
     walks, cursor = shown.walks, shown.cursor
     wide = _DIGITS + min(max(map(len, shown.labels.values()), default=0), _LABEL)
     left = width - wide - _STATE - 2 * len(GAP)
@@ -195,7 +195,7 @@ def _state_runs(shown: ShownGroup, walk: int) -> list[Run]:
 
 @lru_cache(1 << 12)
 def _measured(text: str, width: int) -> tuple[str, int]:
-    """A token on a line, and its cells: each stands in many frames."""
+    """Render a token on a line, with its cells; each appears in many frames."""
     line = one_line(text, width)
     return line, cell_len(line)
 

@@ -25,8 +25,7 @@ def begin(parts: Parts, plan: WalkPlan, message: str = "") -> None:
 
 
 def open_dialog(parts: Parts, kind: GroupKind = "walks") -> None:
-    """From the token under the cursor; else the draft is sent, where there is one. Replies that run out of sight are shown
-    instead."""
+    """Open the dialog for the token under the cursor, else for the draft. Running replies out of sight are shown instead."""
     from termchat.tui.pages.walks_dialog import WalksDialog  # not needed before the first frame
 
     hidden = parts.chat.walks.hidden
@@ -53,7 +52,7 @@ def open_dialog(parts: Parts, kind: GroupKind = "walks") -> None:
 
 
 def _where(parts: Parts, draft: str) -> str:
-    """What the walks go on from, in words; "" where there is nothing."""
+    """Describe the prompt of the walks; "" for none."""
     if (place := parts.tokens.mode.place) is not None:
         texts = place.node.tokens.texts
         piece = f" {show_piece(texts[place.at])}" if place.at < len(texts) else ""

@@ -29,8 +29,8 @@ class TablePage(Page):
 
 
 def table_lines(shown: ShownGroup, width: int) -> list[Line]:
-    """A head and a line for each walk, then one for all of them. The walk under the cursor stands out; the last column says how
-    many tokens the others share with it."""
+    """Render a head and a line for each walk, then one for all of them. The walk under the cursor stands out; the last
+    column counts the tokens that the others share with it."""
     figures, cursor = shown.figures.of, shown.cursor
     wide = min(max(map(len, shown.labels.values()), default=0), _LABEL)
 
@@ -78,7 +78,7 @@ def _entropy(shown: ShownGroup, walk: int) -> str:
 
 
 def all_line(shown: ShownGroup, width: int) -> Line:
-    """How many of the walks differ, where the first two part, and how much they are alike."""
+    """Render how many walks differ, where the first two part, and how much they are alike."""
     figures, trie = shown.figures, shown.figures.trie
     facts = [f"{trie.different} of {len(shown.group.nodes)} different" if trie.different > 1 else "all alike"]
     facts.append(

@@ -18,7 +18,8 @@ _FAR = 10**6
 
 
 class Walking:
-    """While a group is shown the view stands in the place of the transcript, and has the keyboard unless a person writes."""
+    """The keys of a group. While one is shown its view replaces the transcript, and has the keyboard unless the composer
+    does."""
 
     def __init__(self, parts: Parts, view: WalksView, open_tune: Callable[[Tune], None]) -> None:
         self._parts, self._view, self._open_tune = parts, view, open_tune
@@ -49,7 +50,7 @@ class Walking:
             self._view.follow()
 
     def show(self) -> None:
-        """Show the chat's group as it is now, or closes the view where there is none."""
+        """Show the chat's group as it is now, or close the view."""
         was_open, group = self._view.group is not None, self._chat.walks.shown
         if group is None and not was_open:
             return
@@ -92,12 +93,12 @@ class Walking:
     # --- keys --------------------------------------------------------------------------------------------------------
 
     def act(self, what: str, *arguments: object) -> None:
-        """Do what a key stands for: on its page, else as the method `do_NAME` says."""
+        """Run the action of a key: by its page, else by the method `do_NAME`."""
         if self.open and not self._view.act(what, *arguments):
             getattr(self, f"do_{what}")(*arguments)
 
     def back(self) -> bool:
-        """Go from the composer to the walks, ends those that run, or closes the view; False where there is none."""
+        """Move from the composer to the walks, end running ones, or close the view; False if none is open."""
         if not self.open:
             return False
         walks = self._chat.walks

@@ -30,8 +30,8 @@ _DOES = (
 
 
 class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
-    """The result is a plan. `where` says what is replied to, `missing` why there is nothing, `refused` why the engine cannot
-    make a kind; "" if it can."""
+    """The result is a plan. `where` describes the prompt, `missing` is the reason for none, `refused` returns the reason
+    for which the engine cannot make a kind, "" if it can."""
 
     DEFAULT_CSS = """
     WalksDialog > Vertical { width: 84; }

@@ -202,7 +202,7 @@ class WalksView(Column):
 
     @property
     def spare(self) -> int:
-        """Rows that are empty under what it shows."""
+        """Number of empty rows under the content."""
         if self._sheet.display:
             return self._sheet.size.height - self._page_rows
         texts = [column.text for _, column in self._visible()]

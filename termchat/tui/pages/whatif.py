@@ -134,7 +134,7 @@ def _parting(replay: Rescored, index: int, width: int) -> list[Line]:
 
 
 def _other(index: int, replay: Rescored, width: int) -> Line:
-    """A token, what would stand in its place, and what is left of its own probability."""
+    """Render a token, the one in its place, and the rest of its own probability."""
     half = max((width - _NUMBER - _SHARE - 3) // 2, 4)
     probability = replay.scored.probabilities[index]
     after = percent(probability) if probability > 0 or replay.settings.temperature <= 0 else "cut"

@@ -51,7 +51,7 @@ def why_lines(why: WhyNot, width: int, tolerance: float | None = None) -> list[L
 
 
 def _drawn_there(why: WhyNot, there: DrawnThere, head: list[Run], width: int) -> list[Line]:
-    """What can be said where a server drew: the model's numbers depend on no knob, and its chain is not seen."""
+    """Render the answer for a token that a server drew: the model's numbers depend on no knob, and its chain is not seen."""
     it = why.explained.explanation
     rank = f"> {there.listed:,}" if it.rank == UNKNOWN else str(it.rank + 1)
     facts: list[list[Run]] = [
@@ -77,7 +77,7 @@ def _drawn_there(why: WhyNot, there: DrawnThere, head: list[Run], width: int) ->
 
 
 def _taken_there(why: WhyNot, there: DrawnThere) -> str:
-    """Which token stands there, and by how much the model found it likelier."""
+    """Name the token there, and by how much the model preferred it."""
     it, place = why.explained.explanation, why.node.tokens
     forced = why.node.role == "user" or (why.index < len(place) and bool(place.forced[why.index]))
     if it.winner == UNKNOWN:
@@ -114,7 +114,7 @@ def _ratio(other: float, own: float) -> str:
 
 
 def remedies(ways: Sequence[Remedy]) -> list[str]:
-    """What it would take, in sentences: each remedy adds to those before it; a penalty that is off does it alone."""
+    """List the remedies in sentences: each adds to the ones before; a penalty that is off does it alone."""
     needs = [_bound(way) for way in ways if way.sign != "=" and not way.wins and way.value is not None]
     said = [f"To survive it needs {', '.join(needs)}"] if needs else []
     for way in ways:
@@ -144,7 +144,7 @@ def _number(value: float) -> str:
 
 
 def _table(it: Explanation, width: int) -> list[Line]:
-    """Logit and probability after each stage; nothing more is said of it once it is cut."""
+    """Render logit and probability after each stage, up to the one that cut it."""
     name_room = max(width - _LOGIT - _SHARE - _LEFT, 8)
     heads = f"{'logit':>{_LOGIT}}{'after':>{_SHARE}}{'left':>{_LEFT}}"
     lines = [Line(((column("STAGE", name_room), TITLE), (heads, MUTED)))]

@@ -26,7 +26,7 @@ _NAME = Ink("accent", bold=True)
 
 
 class ComparedReply(NamedTuple):
-    """A reply, by the node that it ends in, what stands over its column, and where the records of its tokens are."""
+    """A reply, by the node that it ends in, the head of its column, and the source of its records."""
 
     conversation: Conversation
     end: int
@@ -35,7 +35,7 @@ class ComparedReply(NamedTuple):
 
 
 class ComparedPiece(NamedTuple):
-    """A token, or text that came with none: what it is, and its text."""
+    """A token, or text without tokens: its identity, and its text."""
 
     key: int | str
     text: str
@@ -73,8 +73,8 @@ def summary(comparison: Comparison) -> str:
 
 
 def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = ("", "")) -> list[Line]:
-    """Both in columns under their names: first what differs beside the texts. Of these what is common is faint, and the first
-    difference is marked."""
+    """Render both in columns under their names: first the differing facts, then the texts. Common text is faint, and the
+    first difference is marked."""
     half = max((width - 3) // 2, 10)
     sides: list[list[Line]] = [[Line(((column(one_line(name, half), half), _NAME),))] for name in names]
     for name, *both in comparison.differing:
@@ -122,7 +122,7 @@ def _column(pieces: Sequence[ComparedPiece], common: int, width: int) -> list[Li
 
 
 def why(left: ComparedReply, right: ComparedReply) -> WhyDifferent | None:
-    """What caused the first difference; None if there is none, or one of them has no tokens."""
+    """Find the cause of the first difference; None if the replies are equal or one has no tokens."""
     replies = [reply_on_record(reply.conversation, reply.end, reply.token) for reply in (left, right)]
     return why_different(replies[0], replies[1]) if all(reply.ids for reply in replies) else None
 

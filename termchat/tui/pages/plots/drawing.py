@@ -43,7 +43,7 @@ class Axis(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A column. Above `value` it goes on in another colour up to `high`; an outlier has a dot on it."""
+    """A column. Above `value` another colour reaches up to `high`; an outlier has a dot on it."""
 
     value: float
     ink: Ink = ACCENT
@@ -59,7 +59,7 @@ class Tick(NamedTuple):
 
 
 def ceiling(value: float) -> float:
-    """The smallest round number that is not below a value; 1 where there is nothing to scale."""
+    """Round a value up to a round number; 1 for no value."""
     if not math.isfinite(value) or value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -125,8 +125,7 @@ def x_axis(label: str, columns: int, ticks: Sequence[Tick], note: str = "") -> L
 
 
 def every(count: int, each: int, apart: int) -> list[Tick]:
-    """Ticks at round numbers from 0 to below `count`, where a column stands for `each` of them, at least `apart` columns
-    apart."""
+    """Make ticks at round numbers from 0 to below `count`, at least `apart` columns apart; a column is `each` of them."""
     step = 1
     while step < each * apart:
         step = next(size for size in (step * 2, step * 5 // 2) if str(size).rstrip("0") in ("1", "2", "5"))

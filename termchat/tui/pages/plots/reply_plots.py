@@ -56,8 +56,8 @@ class Placed(NamedTuple):
 
 
 def stacked(measures: Sequence[Measure], trace: Trace, width: int, rows: int) -> tuple[list[Line], list[Placed]]:
-    """Render plots below each other, as many of them as there is room for, the first at least; they share what is left of the
-    room, and a rest parts them."""
+    """Render plots below each other, as many as fit, the first at least; they share the rest of the rows, and a gap parts
+    them."""
     shown: list[Measure] = []
     for measure in measures:
         if not shown or sum(PLOTS[one].least for one in (*shown, measure)) <= rows:
@@ -111,7 +111,7 @@ def plot_lines(measure: Measure, trace: Trace, width: int, rows: int, title: Ink
 
 
 def _or_none(value: float) -> float:
-    """What is not known has no bar."""
+    """Replace an unknown value by 0, which has no bar."""
     return 0.0 if math.isnan(value) else value
 
 
@@ -120,8 +120,8 @@ def _word(trace: Trace, at: int) -> str:
 
 
 def _head(measure: Measure, trace: Trace, width: int, title: Ink) -> Line:
-    """What is shown, what a column is where it stands for several tokens, and number, word and value of the token that is
-    looked at, else of the newest."""
+    """Render the head of a plot: its title, the folding of a column of several tokens, and number, word and value of the
+    token under the cursor, else of the newest."""
     spec, each = PLOTS[measure], trace.folded(measure).each
     left: list[Run] = [(spec.title, title), (f" {spec.unit}", MUTED)]
     if not trace.count:
@@ -144,7 +144,7 @@ def _head(measure: Measure, trace: Trace, width: int, title: Ink) -> Line:
 
 
 def _foot(trace: Trace, width: int) -> Line:
-    """The median, how many outliers there are, and the slowest token by its number and text."""
+    """Render the median, the number of outliers, and the slowest token by its number and text."""
     times = trace.times
     if not trace.count:
         return Line(())

@@ -68,7 +68,7 @@ class Folded:
 
     @property
     def each(self) -> int:
-        """How many numbers a column stands for."""
+        """Count of numbers in a column."""
         return self._size * self._cells
 
     @property
@@ -116,7 +116,7 @@ class Times:
 
     @property
     def median(self) -> float:
-        """0 if there are none."""
+        """Median time, 0 for none."""
         half = len(self._sorted) // 2
         if not self._sorted:
             return 0.0
@@ -142,7 +142,7 @@ class Trace:
         self._folded: dict[Measure, Folded] = {}
 
     def follow(self, parts: Sequence[Span], columns: int, cursor: TokenRef | None = None) -> None:
-        """Read what is new of a reply; another reply, or another number of columns, is read from the start."""
+        """Read the new tokens of a reply; another reply, or another number of columns, is read from the start."""
         if not self._goes_on(parts) or any(folded.columns != columns for folded in self._folded.values()):
             self.count, self.times = 0, Times()
             self._folded = {measure: Folded(columns) for measure in _READ}
@@ -166,7 +166,11 @@ class Trace:
         return self._folded.get(measure) or Folded(1)
 
     def token(self, index: int) -> TokenRef:
-        """Where a token of the reply is. Raises IndexError if there is none."""
+        """Locate a token of the reply.
+
+        Raises:
+            IndexError: the reply has fewer tokens.
+        """
         node, at = self._find(index)
         return TokenRef(node.number, at)
 
@@ -184,7 +188,7 @@ class Trace:
         return node.tokens.texts[at]
 
     def peak(self, measure: Measure, column: int) -> TokenRef | None:
-        """The token of a column that stands out: the least probable, or the one with the highest measure."""
+        """Find the outstanding token of a column: the least probable, or the one with the highest measure."""
         each = self.folded(measure).each
         places = range(column * each, min((column + 1) * each, self.count))
         if column < 0 or not places:
@@ -214,5 +218,5 @@ class Trace:
 
 
 def highest(values: Iterable[float]) -> float:
-    """The highest finite number; 0 if there is none."""
+    """Return the highest finite number, 0 for none."""
     return max((value for value in values if math.isfinite(value)), default=0.0)
