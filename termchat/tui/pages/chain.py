@@ -133,12 +133,12 @@ def shown_knobs(
 
 def _origins(names: list[str], origin: Mapping[str, str]) -> str:
     """Summary of knob origins, as "preset code; model: top_k temp"; defaults and manual changes are left out."""
-    found: dict[str, list[str]] = {}
+    labels_by: dict[str, list[str]] = {}
     for name in names:
         if (place := origin.get(name, DEFAULT)) not in _UNTOLD:
-            found.setdefault(place, []).append(KNOBS[name].label)
+            labels_by.setdefault(place, []).append(KNOBS[name].label)
     return "; ".join(
-        place if place.startswith(PRESET) else f"{place}: {' '.join(labels)}" for place, labels in found.items()
+        place if place.startswith(PRESET) else f"{place}: {' '.join(labels)}" for place, labels in labels_by.items()
     )
 
 
@@ -225,7 +225,7 @@ def _rules(rules: Sequence[Condition], width: int) -> Line:
 
 def _fold(off: int, width: int) -> Line:
     """How many stages have no line, and the key that shows them."""
-    said = f"{off} more stage{'s are' if off != 1 else ' is'} off" if off else "every stage"
-    runs: list[Run] = [(f"+ {said}" if off else said, MUTED)]
+    text = f"{off} more stage{'s are' if off != 1 else ' is'} off" if off else "every stage"
+    runs: list[Run] = [(f"+ {text}" if off else text, MUTED)]
     tail: list[Run] = [(f"{UNFOLD} ", Ink("accent")), ("shows" if off else "folds", MUTED)]
     return Line(spread(doing("all_knobs", runs), doing("all_knobs", tail), width))

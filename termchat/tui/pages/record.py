@@ -233,9 +233,9 @@ def _rolls(shown: Shown, rolls: Rolls | None) -> list[list[Run]]:
     if rolls is None:
         return [more]
     left = [candidate.probability for candidate in shown.token.candidates if candidate.probability > 0]
-    said: list[Run] = [("seeds ", MUTED), (f"{rolls.first} to {rolls.first + rolls.n - 1}", TEXT)]
+    facts: list[Run] = [("seeds ", MUTED), (f"{rolls.first} to {rolls.first + rolls.n - 1}", TEXT)]
     if len(left) == 1 and not missing(left):
         greedy = shown.samplers is not None and shown.samplers.temperature <= 0
         why = "temperature 0 leaves one token" if greedy else "one token was left"
-        said = [(f"nothing was random: {why}", STRONG)]
-    return [[(f"{rolls.n:,} ROLLS", TITLE)], said, more]
+        facts = [(f"nothing was random: {why}", STRONG)]
+    return [[(f"{rolls.n:,} ROLLS", TITLE)], facts, more]

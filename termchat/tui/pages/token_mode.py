@@ -130,9 +130,9 @@ class TokenMode:
     def _put_cursor(self) -> None:
         """The first time, and if nothing has happened since, where it was when the chat was last open; else on the newest token
         in view."""
-        found, self._found = self._found, None
+        restored, self._found = self._found, None
         place = self._chat.session.view.cursor
-        kept = place is not None and found == (self._chat.conversation.leaf, place) and not self._chat.busy
+        kept = place is not None and restored == (self._chat.conversation.leaf, place) and not self._chat.busy
         if place is not None and kept and self.transcript.cursor is None:  # else a token was clicked
             self.transcript.set_cursor(TokenRef(*place))
         else:

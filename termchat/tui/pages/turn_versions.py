@@ -115,15 +115,15 @@ def _versions(versions: Versions, parts: TurnParts) -> tuple[int, list[list[int]
 
 def _token(parts: TurnParts, into: int) -> TokenRef | None:
     """The token of a reply that `into` others precede, else its last one; None if it has none."""
-    found: TokenRef | None = None
+    ref: TokenRef | None = None
     for part in parts:
         reached = _reached(part)
         if reached:
-            found = TokenRef(part.node.number, min(into, reached - 1))
+            ref = TokenRef(part.node.number, min(into, reached - 1))
         if into < reached:
             break
         into -= reached
-    return found
+    return ref
 
 
 def _reached(part: Part) -> int:

@@ -125,15 +125,15 @@ def _rates(group: ReplyGroup, alone: float | None) -> list[Run]:
         total, steps = group.ended.tokens_per_second, group.ended.steps
         if not total:
             return []
-        said: list[Run] = [(f"{total:.0f} t/s total", TEXT)]
+        rate: list[Run] = [(f"{total:.0f} t/s total", TEXT)]
     elif (rates := rates_of(group.nodes.values())) is not None:
-        said, total = [(f"{rates.each:.0f} t/s each", TEXT), (f" · {rates.total:.0f} t/s total", TEXT)], rates.total
+        rate, total = [(f"{rates.each:.0f} t/s each", TEXT), (f" · {rates.total:.0f} t/s total", TEXT)], rates.total
         steps = max(len(node.tokens) for node in group.nodes.values())
     else:
         return []
     if alone and steps >= FEWEST:
-        said.append((f" · {total / alone:.1f}× a single reply", MUTED))
-    return said
+        rate.append((f" · {total / alone:.1f}× a single reply", MUTED))
+    return rate
 
 
 def prompt_lines(conversation: Conversation, group: ReplyGroup, width: int, rows: int) -> list[Line]:

@@ -60,5 +60,5 @@ def _where(parts: Parts, draft: str) -> str:
     chat = parts.chat.conversation
     if draft:
         return f"replies to your draft: {one_line(draft, _SHOWN)}"
-    said = next((span.node.written for span in reversed(chat.path()) if span.node.role == "user"), "")
-    return f"new replies to: {one_line(said, _SHOWN)}" if said else ""
+    message = next((span.node.written for span in reversed(chat.path()) if span.node.role == "user"), "")
+    return f"new replies to: {one_line(message, _SHOWN)}" if message else ""

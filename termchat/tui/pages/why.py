@@ -61,17 +61,17 @@ def _drawn_there(why: WhyNot, there: DrawnThere, head: list[Run], width: int) ->
         [("model ", MUTED), (percent(math.exp(it.logprob)), TEXT)],
         [("logprob ", MUTED), (told(it.logprob, ".2f"), TEXT)],
     ]
-    said = [_likeliest(it, there)]
+    sentences = [_likeliest(it, there)]
     if it.rank == UNKNOWN:
-        said.append(f"It is not among the {there.listed:,} likeliest tokens, which are all that the server lists.")
+        sentences.append(f"It is not among the {there.listed:,} likeliest tokens, which are all that the server lists.")
     if it.bias is not None:
-        said.append(f"{'With the current knobs: ' if why.now else ''}{_biased(it.bias)}.")
+        sentences.append(f"{'With the current knobs: ' if why.now else ''}{_biased(it.bias)}.")
     unseen = f"The server does not tell what its sampler chain cut. An engine that draws here does: {who_draws_here()}."
     return [
         *flowing([head], width),
         *flowing(facts, width),
         *prose(_taken_there(why, there), width, STRONG),
-        *(line for sentence in (*said, *_more(why)) if sentence for line in prose(sentence, width)),
+        *(line for sentence in (*sentences, *_more(why)) if sentence for line in prose(sentence, width)),
         *prose(unseen, width, MUTED),
     ]
 
@@ -116,17 +116,17 @@ def _ratio(other: float, own: float) -> str:
 def remedies(ways: Sequence[Remedy]) -> list[str]:
     """List the remedies in sentences: each adds to the ones before; a penalty that is off does it alone."""
     needs = [_bound(way) for way in ways if way.sign != "=" and not way.wins and way.value is not None]
-    said = [f"To survive it needs {', '.join(needs)}"] if needs else []
+    sentences = [f"To survive it needs {', '.join(needs)}"] if needs else []
     for way in ways:
         if way.sign == "=":
-            said.append(f"With {_bound(way)} it {'wins with these dice' if way.wins else 'survives'}")
+            sentences.append(f"With {_bound(way)} it {'wins with these dice' if way.wins else 'survives'}")
         elif way.wins and way.value is None:
-            said.append(f"{'Even then it' if needs else 'It'} wins at no {way.knob} with these dice")
+            sentences.append(f"{'Even then it' if needs else 'It'} wins at no {way.knob} with these dice")
         elif way.wins:
-            said.append(f"{'Then it' if needs else 'It'} wins with {_bound(way)} and these dice")
+            sentences.append(f"{'Then it' if needs else 'It'} wins with {_bound(way)} and these dice")
         elif way.value is None:
-            said.append(f"No {way.knob} keeps it")
-    return said
+            sentences.append(f"No {way.knob} keeps it")
+    return sentences
 
 
 def _bound(way: Remedy) -> str:
@@ -196,20 +196,20 @@ def _biased(bias: TokenBias) -> str:
 
 def _sentences(why: WhyNot) -> list[str]:
     it = why.explained.explanation
-    said = remedies(it.remedies)
+    sentences = remedies(it.remedies)
     if it.misfit is not None:
-        said.insert(0, _misfit(it.misfit, it.text))
+        sentences.insert(0, _misfit(it.misfit, it.text))
     if it.bias is not None:
-        said.insert(0, _biased(it.bias))
+        sentences.insert(0, _biased(it.bias))
     if it.penalised is not None:
         last = it.penalised.positions[-_MOST_CAUSES:]
-        found = [f"{show_piece(why.pieces.get(position, ''))} at {position}" for position in last]
-        more = len(it.penalised.positions) - len(found)
+        causes = [f"{show_piece(why.pieces.get(position, ''))} at {position}" for position in last]
+        more = len(it.penalised.positions) - len(causes)
         tail = f" and {more} more" if more > 0 else ""
         loss = it.penalised.loss
         what = f"took {loss:.2f} from" if loss >= 0 else f"added {-loss:.2f} to"
-        said.append(f"Penalties {what} its logit, because of {', '.join(found)}{tail}")
-    return [*(sentence + "." for sentence in said), *_more(why)]
+        sentences.append(f"Penalties {what} its logit, because of {', '.join(causes)}{tail}")
+    return [*(sentence + "." for sentence in sentences), *_more(why)]
 
 
 def _more(why: WhyNot) -> list[str]:
