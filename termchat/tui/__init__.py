@@ -9,14 +9,12 @@ feature; it imports rooms below it alone, which a contract of import-linter chec
     models       the list of models, downloads, how a model is run
     sessions     saved chats, branches, personas, a new chat's set-up, saving
     constraint   what replies have to match
-    walks        several replies at once, and the pages over them
+    tokens       dialogs: breakpoints, the tokenizer, logit biases
     presets      whole sampler chains: applied, taken back, saved
     context      `ScreenContext`: what all of the above know of the screen
     composer     the message being written: history, files, completion, the editor; sending
-    tokens       token mode, breakpoints, the tokenizer
+    pages        what stands beside the chat or in its place: panels, TUNE, token mode, walks
     dialogs      what all dialogs are made of, the list of keys, themes, the full context
-    panels       the pages beside the chat, TUNE
-    speculation  what drafted tokens do for a reply, and one round of them
     transcript   the chat as text: looks, Markdown, selection, the token cursor
 
 Below them: `draw` (lines in colours and the widgets that show them, threads), `terminal` (the driver, what it can show,

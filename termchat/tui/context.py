@@ -11,11 +11,11 @@ from textual.widget import Widget
 from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.tui.composer.sending import ChatComposer
-from termchat.tui.panels.panels import Panels
-from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.pages.panels import Panels
+from termchat.tui.pages.token_bar import Tokens
+from termchat.tui.pages.tune import Tune
 from termchat.tui.terminal.screens import LiveScreen
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.tokens.token_bar import Tokens
 from termchat.tui.transcript import TranscriptView
 
 Result = TypeVar("Result")

@@ -25,7 +25,7 @@ from textual.screen import Screen
 
 from termchat.conversation.tree import Conversation
 from termchat.tui.draw.lines_view import LinesView
-from termchat.tui.panels.ribbon import ribbon_line
+from termchat.tui.pages.ribbon import ribbon_line
 from termchat.tui.terminal.compositor import LineCompositor
 from termchat.tui.transcript import MOVES, Move, TranscriptView
 from tests.tui.transcripts import PROSE, THEMES, ask, finished, in_pieces, reply, settings_record, token

@@ -17,10 +17,10 @@ from termchat.engine.llama.chain import Chain, Observer
 from termchat.engine.llama.observe import Labels
 from termchat.text import cells
 from termchat.tui.draw.wrap import Wrapper
-from termchat.tui.panels.candidates import candidate_table
-from termchat.tui.panels.record import WITH_KNOBS, Shown, step_lines
-from termchat.tui.panels.rolls import SIZES, Rolls, more
-from termchat.tui.panels.sentence import sentence_lines
+from termchat.tui.pages.candidates import candidate_table
+from termchat.tui.pages.record import WITH_KNOBS, Shown, step_lines
+from termchat.tui.pages.rolls import SIZES, Rolls, more
+from termchat.tui.pages.sentence import sentence_lines
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced

@@ -7,11 +7,12 @@ import pytest
 from termchat.conversation.tree import Span
 from termchat.decoding.records import Draft
 from termchat.tui.draw.ink import Paint
-from termchat.tui.panels.ribbon import BLOCKS, legend_line, ribbon_line
+from termchat.tui.pages.ribbon import BLOCKS, ribbon_line
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
 from termchat.tui.transcript import TokenRef, TranscriptView, looks
 from termchat.tui.transcript.cursor.cursor import Cursor
 from termchat.tui.transcript.document import Document
+from termchat.tui.transcript.legend import legend_line
 from termchat.tui.transcript.looks import ACCEPTED, PLAIN, REJECTED, heats
 from tests.tui.drafted import drafted, say_plain, say_story
 from tests.tui.running_app import command, desktop

@@ -19,8 +19,8 @@ from termchat.tui.composer import editor
 from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.keys.dialogs import DIALOG, GROUPS, KeyGroup
 from termchat.tui.models.engine_dialog import FIELDS
-from termchat.tui.walks.walk_form import WalkForm
-from termchat.tui.walks.walks_dialog import WalksDialog
+from termchat.tui.pages.walk_form import WalkForm
+from termchat.tui.pages.walks_dialog import WalksDialog
 from tests.models.gguf_files import named
 from tests.pull.file_server import FileServer
 from tests.tui.key_checks import ELSEWHERE, Place, Presses, Sees

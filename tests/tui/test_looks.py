@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from termchat.conversation.heat import MeasureName, entropy_heat, probability_heat, rank_heat
 from termchat.conversation.tree import Conversation, Node, Span
 from termchat.tui.draw.ink import HEATS
-from termchat.tui.panels.ribbon import BLOCKS, legend_line, ribbon_line, token_at
+from termchat.tui.pages.ribbon import BLOCKS, ribbon_line, token_at
 from termchat.tui.transcript import TOKEN_LOOKS, TokenLook, TokenRef, looks
 from termchat.tui.transcript.cursor.cursor import Cursor, Move
 from termchat.tui.transcript.cursor.jumps import UNCERTAIN
 from termchat.tui.transcript.document import Document
+from termchat.tui.transcript.legend import legend_line
 from termchat.tui.transcript.looks import CALM, heats
 from tests.tui.transcripts import PAINT, ask, chat_of, finished, reply, settings_record, shown, start, token
 

@@ -19,11 +19,11 @@ from termchat.tui.draw.marks import bar, count, percent, sparkline
 from termchat.tui.keys import tables
 from termchat.tui.keys.dialogs import TUNE
 from termchat.tui.keys.key import displayed, keys_of, remap
-from termchat.tui.panels import tune_mode
-from termchat.tui.panels.candidates import candidate_lines
-from termchat.tui.panels.chain_panel import chain_lines
-from termchat.tui.panels.timing import timing_lines
-from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.pages import tune as tune_mode
+from termchat.tui.pages.candidates import candidate_lines
+from termchat.tui.pages.chain import chain_lines
+from termchat.tui.pages.timing import timing_lines
+from termchat.tui.pages.tune import Tune
 from termchat.tui.screen.header_line import context_used, header_line
 from termchat.tui.screen.keyline import key_line, tune_line
 from termchat.tui.screen.notices import notice_lines, queue_lines

@@ -12,15 +12,14 @@ import pytest
 from termchat.conversation.node import Node
 from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import Line
-from termchat.tui.panels.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot
-from termchat.tui.panels.plots.pictures import PICTURES, Name, arranged, stacked
-from termchat.tui.panels.plots.reply_plots import columns_of, entropy_plot, probability_plot, time_plot
-from termchat.tui.panels.plots.trace import Folded, Times, Trace
+from termchat.tui.pages.plots.drawing import EIGHTHS, LABEL, Axis, Bar, Tick, ceiling, every, fitted, number, plot
+from termchat.tui.pages.plots.reply_plots import PLOTS, columns_of, plot_lines, stacked
+from termchat.tui.pages.plots.trace import Folded, Measure, Times, Trace
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from tests import made_records
 from tests.tui.fake_engine import replaced
 
-REPLY: tuple[Name, ...] = ("entropy", "probability", "time")
+REPLY: tuple[Measure, ...] = ("entropy", "probability", "time")
 
 
 def texts(lines: list[Line]) -> list[str]:
@@ -134,7 +133,7 @@ def test_ticks_stand_on_the_columns_of_their_numbers_and_do_not_touch() -> None:
 def test_where_there_is_room_the_axis_has_the_words_of_its_tokens() -> None:
     trace = traced(reply_of([1.0] * 90), 118)
     each = trace.folded("entropy").each
-    axis = entropy_plot(trace, 118, 10)[-1].text
+    axis = plot_lines("entropy", trace, 118, 10)[-1].text
     named = re.findall(r"(\d+) ·w(\d+)", axis)
     assert len(named) >= 4
     assert all(number == word for number, word in named)
@@ -190,7 +189,7 @@ def test_a_growing_reply_is_read_once_and_drawn_as_one_that_is_there() -> None:
         if at % 9 == 0 or at == 699:
             reads.append(at + 1)
             growing.follow([Span(node, at + 1)], 37)
-    assert texts(entropy_plot(growing, 43, 10)) == texts(entropy_plot(traced(whole), 43, 10))
+    assert texts(plot_lines("entropy", growing, 43, 10)) == texts(plot_lines("entropy", traced(whole), 43, 10))
     assert growing.count == 700
 
 
@@ -232,7 +231,7 @@ def test_the_least_probable_token_of_a_column_is_the_one_that_stands_out() -> No
 
 def test_entropy_is_drawn_in_bits_token_by_token_while_there_is_room() -> None:
     entropies = [0.0, 1.0, 2.0, 3.0, 4.0, 3.9]
-    lines = entropy_plot(traced(reply_of(entropies)), 43, 10)
+    lines = plot_lines("entropy", traced(reply_of(entropies)), 43, 10)
     head, body = lines[0].text, lines[1:9]
     assert head.split() == ["ENTROPY", "in", "bit", "5", "3.90"]
     assert labels(lines[1:])[0] == "4"
@@ -245,14 +244,14 @@ def test_where_a_column_stands_for_several_tokens_the_plot_says_which_number_it_
     trace = traced(reply_of(many, times=[6000] * 299 + [20_000]))
     each = trace.folded("entropy").each
     assert each == math.ceil(300 / 37 / each) * each
-    assert f"mean, max of {each}" in entropy_plot(trace, 43, 10)[0].text
-    assert f"mean of {each}" in probability_plot(trace, 70, 10)[0].text
-    assert f"max of {each}" in time_plot(trace, 43, 10)[0].text
+    assert f"mean, max of {each}" in plot_lines("entropy", trace, 43, 10)[0].text
+    assert f"mean of {each}" in plot_lines("probability", trace, 70, 10)[0].text
+    assert f"max of {each}" in plot_lines("time", trace, 43, 10)[0].text
 
 
 def test_probability_is_the_models_own_before_the_chain() -> None:
     logprobs = [math.log(share) for share in (1.0, 0.5, 0.25, 0.125)]
-    lines = probability_plot(traced(reply_of([1.0] * 4, logprobs)), 50, 10)
+    lines = plot_lines("probability", traced(reply_of([1.0] * 4, logprobs)), 50, 10)
     assert "model, before the chain" in lines[0].text
     assert lines[0].text.endswith(" 3 12.5%")
     assert heights(lines[1:9], 4) == [64, 32, 16, 8]
@@ -263,7 +262,7 @@ def test_probability_is_the_models_own_before_the_chain() -> None:
 def test_decode_times_show_the_median_and_name_the_worst_and_leave_the_scale_to_the_others() -> None:
     times = [6000] * 20
     times[7], times[11] = 13_000, 90_000
-    lines = time_plot(traced(reply_of([1.0] * 20, times=times)), 60, 11)
+    lines = plot_lines("time", traced(reply_of([1.0] * 20, times=times)), 60, 11)
     assert lines[-1].text == "median 6 · 2 over 2× · worst 90 at 11 ·w11"
     top = float(labels(lines[1:])[0])
     assert 18 <= top < 30  # three times the median, not the worst
@@ -276,9 +275,11 @@ def test_decode_times_show_the_median_and_name_the_worst_and_leave_the_scale_to_
 
 
 def test_the_token_under_the_cursor_is_marked_and_named() -> None:
-    lines = entropy_plot(traced(reply_of([1.0, 2.0, 3.0]), cursor=1), 43, 10)
+    lines = plot_lines("entropy", traced(reply_of([1.0, 2.0, 3.0]), cursor=1), 43, 10)
     assert lines[0].text.split()[-2:] == ["1", "2.00"]
-    assert entropy_plot(traced(reply_of([1.0, 2.0, 3.0]), 90, cursor=1), 90, 10)[0].text.endswith(" 1 ·w1 2.00")
+    assert plot_lines("entropy", traced(reply_of([1.0, 2.0, 3.0]), 90, cursor=1), 90, 10)[0].text.endswith(
+        " 1 ·w1 2.00"
+    )
     marked = [[text for text, ink in line.runs if ink.color == "cursor"] for line in lines[1:9]]
     assert all(len(cells) == 1 and len(cells[0]) == 1 for cells in marked)
     assert all(line.text[LABEL + 1] == cells[0] for line, cells in zip(lines[1:9], marked, strict=True))
@@ -292,8 +293,8 @@ def test_the_token_under_the_cursor_is_marked_and_named() -> None:
 @pytest.mark.parametrize(("width", "rows"), [(43, 10), (20, 6), (190, 50), (8, 5)])
 def test_no_series_breaks_a_plot(entropies: list[float], width: int, rows: int) -> None:
     trace = traced(reply_of(entropies), width)
-    for draw in (entropy_plot, probability_plot, time_plot):
-        lines = draw(trace, width, rows)
+    for measure in PLOTS:
+        lines = plot_lines(measure, trace, width, rows)
         assert len(lines) <= rows
         assert all(len(line.text) == width for line in lines[1 : 1 + fitted(rows - 3)])
 
@@ -302,12 +303,11 @@ def test_no_series_breaks_a_plot(entropies: list[float], width: int, rows: int) 
 
 
 @pytest.mark.parametrize(("width", "rows"), [(78, 19), (43, 35), (58, 56), (118, 34), (198, 54), (43, 6)])
-@pytest.mark.parametrize("names", [REPLY, *((name,) for name in PICTURES)])
-def test_a_page_has_room_for_its_pictures(names: tuple[Name, ...], width: int, rows: int) -> None:
-    placed = arranged(names, traced(reply_of([1.0] * 90), width), width, rows)
-    lines = stacked(placed)
-    assert placed[0].name == names[0]
-    assert len(lines) <= rows or rows < PICTURES[names[0]].least
+@pytest.mark.parametrize("names", [REPLY, *((name,) for name in PLOTS)])
+def test_a_page_has_room_for_its_pictures(names: tuple[Measure, ...], width: int, rows: int) -> None:
+    lines, placed = stacked(names, traced(reply_of([1.0] * 90), width), width, rows)
+    assert placed[0].measure == names[0]
+    assert len(lines) <= rows or rows < PLOTS[names[0]].least
     assert all(len(line.text) <= width for line in lines)
     if rows >= 19:
         assert len(placed) == len(names)

@@ -9,7 +9,7 @@ import pytest
 from termchat.conversation.tree import Span, TokenColumns
 from termchat.decoding.draft_figures import DraftFigures
 from termchat.decoding.drafting import BatchTimes, forecast
-from termchat.tui.speculation.reply_drafts import ReplyDrafts
+from termchat.tui.pages.drafts import ReplyDrafts
 from tests.tui.drafted import drafted, fields_in_round, say_plain, say_round, say_story
 from tests.tui.fake_engine import INFO
 from tests.tui.running_app import Desktop, command, desktop
@@ -59,7 +59,7 @@ def in_round(desk: Desktop) -> dict[str, str]:
 
 def struck(desk: Desktop) -> set[str]:
     """What is struck in the panels."""
-    from termchat.tui.panels.panels import Panels
+    from termchat.tui.pages.panels import Panels
 
     lines = desk.app.screen.query_one(Panels)._lines
     return {text.strip() for line in lines for text, ink in line.runs if ink.strike}

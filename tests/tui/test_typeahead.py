@@ -294,7 +294,7 @@ VIEWS: dict[str, Opens] = {
     "WALKS, a table of a grid": partial(
         walking, plan=walk_plan.grid(walk_plan.parse_grid(["temperature 0 1", "top_p 0.5 1"]), 1)
     ),
-    "WALKS, the lattice of beams": searching,
+    "WALKS, the beams": searching,
     "BIG VIEW": partial(after, "f6"),
     "BIG VIEW, token mode": partial(after, "f6", "ctrl+g"),
     "LESSON": on_strip,

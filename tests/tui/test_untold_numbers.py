@@ -15,14 +15,14 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.abilities import VLLM, refused
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.marks import TITLE
-from termchat.tui.panels.candidates import candidate_table
-from termchat.tui.panels.chain_panel import chain_lines
-from termchat.tui.panels.plots.reply_plots import columns_of, entropy_plot, probability_plot
-from termchat.tui.panels.plots.trace import Folded, Trace
-from termchat.tui.panels.record import Shown, from_columns, record_lines, step_lines
-from termchat.tui.panels.rolls import Rolls, can_roll
-from termchat.tui.panels.timing import timing_lines
-from termchat.tui.panels.whatif import ending_lines
+from termchat.tui.pages.candidates import candidate_table
+from termchat.tui.pages.chain import chain_lines
+from termchat.tui.pages.plots.reply_plots import columns_of, plot_lines
+from termchat.tui.pages.plots.trace import Folded, Trace
+from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
+from termchat.tui.pages.rolls import Rolls, can_roll
+from termchat.tui.pages.timing import timing_lines
+from termchat.tui.pages.whatif import ending_lines
 from termchat.tui.transcript.cursor.jumps import is_surprise, is_uncertain
 from termchat.tui.transcript.cursor.token_order import Stretch
 from termchat.tui.transcript.looks import LOOKS, next_look
@@ -160,8 +160,8 @@ def test_columns_of_a_plot_are_those_of_the_numbers_that_are_known() -> None:
 def test_plots_of_a_reply_stand_without_some_numbers_or_all(tokens: list[Token]) -> None:
     trace = Trace()
     trace.follow([Span(node_of(*tokens), len(tokens))], columns_of(60))
-    for plot in (entropy_plot, probability_plot):
-        said = text(plot(trace, 60, 8))
+    for measure in ("entropy", "probability"):
+        said = text(plot_lines(measure, trace, 60, 8))
         assert "nan" not in said
     assert trace.peak("entropy", 0) is not None
 
@@ -170,9 +170,9 @@ def test_plots_of_a_reply_stand_without_some_numbers_or_all(tokens: list[Token])
 def test_the_plot_of_the_entropy_names_a_bound_as_one(width: int, shown: str) -> None:
     trace = Trace()
     trace.follow([Span(node_of(untold(0), streamed(1)), 2)], columns_of(width))
-    assert entropy_plot(trace, width, 8)[0].text.endswith(shown)
+    assert plot_lines("entropy", trace, width, 8)[0].text.endswith(shown)
     trace.follow([Span(node_of(streamed(0), replaced(streamed(1), state={})), 2)], columns_of(width))
-    assert entropy_plot(trace, width, 8)[0].text.endswith(" 2.50")
+    assert plot_lines("entropy", trace, width, 8)[0].text.endswith(" 2.50")
 
 
 def test_what_memory_holds_of_a_token_keeps_its_bounds() -> None:

@@ -34,9 +34,9 @@ from termchat.decoding.records import (
 from termchat.decoding.samplers import SamplerSettings
 from termchat.engine.port import Explained, Scored, Tokenized
 from termchat.tui.draw.ink import Line
-from termchat.tui.panels.record import Shown, from_columns, record_lines, step_lines
-from termchat.tui.panels.whatif import ending_lines, whatif_lines
-from termchat.tui.panels.why import remedies, why_lines
+from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
+from termchat.tui.pages.whatif import ending_lines, whatif_lines
+from termchat.tui.pages.why import remedies, why_lines
 from termchat.tui.sessions.branch_tree import leaf_of, tree_lines, tree_rows
 from termchat.tui.sessions.compare import ComparedReply, Comparison, compare, compare_lines, summary
 from termchat.tui.tokens.breakpoints import rule_line

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from types import SimpleNamespace
+from typing import cast
 from unittest.mock import patch
 
 import pytest
@@ -18,8 +20,10 @@ from termchat.decoding.walk_plan import parse_grid
 from termchat.engine.port import Join
 from termchat.tui.app import TermchatApp
 from termchat.tui.composer import sending
-from termchat.tui.walks import walks_view
-from termchat.tui.walks.lattice import BeamSpot, Lattice
+from termchat.tui.pages import walks_view
+from termchat.tui.pages.beams_page import BeamsPage, BeamSpot
+from termchat.tui.pages.page import Scene
+from termchat.tui.pages.shown_group import ShownGroup
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import SPEC, Desktop, click, place, without_naps
@@ -286,45 +290,58 @@ STEPS = [
 ]
 
 
-def drawn(lattice: Lattice, width: int = 100, rows: int = 20) -> list[str]:
-    return [line.text.rstrip() for line in lattice.lines(width, rows)]
+def beams_page(steps: list[Beams], width: int = 2) -> BeamsPage:
+    """The page of a search that has come so far."""
+    group = SimpleNamespace(beams=steps, group=SimpleNamespace(beams=BeamSettings(width)))
+    return BeamsPage(cast("ShownGroup", SimpleNamespace(group=group)))
 
 
-def test_a_lattice_shows_where_each_beam_came_from_and_what_died_by_how_much() -> None:
-    head, *lines = drawn(Lattice(STEPS, BeamSettings(2)))
-    assert head.split()[:4] == ["step", "1", "2", "3"]
-    assert re.match(r"▌ ·Paris ──┬── , ───────┬── ·the +−0\.80 +━+─* +95%$", lines[0])
-    assert re.match(r" +│ +├── ·which +−1\.10 ", lines[1])
-    assert re.match(r" +│ +└── end +−0\.75 +━+ 100% ended", lines[2])
-    assert re.match(r" +└── \. +✕ −0\.60", lines[3]), "the gap to the last one kept"
-    assert re.match(r"  ·located ─── ·in ──────── ·France +✕ −0\.25", lines[4])
-    assert re.match(r"  ·a +✕ −0\.50", lines[5])
-    assert len(lines) == 6
+def drawn(page: BeamsPage, width: int = 100, rows: int = 40) -> list[str]:
+    return [line.text.rstrip() for line in page.lines(Scene(width, rows))]
 
 
-def test_the_cursor_goes_by_row_and_by_step_also_to_what_was_dropped() -> None:
-    lattice = Lattice(STEPS, BeamSettings(2))
-    assert lattice.spot == BeamSpot(2, 0)
-    assert lattice.text(BeamSpot(2, 0)) == " Paris, the"
-    drawn(lattice)
-    lattice.move("down")
-    assert lattice.spot == BeamSpot(2, 1)
+def test_the_tables_show_where_each_beam_came_from_and_what_died_by_how_much() -> None:
+    page = beams_page(STEPS)
+    text, facts, _, *tables = drawn(page)
+    assert text == "Paris, the"
+    assert facts.startswith("step 3 ·the  beam 1 of 2")
+    heads = [at for at, line in enumerate(tables) if "of the best" in line]
+    assert [tables[at].split()[:5] for at in heads] == [
+        ["step", str(step), "token", "from", "score"] for step in (1, 2, 3)
+    ]
+    newest = tables[heads[-1] + 1 :]
+    assert re.match(r"▌ +1  ·the +1 , +−0\.80  ━+─* +95%$", newest[0])
+    assert re.match(r"  +2  ·which +1 , +−1\.10 ", newest[1])
+    assert re.match(r"  +3  end +1 , +−0\.75  ━+ +100%  ended$", newest[2])
+    assert re.match(r"  +4  ·France +2 ·in +−1\.35 .* dropped −0\.25$", newest[3]), "the gap to the last one kept"
+    before = tables[heads[1] + 1 : heads[2]]
+    assert re.match(r"  +2  ·in +2 ·located +−1\.00 .* died −0\.25$", before[1])
+    assert re.match(r"  +3  \. +1 ·Paris +−1\.60 .* dropped −0\.60$", before[2])
+
+
+def test_the_cursor_goes_by_beam_and_by_step_also_to_what_was_dropped() -> None:
+    page = beams_page(STEPS)
+    assert page.spot == BeamSpot(2, 0)
     for _ in range(3):
-        lattice.move("down")
-        drawn(lattice)
-    assert lattice.spot == BeamSpot(2, 3)
-    assert lattice.is_dropped(BeamSpot(2, 3))
-    assert "dropped by 0.25" in lattice.facts(100).text
-    lattice.move("left")
-    assert lattice.spot == BeamSpot(1, 1)
-    assert "died in the next step by 0.25" in lattice.facts(100).text
-    lattice.move("left")
-    drawn(lattice)
-    assert lattice.spot == BeamSpot(0, 1)
-    lattice.move("right")
-    assert lattice.spot == BeamSpot(1, 1)
-    lattice.move("last")
-    assert lattice.spot == BeamSpot(2, 0)
+        page.act("line", 1)
+    assert page.spot == BeamSpot(2, 3)
+    assert "dropped by 0.25" in page.facts(100).text
+    page.act("line", 1)
+    assert page.spot == BeamSpot(2, 3)
+    page.act("go", -1)
+    assert page.spot == BeamSpot(1, 1)
+    assert "died in the next step by 0.25" in page.facts(100).text
+    page.act("go", -1)
+    assert page.spot == BeamSpot(0, 1)
+    page.act("go", 1)
+    assert page.spot == BeamSpot(1, 1)
+    page.act("point", (1, 0))
+    page.act("go", 1)
+    assert page.spot == BeamSpot(2, 2), "the best of those that go on from it"
+    page.act("jump", -1)
+    assert page.spot == BeamSpot(0, 0)
+    page.act("jump", 1)
+    assert page.spot == BeamSpot(2, 0)
 
 
 @pytest.mark.parametrize("width", [38, 60, 80, 118])
@@ -337,15 +354,14 @@ def test_sixteen_beams_fit_and_the_cursor_stays_in_view(width: int) -> None:
         )
         for step in range(9)
     ]
-    lattice = Lattice(wide, BeamSettings(16))
+    page = beams_page(wide, 16)
     for _ in range(40):
-        lines = drawn(lattice, width, 14)
-        assert len(lines) == 14
+        lines = drawn(page, width, 18)
+        assert len(lines) <= 18
         assert max(map(len, lines)) <= width
         assert sum(line.startswith("▌") for line in lines) == 1
-        lattice.move("down")
-    assert lattice.spot is not None
-    assert lattice.spot.place > 16
+        page.act("line", 1)
+    assert page.spot == BeamSpot(8, 31)
 
 
 async def searched(desk: Desktop) -> None:
@@ -397,7 +413,7 @@ async def dialog(desk: Desktop) -> None:
     await desk.type("", "ctrl+y", "right", "down", "down")
 
 
-Scene = Callable[[Desktop], Awaitable[None]]
+Play = Callable[[Desktop], Awaitable[None]]
 
 
 @pytest.mark.parametrize(
@@ -411,7 +427,7 @@ Scene = Callable[[Desktop], Awaitable[None]]
     ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else getattr(value, "__name__", value),
 )  # fmt: skip
 def test_the_pages(
-    snap_compare: Snapshot, monkeypatch: pytest.MonkeyPatch, scene: Scene, size: tuple[int, int], theme: str
+    snap_compare: Snapshot, monkeypatch: pytest.MonkeyPatch, scene: Play, size: tuple[int, int], theme: str
 ) -> None:
     monkeypatch.setattr(walks_view, "SELDOM", 0.0)
     if scene is dialog:  # which waits until its draft is counted

@@ -24,11 +24,10 @@ from termchat.engine.port import (
     Step,
 )
 from termchat.tui.composer.composer import Composer
+from termchat.tui.pages.walk_heads import FEWEST
+from termchat.tui.pages.walks_view import WalkColumn, arranged
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript import view as transcript_view
-from termchat.tui.walks.arrangement import arranged
-from termchat.tui.walks.walk_facts import FEWEST
-from termchat.tui.walks.walks_view import WalkColumn
 from tests.chats import chat_on
 from tests.tui.running_app import Desktop, click, desktop
 from tests.tui.walks import PROMPT, say, view, walking

@@ -60,7 +60,7 @@ def test_a_grid_a_vote_and_beams(open_terminal: Open, tmp_path: Path) -> None:
     terminal.keys("enter")
     terminal.wait(lambda: "VOTE" not in terminal.text)
 
-    # Beams: the lattice, then a branch of one that is not the best.
+    # Beams: their tables, then a branch of one that is not the best.
     terminal.keys("/beams 3 n-best 2 : Name a colour.", "enter")
     terminal.wait(lambda: over(tmp_path) == 10 and terminal.is_ready)
     terminal.wait(lambda: "of the best" in terminal.text and "100%" in terminal.text)

@@ -11,9 +11,9 @@ from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import BLANK, Ink, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, bar, column
 from termchat.tui.keys import dialogs
-from termchat.tui.panels.ribbon import legend_line
 from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import AUTO
+from termchat.tui.transcript.legend import legend_line
 
 _NAME = 18
 _GROUND = "code_background"

@@ -104,6 +104,15 @@ def spread(left: Sequence[Run], right: Sequence[Run], width: int) -> tuple[Run, 
     return (*left, (" " * gap, TEXT), *right)
 
 
+def beside(left: Sequence[Line], right: Sequence[Line], half: int) -> list[Line]:
+    """Join two columns, the left one `half` cells wide; the shorter one is filled up."""
+    lines = []
+    for row in range(max(len(left), len(right))):
+        one, other = (side[row].runs if row < len(side) else () for side in (left, right))
+        lines.append(Line((*one, (" " * max(half - length(one), 0), TEXT), (" │ ", FAINT), *other)))
+    return lines
+
+
 def signed(number: float) -> str:
     """A number of the dice; a dash where there is none."""
     return told(number, "+.2f")

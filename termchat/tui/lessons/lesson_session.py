@@ -31,10 +31,10 @@ from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.screen_facts import mode_of, screen_facts
 from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, strip_lines
-from termchat.tui.panels.pages import PAGES
-from termchat.tui.panels.panels import ALONE
+from termchat.tui.pages.panel_pages import PAGES
+from termchat.tui.pages.panels import ALONE
+from termchat.tui.pages.walks_view import WalksView
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, Look, TokenLook
-from termchat.tui.walks.walks_view import WalksView
 
 LOOKS_PER_SECOND = 4
 TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
@@ -100,7 +100,7 @@ class LessonSession:
         big: bool,
     ) -> None:
         self._learning, self._parts, self.strip, self.lesson = learning, parts, strip, lesson
-        self.before = before or _Before(parts.transcript.looks, parts.panels.page, parts.panels.shown)
+        self.before = before or _Before(parts.transcript.looks, parts.panels.page, parts.panels.is_shown)
         wanted, point = state.step, state.resumes
         if left is not None and point is not None and point.leaf not in left.conversation.nodes:
             point = None  # another chat was begun in the lesson
@@ -237,7 +237,7 @@ class LessonSession:
         parts.tick()
         parts.panels.release("lesson")
         parts.transcript.looks, parts.panels.page = before.looks, before.page
-        if parts.panels.shown != before.drawer:
+        if parts.panels.is_shown != before.drawer:
             parts.panels.toggle()
         if back:
             parts.tokens.mode.find()

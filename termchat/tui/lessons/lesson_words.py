@@ -10,7 +10,7 @@ from termchat.tui.draw.ink import Ink, Run
 from termchat.tui.draw.marks import TEXT
 from termchat.tui.keys.dialogs import GROUPS
 from termchat.tui.keys.key import Key, keys_of, shown
-from termchat.tui.panels.pages import PAGES
+from termchat.tui.pages.panel_pages import PAGES
 from termchat.tui.transcript.looks import LOOKS
 
 _KEYS: dict[str, Key] = {key.id: key for group in GROUPS for key in group.table}

@@ -8,7 +8,7 @@ from typing import Any
 from termchat.conversation.tree import Place
 from termchat.tui.context import ScreenContext
 from termchat.tui.lessons.strip import LessonStrip
-from termchat.tui.walks.walks_view import WalksView
+from termchat.tui.pages.walks_view import WalksView
 
 
 def mode_of(parts: ScreenContext, dialog: str) -> str:
@@ -34,7 +34,7 @@ def mode_of(parts: ScreenContext, dialog: str) -> str:
 
 def screen_facts(parts: ScreenContext, dialog: str = "") -> Mapping[str, Any]:
     """By name; what there is not now is left out."""
-    mode, rolls = parts.tokens.mode, parts.panels.rolls
+    mode, rolls = parts.tokens.mode, parts.panels.shown.rolls
     cursor = parts.tokens.transcript.cursor if mode.open else None
     found: dict[str, Any] = {
         "look": parts.tokens.transcript.look,

@@ -4,10 +4,10 @@
 
     a key or click ─ action ─▶ ChatScreen, a room ─▶ Chat ─ on_change ─▶ ChatScreen.tick ─ Chat.pump ─▶ widgets and rooms
 
-Its actions are its own or those of its parts: `panel_actions` (pages, dice, knobs under the mouse), `copy_actions`. Widgets:
-`header_line`, the transcript, `notices` (also the queue, and what a full context asks), the panels, `bottom_bar` (composer,
-TUNE and the `keyline`), `asking` (the line above the composer; `ask_line` with `editing` and `searching` is what is asked
-there).
+Its actions are its own or those of its parts: `panel_actions` (pages, dice, knobs), `copy_actions`; `walking` is what the
+keys of several replies do, `walk_start` how they begin. Widgets: `header_line`, the transcript, `notices` (also the queue,
+and what a full context asks), the panels, `bottom_bar` (composer, TUNE and the `keyline`), `asking` (the line above the
+composer; `ask_actions` with `editing` and `searching` is what is asked there).
 
 Nothing that happens by itself takes the keyboard: it is told in a line that names a key, and a dialog opens when that is
 pressed. Keys that come before a focus has changed everywhere are not lost: who hears of a focus asks whether it is still so.

@@ -17,7 +17,7 @@ from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
 from termchat.tui.draw.marks import length
-from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.pages.tune import Tune
 from termchat.tui.screen.keyline import KeyLine
 from termchat.tui.themes.theme_file import Palette
 

@@ -133,7 +133,7 @@ def _presets(screen: ChatScreen) -> None:
 
 def _walks(kind: GroupKind) -> Callable[[ChatScreen], None]:
     def open(screen: ChatScreen) -> None:
-        from termchat.tui.walks.walk_start import open_dialog
+        from termchat.tui.screen.walk_start import open_dialog
 
         open_dialog(screen, kind)
 

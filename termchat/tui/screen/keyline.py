@@ -15,7 +15,7 @@ from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.draw.marks import ACCENT, LIGHT, LIT, MUTED, STRONG, length
 from termchat.tui.keys import tables
 from termchat.tui.keys.key import Label, Situation
-from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.pages.tune import Tune
 
 _FULL_FROM = 98
 """Cells from which there is room for all keys of TUNE."""

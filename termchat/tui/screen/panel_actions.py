@@ -9,12 +9,12 @@ from termchat.conversation.tree import Conversation, Span
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.ink import Run
 from termchat.tui.keys.tables import name_of
-from termchat.tui.panels.pages import shown_step
-from termchat.tui.panels.panels import Panels
-from termchat.tui.panels.rolls import can_roll, more
+from termchat.tui.pages.panels import Panels
+from termchat.tui.pages.rolls import can_roll, more
+from termchat.tui.pages.shown_reply import shown_step
 
 if TYPE_CHECKING:
-    from termchat.tui.speculation.reply_drafts import ReplyDrafts
+    from termchat.tui.pages.drafts import ReplyDrafts
 
 _ANSWERS = ("why", "what-if", "ending")
 """What token mode shows on the page of the token, when it is asked for."""
@@ -47,8 +47,7 @@ class PanelActions(ScreenContext):
         reply = newest_reply(self.chat.conversation)
         if not reply or not reply[-1].node.settings or reply[-1].node.settings[-1].draft is None:
             return []
-        from termchat.tui.speculation.figures_lines import header_runs
-        from termchat.tui.speculation.reply_drafts import ReplyDrafts
+        from termchat.tui.pages.drafts import ReplyDrafts, header_runs
 
         self._drafts = self._drafts or ReplyDrafts()
         if reply[-1].node.done and not self._drafts.knows(reply):
@@ -93,7 +92,7 @@ class PanelActions(ScreenContext):
         if not can_roll(shown.token):
             self.tell(Notice("the server that drew this token does not tell what its sampler chain left"))
             return
-        panels.rolls = more(panels.rolls, shown.node, shown.token.step, n, first)
+        panels.shown.rolls = more(panels.shown.rolls, shown.node, shown.token.step, n, first)
         if panels.here != "next" and not (panels.big and tokens.mode.open and panels.here == "chain"):
             panels.page = "next"
         if not panels.display:

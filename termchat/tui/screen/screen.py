@@ -25,9 +25,12 @@ from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.models.gather import Models
 from termchat.tui.models.model_switching import Heard, ModelSwitching
 from termchat.tui.models.welcome import welcome_lines
-from termchat.tui.panels.panels import ALONE, Panels
-from termchat.tui.panels.record import piece_of
-from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.pages.panels import ALONE, Panels
+from termchat.tui.pages.record import piece_of
+from termchat.tui.pages.token_bar import Legend, Tokens
+from termchat.tui.pages.tune import Tune
+from termchat.tui.pages.turn_versions import TurnVersions
+from termchat.tui.pages.walks_view import WalksView
 from termchat.tui.screen.ask_actions import AskActions
 from termchat.tui.screen.bottom_bar import INVITATION, BottomBar
 from termchat.tui.screen.copy_actions import CopyActions
@@ -43,6 +46,7 @@ from termchat.tui.screen.notices import (
     wrapped,
 )
 from termchat.tui.screen.panel_actions import PanelActions, newest_reply
+from termchat.tui.screen.walking import Walking
 from termchat.tui.sessions.begin_as import PersonaStarting
 from termchat.tui.sessions.chat_switching import ChatSwitching
 from termchat.tui.sessions.session_list import SessionList
@@ -50,12 +54,8 @@ from termchat.tui.terminal.compositor import LineCompositor
 from termchat.tui.terminal.screens import LeavingApp, draw_now, use_compositor
 from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.tokens.token_bar import Legend, Tokens
-from termchat.tui.tokens.turn_versions import TurnVersions
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.looks import LOOKS, next_look
-from termchat.tui.walks.walking import Walking
-from termchat.tui.walks.walks_view import WalksView
 
 Scroll = Literal["page_up", "page_down", "up", "down", "home", "end"]
 
@@ -472,7 +472,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
             self._notices.forget()
         elif self.chat.full is not None:
             self.chat.turns.make_room("stop")
-        elif not self.panels.beside and self.panels.shown:
+        elif not self.panels.beside and self.panels.is_shown:
             self.panels.toggle()
         else:
             self.chat.stop()

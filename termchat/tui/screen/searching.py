@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from termchat.tui.keys.tables import name_of
+from termchat.tui.pages.token_bar import Tokens
 from termchat.tui.screen.asking import Asking
-from termchat.tui.tokens.token_bar import Tokens
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.hits import Finding
 

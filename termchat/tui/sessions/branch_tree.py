@@ -46,7 +46,7 @@ def tree_rows(conversation: Conversation) -> list[BranchRow]:
 
 
 def leaf_of(conversation: Conversation, node: Node) -> int:
-    """Where a turn, taken whole, leads: the newest end behind it."""
+    """Find the newest end behind a turn, taken whole."""
     after = node.kept() - 1 if node.role == "assistant" else -1
     return conversation.newest_leaf(node.number, after=after)
 
@@ -57,7 +57,7 @@ def label_of(node: Node) -> str:
 
 
 def reply_of(conversation: Conversation, node: Node) -> int | None:
-    """Where the reply ends that a turn is, or the newest one to a message; None where there is none."""
+    """Find the end of the reply of a turn, or of the newest one to a message."""
     replies = [child for child in conversation.children(node.number) if child.role == "assistant"]
     if node.role == "user":
         return reply_of(conversation, replies[-1]) if replies else None
@@ -102,7 +102,7 @@ def _below(conversation: Conversation, node: Node | None, depth: int) -> list[Br
 
 
 def _remark(node: Node) -> str:
-    """In the place of a text that there is not."""
+    """Replace a missing text."""
     if node.role == "user":
         return "…"
     return f"no text: {(describe_ending(node) or 'ended by the model') if node.done else 'unfinished'}"
@@ -123,7 +123,7 @@ def _line(row: BranchRow, tail: str, width: int, *, on_path: bool, chosen: bool,
 
 
 def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], width: int) -> str:
-    """What the row's reply was made of that those beside it were not; how long it is, and where it left its parent."""
+    """Summarize the facts that set the row's reply apart, its length, and the place where it left its parent."""
     node = row.node
     if node.role == "user":
         prompts = {conversation.system_of(child.number) for child in conversation.children(None)}
@@ -131,12 +131,12 @@ def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], 
         return one_line(f"prompt: {conversation.system_of(node.number) or 'none'}", width) if shown else ""
     size = f"{node.size} tok" if node.size is not None else ""
     room = width - len(size) - len(f"at {node.at} · ") - 3
-    told = [one_line(" · ".join(f"{name} {facts[name]}" for name in facts), room)] if facts and room > 1 else []
-    return " · ".join(filter(None, [*told, *([f"at {node.at}"] if row.fork and node.at else []), size]))
+    apart = [one_line(" · ".join(f"{name} {facts[name]}" for name in facts), room)] if facts and room > 1 else []
+    return " · ".join(filter(None, [*apart, *([f"at {node.at}"] if row.fork and node.at else []), size]))
 
 
 class _Differences:
-    """What replies have that is not the same for all that stand beside them. Each is looked at once, however many there are."""
+    """The facts of replies that differ from their siblings. Each reply is read once."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._chat = conversation

@@ -12,8 +12,8 @@ from termchat.conversation.reply_facts import DifferingFact, differences, facts_
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
 from termchat.tui.dialogs.list_dialog import ReadDialog
-from termchat.tui.draw.ink import BLANK, Ink, Line, Run
-from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
+from termchat.tui.draw.ink import BLANK, Ink, Line
+from termchat.tui.draw.marks import MUTED, TEXT, beside, column
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.themes.theme_file import Palette
 
@@ -22,11 +22,11 @@ _BEFORE = 12
 _FACT_LINES = 3
 """Lines of a fact, at most: a system prompt may be long."""
 _MARKED = Ink("background", ground="accent", bold=True)
-_BETWEEN = " │ "
+_NAME = Ink("accent", bold=True)
 
 
 class ComparedReply(NamedTuple):
-    """A reply, by the node that it ends in, what stands over its column, and where the records of its tokens are."""
+    """A reply, by the node that it ends in, the head of its column, and the source of its records."""
 
     conversation: Conversation
     end: int
@@ -35,7 +35,7 @@ class ComparedReply(NamedTuple):
 
 
 class ComparedPiece(NamedTuple):
-    """A token, or text that came with none: what it is, and its text."""
+    """A token, or text without tokens: its identity, and its text."""
 
     key: int | str
     text: str
@@ -73,17 +73,17 @@ def summary(comparison: Comparison) -> str:
 
 
 def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = ("", "")) -> list[Line]:
-    """Both in columns under their names: first what differs beside the texts. Of these what is common is faint, and the first
-    difference is marked."""
-    half = max((width - len(_BETWEEN)) // 2, 10)
-    heads: list[list[Run]] = [[(column(one_line(name, half), half), Ink("accent", bold=True))] for name in names]
-    rows = [(heads[0], heads[1])]
+    """Render both in columns under their names: first the differing facts, then the texts. Common text is faint, and the
+    first difference is marked."""
+    half = max((width - 3) // 2, 10)
+    sides: list[list[Line]] = [[Line(((column(one_line(name, half), half), _NAME),))] for name in names]
     for name, *both in comparison.differing:
-        rows += _paired(*(_fact(name, value, half) for value in both))
-    if comparison.differing:
-        rows.append(([], []))
-    rows += _paired(*(_column(side, comparison.common, half) for side in comparison[:2]))
-    return [_beside(left, right, half) for left, right in rows]
+        facts = [_fact(name, value, half) for value in both]
+        for side, lines in zip(sides, facts, strict=True):
+            side += [*lines, *[BLANK] * (max(map(len, facts)) - len(lines))]
+    for side, pieces in zip(sides, (comparison.left, comparison.right), strict=True):
+        side += [*([BLANK] if comparison.differing else []), *_column(pieces, comparison.common, half)]
+    return beside(sides[0], sides[1], half)
 
 
 def _pieces(reply: ComparedReply, *, ids: bool) -> list[ComparedPiece]:
@@ -121,36 +121,24 @@ def _column(pieces: Sequence[ComparedPiece], common: int, width: int) -> list[Li
     return wrapper.lines
 
 
-def _paired(left: Sequence[Line], right: Sequence[Line]) -> list[tuple[list[Run], list[Run]]]:
-    """The lines of two columns, the shorter one filled up."""
-    rows = range(max(len(left), len(right)))
-    both = ((side[row].runs if row < len(side) else BLANK.runs for side in (left, right)) for row in rows)
-    return [(list(one), list(other)) for one, other in both]
-
-
-def _beside(left: list[Run], right: list[Run], half: int) -> Line:
-    gap = " " * max(half - length(left), 0)
-    return Line((*left, (gap, TEXT), (_BETWEEN, FAINT), *right))
-
-
 def why(left: ComparedReply, right: ComparedReply) -> WhyDifferent | None:
-    """What caused the first difference; None if there is none, or one of them has no tokens."""
+    """Find the cause of the first difference; None if the replies are equal or one has no tokens."""
     replies = [reply_on_record(reply.conversation, reply.end, reply.token) for reply in (left, right)]
     return why_different(replies[0], replies[1]) if all(reply.ids for reply in replies) else None
 
 
-def detail_lines(found: WhyDifferent, width: int) -> list[Line]:
+def detail_lines(reason: WhyDifferent, width: int) -> list[Line]:
     """All causes, and both distributions at the first token that differs."""
     wrapper = Wrapper(width)
-    heading = f"token {found.index}: left {step_name(found.left)}, right {step_name(found.right)}"
+    heading = f"token {reason.index}: left {step_name(reason.left)}, right {step_name(reason.right)}"
     wrapper.feed(heading + "\n\n", Ink("accent", bold=True))
-    for line in cause_lines(found, _SIDES):
+    for line in cause_lines(reason, _SIDES):
         wrapper.feed(line + "\n", TEXT if line.startswith("cause") else MUTED)
     for line in (
         "",
-        *tie_lines(found.left, found.right, _SIDES),
+        *tie_lines(reason.left, reason.right, _SIDES),
         "",
-        *distribution_lines(found.left, found.right, _SIDES),
+        *distribution_lines(reason.left, reason.right, _SIDES),
     ):
         wrapper.feed(line + "\n", TEXT)
     return wrapper.lines

@@ -39,13 +39,13 @@ from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.keys.key import Key
 from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, name_of
-from termchat.tui.panels.rolls import MOST
+from termchat.tui.pages.rolls import MOST
 from termchat.tui.presets import applying
+from termchat.tui.screen import walk_start
 from termchat.tui.screen.dialog_table import tokenize
 from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.looks import LOOKS
-from termchat.tui.walks import walk_start
 
 if TYPE_CHECKING:
     from termchat.models.listing import ModelRow

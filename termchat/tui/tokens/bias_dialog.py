@@ -21,7 +21,7 @@ from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, percent
 from termchat.tui.keys.dialogs import name_of
-from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.pages.tune import Tune
 from termchat.tui.themes.theme_file import Palette
 
 _AMOUNT, _ID = 8, 8
@@ -55,7 +55,7 @@ class BiasDialog(ListDialog[_Row, None]):
         super().__init__(palette)
         self._chat, self._knobs, self._token = chat, knobs, token
         self._text = ""
-        self._found: Biasing | None = None
+        self._answer: Biasing | None = None
 
     def on_mount(self) -> None:
         self.call_after_refresh(self._ask)  # once the list knows its size
@@ -67,7 +67,7 @@ class BiasDialog(ListDialog[_Row, None]):
 
     def hear(self, questions: Questions) -> None:
         if questions.biased is not None:
-            self._found = questions.biased
+            self._answer = questions.biased
             self._lay_out()
         elif questions.failed:
             self.say(questions.failed)
@@ -95,10 +95,10 @@ class BiasDialog(ListDialog[_Row, None]):
         self.set_rows(rows, at if first else max(self.picker.chosen, at))
 
     def _read_rows(self) -> Iterable[_Row]:
-        found, totals = self._found, self._totals()
+        answer, totals = self._answer, self._totals()
         if self._text:
-            if found is not None and found.text == self._text:
-                yield from self._pieces(found, totals)
+            if answer is not None and answer.text == self._text:
+                yield from self._pieces(answer, totals)
         elif self._token is not None:
             yield _Row(f"CANDIDATES OF TOKEN {self._token.step}", title=True)
             for one in self._token.candidates:
@@ -106,32 +106,32 @@ class BiasDialog(ListDialog[_Row, None]):
                 yield _Row(show_piece(one.text), str(one.id), totals.get(one.id, 0.0), share)
         yield _Row("BIASES", title=True)
         for bias in self._biases:
-            tokens = found.written.get(str(bias)) if found is not None else None
+            tokens = answer.written.get(str(bias)) if answer is not None else None
             pieces = (
                 " ".join(f"{i} {name}" for i, name in zip(tokens.ids, tokens.shown(), strict=True)) if tokens else ""
             )
             name = tokens.shown()[0] if tokens and isinstance(bias.what, int) else bias.name
             yield _Row(name, bias.name, bias.value, pieces if isinstance(bias.what, str) else "")
-        if found is not None:
-            for token, name in zip(found.suppressed.ids, found.suppressed.shown(), strict=True):
+        if answer is not None:
+            for token, name in zip(answer.suppressed.ids, answer.suppressed.shown(), strict=True):
                 yield _Row(name, "", BANNED, f"{token}, the model's own ban (suppress_tokens)")
         if not self._biases:
             yield _Row("none yet", detail="")
 
-    def _pieces(self, found: Biasing, totals: Mapping[int, float]) -> Iterable[_Row]:
-        tokenized = found.tokenized
+    def _pieces(self, answer: Biasing, totals: Mapping[int, float]) -> Iterable[_Row]:
+        tokenized = answer.tokenized
         yield _Row("TOKENS", title=True)
         for token, name in zip(tokenized.ids, tokenized.shown(), strict=True):
             yield _Row(name, str(token), totals.get(token, 0.0))
-        whole = Bias(found.text, 0.0)
+        whole = Bias(answer.text, 0.0)
         if len(tokenized.ids) > 1:
             yield _Row(whole.name, whole.name, self._own(whole.name), "each of its tokens")
-        if found.spellings:
-            singles = sum(len(one.ids) == 1 for one in found.spellings)
+        if answer.spellings:
+            singles = sum(len(one.ids) == 1 for one in answer.spellings)
             yield _Row(
-                f"SPELLINGS OF {found.text.strip()}: {singles} OF {len(found.spellings)} ARE ONE TOKEN", title=True
+                f"SPELLINGS OF {answer.text.strip()}: {singles} OF {len(answer.spellings)} ARE ONE TOKEN", title=True
             )
-        for spelling in found.spellings:
+        for spelling in answer.spellings:
             token = spelling.ids[0]
             yield _Row(show_piece(spelling.text), str(token), totals.get(token, 0.0), _shared(spelling))
 
@@ -147,9 +147,9 @@ class BiasDialog(ListDialog[_Row, None]):
 
     def _totals(self) -> Mapping[int, float]:
         """What all biases add to a token."""
-        found = self._found
-        written = found.written if found is not None else {}
-        suppressed = found.suppressed.ids if found is not None else []
+        answer = self._answer
+        written = answer.written if answer is not None else {}
+        suppressed = answer.suppressed.ids if answer is not None else []
         added = [(suppressed, BANNED)]
         for bias in self._biases:
             if isinstance(bias.what, int):
@@ -199,22 +199,23 @@ class BiasDialog(ListDialog[_Row, None]):
 
     def action_word(self) -> None:
         """First the spellings that are one token, then the first pieces of the others, then none of them."""
-        found = self._found
-        if not self._text.strip() or found is None or found.text != self._text:
+        answer = self._answer
+        if not self._text.strip() or answer is None or answer.text != self._text:
             self.say("type a word first")
             return
-        single = [one for one in found.spellings if len(one.ids) == 1]
-        several = [one for one in found.spellings if len(one.ids) > 1]
+        single = [one for one in answer.spellings if len(one.ids) == 1]
+        several = [one for one in answer.spellings if len(one.ids) > 1]
         free = [one for one in single if self._own(str(one.ids[0])) != BANNED]
         rest = [one for one in several if self._own(str(one.ids[0])) != BANNED]
         banned = free or rest
-        self._put(*((str(one.ids[0]), BANNED if banned else 0.0) for one in banned or found.spellings))
-        said = f"banned {_listed(banned)}" if banned else f"{found.text.strip()} is allowed again"
+        self._put(*((str(one.ids[0]), BANNED if banned else 0.0) for one in banned or answer.spellings))
+        message = f"banned {_listed(banned)}" if banned else f"{answer.text.strip()} is allowed again"
         if free and several:
-            said += f". Not banned: {_listed(several)}, whose first pieces other words share; {name_of('bias-word')} bans those"
+            message += f". Not banned: {_listed(several)}, whose first pieces other words share;"
+            message += f" {name_of('bias-word')} bans those"
         elif banned:
-            said += "".join(f". {_shared(one)}" for one in banned if one.begins)
-        self.tell(said)
+            message += "".join(f". {_shared(one)}" for one in banned if one.begins)
+        self.tell(message)
 
 
 def _listed(spellings: Sequence[Spelling]) -> str:

@@ -23,7 +23,7 @@ _ACTIONS = {
 
 
 def rule_line(rule: Breakpoint, width: int) -> Line:
-    """Render a rule: whether it is on, what it does, and when."""
+    """Render a rule: on or off, its action, its condition."""
     does, ink = _ACTIONS[rule.condition.action]
     words = describe(rule.condition).removeprefix("stop ").removeprefix("ignore ")
     text = one_line(words, max(width - 15, 4))

@@ -116,8 +116,8 @@ class PiecesDialog(ReadDialog):
     def lay_out(self) -> None:
         super().lay_out()
         title = self._title
-        if (found := self._pieces) is not None:
-            title += f": {pieces_title(found.tokenized, found.text if found.node is None else None)}"
+        if (pieces := self._pieces) is not None:
+            title += f": {pieces_title(pieces.tokenized, pieces.text if pieces.node is None else None)}"
         self.retitle(title)
 
     def render_text(self, width: int) -> list[Line]:

@@ -4,7 +4,7 @@ From the text to the screen: `turn_source` reads a turn of the path; `body` cuts
 (`markdown.chunks`) or by its lines; a block (`blocks`) lays itself out into lines of inks, once for a width, with
 `draw.wrap` and the rest of `markdown`; `turn` makes the blocks of a turn, under its `title`, and `document` stacks those of
 all turns. `view` shows the lines of a document, keeps its place, and holds the look and the cursor. `looks` says
-how replies are shown.
+how replies are shown, `legend` what the colours of one mean.
 
 From the screen to the text: `selection.map_characters` finds the place in the text of every character on a line. By it
 are found the text of a selection (`selection`), the hits of a search and what a person forced (`hits`), and the cells of

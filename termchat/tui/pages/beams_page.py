@@ -1,0 +1,218 @@
+"""The beams of a search, step by step: the text of the one under the cursor, its numbers, and a table of the beams of its step
+with their parents; above that, as far as there is room, the tables of the steps before.
+
+In a table the beams that go on come first, best first; then those that ended; then the dropped ones, each with its gap to the
+last one kept. Only the steps that are drawn are read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from termchat.chat.changes import Notice
+from termchat.decoding.group import BeamSettings
+from termchat.decoding.records import Beam, Beams
+from termchat.text import show_piece
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, bar, fitting, number, percent
+from termchat.tui.draw.wrap import Wrapper
+from termchat.tui.keys.tables import name_of
+from termchat.tui.pages.grid_table import Cell, Column, GridTable
+from termchat.tui.pages.page import Page, Scene, by_of
+from termchat.tui.pages.shown_group import ShownGroup
+
+_TEXT = 3
+"""Rows of text, at most."""
+_TOKEN, _NUMBER, _SHARE, _END = 12, 7, 4, 14
+"""Cells of a token, a number, a percentage, and of what became of a beam, at least."""
+_READ = 400
+"""Steps whose texts are read for the text of a beam, at most."""
+_BAR_FROM, _SMALL = 60, 0.1
+"""Cells from which there is a bar, and the difference from which down there is a digit more."""
+_DEAD, _ENDED, _WAY = Ink("muted", strike=True), Ink("success"), Ink("accent", bold=True)
+_OF_REPLIES = ("choose", "keep_all", "stop", "tune", "fork")
+"""What keys do to one of several replies."""
+
+
+class BeamSpot(NamedTuple):
+    """A beam at a step: its place there is as in `Beam.walk`; dropped beams come behind the kept ones."""
+
+    step: int
+    place: int
+
+
+class BeamsPage(Page):
+    """The cursor follows the best beam of the newest step until it is moved. Enter makes a branch of the beam under it, dropped
+    or not."""
+
+    name = "beams"
+    words: Mapping[str, str] = {
+        "walk-keep": "branch", "walk-left": "step", "walk-up": "beam",
+        **dict.fromkeys(("walk-1", "walk-keep-all", "walk-stop", "walk-tune", "walk-fork"), ""),
+    }  # fmt: skip
+
+    def __init__(self, shown: ShownGroup) -> None:
+        self._shown = shown
+        self._spot: BeamSpot | None = None
+        self._rows = 0
+
+    @property
+    def _steps(self) -> Sequence[Beams]:
+        return self._shown.group.beams
+
+    @property
+    def spot(self) -> BeamSpot | None:
+        """The beam under the cursor; None before the first step."""
+        return self._spot or (BeamSpot(len(self._steps) - 1, 0) if self._steps else None)
+
+    def beam(self, spot: BeamSpot) -> Beam:
+        step = self._steps[spot.step]
+        kept = len(step.beams)
+        return step.beams[spot.place] if spot.place < kept else step.dropped[spot.place - kept]
+
+    def lines(self, scene: Scene) -> list[Line]:
+        if (spot := self.spot) is None:
+            return [Line((("waiting for the first step", MUTED),))]
+        way = [spot]
+        while way[-1].step > max(spot.step - _READ, 0):
+            way.append(self._parent(way[-1]))
+        wrapper = Wrapper(scene.width)
+        wrapper.feed("".join(self.beam(one).text for one in reversed(way)).strip(), TEXT)
+        text = wrapper.lines[-_TEXT:]
+        self._rows = max(self._rows, len(text))  # it never shrinks, so that nothing moves
+        head = [*text, *[BLANK] * (self._rows - len(text)), self.facts(scene.width), BLANK]
+        room = scene.rows - len(head)
+        lines = self._table(spot, spot.place, scene.width).lines(scene.width, room)
+        for one in way[1:]:
+            table = self._table(one, -1, scene.width).lines(scene.width)
+            if len(lines) + len(table) + 1 > room:
+                break
+            lines = [*table, BLANK, *lines]
+        return [*head, *lines]
+
+    def facts(self, width: int) -> Line:
+        """The numbers of the beam under the cursor."""
+        if (spot := self.spot) is None:
+            return BLANK
+        beam, step, gap = self.beam(spot), self._steps[spot.step], self._gap(spot)
+        by = f" by {gap}" if gap else ""
+        if spot.place >= len(step.beams):
+            what = f"dropped{by}"
+        elif beam.finished:
+            what = "ended here"
+        else:
+            live = sum(not one.finished for one in step.beams)
+            what = f"beam {spot.place + 1} of {live}" + (f", died in the next step{by}" if self._died(spot) else "")
+        settings = self._shown.group.group.beams or BeamSettings(1)
+        runs: list[Run] = [(f"step {spot.step + 1} ", MUTED), (_word(beam), STRONG), (f"  {what}", TEXT)]
+        runs += [("  after " if settings.after_chain else "  model ", MUTED)]
+        runs += [(percent(math.exp(min(beam.logprob, 0.0))), TEXT), ("  logprob ", MUTED), (_score(beam.logprob), TEXT)]
+        return Line(fitting([*runs, ("  score ", MUTED), (_score(beam.score), TEXT)], width))
+
+    def act(self, what: str, *arguments: object) -> bool:
+        by, spot = by_of(arguments), self.spot
+        if what not in ("go", "line", "jump", "point", "keep", *_OF_REPLIES):
+            return False
+        if what in _OF_REPLIES:
+            ways = f"{name_of('walk-keep')} makes a branch of it. {name_of('back')} ends the search."
+            self._shown.chat.changed(Notice("a beam is not a reply yet", ways))
+        elif spot is None:
+            return what != "keep"
+        elif what == "point" and isinstance(arguments[0], tuple):
+            self._spot = BeamSpot(*arguments[0])
+        elif what == "keep":
+            step = self._steps[spot.step]
+            dropped = spot.place >= len(step.beams)
+            self._shown.chat.walks.branch_of_beam(step.step, self.beam(spot).walk, dropped=dropped)
+        elif what == "line":
+            step = self._steps[spot.step]
+            self._spot = spot._replace(place=min(max(spot.place + by, 0), len(step.beams) + len(step.dropped) - 1))
+        elif what == "go":
+            self._spot = self._parent(spot) if by < 0 else next(iter(self._children(spot)), spot)
+        elif by > 0:
+            self._spot = None
+        else:
+            while spot.step:
+                spot = self._parent(spot)
+            self._spot = spot
+        return True
+
+    def _parent(self, spot: BeamSpot) -> BeamSpot:
+        return BeamSpot(spot.step - 1, self.beam(spot).parent) if spot.step else spot
+
+    def _children(self, spot: BeamSpot) -> list[BeamSpot]:
+        """Find the beams that continue from one, best first."""
+        if spot.step + 1 >= len(self._steps) or spot.place >= len(self._steps[spot.step].beams):
+            return []
+        kept = self._steps[spot.step + 1].beams
+        children = [BeamSpot(spot.step + 1, place) for place, beam in enumerate(kept) if beam.parent == spot.place]
+        return sorted(children, key=lambda one: -self.beam(one).score)
+
+    def _died(self, spot: BeamSpot) -> bool:
+        """True for a kept beam from which no kept beam continues."""
+        step = self._steps[spot.step]
+        is_live = spot.place < len(step.beams) and not step.beams[spot.place].finished
+        return is_live and spot.step + 1 < len(self._steps) and not self._children(spot)
+
+    def _gap(self, spot: BeamSpot) -> str:
+        """Score that a dropped beam, or the best one that continued from a beam that died, lacked to the last one kept."""
+        step = self._steps[spot.step]
+        if self._died(spot):
+            after = self._steps[spot.step + 1]
+            lost = [at for at, beam in enumerate(after.dropped, len(after.beams)) if beam.parent == spot.place]
+            return self._gap(BeamSpot(spot.step + 1, lost[0])) if lost else ""
+        worst = min((kept.score for kept in step.beams if not kept.finished), default=None)
+        is_dropped = spot.place >= len(step.beams)
+        return _score(worst - self.beam(spot).score) if is_dropped and worst is not None else ""
+
+    def _table(self, at: BeamSpot, cursor: int, width: int) -> GridTable[BeamSpot]:
+        """The beams of the step of `at`, which is marked: by the cursor, or as one that those below came from."""
+        step = self._steps[at.step]
+        best = max(beam.score for beam in (*step.beams, *step.dropped))
+        size = min(max(width // 8, 8), 20)
+
+        def token(spot: BeamSpot) -> Cell:
+            beam = self.beam(spot)
+            ink = _DEAD if spot.place >= len(step.beams) else _ENDED if beam.finished else TEXT
+            return [(_word(beam), _WAY if spot == at else ink)]
+
+        def parent(spot: BeamSpot) -> Cell:
+            before = self._parent(spot)
+            return [(f"{before.place + 1} {_word(self.beam(before))}" if spot.step else "", MUTED)]
+
+        def share(spot: BeamSpot) -> Cell:
+            """How near a beam is to the best of its step: e to the power of the difference, which for a mean is the ratio of
+            two geometric mean probabilities."""
+            part = math.exp(min(self.beam(spot).score - best, 0.0))
+            ink = FAINT if spot.place >= len(step.beams) else ACCENT
+            return [*bar(part, size, ink), (f"{percent(part, 0):>5}", MUTED)]
+
+        def end(spot: BeamSpot) -> Cell:
+            beam, gap = self.beam(spot), self._gap(spot)
+            if spot.place >= len(step.beams):
+                return [(f"dropped −{gap}" if gap else "dropped", MUTED)]
+            if self._died(spot):
+                return [(f"died −{gap}" if gap else "died", MUTED)]
+            return [("ended" if beam.finished else "", _ENDED)]
+
+        columns = [
+            Column[BeamSpot](f"step {at.step + 1}", lambda spot: str(spot.place + 1), right=True),
+            Column("token", token, _TOKEN),
+            Column("from", parent, _TOKEN),
+            Column("score", lambda spot: _score(self.beam(spot).score), _NUMBER, right=True),
+            Column("of the best", share, size + _SHARE + 1, rank=1),
+            Column("", end, _END),
+        ]
+        spots = [BeamSpot(at.step, place) for place in range(len(step.beams) + len(step.dropped))]
+        return GridTable(columns, spots, cursor, lambda spot: f"walks('point', ({spot.step}, {spot.place}))")
+
+
+def _word(beam: Beam) -> str:
+    """An end token has no text."""
+    return "end" if beam.finished and not beam.text else show_piece(beam.text)
+
+
+def _score(value: float) -> str:
+    return number(value, 2 if abs(value) >= _SMALL else 3)

@@ -1,0 +1,134 @@
+"""Going from one version of a turn to another: by key, by a click on its head, by name."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from termchat.chat.changes import Notice
+from termchat.chat.service import Chat
+from termchat.conversation.tree import HEAD, Conversation
+from termchat.conversation.versions import Versions, leaf_of
+from termchat.tui.keys.tables import name_of
+from termchat.tui.transcript import TranscriptView
+from termchat.tui.transcript.cursor.token_order import TokenRef
+from termchat.tui.transcript.turn_source import Part
+
+TurnParts = tuple[Part, ...]
+
+
+class TurnVersions:
+    """Shows the versions of a turn, and makes more. It remembers which leaves were shown, so that each version is shown again
+    as it was left."""
+
+    def __init__(self, chat: Chat, transcript: TranscriptView) -> None:
+        self._chat, self._transcript, self._tell = chat, transcript, chat.changed
+        self._conversation: Conversation | None = None
+        self._times = count()
+        self._used: dict[int, int] = {}
+
+    def shown(self) -> None:
+        """Remember the path that is shown."""
+        chat = self._chat.conversation
+        if chat is not self._conversation:
+            self._conversation, self._used = chat, {}
+        if chat.leaf is not None:
+            self._used[chat.leaf] = next(self._times)
+
+    def step(self, by: int, node: int | None = None) -> None:
+        """Show the version before (-1) or behind (1) of the turn that a node is in; without one, of the reply under the token
+        cursor, else of the last turn that has other versions."""
+        chat, turns = self._chat.conversation, self._transcript.parts()
+        turn = self._turn(turns, node)
+        if turn is None:
+            self._tell(
+                Notice("no turn in this chat has other versions", f"{name_of('regenerate')} makes another reply")
+            )
+            return
+        parts = turns[turn]
+        this, ends = _versions(Versions(chat), parts)
+        if len(ends) == 1:
+            self._tell(Notice("this reply has no other version", f"{name_of('regenerate')} regenerates the last reply"))
+        elif not 0 <= this + by < len(ends):
+            self._tell(Notice(f"this is the {'first' if by < 0 else 'last'} of {len(ends)} versions"))
+        elif self._chat.busy:
+            why = "a reply is paused" if self._chat.paused is not None else "a reply is running"
+            self._tell(Notice(f"cannot show another version: {why}", f"{name_of('back')} stops it"))
+        else:
+            leaves = (leaf_of(chat, end, self._used) for end in ends[this + by])
+            self._show(turn, max(leaves, key=lambda leaf: (self._used.get(leaf, -1), leaf)))
+
+    def regenerate(self, *, same: bool = False) -> None:
+        """Write another reply to the last message; a notice explains the same dice unless they were asked for."""
+        now = self._chat.tuning
+        seed = now.seed
+        spans = self._chat.conversation.reply()
+        start = spans[0].node.start if spans else None
+        knobs = spans[-1].node.settings[-1:] if spans else []
+        alike = start is not None and start.seed == seed and all(one.samplers == now.samplers() for one in knobs)
+        before = len(self._chat.conversation.nodes)
+        self._chat.forks.regenerate(same=same)
+        if alike and not same and len(self._chat.conversation.nodes) > before:
+            self._tell(
+                Notice(
+                    f"seed {seed} is fixed, so the reply uses the same dice",
+                    "to get a different reply, change a knob or clear the seed",
+                )
+            )
+
+    def _turn(self, turns: list[TurnParts], node: int | None) -> int | None:
+        cursor = self._transcript.cursor
+        wanted = node if node is not None else cursor.node if cursor is not None else None
+        if wanted is not None:
+            return next(
+                (at for at, parts in enumerate(turns) if any(part.node.number == wanted for part in parts)), None
+            )
+        versions = Versions(self._chat.conversation)
+        backwards = range(len(turns) - 1, -1, -1)
+        return next((at for at in backwards if len(_versions(versions, turns[at])[1]) > 1), None)
+
+    def _show(self, turn: int, leaf: int) -> None:
+        """Show the path to a leaf, the head of the turn on the row where it was, and a cursor in the turn as far into it."""
+        row, into = self._transcript.row_of(turn), self._into(self._transcript.parts()[turn])
+        self._chat.branches.select(leaf)
+        self._transcript.show(self._chat.conversation, running=self._chat.busy)
+        self._transcript.hold(turn, row)
+        if into is not None and (ref := _token(self._transcript.parts()[turn], into)) is not None:
+            self._transcript.set_cursor(ref)
+
+    def _into(self, parts: TurnParts) -> int | None:
+        """How many tokens of a turn precede the cursor; None if it is elsewhere."""
+        cursor, before = self._transcript.cursor, 0
+        if cursor is None:
+            return None
+        for part in parts:
+            if part.node.number == cursor.node:
+                return before + cursor.index
+            before += _reached(part)
+        return None
+
+
+def _versions(versions: Versions, parts: TurnParts) -> tuple[int, list[list[int]]]:
+    """Which of its versions a turn is, and the nodes that each of them ends in: of a system prompt there may be several."""
+    if parts[0].node.number == HEAD:
+        return versions.of_prompt()
+    this, ends = versions.of(parts[0].node, parts[-1].node)
+    return this, [[end] for end in ends]
+
+
+def _token(parts: TurnParts, into: int) -> TokenRef | None:
+    """The token of a reply that `into` others precede, else its last one; None if it has none."""
+    ref: TokenRef | None = None
+    for part in parts:
+        reached = _reached(part)
+        if reached:
+            ref = TokenRef(part.node.number, min(into, reached - 1))
+        if into < reached:
+            break
+        into -= reached
+    return ref
+
+
+def _reached(part: Part) -> int:
+    """How many tokens of a part the cursor can be on."""
+    there = len(part.node.tokens)
+    return there if part.reach is None else min(part.reach, there)
