@@ -42,7 +42,7 @@ from termchat.tui.terminal.input_stream import BackgroundIs
 from termchat.tui.terminal.screens import ClosedOnce, LeavingApp
 from termchat.tui.terminal.typeahead import TypeAhead, burst_of
 from termchat.tui.themes.library import ThemeChooser, ThemeLibrary
-from termchat.tui.themes.theme_file import AUTO, Palette
+from termchat.tui.themes.theme_file import AUTO, textual_theme
 
 if sys.platform != "win32":
     from termchat.tui.terminal.driver import Terminal, TerminalGone
@@ -148,7 +148,8 @@ class TermchatApp(LeavingApp):
         others = list(notices)
         wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.theme_chooser.missing(theme_place)]
         self._notices = [*in_short(wrong, len(others)), *others]
-        self._loaded_theme = self.theme_chooser.current()
+        self.palette = self.theme_chooser.of(theme)
+        """The colours for widgets that draw their own lines."""
         self.show_theme(self.theme_chooser.wanted)
         self._chat_screen = ChatScreen(
             chat,
@@ -166,11 +167,6 @@ class TermchatApp(LeavingApp):
         self.quit_keys = self._chat_screen.quits
         remap(keys)
         self.set_keymap({id: names or NO_KEY for id, names in keys.items()})
-
-    @property
-    def palette(self) -> Palette:
-        """The colours for widgets that draw their own lines."""
-        return self._loaded_theme.palette
 
     @property
     def learning(self) -> Learning:
@@ -191,9 +187,9 @@ class TermchatApp(LeavingApp):
 
     def show_theme(self, wanted: str) -> None:
         """Shows a theme, or for "auto" the one that suits the background."""
-        before, self._loaded_theme = self._loaded_theme.palette, self.theme_chooser.of(wanted)
-        self.register_theme(self._loaded_theme.theme)
-        self.theme = self._loaded_theme.palette.name
+        before, self.palette = self.palette, self.theme_chooser.of(wanted)
+        self.register_theme(textual_theme(self.palette))
+        self.theme = self.palette.name
         if before.name == self.theme and before != self.palette:
             self.mutate_reactive(TermchatApp.theme)  # other colours under the same name
 

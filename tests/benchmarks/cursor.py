@@ -74,7 +74,7 @@ class Chat(Screen[None]):
         super().__init__()
         self._compositor = LineCompositor()
         self._conversation = conversation
-        self.transcript = TranscriptView(THEMES["dark"].palette)
+        self.transcript = TranscriptView(THEMES["dark"])
         self.ribbon = LinesView()
 
     def compose(self) -> ComposeResult:
@@ -82,7 +82,7 @@ class Chat(Screen[None]):
         yield self.ribbon
 
     def on_mount(self) -> None:
-        self.ribbon.paint_with(THEMES["dark"].palette)
+        self.ribbon.paint_with(THEMES["dark"])
         self.transcript.look = "entropy"
         self.transcript.show(self._conversation)
 

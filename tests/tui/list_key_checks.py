@@ -280,7 +280,7 @@ async def sessions(group: KeyGroup, _: Path) -> Place:
         await place.press("session-new", place.gone())
         await place.enter()
         await desk.at_rest()
-        with patch.object(desk.list, "open") as opened:
+        with patch.object(desk.list, "take") as opened:
             await place.press("session-enter", lambda: opened.called, "down")
     return place
 

@@ -104,9 +104,9 @@ class Library(Desktop):
         return isinstance(self.app.screen, SessionsDialog)
 
     @property
-    def list(self) -> SessionList:
+    def list(self) -> SessionsDialog:
         assert isinstance(self.app.screen, SessionsDialog)
-        return self.app.screen.list
+        return self.app.screen
 
     @property
     def header(self) -> str:

@@ -116,7 +116,7 @@ def test_that_an_engine_is_asked_no_more_is_news_also_after_its_rows(
     assert models.asks("lab")
     assert not models.take()
     ends.set()
-    while models._asking["lab"].running:
+    while models._tasks["ask lab"].running:
         assert monotonic() < end
         sleep(0.01)
     assert models.take()

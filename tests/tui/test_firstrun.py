@@ -202,7 +202,7 @@ def test_pictures_of_the_first_run(
             await desk.type("", "down", "down")
         for _ in range(8):  # rows in view are read a little after the last key
             await pilot.pause(0.05)
-        while app._models._reading is not None:
+        while "read" in app._models._tasks:
             await pilot.pause(0.05)
         await looked(desk)
 

@@ -126,7 +126,7 @@ async def read(desk: Desktop) -> None:
     models = desk.app._models
     for _ in range(8):
         await desk.pilot.pause(0.05)
-    while models.looking or models._reading is not None:
+    while models.looking or "read" in models._tasks:
         await desk.pilot.pause(0.05)
     await desk.settle()
 

@@ -34,7 +34,7 @@ class Clicked(App[None]):
         yield self.view
 
     def on_mount(self) -> None:
-        self.view.paint_with(load_themes()[0]["dark"].palette)
+        self.view.paint_with(load_themes()[0]["dark"])
         runs = [
             ("語 ", Ink()),
             *doing("app.hear('one')", [("one ", Ink())]),

@@ -119,7 +119,7 @@ class Host(App[None]):
         self.theme = theme
 
     def compose(self) -> ComposeResult:
-        yield TranscriptView(THEMES[self.theme].palette)
+        yield TranscriptView(THEMES[self.theme])
 
     @property
     def transcript(self) -> TranscriptView:
@@ -207,7 +207,7 @@ LONG = {
 }
 
 
-PAINT = Paint(THEMES["dark"].palette)
+PAINT = Paint(THEMES["dark"])
 
 
 def shown(chat: Conversation, width: int, *, running: bool = True) -> tuple[Document, Cursor]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import get_args
 
-from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual import work
+from textual.widget import Widget
 from textual.widgets import Label
 
 from termchat.decoding.constraint import Constraint, Kind
@@ -22,7 +23,6 @@ from termchat.tui.constraint.constraint_setting import (
     typed,
 )
 from termchat.tui.dialogs.base import Dialog
-from termchat.tui.keys.dialogs import hint
 
 EXAMPLE = "example"
 _KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -48,6 +48,12 @@ class ConstraintDialog(Dialog[None]):
     ConstraintDialog #constraint-stage { color: $muted; }
     """
     KEYS = "CONSTRAINT"
+    TITLE = "Constraint: what each reply has to match"
+    HINTS = (
+        ("constraint-set", "applies it, or removes it if the text is empty"), ("constraint-kind", "changes the kind"),
+        ("constraint-recent", "recent ones"), ("constraint-stage", "moves the stage"),
+        ("constraint-editor", "opens your editor"), ("newline", "breaks the line"), ("close", "closes"),
+    )  # fmt: skip
 
     def __init__(self, setting: ConstraintSetting, now: Constraint | None) -> None:
         super().__init__()
@@ -56,24 +62,16 @@ class ConstraintDialog(Dialog[None]):
         self._after = now.after_chain if now is not None else False
         self._recent = [*([now] if now is not None else []), *(one for one in setting.recent if one != now)]
         self._at = 0 if now is not None else -1
-        self._given = now.name if now is not None else ""
-        self._read = typed(now) if now is not None else ""
-        self._field = ConstraintText(self._read)
+        self._given = now
+        """The constraint whose text was put into the field."""
+        self._field = ConstraintText(typed(now) if now is not None else "")
         self._waits = False
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Label("Constraint: what each reply has to match", classes="title", markup=False)
-            yield Label("", id="constraint-kinds", markup=False)
-            yield self._field
-            yield Label("", classes="problem", markup=False)
-            yield Label("", id="constraint-stage", markup=False)
-            does = (
-                ("constraint-set", "applies it, or removes it if the text is empty"), ("constraint-kind", "changes the kind"),
-                ("constraint-recent", "recent ones"), ("constraint-stage", "moves the stage"),
-                ("constraint-editor", "opens your editor"), ("newline", "breaks the line"), ("close", "closes"),
-            )  # fmt: skip
-            yield Label(hint(*does), classes="hint", markup=False)
+    def body(self) -> Iterable[Widget]:
+        yield Label("", id="constraint-kinds", markup=False)
+        yield self._field
+        yield self.message_label()
+        yield Label("", id="constraint-stage", markup=False)
 
     def on_mount(self) -> None:
         self._setting.listener = self._heard
@@ -96,19 +94,16 @@ class ConstraintDialog(Dialog[None]):
             self.say("no constraint was used yet")
             return
         self._at = (self._at + by) % len(self._recent)
-        chosen = self._recent[self._at]
-        self._page, self._after, self._given = _PAGES.index(chosen.kind), chosen.after_chain, chosen.name
-        self._read = typed(chosen)
-        self._field.put(self._read)
+        self._given = chosen = self._recent[self._at]
+        self._page, self._after = _PAGES.index(chosen.kind), chosen.after_chain
+        self._field.put(typed(chosen))
         self._show()
 
     def action_set(self) -> None:
         self._field.action_send()
 
-    def action_editor(self) -> None:
-        self.run_worker(self._edit(), group="editor", exclusive=True)
-
-    async def _edit(self) -> None:
+    @work(group="editor", exclusive=True)
+    async def action_editor(self) -> None:
         from termchat.external_editor import EditorError  # rarely needed
         from termchat.tui.composer import editor
 
@@ -149,8 +144,8 @@ class ConstraintDialog(Dialog[None]):
         name, source = "", text
         if page not in ("regex", "choice"):
             name, source = file_or_text(text)
-        if not name and text == self._read:
-            name = self._given
+        if not name and self._given is not None and text == typed(self._given):
+            name = self._given.name
         if page == EXAMPLE:
             made = by_example(source)
         elif page == "choice":

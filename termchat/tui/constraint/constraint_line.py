@@ -14,7 +14,7 @@ from termchat.decoding.partial_json import PartialDocument, described, schema_at
 from termchat.text import one_line
 from termchat.tui.constraint.constraint_setting import name_of_constraint
 from termchat.tui.draw.ink import Ink, Line, Run, doing
-from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, length, percent, spread
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, fitting, length, percent, spread
 
 _LONGEST = 200_000
 """Bytes up to which a reply is read anew in each frame."""
@@ -73,7 +73,7 @@ def _where(reply: StandingReply, room: int) -> list[Run]:
     return [(tail, TEXT), ("▌  ", ACCENT), (what, MUTED)]
 
 
-def _end(reply: StandingReply, room: int) -> list[Run]:
+def _end(reply: StandingReply, room: int) -> tuple[Run, ...]:
     kind, detail = _judged(reply.constraint, reply.data)
     runs: list[Run] = [(kind if kind != "unknown" else "not checked", _INKS.get(kind, STRONG))]
     if detail:
@@ -84,16 +84,7 @@ def _end(reply: StandingReply, room: int) -> list[Run]:
         cost += f", bent at {len(reply.bent)} token{'s' * (len(reply.bent) > 1)}: {shown}"
     if cost:
         runs.append((cost, MUTED))
-    return _cut(runs, room)
-
-
-def _cut(runs: list[Run], room: int) -> list[Run]:
-    kept: list[Run] = []
-    for text, ink in runs:
-        shown = one_line(text, max(room - length(kept), 0)) if length(kept) < room else ""
-        if shown:
-            kept.append((shown, ink))
-    return kept
+    return fitting(runs, room)
 
 
 @lru_cache(8)

@@ -14,26 +14,21 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from textual.app import ComposeResult
-from textual.containers import Container, Vertical
-from textual.content import Content
+from textual.containers import Container
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Label
 
 from termchat.text import sanitize
-from termchat.tui.dialogs.base import Dialog, Result
+from termchat.tui.dialogs.base import Dialog, KeyHints, Result
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import MUTED
 from termchat.tui.draw.picker import Picker
-from termchat.tui.keys import dialogs
 from termchat.tui.themes.theme_file import Palette
 
 Row = TypeVar("Row")
-KeyHints = Sequence[tuple[str, str]]
-"""Ids of keys and what they do, for the last line of a dialog."""
-
 _WHEEL = 3
 """Lines of text that the wheel scrolls."""
 _REST_SECONDS = 0.15
@@ -66,12 +61,8 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     ListDialog.-detailed.-low #details { display: none; }
     ListDialog.-low #heading, ListDialog.-low Input, ListDialog.-low Input:focus { margin-top: 0; }
     """
-    TITLE = ""
     EMPTY = ""
     """Text in place of rows."""
-    HINT = ""
-    HINTS: KeyHints = (("close", "closes"),)
-    """Keys that the last line names, after `HINT`."""
     KEYS = "LISTS"
     TWICE = "enter"
     """The key that a double click on a row presses."""
@@ -85,8 +76,6 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     """Columns of the screen from which the details stand beside the list."""
     LOW = 20
     """Rows of the screen below which the details are hidden."""
-    problem = ""
-    """Message shown when the dialog opens."""
 
     def __init__(self, palette: Palette, *, text: str = "") -> None:
         """`text` is in the field at first."""
@@ -109,34 +98,31 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     def compose(self) -> ComposeResult:
         """Lay out for the size of the app, so that rows known by now are in the first frame."""
         self._arrange()
+        return super().compose()
+
+    def body(self) -> Iterable[Widget]:
         above = self.NAME is not None and not self.NAME_COLUMN
-        with Vertical():
-            yield Label(self.title_line(), classes="title", markup=False)
-            yield from self.inputs()
-            if above:
-                yield self._name_field
-            if not self._is_detailed:
-                yield self.picker
-            else:
-                with Container(id="body"):
-                    with Container(id="list"):
-                        if self._has_heading:
-                            yield self._heading
-                        yield self.picker
-                        if self.NAME is not None and not above:
-                            yield self._name_field
-                    yield self.details
-            yield Label(sanitize(self.problem, keep="\n"), classes="problem", markup=False)
-            yield Label(self.hint(), classes="hint", markup=False)
+        yield from self.inputs()
+        if above:
+            yield self._name_field
+        if not self._is_detailed:
+            yield self.picker
+        else:
+            with Container(id="body"):
+                with Container(id="list"):
+                    if self._has_heading:
+                        yield self._heading
+                    yield self.picker
+                    if self.NAME is not None and not above:
+                        yield self._name_field
+                yield self.details
+        yield self.message_label()
 
     # --- what a list is made of --------------------------------------------------------------------------------------
 
     def inputs(self) -> Iterable[Widget]:
         if self.FIELD:
             yield self.field
-
-    def title_line(self) -> str:
-        return self.TITLE
 
     def render_heading(self, width: int) -> Line:
         raise NotImplementedError
@@ -151,12 +137,6 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
 
     def render_details(self, row: Row, width: int, height: int) -> list[Line]:
         raise NotImplementedError
-
-    def hint(self) -> Content:
-        return dialogs.hint(*self.hints(), before=self.HINT)
-
-    def hints(self) -> KeyHints:
-        return self.HINTS
 
     def search(self, text: str) -> None:
         """Take in a change of the field's text."""
@@ -328,13 +308,10 @@ class ReadDialog(ListDialog[Line, None]):
     ) -> None:
         """`text` renders all lines for a width in cells; a subclass may override `render_text` instead."""
         super().__init__(palette)
-        self._heading_text, self._text_lines, self._note = title or self.TITLE, text, hint or self.HINT
+        self._title_text, self._text_lines, self.HINT = title or self.TITLE, text, hint or self.HINT
 
     def title_line(self) -> str:
-        return self._heading_text
-
-    def hint(self) -> Content:
-        return dialogs.hint(*self.hints(), before=self._note)
+        return self._title_text
 
     def render_text(self, width: int) -> list[Line]:
         """Render all lines, at most `width` cells wide."""

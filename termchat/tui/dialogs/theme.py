@@ -41,7 +41,7 @@ class ThemePicker(ListDialog[str, str]):
     LOW = 16
 
     def __init__(self, chooser: ThemeChooser, preview: Callable[[str], None]) -> None:
-        super().__init__(chooser.current().palette)
+        super().__init__(chooser.of(chooser.wanted))
         self._chooser, self._preview = chooser, preview
         shown = chooser.library.all() if chooser.library.depth != "none" else ()
         names = [AUTO, *sorted(shown, key=self._rank)]
@@ -54,14 +54,14 @@ class ThemePicker(ListDialog[str, str]):
     def moved(self) -> None:
         assert self.row is not None
         self._preview(self.row)
-        self.paint_with(self._chooser.of(self.row).palette)
+        self.paint_with(self._chooser.of(self.row))
 
     def action_keep(self) -> None:
         self.dismiss(self.row)
 
     def line(self, row: str, width: int, *, chosen: bool) -> Line:
         kept = "●" if row == self._chooser.wanted else " "
-        kind = _FOLLOWS if row == AUTO else "dark" if self._chooser.of(row).palette.dark else "light"
+        kind = _FOLLOWS if row == AUTO else "dark" if self._chooser.of(row).dark else "light"
         name = column(one_line(row, _NAME), _NAME)
         return Line(((f"{kept} ", ACCENT), (name, STRONG if chosen else TEXT), (kind, MUTED)))
 
@@ -69,7 +69,7 @@ class ThemePicker(ListDialog[str, str]):
         return list(sample_lines())
 
     def _rank(self, name: str) -> tuple[bool, str]:
-        return not self._chooser.of(name).palette.dark, name
+        return not self._chooser.of(name).dark, name
 
 
 def sample_lines() -> Iterable[Line]:

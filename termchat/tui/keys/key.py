@@ -36,7 +36,7 @@ class Key(NamedTuple):
     keys: str
     action: str
     help: str
-    labels: Mapping[Situation, str]
+    labels: Mapping[Situation, str] = {}
     palette: str = ""
     priority: bool = True
     display: str = ""

@@ -14,7 +14,8 @@ from termchat.lessons.lesson_file import LessonError
 from termchat.lessons.playing import LessonState
 from termchat.lessons.shelf import COURSE, Shelf
 from termchat.text import home, one_line
-from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog
+from termchat.tui.dialogs.base import KeyHints
+from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.lessons.lesson_words import plain

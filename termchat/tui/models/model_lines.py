@@ -14,7 +14,7 @@ from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import ModelInfo
 from termchat.models.errors import ModelError
 from termchat.text import cells, duration, home, one_line, size
-from termchat.tui.dialogs.list_dialog import KeyHints
+from termchat.tui.dialogs.base import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length, prose
 from termchat.tui.models.gather import Facts

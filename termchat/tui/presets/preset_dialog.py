@@ -9,7 +9,8 @@ from termchat.config import presets
 from termchat.config.presets import Preset, PresetError
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.text import cells, home, one_line
-from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog
+from termchat.tui.dialogs.base import KeyHints
+from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.presets.applying import changes, differences, keep

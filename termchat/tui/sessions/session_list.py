@@ -1,16 +1,10 @@
-"""The list of saved chats without a screen: searched, read page by page, one row highlighted.
-
-The store is never read in the event loop: questions are asked in a thread, and `changed` is called when an answer is there.
-What was deleted stays known for as long as the app runs, so that it can be brought back.
-"""
+"""The saved chats beside the screen: a thread reads and changes them, never the event loop."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from termchat.chat.loading import Choice
 from termchat.conversation.session import Session, SessionSummary
@@ -23,194 +17,44 @@ if TYPE_CHECKING:
     from termchat.config.settings import Settings
     from termchat.conversation.store.store import Store
 
-PAGE = 100
-"""Chats read at a time."""
-_AHEAD = 50
-"""Rows below the highlighted one from which the next page is read."""
-_KEPT = 200
-"""Previews that are kept in memory."""
-
-_T = TypeVar("_T")
-Said = Sequence[tuple[Role, str]]
+Turns = Sequence[tuple[Role, str]]
 """Roles and texts of turns."""
 Opened = tuple[Session, Choice | None, str]
 """See `opening.fetch`."""
 
 
 class SessionList:
-    """`rows` are the chats found so far, `at` the highlighted one, `more` whether there are further ones.
+    """The saved chats; what is known of them outlives the dialogs.
 
-    `deliver` is set by the screen: it takes, in another thread, what is to be called in the event loop. `changed` hears of
-    every answer, `problem` is why there is none.
+    `deliver` is set by the dialog: it takes, in the thread of `work`, what is to be called in the event loop.
     """
 
     def __init__(self, store: Store, config: Settings) -> None:
-        self._store, self._config = store, config
+        self.store, self._config = store, config
         self.deliver: Callable[[Callable[[], object]], object] = lambda _: None
-        self.changed: Callable[[], object] = lambda: None
-        self._work = TaskQueue(lambda what: self.deliver(what), (StoreError, OSError))
-        self.rows: list[SessionSummary] = []
-        self.at = 0
-        self.more = False
-        self.problem = ""
-        self._words = self._shown = ""
-        self._answered = False
-        self._previews: dict[tuple[str, float], Said] = {}
-        self._deleted: list[SessionSummary] = []
+        self.work = TaskQueue(lambda call: self.deliver(call), (StoreError, OSError))
+        self.listed: tuple[str, Sequence[SessionSummary]] = ("", ())
+        """The words that were last searched for, "" for all chats, and the newest chats that have them."""
+        self.previews: dict[tuple[str, float], Turns] = {}
+        """The last turns of chats, by id and time of change."""
+        self.deleted: list[SessionSummary] = []
+        """Chats that can be restored, in the order of their deletion."""
 
-    @property
-    def row(self) -> SessionSummary | None:
-        return self.rows[self.at] if self.rows else None
+    def fetch(self, session: str, loaded: str) -> Opened:
+        """Read a chat to continue; `loaded` is the SHA-256 of the loaded model. It waits for the disk."""
+        from termchat.chat.opening import fetch  # not needed before the first frame
 
-    @property
-    def searched(self) -> str:
-        """The words with which the rows were found, "" for all chats."""
-        return self._shown
-
-    @property
-    def looking(self) -> bool:
-        """Whether other rows will arrive in a moment."""
-        return not self._answered or self._work.waits("list")
-
-    @property
-    def deleted(self) -> bool:
-        """Whether there is a chat to restore."""
-        return bool(self._deleted)
-
-    @property
-    def opening(self) -> bool:
-        return self._work.waits("open")
-
-    # --- reading -----------------------------------------------------------------------------------------------------
-
-    def search(self, words: str) -> None:
-        """Search for chats that contain all words, and highlight the first; without words, list all."""
-        self._words = words.strip()
-        self._look(PAGE, "")
-
-    def refresh(self, session: str = "") -> None:
-        """Read the rows again; highlight `session` if it is among them, else the one before, else its place."""
-        self._look(max(len(self.rows), PAGE), session or (self.row.id if self.row is not None else ""), self.at)
-
-    def choose(self, at: int) -> None:
-        """Highlight a row; near the end, read the next page."""
-        self.at = at
-        if self.more and at + _AHEAD >= len(self.rows) and not (self.looking or self._work.waits("page")):
-            offset = len(self.rows)
-            self._ask("page", lambda: self._store.sessions(PAGE, self._shown, offset), self._add)
-
-    def preview(self, row: SessionSummary) -> Said | None:
-        """Return the last turns of a chat; None until they are read."""
-        return self._previews.get((row.id, row.updated))
-
-    def read(self) -> None:
-        """Read the last turns of the highlighted chat, and no longer those of the ones before."""
-        row = self.row
-        if row is not None and self.preview(row) is None:
-            self._work.ask("preview", lambda: self._store.preview(row.id), lambda said: self._know(row, said))
-
-    def open(self, session: str, loaded: str, hear: Callable[[Opened], object]) -> None:
-        """Fetch a chat to continue, unless another is asked for first; `loaded` is the SHA-256 of the loaded model."""
-        from termchat.chat.opening import fetch  # in no way to the first frame
-
-        self._ask("open", lambda: fetch(self._store, session, self._config, loaded), hear)
-
-    def load(self, session: str, hear: Callable[[Session], object]) -> None:
-        """Fetch a chat to look at, unless another is asked for first."""
-        self._ask("open", lambda: self._store.load(session), hear)
+        return fetch(self.store, session, self._config, loaded)
 
     def token(self, session: str, node: Node, index: int) -> Token | None:
-        """A token's record of any chat, a few at a time; None also where it cannot be read."""
+        """Read a token's record of any chat, a few at a time; None also if it cannot be read."""
         with contextlib.suppress(StoreError):
-            return self._store.token(session, node.number, index)
+            return self.store.token(session, node.number, index)
         return None
 
     def of_lesson(self, lesson: str) -> Session | None:
-        """The chat in which a lesson was last left, if it is kept. It waits for the disk: not for the event loop."""
+        """Read the chat in which a lesson was last left, if it is kept. It waits for the disk."""
         with contextlib.suppress(StoreError):
-            session = self._store.of_lesson(lesson)
-            return self._store.load(session) if session is not None else None
+            session = self.store.of_lesson(lesson)
+            return self.store.load(session) if session is not None else None
         return None
-
-    def close(self) -> None:
-        """Drop all questions; pending changes are still made."""
-        self._work.forget("list", "page", "preview", "open")
-        self.changed = lambda: None
-
-    # --- changes -----------------------------------------------------------------------------------------------------
-
-    def rename(self, row: SessionSummary, title: str) -> None:
-        self.rows = [msgspec.structs.replace(one, title=title) if one.id == row.id else one for one in self.rows]
-        self._change(lambda: self._store.rename(row.id, title))
-
-    def duplicate(self, row: SessionSummary) -> None:
-        self._change(lambda: self._store.duplicate(row.id))
-
-    def delete(self, row: SessionSummary) -> None:
-        """Remove a chat from the list; `undelete` restores it."""
-        self._deleted.append(row)
-        self.rows = [one for one in self.rows if one.id != row.id]
-        self.at = max(min(self.at, len(self.rows) - 1), 0)
-        self._change(lambda: self._store.delete(row.id))
-
-    def undelete(self) -> SessionSummary | None:
-        """Restore the last deleted chat, if any, and return it."""
-        if not self._deleted:
-            return None
-        row = self._deleted.pop()
-        self._change(lambda: self._store.restore(row.id), row.id)
-        return row
-
-    # --- how it is done ----------------------------------------------------------------------------------------------
-
-    def _ask(self, kind: str, work: Callable[[], _T], take: Callable[[_T], object]) -> None:
-        """Ask the store a question in its thread; `take` gets the answer, a failure is shown."""
-
-        def hear(answer: _T | Exception) -> None:
-            self._answered = True
-            if isinstance(answer, Exception):
-                self._fail(answer)
-            else:
-                take(answer)
-
-        self._work.ask(kind, work, hear)
-
-    def _look(self, limit: int, session: str, at: int = 0) -> None:
-        words = self._words
-
-        def take(rows: list[SessionSummary]) -> None:
-            self.rows, self.more, self._shown, self.problem = rows, len(rows) == limit, words, ""
-            places = (place for place, row in enumerate(rows) if row.id == session)
-            self.at = next(places, max(min(at, len(rows) - 1), 0))
-            self.changed()
-
-        self._work.forget("page")
-        self._ask("list", lambda: self._store.sessions(limit, words), take)
-
-    def _add(self, page: list[SessionSummary]) -> None:
-        """Add a page; a chat that was used since has moved to the top, and another one into its place."""
-        known = {row.id for row in self.rows}
-        self.rows += [row for row in page if row.id not in known]
-        self.more = len(page) == PAGE
-        self.changed()
-
-    def _know(self, row: SessionSummary, said: Said | Exception) -> None:
-        if len(self._previews) >= _KEPT:
-            self._previews.clear()
-        self._previews[row.id, row.updated] = [] if isinstance(said, Exception) else said
-        self.changed()
-
-    def _change(self, work: Callable[[], str | None], session: str = "") -> None:
-        """Make a change, then read the rows again; highlight the chat it made, or `session`."""
-
-        def hear(answer: str | Exception | None) -> None:
-            if isinstance(answer, Exception):
-                self._fail(answer)
-            self.refresh(answer if isinstance(answer, str) else session)
-
-        self._work.change(work, hear)
-        self.changed()
-
-    def _fail(self, error: Exception) -> None:
-        self.problem = str(error)
-        self.changed()

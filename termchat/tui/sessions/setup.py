@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.widget import Widget
 from textual.widgets import Label
 
 from termchat.chat.service import Chat
@@ -14,7 +14,7 @@ from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui.composer.composer import Composer
 from termchat.tui.dialogs.base import Dialog
-from termchat.tui.keys.dialogs import hint, name_of
+from termchat.tui.keys.dialogs import name_of
 
 _MOST_KEPT = 200
 """Cells of what can be kept."""
@@ -46,6 +46,8 @@ class SetupDialog(Dialog[Setup]):
     SetupDialog #setup-raw { margin-top: 1; }
     """
     KEYS = "NEW CHAT"
+    TITLE = "New chat"
+    HINTS = (("setup-start", "starts"), ("newline", "inserts a line break"), ("close", "closes"))
 
     def __init__(self, system: str, *, raw: bool, turned: str, keep: bool = False, no_raw: str = "") -> None:
         super().__init__()
@@ -55,14 +57,8 @@ class SetupDialog(Dialog[Setup]):
         self._keep = CheckMark("setup-keep", f"keep {one_line(turned, _MOST_KEPT)}", on=keep)
         self._keep.display = bool(turned)
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Label("New chat", classes="title", markup=False)
-            yield self._prompt
-            yield self._raw
-            yield self._keep
-            does = ("setup-start", "starts"), ("newline", "inserts a line break"), ("close", "closes")
-            yield Label(hint(*does), classes="hint", markup=False)
+    def body(self) -> Iterable[Widget]:
+        return self._prompt, self._raw, self._keep
 
     def action_raw(self) -> None:
         self._raw.toggle()

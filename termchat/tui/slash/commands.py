@@ -455,7 +455,7 @@ def _themes(features: Features) -> Iterable[Offer]:
     """Not those of Textual."""
     yield Offer(AUTO, "follows the terminal's background")
     known = features.theme_chooser.library.all()
-    yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
+    yield from (Offer(name, "dark" if loaded.dark else "light") for name, loaded in known.items())
 
 
 def _walks_offers(plan: PlanKind) -> Offers:
