@@ -27,6 +27,7 @@ from termchat.conversation.tree import Conversation
 from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.panels.ribbon import ribbon_line
 from termchat.tui.terminal.compositor import LineCompositor
+from termchat.tui.themes.theme_file import textual_theme
 from termchat.tui.transcript import MOVES, Move, TranscriptView
 from tests.tui.transcripts import PROSE, THEMES, ask, finished, in_pieces, reply, settings_record, token
 
@@ -101,7 +102,7 @@ class Host(App[None]):
     def __init__(self, conversation: Conversation) -> None:
         super().__init__()
         self.chat = Chat(conversation)
-        self.register_theme(THEMES["dark"].theme)
+        self.register_theme(textual_theme(THEMES["dark"]))
         self.theme = "dark"
         self.drawn = asyncio.Event()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from termchat.chat.service import Chat
@@ -65,30 +65,6 @@ def reply_of(conversation: Conversation, node: Node) -> int | None:
     return reply_of(conversation, onward[-1]) if onward else node.number
 
 
-def tree_lines(
-    conversation: Conversation,
-    rows: list[BranchRow],
-    width: int,
-    *,
-    path: Collection[int],
-    selected: int,
-    marked: int | None,
-) -> list[Line]:
-    """A line a row. `path` holds the turns of the chat as it is shown, `marked` the branch to compare with."""
-    differences = _Differences(conversation)
-    return [
-        _line(
-            row,
-            _tail(conversation, row, differences.of(row.node), width // 2),
-            width,
-            on_path=row.node.number in path,
-            chosen=index == selected,
-            marked=row.node.number == marked,
-        )
-        for index, row in enumerate(rows)
-    ]
-
-
 def _below(conversation: Conversation, node: Node | None, depth: int) -> list[BranchRow]:
     """What grows from a turn, the first one last."""
     children = conversation.children(node.number if node is not None else None)
@@ -106,20 +82,6 @@ def _remark(node: Node) -> str:
     if node.role == "user":
         return "…"
     return f"no text: {(describe_ending(node) or 'ended by the model') if node.done else 'unfinished'}"
-
-
-def _line(row: BranchRow, tail: str, width: int, *, on_path: bool, chosen: bool, marked: bool) -> Line:
-    node = row.node
-    depth = min(row.depth, _MOST_DEPTH)
-    bend = ("└ " if row.last else "├ ") if row.fork else ""
-    stem = " " * (_INDENT * max(depth - int(row.fork), 0)) + bend
-    dot = _MARK if marked else _HERE if on_path else "○"
-    head: list[Run] = [(stem, FAINT), (dot + " ", Ink("stamp", bold=True) if marked else ACCENT if on_path else FAINT)]
-    name: list[Run] = [(one_line(node.name, width // 2) + "  ", Ink("stamp", bold=True))] if node.name else []
-    room = max(width - length(head) - length(name) - len(tail) - 1, 4)
-    text = column(node.text(60).strip() or _remark(node), room)
-    runs: list[Run] = [*head, *name, (text, _INKS[node.role] if on_path else MUTED), (" " + tail, MUTED)]
-    return Line(tuple(runs), "panel" if chosen else "")
 
 
 def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], width: int) -> str:
@@ -167,16 +129,33 @@ class BranchList(ListDialog[BranchRow, int]):
     def __init__(self, conversation: Conversation, palette: Palette) -> None:
         super().__init__(palette)
         self.conversation = conversation
-        self._marked: int | None = None
+        self.marked: int | None = None
+        """The turn whose reply others are compared with."""
+        self._path: set[int] = set()
+        """The turns of the chat as it is shown."""
+        self._differences = _Differences(conversation)
 
     def on_mount(self) -> None:
         self.show_rows(self.conversation.leaf)
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         """Render the rows together: what a reply has of its own shows beside its siblings."""
-        path = {span.node.number for span in self.conversation.path()}
-        shown, selected = list(self.rows[rows.start : rows.stop]), chosen - rows.start
-        return tree_lines(self.conversation, shown, width, path=path, selected=selected, marked=self._marked)
+        self._path = {span.node.number for span in self.conversation.path()}
+        self._differences = _Differences(self.conversation)
+        return super().draw(rows, chosen, width)
+
+    def line(self, row: BranchRow, width: int, *, chosen: bool) -> Line:
+        node, on_path, marked = row.node, row.node.number in self._path, row.node.number == self.marked
+        tail = _tail(self.conversation, row, self._differences.of(node), width // 2)
+        bend = ("└ " if row.last else "├ ") if row.fork else ""
+        stem = " " * (_INDENT * max(min(row.depth, _MOST_DEPTH) - int(row.fork), 0)) + bend
+        dot = _MARK if marked else _HERE if on_path else "○"
+        dot_ink = Ink("stamp", bold=True) if marked else ACCENT if on_path else FAINT
+        head: list[Run] = [(stem, FAINT), (dot + " ", dot_ink)]
+        if node.name:
+            head.append((one_line(node.name, width // 2) + "  ", Ink("stamp", bold=True)))
+        text = column(node.text(60).strip() or _remark(node), max(width - length(head) - len(tail) - 1, 4))
+        return Line((*head, (text, _INKS[node.role] if on_path else MUTED), (" " + tail, MUTED)))
 
     def show_rows(self, number: int | None = None) -> None:
         """Read the tree again, and highlight the turn of that number."""
@@ -260,12 +239,12 @@ class TreeDialog(BranchList):
 
     def action_mark(self) -> None:
         number = self.node.number if self.node is not None else None
-        self._marked = None if number == self._marked else number
+        self.marked = None if number == self.marked else number
         self.show_rows()
 
     def action_compare(self) -> None:
         chat, reply = self.conversation, self.reply
-        marked = chat.nodes.get(self._marked or chat.leaf or 0)
+        marked = chat.nodes.get(self.marked or chat.leaf or 0)
         other = reply_of(chat, marked) if marked is not None else None
         if reply is None or other is None:
             return

@@ -22,15 +22,6 @@ _ACTIONS = {
 }
 
 
-def rule_line(rule: Breakpoint, width: int) -> Line:
-    """Render a rule: whether it is on, what it does, and when."""
-    does, ink = _ACTIONS[rule.condition.action]
-    words = describe(rule.condition).removeprefix("stop ").removeprefix("ignore ")
-    text = one_line(words, max(width - 15, 4))
-    box = "[x] " if rule.enabled else "[ ] "
-    return Line(((box, ACCENT), (does, ink if rule.enabled else MUTED), (text, TEXT if rule.enabled else MUTED)))
-
-
 class BreakpointsDialog(ListDialog[Breakpoint, None]):
     """The breakpoints and stop rules of the chat, and a field for one more. Changes apply at once, also to a running reply."""
 
@@ -51,7 +42,12 @@ class BreakpointsDialog(ListDialog[Breakpoint, None]):
         self.set_rows(chat.breakpoints)
 
     def line(self, row: Breakpoint, width: int, *, chosen: bool) -> Line:
-        return rule_line(row, width)
+        """Render a rule: whether it is on, what it does, and when."""
+        does, ink = _ACTIONS[row.condition.action]
+        words = describe(row.condition).removeprefix("stop ").removeprefix("ignore ")
+        text = one_line(words, max(width - 15, 4))
+        box = "[x] " if row.enabled else "[ ] "
+        return Line(((box, ACCENT), (does, ink if row.enabled else MUTED), (text, TEXT if row.enabled else MUTED)))
 
     def empty_lines(self, width: int) -> list[Line]:
         half = width // 2
