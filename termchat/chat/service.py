@@ -374,11 +374,15 @@ class Chat(State):
 
     def pump(self, timeout: float | None = 0.0) -> list[Change]:
         """Take in all that the engine has sent, waiting up to `timeout` seconds for the first word of it."""
-        if self.engine.alive:
-            for number, event in self.engine.receive(timeout):
-                self._hear(number, event)
-                self._go_on()
-        return self._report()
+        self._pumping = True
+        try:
+            if self.engine.alive:
+                for number, event in self.engine.receive(timeout):
+                    self._hear(number, event)
+                    self._go_on()
+            return self._report()
+        finally:
+            self._pumping = False
 
     def advance(self) -> list[Change]:
         """Go on after another chat on the host has taken in the engine's events; return what changed since."""

@@ -37,6 +37,7 @@ from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.sessions.chat_switching import Save
 from termchat.tui.sessions.session_list import SessionList
+from termchat.tui.slash.slash import Slash
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
 from termchat.tui.terminal.input_stream import BackgroundIs
 from termchat.tui.terminal.screens import ClosedOnce, LeavingApp
@@ -160,10 +161,10 @@ class TermchatApp(LeavingApp):
             save=save,
             theme_chooser=self.theme_chooser,
             keep_theme=self.keep_theme,
-            leave=self.leave,
             history=history,
             big=big,
         )
+        Slash(self._chat_screen).attach()
         self.quit_keys = self._chat_screen.quits
         remap(keys)
         self.set_keymap({id: names or NO_KEY for id, names in keys.items()})
@@ -298,7 +299,7 @@ class TermchatApp(LeavingApp):
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copies through the terminal and with the system's tool, whoever asks for it."""
-        self._chat_screen.copying.copy(text)
+        self._chat_screen.copy_to_clipboard(text)
 
     def leave(self, code: int = 0) -> None:
         """Ends the reply and the engine, saves, restores the terminal and ends the app; not before its first frame, since what
@@ -318,7 +319,7 @@ class TermchatApp(LeavingApp):
             try:
                 if mode.open:
                     mode.keep()
-                self._chat_screen.keep_draft()
+                self._chat_screen.composer.keep_draft()
                 self._models.close()
                 self.chat.close()
             finally:

@@ -18,8 +18,8 @@ from termchat.models.disk.discovery import Skipped
 from termchat.tui.dialogs.list_dialog import ListDialog, ReadDialog
 from termchat.tui.keys.dialogs import KeyGroup
 from termchat.tui.models.models_dialog import skipped_lines
-from termchat.tui.tokens.branch_tree import ReplyPicker, TreeDialog
-from termchat.tui.tokens.compare import CompareDialog, ComparedReply
+from termchat.tui.sessions.branch_tree import ReplyPicker, TreeDialog
+from termchat.tui.sessions.compare import CompareDialog, ComparedReply
 from tests import made_records
 from tests.models.gguf_files import named
 from tests.tui.key_checks import Place, Presses, Sees

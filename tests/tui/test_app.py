@@ -24,8 +24,8 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
 from termchat.engine.port import Adjust, Cancel, Load, ModelSpec
 from termchat.tui.app import TermchatApp
-from termchat.tui.screen.desk import StopInput
-from termchat.tui.screen.panels import Panels
+from termchat.tui.panels.panels import Panels
+from termchat.tui.screen.bottom_bar import StopInput
 from termchat.tui.transcript import TranscriptView
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine

@@ -129,7 +129,7 @@ async def tune(group: KeyGroup, _: Path) -> Place:
             return lambda: desk.chat.tuning.temperature == pytest.approx(value)
 
         def on(name: str) -> Sees:
-            turned = desk.app.screen_stack[0]._desk.tune  # type: ignore[attr-defined]
+            turned = desk.app.screen_stack[0].tune  # type: ignore[attr-defined]
             return lambda: turned.selected == name
 
         await place.press("tune-more", heat(0.85))

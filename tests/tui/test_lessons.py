@@ -23,8 +23,8 @@ from termchat.tui.lessons import lesson_session as playing
 from termchat.tui.lessons.autoplay import Autoplay
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, strip_lines
+from termchat.tui.panels.panels import Panels
 from termchat.tui.screen.keyline import key_line
-from termchat.tui.screen.panels import Panels
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
 from tests.chats import chat_on
 from tests.colors import contrast

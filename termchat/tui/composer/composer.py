@@ -41,10 +41,8 @@ class Composer(LabelledArea):
     - `sources` know what can be completed; `popup` shows it.
     - `earlier` is the message history.
     - `commands` gets each text before it is sent; True if it was a command, which is done by then.
-    - `take_back` is called at Up in the empty field; True if it put the last queued message there.
     - `beyond` is called where Up leaves the first line (-1) or Down the last (1); True if it went somewhere.
     - `before_all` is asked of each key first, with the character that it writes; True if the key was for it.
-    - `hand_over` adds the files that a text names, and calls its second argument with the whole.
     - `sends_blank`: an empty text may be sent, too.
     """
 
@@ -77,10 +75,8 @@ class Composer(LabelledArea):
         self.sources: Sequence[CompletionSource] = ()
         self.commands: Callable[[str], bool] = lambda _: False
         self.popup = Popup()
-        self.take_back: Callable[[], bool] = lambda: False
         self.beyond: Callable[[int], bool] = lambda _: False
         self.before_all: Callable[[str, str | None], bool] = lambda *_: False
-        self.hand_over: Callable[[str, Callable[[str], object]], object] = lambda text, to: to(text)
         self.aside: str | None = None
         """The draft, while something else is being written: an earlier message anew."""
         self.sends_blank = False
@@ -121,6 +117,10 @@ class Composer(LabelledArea):
     def fit(self, rows: int) -> None:
         """Grows to a third of `rows`, those of the screen, or to a few lines where that leaves some to the chat."""
         self.styles.max_height = max(min(max(_LEAST, rows // 3), rows - _OTHERS), 1)
+
+    def take_back(self) -> bool:
+        """Put the last queued message into the empty field; False if there is none."""
+        return False
 
     # --- keys --------------------------------------------------------------------------------------------------------
 

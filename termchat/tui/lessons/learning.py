@@ -12,10 +12,10 @@ import msgspec
 from termchat import atomic, paths
 from termchat.chat.changes import Change, Notice
 from termchat.engine.abilities import Refused
+from termchat.tui.context import ScreenContext
 from termchat.tui.draw.background import BackgroundTask
 from termchat.tui.keys.key import Label, keys_of
 from termchat.tui.keys.tables import CHAT, LESSON, NO_LIGHTS, Lights, name_of
-from termchat.tui.screen.parts import Parts
 from termchat.tui.themes.theme_file import Palette
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ class Learning:
     """`runner` plays a lesson; None where none is open. `dialog` is the name of the dialog that was opened last.
 
     Args:
-        show: has the screen show its state soon.
         sessions: the saved chats, where those of lessons are kept too.
         over: hears that what a lesson set for models is over.
         big: the strip shows all of a step's text.
@@ -42,14 +41,13 @@ class Learning:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: ScreenContext,
         sessions: SessionList | None,
-        show: Callable[[], object],
         over: Callable[[], object],
         *,
         big: bool = False,
     ) -> None:
-        self._parts, self._sessions, self.show, self._over, self._big = parts, sessions, show, over, big
+        self._parts, self._sessions, self._over, self._big = parts, sessions, over, big
         self.runner: LessonSession | None = None
         self.dialog = ""
         self.unfolded: bool | None = None
@@ -141,7 +139,7 @@ class Learning:
         """Draw the screen as it is, for the handout, and write it in a thread."""
         if self.folder is not None:
             return
-        svg = self._parts.screen.app.export_screenshot(title=f"{lesson.title}, step {step}")
+        svg = self._parts.app.export_screenshot(title=f"{lesson.title}, step {step}")
         path = paths.lesson_pictures_folder() / lesson.id / f"{step:02}.svg"
 
         def write() -> Iterator[None]:
@@ -168,7 +166,7 @@ class Learning:
 
         at = self.runner.lesson.id if self.runner is not None else ""
         dialog = LessonsDialog(
-            self._parts.palette(), self.shelf(), self.progress.all, self.refusal, at, self.progress.last,
+            self._parts.palette, self.shelf(), self.progress.all, self.refusal, at, self.progress.last,
             recorded=self.recording is not None,
         )  # fmt: skip
         self._parts.open(dialog, closed)
@@ -203,10 +201,10 @@ class Learning:
         fresh = state.resumes is not None and state.resumes.leaf is None
         if state.step and sessions is not None and not fresh:
             self._finding = BackgroundTask(
-                lambda: [sessions.of_lesson(lesson.id)], lambda: self._parts.screen.call_later(self._found)
+                lambda: [sessions.of_lesson(lesson.id)], lambda: self._parts.call_later(self._found)
             )
         else:
-            self._parts.screen.call_next(self._start, None)
+            self._parts.call_next(self._start, None)
 
     @property
     def recording(self) -> DemoEngine | None:
@@ -251,8 +249,8 @@ class Learning:
         from termchat.tui.lessons.strip import LessonStrip
 
         strip = self._strip = LessonStrip(id="lesson")
-        await self._parts.screen.mount(strip, before=self._parts.desk)
-        strip.paint_with(self._parts.palette())
+        await self._parts.mount(strip, before="BottomBar")
+        strip.paint_with(self._parts.palette)
         composer = self._parts.composer
         composer.before_all = self.direct
         commands = composer.commands
@@ -293,7 +291,7 @@ class Learning:
 
     def uncover(self) -> None:
         """Close all dialogs over the strip, and give it the keyboard: the very next key is for it."""
-        screen = self._parts.screen
+        screen = self._parts
         while screen.app.screen is not screen:
             screen.app.screen.dismiss(None)
         if self.runner is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -22,6 +21,7 @@ from termchat.lessons import shelf
 from termchat.lessons.lesson import Lesson, LessonQuestion
 from termchat.lessons.lesson_facts import LessonFacts
 from termchat.lessons.playing import Guess, LessonState, Playing, ResumePoint
+from termchat.tui.context import ScreenContext
 from termchat.tui.draw.ink import Run
 from termchat.tui.draw.marks import STRONG
 from termchat.tui.keys.tables import NO_LIGHTS, Lights, name_of
@@ -32,8 +32,7 @@ from termchat.tui.lessons.screen_facts import mode_of, screen_facts
 from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, strip_lines
 from termchat.tui.panels.pages import PAGES
-from termchat.tui.screen.drawer import ALONE
-from termchat.tui.screen.parts import Parts
+from termchat.tui.panels.panels import ALONE
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, Look, TokenLook
 from termchat.tui.walks.walks_view import WalksView
 
@@ -75,7 +74,6 @@ class LessonOwner(Protocol):
     runner: LessonSession | None
     dialog: str
     unfolded: bool | None
-    show: Callable[[], object]
 
     @property
     def recording(self) -> object | None: ...
@@ -92,7 +90,7 @@ class LessonSession:
     def __init__(
         self,
         learning: LessonOwner,
-        parts: Parts,
+        parts: ScreenContext,
         strip: LessonStrip,
         lesson: Lesson,
         state: LessonState,
@@ -102,7 +100,7 @@ class LessonSession:
         big: bool,
     ) -> None:
         self._learning, self._parts, self.strip, self.lesson = learning, parts, strip, lesson
-        self.before = before or _Before(parts.transcript.looks, parts.panels.page, parts.drawer.shown)
+        self.before = before or _Before(parts.transcript.looks, parts.panels.page, parts.panels.shown)
         wanted, point = state.step, state.resumes
         if left is not None and point is not None and point.leaf not in left.conversation.nodes:
             point = None  # another chat was begun in the lesson
@@ -126,7 +124,7 @@ class LessonSession:
         self.open = False
         self._leave_places()
         if parts.panels.big:  # the chat is to be seen
-            parts.screen.call_next(parts.screen.app.run_action, "big", parts.screen)
+            parts.call_next(parts.app.run_action, "big", parts)
         self._show_chat(left)
         self.facts = LessonFacts(
             parts.chat,
@@ -145,7 +143,7 @@ class LessonSession:
         if lesson.opening.page in PAGES:
             parts.panels.page = lesson.opening.page
         self._began = self._beginning()
-        self._timer = parts.screen.set_interval(1 / LOOKS_PER_SECOND, self.look)
+        self._timer = parts.set_interval(1 / LOOKS_PER_SECOND, self.look)
 
     def begin(self) -> None:
         """Show the first step."""
@@ -153,7 +151,7 @@ class LessonSession:
         self.playing.update(self.facts)
         self._compose()
         self._changed()
-        self._parts.desk.take_keyboard()
+        self._parts.take_keyboard()
 
     @property
     def doing(self) -> bool:
@@ -170,27 +168,25 @@ class LessonSession:
     def _show_chat(self, left: Session | None) -> None:
         parts, chat, opening, id = self._parts, self._parts.chat, self.lesson.opening, self.lesson.id
         if left is not None:
-            parts.do(lambda: chat.begin_lesson(id, opening.knobs, opening.system, raw=opening.raw, left=left))
+            chat.begin_lesson(id, opening.knobs, opening.system, raw=opening.raw, left=left)
+            parts.tick()
             if parts.composer.text in {step.compose for step in self.lesson.steps}:  # each step puts its own there
                 chat.conversation.unsent.draft = ""
                 parts.composer.clear()
             return
         title = self.lesson.title
-        parts.do(
-            lambda: chat.begin_lesson(
-                id, opening.knobs, opening.system, raw=opening.raw, text=opening.text, title=title
-            )
-        )
+        chat.begin_lesson(id, opening.knobs, opening.system, raw=opening.raw, text=opening.text, title=title)
         points = [Breakpoint(conditions.parse(rule)) for rule in opening.rules]
-        parts.do(lambda: chat.set_breakpoints(points))
-        parts.do(lambda: chat.constrain(opening.constraint))
+        chat.set_breakpoints(points)
+        chat.constrain(opening.constraint)
+        parts.tick()
 
     def _leave_places(self) -> None:
         """Leave token mode and TUNE."""
         if self._parts.tokens.mode.open:
             self._parts.tokens.leave()
-        if self._parts.desk.tune is not None:
-            self._parts.desk.close_tune()
+        if self._parts.tune is not None:
+            self._parts.close_tune()
 
     def _return_to(self, point: ResumePoint) -> None:
         """Show the branch and set the knobs with which a step began; a message that was sent in it can be sent again."""
@@ -198,22 +194,22 @@ class LessonSession:
         conversation, leaf = chat.conversation, point.leaf
         if leaf is not None and leaf != conversation.leaf:
             sent = [node.written for node in conversation.children(leaf) if self._is_own(node)]
-            parts.do(lambda: chat.branches.select(leaf))
+            chat.branches.select(leaf)
             if sent and not conversation.unsent.draft.strip():
                 conversation.unsent.draft = self._given = sent[-1]
                 parts.composer.put(sent[-1])
         turned = Tuning().turned(point.knobs).differing(chat.tuning)
         if turned:
-            parts.do(lambda: chat.adjust_all(turned, dict.fromkeys(turned, LESSON)))
+            chat.adjust_all(turned, dict.fromkeys(turned, LESSON))
 
     def _mark(self) -> None:
         """Show the panels that a step speaks of, and note its beginning, if that can be made again."""
         playing, parts = self.playing, self._parts
         speaks = not playing.finished and any(point.startswith(_PANEL) for point in playing.current.points)
-        if speaks and parts.screen.size.width >= ALONE:
-            parts.drawer.need("lesson")
+        if speaks and parts.size.width >= ALONE:
+            parts.panels.need("lesson")
         else:
-            parts.drawer.release("lesson")
+            parts.panels.release("lesson")
         self._typed = self.note = ""
         self._ran = False
         self._began, chat = self._beginning(), parts.chat
@@ -236,16 +232,17 @@ class LessonSession:
         self.pause()
         self.open = False
         self._leave_places()
-        parts.do(lambda: parts.chat.end_lesson(back=back))
-        parts.drawer.release("lesson")
+        parts.chat.end_lesson(back=back)
+        parts.tick()
+        parts.panels.release("lesson")
         parts.transcript.looks, parts.panels.page = before.looks, before.page
-        if parts.drawer.shown != before.drawer:
-            parts.drawer.toggle()
+        if parts.panels.shown != before.drawer:
+            parts.panels.toggle()
         if back:
             parts.tokens.mode.find()
         self.strip.show_lines([])
-        parts.desk.take_keyboard()
-        self._learning.show()
+        parts.take_keyboard()
+        self._parts.show_soon()
 
     # --- what happens --------------------------------------------------------------------------------------------------
 
@@ -254,9 +251,9 @@ class LessonSession:
         self.facts.note_list()
         if self._model is not self._parts.chat.model:
             self._model = self._parts.chat.model
-            self._parts.screen.call_next(self._judge_model)
+            self._parts.call_next(self._judge_model)
         if any(isinstance(change, PathChanged) for change in changes) and self._parts.chat.shows_other:
-            self._parts.screen.call_next(self._leave_for_another)
+            self._parts.call_next(self._leave_for_another)
 
     def _judge_model(self) -> None:
         """Leave where the engine of a new model cannot do what the lesson needs; tell which model the course is tested with."""
@@ -304,7 +301,7 @@ class LessonSession:
     def _changed(self) -> None:
         self._learning.keep(self.playing)
         self.show()
-        self._learning.show()
+        self._parts.show_soon()
 
     # --- what it shows -------------------------------------------------------------------------------------------------
 
@@ -326,7 +323,7 @@ class LessonSession:
         return Lights(tuple(dict.fromkeys(keys)), tuple(pages))
 
     def show(self) -> None:
-        size = self._parts.screen.size
+        size = self._parts.size
         self._seen_looks = self._direct, self.rows, self._awaits()
         lines = strip_lines(
             self._words(), max(size.width - 2, 8), self.rows,
@@ -340,9 +337,9 @@ class LessonSession:
     def rows(self) -> int:
         """Rows that the strip may have: its own, and those above it that are empty, but for a few into which the chat grows."""
         parts = self._parts
-        height, transcript = parts.screen.size.height, parts.transcript
+        height, transcript = parts.size.height, parts.transcript
         least = rows_for(height, unfolded=self._whole or self.playing.finished)
-        welcome, walks = parts.screen.query_one("#welcome"), parts.screen.query_one(WalksView)
+        welcome, walks = parts.query_one("#welcome"), parts.query_one(WalksView)
         if walks.display:
             free = walks.spare
         elif transcript.display and transcript.size.height:
@@ -359,7 +356,7 @@ class LessonSession:
         """Whether all of a step's text is shown: as the reader wants it, else for a projector, where panels have room too."""
         if self._learning.unfolded is not None:
             return self._learning.unfolded
-        height = self._parts.screen.size.height
+        height = self._parts.size.height
         hides = rows_for(height, unfolded=True) > height - _PANELS
         return self._big and not (hides and self._parts.panels.display)
 
@@ -378,7 +375,7 @@ class LessonSession:
             return ""
         step = playing.current
         waits = plain(step.hints[-1]) if step.hints else "; ".join(check.written for check in step.checks)
-        first = f"{name_of('back')}, then " if self._parts.screen.query_one(WalksView).display else ""
+        first = f"{name_of('back')}, then " if self._parts.query_one(WalksView).display else ""
         return f"Not done yet. The whole step: {first}{waits}" if waits else ""
 
     def _made(self, what: str) -> bool:
@@ -449,9 +446,9 @@ class LessonSession:
 
     def take_keyboard(self) -> None:
         self.open = True
-        self._parts.screen.set_focus(self.strip)  # not focus(): the very next key is for it
+        self._parts.set_focus(self.strip)  # not focus(): the very next key is for it
         self.show()
-        self._learning.show()
+        self._parts.show_soon()
 
     def back(self) -> bool:
         """Give the keyboard back; False where the strip did not have it."""
@@ -459,20 +456,20 @@ class LessonSession:
             return False
         self.open = False
         self._typed = ""
-        if self._parts.screen.focused is self.strip:
-            self._parts.desk.take_keyboard()
+        if self._parts.focused is self.strip:
+            self._parts.take_keyboard()
         self.show()
-        self._learning.show()
+        self._parts.show_soon()
         return True
 
     def lost_keyboard(self) -> None:
         """Take back what a click did: one elsewhere took the keyboard, or one on the strip gave it, which is no way to its
         keys."""
-        has = self._parts.screen.focused is self.strip
+        has = self._parts.focused is self.strip
         if self.open and not has:
             self.back()
         elif has and not self.open:
-            self._parts.desk.take_keyboard()
+            self._parts.take_keyboard()
 
     def act(self, what: str, *arguments: Any) -> None:
         _ACTS[what](self, *arguments)
@@ -514,7 +511,7 @@ class LessonSession:
         """Whether the composer has the keyboard, and nothing that the reader wrote."""
         composer = self._parts.composer
         is_theirs = composer.aside is not None or composer.text not in ("", self._given)  # as a message that is edited
-        return self._parts.screen.focused is composer and not is_theirs
+        return self._parts.focused is composer and not is_theirs
 
     def answer(self, number: float) -> None:
         """Answer with a digit; on the strip it is one of a number, if a number is asked for."""
@@ -573,7 +570,7 @@ class LessonSession:
         if playing.does_it:
             self._do()
         self.show()
-        self._learning.show()
+        self._parts.show_soon()
 
     def _do(self) -> None:
         """Have the step done."""
@@ -591,9 +588,9 @@ class LessonSession:
             self._take_back_step()
         if step.deeds[0].sends and self._given:
             self._parts.composer.put(self._given)  # whatever became of it
-        self._doing = self._parts.screen.run_worker(self._do_deeds(), group="lesson", exclusive=True)
+        self._doing = self._parts.run_worker(self._do_deeds(), group="lesson", exclusive=True)
         self.show()
-        self._learning.show()
+        self._parts.show_soon()
 
     async def _do_deeds(self) -> None:
         playing, step = self.playing, self.playing.step
@@ -609,7 +606,7 @@ class LessonSession:
         if not self._is_over:
             self.look()
             self.show()
-            self._learning.show()
+            self._parts.show_soon()
 
     def _skip(self) -> None:
         self.back()
@@ -640,19 +637,19 @@ class LessonSession:
 
     def _take_back_step(self) -> None:
         """Go back to where the step began: from there on it was recorded. Of a reply that is not over, only the knobs."""
-        parts, chat, began = self._parts, self._parts.chat, self._began
+        chat, began = self._parts.chat, self._began
         if began.conversation is not chat.conversation:
             return
         if not chat.busy:
             for number in [number for number in chat.conversation.nodes if number > began.newest]:
-                parts.do(partial(chat.branches.delete, number))  # what is hidden already stays so
+                chat.branches.delete(number)  # what is hidden already stays so
             if chat.constraint != began.constraint:
-                parts.do(lambda: chat.constrain(began.constraint))
+                chat.constrain(began.constraint)
             if began.leaf is not None and began.leaf != chat.conversation.leaf:
                 leaf = began.leaf
-                parts.do(lambda: chat.branches.select(leaf))
+                chat.branches.select(leaf)
         if turned := began.tuning.differing(chat.tuning):
-            parts.do(lambda: chat.adjust_all(turned, dict.fromkeys(turned, LESSON)))
+            chat.adjust_all(turned, dict.fromkeys(turned, LESSON))
 
     def _is_own(self, node: Node) -> bool:
         """Whether it is a message that the lesson has the reader send."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 
 from termchat.chat.changes import Notice
+from termchat.tui.context import ScreenContext
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import name_of
-from termchat.tui.screen.parts import Parts
 from termchat.tui.themes.theme_file import Palette
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AskLine:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ScreenContext) -> None:
         self._parts = parts
         self._asking: Asking | None = None
         self._rewriting: Rewriting | None = None
@@ -34,8 +34,8 @@ class AskLine:
 
         if self._asking is None:
             self._asking = Asking()
-            await self._parts.screen.mount(self._asking, before=self._parts.desk)
-            self._asking.paint_with(self._parts.palette())
+            await self._parts.mount(self._asking, before="BottomBar")
+            self._asking.paint_with(self._parts.palette)
         return self._asking
 
     def paint_with(self, palette: Palette) -> None:
@@ -47,7 +47,7 @@ class AskLine:
         """The keys of the line that is typed, or of the message that is edited; none where nothing is asked."""
         back = Label(name_of("back"), "back")
         if self._asking is None or not self._asking.is_open:
-            edits = self._rewriting is not None and self._parts.screen.focused is self._parts.composer
+            edits = self._rewriting is not None and self._parts.focused is self._parts.composer
             return [Label("Enter", "apply on a new branch"), back, Label(name_of("edit"), "earlier")] if edits else []
         if self._searching is None:
             return [Label("Enter", "accept"), back]
@@ -59,7 +59,7 @@ class AskLine:
             self._end_search(stays=False)
         elif self._asking is not None and self._asking.is_open:
             self._asking.close()
-            self._parts.desk.take_keyboard()
+            self._parts.take_keyboard()
         elif self._rewriting is not None:
             self._rewriting.end(returns=True)
             self._rewriting = None
@@ -90,11 +90,11 @@ class AskLine:
     def show(self) -> None:
         if self._asking is None:
             if self._parts.chat.prefill is not None:
-                self._parts.screen.call_next(self._open_and_show)
+                self._parts.call_next(self._open_and_show)
             return
         from termchat.tui.screen.asking import strip_line
 
-        room = self._parts.screen.size.width - 2
+        room = self._parts.size.width - 2
         lines = [self._rewriting.line(room)] if self._rewriting is not None else []
         if (text := self._parts.chat.prefill) is not None:
             word = "next reply starts with" if text else "next reply starts freely"
@@ -129,7 +129,7 @@ class AskLine:
             self._parts.tell(Notice("no message to edit yet"))
             return
         self._rewriting = rewriting
-        self._parts.screen.set_focus(self._parts.composer)  # not focus(): the very next key is for it
+        self._parts.set_focus(self._parts.composer)  # not focus(): the very next key is for it
         self.show()
 
     def submitted(self, text: str) -> bool:
@@ -146,8 +146,8 @@ class AskLine:
 
         def entered(text: str) -> None:
             asking.close()
-            self._parts.desk.take_keyboard()
-            self._parts.do(lambda: self._parts.chat.begin_with(unescape(text)))
+            self._parts.take_keyboard()
+            self._parts.chat.begin_with(unescape(text))
 
         asking = await self._open()
         hint = "first words of the reply; \\n is a line break"
@@ -171,4 +171,4 @@ class AskLine:
         if searching is not None:
             self._sought = searching.query
             searching.end(stays=stays)
-            self._parts.desk.take_keyboard()
+            self._parts.take_keyboard()

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from itertools import groupby
 
 from termchat.conversation.tree import HEAD, Conversation, Node, Span
+from termchat.tui.context import ScreenContext
 from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.asking import strip_line
-from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.document import Anchor
 
 Said = list[Span]
@@ -37,9 +37,9 @@ class Rewriting:
         opened: is called whenever another message is the one that is edited.
     """
 
-    def __init__(self, parts: Parts, opened: Callable[[], None]) -> None:
+    def __init__(self, parts: ScreenContext, opened: Callable[[], None]) -> None:
         chat, transcript, composer = parts.chat, parts.transcript, parts.composer
-        self._chat, self._transcript, self._composer, self._do = chat, transcript, composer, parts.do
+        self._chat, self._transcript, self._composer = chat, transcript, composer
         self._opened = opened
         self._conversation = chat.conversation
         self._messages = messages_of(chat.conversation)
@@ -106,21 +106,21 @@ class Rewriting:
             self._composer.hand_over(text, lambda whole: self._edit(said[0].node, whole))
         else:
             self._transcript.follow()
-            self._do(lambda: self._chat.forks.replace(said, text))
+            self._chat.forks.replace(said, text)
 
     def _edit(self, node: Node, text: str) -> None:
         if self.is_stale:  # while its files were read
             self._composer.give_back(text)
             return
         self._transcript.follow()
-        self._do(lambda: self._chat.forks.edit(node, text))
+        self._chat.forks.edit(node, text)
 
     def _prompt(self, text: str) -> None:
         if self.is_stale:
             self._composer.give_back(text)
             return
         self._transcript.follow()
-        self._do(lambda: self._chat.forks.edit_system(text))
+        self._chat.forks.edit_system(text)
 
     def line(self, room: int) -> Line:
         node, head = self._messages[self._at][0].node, self._messages[0][0].node.number == HEAD

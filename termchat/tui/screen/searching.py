@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from termchat.tui.context import ScreenContext
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.asking import Asking
-from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.hits import Finding
 
@@ -17,7 +17,7 @@ _GOES_ON = 1 / 15
 class Searching:
     """One search, while its line is open. In token mode the cursor goes to the first token of each hit in a reply."""
 
-    def __init__(self, parts: Parts, asking: Asking) -> None:
+    def __init__(self, parts: ScreenContext, asking: Asking) -> None:
         self._tokens, self._asking = parts.tokens, asking
         self._transcript = view = parts.tokens.transcript
         self._finding = Finding()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from termchat.chat.changes import Notice
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.transcripts.transcript import TranscriptError
+from termchat.tui.context import ScreenContext
 from termchat.tui.keys.tables import name_of
-from termchat.tui.screen.parts import Parts
 from termchat.tui.sessions.session_list import Opened, SessionList
 
 if TYPE_CHECKING:
@@ -58,10 +58,9 @@ class ChatSwitching:
         save: makes what writes a transcript of the chat.
     """
 
-    def __init__(self, parts: Parts, sessions: SessionList | None, save: Save) -> None:
+    def __init__(self, parts: ScreenContext, sessions: SessionList | None, save: Save) -> None:
         self._parts, self.sessions, self._save = parts, sessions, save
-        self._screen, self._chat, self._tokens = parts.screen, parts.chat, parts.tokens
-        self._do, self._tell = parts.do, parts.tell
+        self._chat, self._tokens, self._tell = parts.chat, parts.tokens, parts.tell
         self._dialog: SessionsDialog | None = None
         self._problem = ""
         """Why the last transcript could not be written."""
@@ -138,8 +137,8 @@ class ChatSwitching:
         if self.sessions is None:
             self._tell(Notice("chats are not saved in this mode"))
         elif self._dialog is None:  # else asked for twice in the same burst
-            palette = self._parts.palette()
-            self._dialog = SessionsDialog(self._chat, self.sessions, palette, new=self.new, do=self._do)
+            palette = self._parts.palette
+            self._dialog = SessionsDialog(self._chat, self.sessions, palette, new=self.new)
             self._parts.open(self._dialog, closed)
 
     def save(self) -> None:
@@ -163,15 +162,15 @@ class ChatSwitching:
         """Writes a transcript; `hear` gets why it could not be written, "" if it is."""
 
         def over(problem: str) -> None:
-            self._parts.notices.withdraw(self._problem)
+            self._parts.withdraw(self._problem)
             self._problem = problem
             hear(problem)
 
-        write(self._save(path), over, self._screen.call_later)
+        write(self._save(path), over, self._parts.call_later)
 
     def _go(self, to: Callable[[], object]) -> None:
         if self._tokens.mode.open:
             self._tokens.leave()
-        self._parts.notices.forget()
-        self._do(to)
+        self._parts.forget_notices()
+        to()
         self._tokens.mode.find()

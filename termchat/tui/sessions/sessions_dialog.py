@@ -344,7 +344,6 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
 
     Args:
         new: shows an empty chat in place of the one that is open.
-        do: does something to the chat and has the screen take in what came of it.
     """
 
     KEYS = "SAVED CHATS"
@@ -358,10 +357,9 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
         palette: Palette,
         *,
         new: Callable[[], object],
-        do: Callable[[Callable[[], object]], None],
     ) -> None:
         super().__init__(sessions, palette)
-        self._chat, self._new, self._do = chat, new, do
+        self._chat, self._new = chat, new
 
     @property
     def opened(self) -> str:
@@ -387,7 +385,7 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
             self.rows = [msgspec.structs.replace(one, title=title) if one.id == row.id else one for one in self.rows]
             self._change(lambda: self.sessions.store.rename(row.id, title))
             if row.id == self.opened:
-                self._do(lambda: self._chat.retitle(title))
+                self._chat.retitle(title)
 
     def action_duplicate(self) -> None:
         row = self.row
