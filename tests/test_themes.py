@@ -15,9 +15,10 @@ from textual.app import App
 from termchat.tui.themes import library as library_module
 from termchat.tui.themes import theme_file as themes_of
 from termchat.tui.themes.depth import PLAIN, fitted
-from termchat.tui.themes.library import ThemeLibrary
+from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import (
     ANSI,
+    AUTO,
     COLORS,
     Palette,
     ThemeError,
@@ -289,11 +290,12 @@ def test_only_the_theme_that_is_wanted_is_read(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(themes_of, "load_theme", noted)
     (tmp_path / "mine.toml").write_text(DARK.replace('name = "dark"', 'name = "mine"'), "utf-8")
     (tmp_path / "light.toml").write_text(DARK.replace('name = "dark"', 'name = "light"'), "utf-8")
-    library = ThemeLibrary(folders=[ROOT, tmp_path])
-    assert library.for_background(dark=True).name == "dark"
+    library = ThemeChooser(folders=[ROOT, tmp_path])
+    assert library.of(AUTO).name == "dark"
     assert library.get("mine") is not None
     assert read == ["dark.toml", "mine.toml"]
-    assert library.for_background(dark=False).dark, "the user's own light one"
+    library.dark = False
+    assert library.of(AUTO).dark, "the user's own light one"
     assert read[2:] == ["light.toml"]
     assert set(library.all()) == {*SHIPPED, "mine"}
     assert library.all()["light"].dark
@@ -301,8 +303,8 @@ def test_only_the_theme_that_is_wanted_is_read(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_broken_theme_of_the_users_leaves_the_shipped_one(tmp_path: Path) -> None:
     (tmp_path / "dark.toml").write_text(DARK.replace("true", "maybe"), "utf-8")
-    library = ThemeLibrary(folders=[ROOT, tmp_path])
-    assert library.for_background(dark=True) == SHIPPED["dark"]
+    library = ThemeChooser(folders=[ROOT, tmp_path])
+    assert library.of(AUTO) == SHIPPED["dark"]
     assert [problem.line for problem in library.problems] == [2]
     library.all()
     assert len(library.problems) == 1
@@ -310,13 +312,14 @@ def test_a_broken_theme_of_the_users_leaves_the_shipped_one(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["", "..", "../themes/dark", "a\0b", "x" * 5000, "\udc80", "nobody"])
 def test_a_name_that_is_none_finds_nothing(name: str) -> None:
-    assert ThemeLibrary(folders=[ROOT]).get(name) is None
+    assert ThemeChooser(folders=[ROOT]).get(name) is None
 
 
 def test_a_terminal_is_offered_what_it_can_show() -> None:
-    few, none = ThemeLibrary("16", [ROOT]), ThemeLibrary("none", [ROOT])
+    few, none = ThemeChooser("16", folders=[ROOT]), ThemeChooser("none", folders=[ROOT])
     assert set(few.all()) == {"terminal-dark", "terminal-light"}
     assert few.get("dusk") is None
-    assert few.for_background(dark=False).name == "terminal-light"
+    few.dark = False
+    assert few.of(AUTO).name == "terminal-light"
     assert list(none.all().values()) == [PLAIN]
-    assert none.get("dusk") == none.for_background(dark=True)
+    assert none.get("dusk") == none.of(AUTO)

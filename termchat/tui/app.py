@@ -42,7 +42,7 @@ from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
 from termchat.tui.terminal.input_stream import BackgroundIs
 from termchat.tui.terminal.screens import ClosedOnce, LeavingApp
 from termchat.tui.terminal.typeahead import TypeAhead, burst_of
-from termchat.tui.themes.library import ThemeChooser, ThemeLibrary
+from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import AUTO, textual_theme
 
 if sys.platform != "win32":
@@ -142,10 +142,7 @@ class TermchatApp(LeavingApp):
         self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
         self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
-        self.theme_chooser, self._keep_theme = (
-            ThemeChooser(ThemeLibrary(abilities.depth), theme, contrast=big),
-            keep_theme,
-        )
+        self.theme_chooser, self._keep_theme = ThemeChooser(abilities.depth, theme, contrast=big), keep_theme
         others = list(notices)
         wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.theme_chooser.missing(theme_place)]
         self._notices = [*in_short(wrong, len(others)), *others]
@@ -352,7 +349,7 @@ class TermchatApp(LeavingApp):
         from termchat.tui.dialogs.theme import ThemePicker  # not needed before the first frame
 
         if not isinstance(self.screen, ThemePicker):
-            self.theme_chooser.library.renew()  # whoever writes a theme comes here to see it
+            self.theme_chooser.renew()  # whoever writes a theme comes here to see it
             self.show_theme(self.theme_chooser.wanted)
             self.push_screen(ThemePicker(self.theme_chooser, self.show_theme), self._theme_chosen)
 
@@ -377,7 +374,7 @@ class TermchatApp(LeavingApp):
                     yield SystemCommand(
                         key.palette, f"{keys}  {help}" if keys else help, lambda key=key: self._act(key)
                     )
-        for name in (AUTO, *self.theme_chooser.library.all()):
+        for name in (AUTO, *self.theme_chooser.all()):
             yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: self.keep_theme(name))
 
     async def run_action(

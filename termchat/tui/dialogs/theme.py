@@ -43,13 +43,13 @@ class ThemePicker(ListDialog[str, str]):
     def __init__(self, chooser: ThemeChooser, preview: Callable[[str], None]) -> None:
         super().__init__(chooser.of(chooser.wanted))
         self._chooser, self._preview = chooser, preview
-        shown = chooser.library.all() if chooser.library.depth != "none" else ()
+        shown = chooser.all() if chooser.depth != "none" else ()
         names = [AUTO, *sorted(shown, key=self._rank)]
         self.set_rows(names, names.index(chooser.wanted) if chooser.wanted in names else 0)
-        self.problem = "; ".join(map(str, chooser.library.problems))
+        self.problem = "; ".join(map(str, chooser.problems))
 
     def hint(self) -> Content:
-        return dialogs.hint(*self.HINTS, before=_LIMITS.get(self._chooser.library.depth, ""))
+        return dialogs.hint(*self.HINTS, before=_LIMITS.get(self._chooser.depth, ""))
 
     def moved(self) -> None:
         assert self.row is not None

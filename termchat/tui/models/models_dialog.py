@@ -15,7 +15,6 @@ from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.config.per_model import Picked, RunSettings
-from termchat.decoding.setting import Value
 from termchat.models.disk.discovery import Skipped
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
@@ -166,11 +165,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         self._order_models()
         self._filter_rows()
         self.changed()
-        self._tell_answer()
         self._open_engine()
-
-    def _tell_answer(self) -> None:
-        """Tell the answer of an engine that was asked again."""
         if self._asked and not self.models.asks(self._asked):
             rows = (row for row in self.models.elsewhere.values() if row.is_engine and row.engine == self._asked)
             problem = next((row.problem for row in rows), "")
@@ -186,7 +181,12 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return heading(width, self.longest)
 
     def render_details(self, row: ModelRow, width: int, height: int) -> list[Line]:
-        return model_lines(self._detailed_item(row), width, height)
+        item, info = self._item(row), self.chat.model if row is self.loaded else None
+        config = item.facts.run.config if info is not None and isinstance(item.facts, Facts) else None
+        item = item._replace(
+            recommended=self.models.recommended(row), running=info, config=config, speculation=self._drafts(row)
+        )
+        return model_lines(item, width, height)
 
     def _welcomed(self) -> Sequence[Line]:
         assert self._welcome is not None
@@ -360,8 +360,10 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         def memory(run: RunSettings) -> str:
             return memory_text(Item(row, self.state(row), facts.run_as(run), self.spare))
 
-        dialog = EngineDialog(self._palette, row.name, facts.run, self.chat, self._options_of(row), memory)
-        self.app.push_screen(dialog, closed)
+        info = self.chat.model if row is self.loaded else None
+        options = self.models.config.engine.__struct_fields__
+        in_effect = {name: getattr(info, name) for name in options if hasattr(info, name)}
+        self.app.push_screen(EngineDialog(self._palette, row.name, facts.run, self.chat, in_effect, memory), closed)
 
     def _load(self, row: ModelRow, facts: Facts, picked: Picked) -> None:
         if picked == facts.run.picked and self.state(row) == "loaded":
@@ -424,8 +426,10 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         if there and chat.spec is not None:
             spec = chat.spec
             wanted = spec.engine.asked_as(spec.path) if spec.engine.url else models.in_file(file_of(spec))
-        match = rows.get(wanted) or (self._own_choice(rows) if there else None)
-        self.loaded = match if match is not None and not self._has_another(match) else self._unlisted()
+        match, info = rows.get(wanted) or (self._own_choice(rows) if there else None), chat.model
+        # An engine may have got another model in place of the one that was loaded.
+        other = match is not None and info is not None and bool(match.serves) and info.path not in match.serves
+        self.loaded = self._unlisted() if match is None or other else match
         self.drafter = models.in_file(chat.host.drafter.path) if chat.host.drafter is not None else ""
         if self.loaded is not None:
             rows[self.loaded.wanted] = self.loaded
@@ -463,13 +467,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             self.draft_role(row), self.models.silent.get(row.engine),
         )  # fmt: skip
 
-    def _detailed_item(self, row: ModelRow) -> Item:
-        item, info = self._item(row), self.chat.model if row is self.loaded else None
-        config = item.facts.run.config if info is not None and isinstance(item.facts, Facts) else None
-        return item._replace(
-            recommended=self.models.recommended(row), running=info, config=config, speculation=self._drafts(row)
-        )
-
     @property
     def drafted_for(self) -> ModelRow | None:
         """The loaded model, if others of this machine can draft for it."""
@@ -497,7 +494,10 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         if loaded is not None and row.wanted == self.drafter:
             return f"it drafts for {loaded.name}"
         if loaded is not None and row.path is not None and why_not is not None:
-            return f"it cannot draft for {loaded.name}: {why_not}" if why_not else _able(row, loaded)
+            if why_not:
+                return f"it cannot draft for {loaded.name}: {why_not}"
+            share = f", with {row.size / loaded.size:.0%} of its size" if row.size and loaded.size else ""
+            return f"it can draft for {loaded.name}{share}"  # the smaller it is, the sooner its drafts pay
         if loaded is not None and row.wanted == loaded.draft_model:
             return f"it can draft for {loaded.name} once it is downloaded"
         return f"{row.draft_model} can draft for it" if row.draft_model else ""
@@ -514,15 +514,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         named = self.models.rows.get(loaded.draft_model)
         away = named is not None and named.path is None
         return f"{loaded.draft_model} can draft for it once it is downloaded" if away else ""
-
-    def _options_of(self, row: ModelRow) -> dict[str, Value]:
-        """The engine settings in effect; empty for all models but the loaded one."""
-        info = self.chat.model
-        if info is None or row is not self.loaded:
-            return {}
-        return {
-            name: getattr(info, name) for name in self.models.config.engine.__struct_fields__ if hasattr(info, name)
-        }
 
     @property
     def spare(self) -> int | None:
@@ -556,11 +547,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         one = len(there) == 1 and spec.engine.scheme != "ssh"  # whatever it was asked for with
         return rows.get(spec.engine.asked_as()) if one or spec.path == spec.engine.model else None
 
-    def _has_another(self, row: ModelRow) -> bool:
-        """Whether an engine has got another model in place of the one that was loaded."""
-        info = self.chat.model
-        return info is not None and bool(row.serves) and info.path not in row.serves
-
     def _unlisted(self) -> ModelRow | None:
         """A row for a loaded model that is in no list."""
         spec, info = self.chat.spec, self.chat.model
@@ -588,12 +574,6 @@ def skipped_lines(skipped: Iterable[Skipped], width: int) -> list[Line]:
         lines += prose(home(one.path), width, TEXT)
         lines += [Line((("  ", MUTED), *line.runs)) for line in prose(one.reason, width - 2, Ink("warning"))]
     return lines
-
-
-def _able(row: ModelRow, loaded: ModelRow) -> str:
-    """The smaller it is, the sooner its drafts pay."""
-    share = f", with {row.size / loaded.size:.0%} of its size" if row.size and loaded.size else ""
-    return f"it can draft for {loaded.name}{share}"
 
 
 def _in_file(text: str) -> ModelRow:

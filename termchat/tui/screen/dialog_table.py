@@ -145,7 +145,7 @@ DIALOGS: Mapping[str, Callable[[ChatScreen], None]] = {
     "sessions": lambda screen: screen.conversations.browse(),
     "setup": lambda screen: screen.conversations.set_up(),
     "save": lambda screen: screen.conversations.save(),
-    "persona": lambda screen: screen.personating.open(),
+    "persona": lambda screen: screen.conversations.browse_personas(),
     "presets": _presets,
     "history": _history,
     "queue": _queue,

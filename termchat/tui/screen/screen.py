@@ -43,7 +43,6 @@ from termchat.tui.screen.notices import (
     wrapped,
 )
 from termchat.tui.screen.panel_actions import PanelActions, newest_reply
-from termchat.tui.sessions.begin_as import PersonaStarting
 from termchat.tui.sessions.chat_switching import ChatSwitching, Save
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.compositor import LineCompositor
@@ -134,7 +133,6 @@ class ChatScreen(PanelActions, CopyActions):
         self.choosing: ModelSwitching = ModelSwitching(self, models)
         self.conversations: ChatSwitching = ChatSwitching(self, sessions, save)
         self.learning = Learning(self, sessions, models.end_lesson, big=big)
-        self.personating: PersonaStarting = PersonaStarting(self, self.conversations)
         self.constraining = ConstraintSetting(self)
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
@@ -580,7 +578,7 @@ class ChatScreen(PanelActions, CopyActions):
             self._versions.step(by, node)
 
     def action_new(self) -> None:
-        self.conversations.new()
+        self.conversations.begin()
 
     def action_dialog(self, name: str) -> None:
         self.learning.dialog = name

@@ -1,4 +1,4 @@
-"""From one chat to another: new chats, saved ones, other beginnings; and writing transcripts in a thread."""
+"""From one chat to another: new chats, personas, saved chats; and writing transcripts in a thread."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
 from termchat.chat.changes import Notice
+from termchat.config.origins import replaced
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.tui.context import ScreenContext
@@ -16,38 +17,13 @@ from termchat.tui.keys.tables import name_of
 from termchat.tui.sessions.session_list import Opened, SessionList
 
 if TYPE_CHECKING:
+    from termchat.config.personas import Persona, Personas
     from termchat.tui.sessions.sessions_dialog import SessionsDialog
     from termchat.tui.sessions.setup import Setup
 
 
 Save = Callable[[Path], Callable[[], object]]
 """Makes what writes a transcript of the chat as it is now to a path, in any thread."""
-
-
-def write(
-    save: Callable[[], object],
-    hear: Callable[[str], object],
-    deliver: Callable[[Callable[[], object]], object],
-) -> None:
-    """Writes a transcript in a thread that the program waits for when it quits.
-
-    Args:
-        hear: gets why it could not be written, "" if it is; in the event loop.
-        deliver: takes, in the thread, what is to be called in the event loop.
-    """
-
-    def work() -> None:
-        try:
-            save()
-            problem = ""
-        except (TranscriptError, StoreError) as error:
-            problem = f"{error.message}. {error.hint}".strip()
-        except Exception as mistake:  # noqa: BLE001 (the chat goes on, and a person reads what it was)
-            problem = str(mistake) or repr(mistake)
-        with suppress(RuntimeError):  # the app has ended meanwhile
-            deliver(lambda: hear(problem))
-
-    Thread(target=work, name="saving").start()
 
 
 class ChatSwitching:
@@ -66,27 +42,23 @@ class ChatSwitching:
         """Why the last transcript could not be written."""
         self._before_raw = ""
         """The system prompt of the chat that raw mode was switched on in, which is back when it is switched off."""
+        self._personas: Personas | None = None
 
-    def new(self, *, keep: bool = False) -> None:
-        self._start(keep=keep or None)
+    def begin(self, system: str | None = None, *, raw: bool | None = None, keep: bool | None = None) -> None:
+        """Start a chat with this system prompt and raw mode, and with the settings of the chat before if they are to be kept.
 
-    def begin(self, system: str, *, raw: bool, keep: bool | None = None) -> None:
-        """See `_start`."""
-        old, refused = self._chat.conversation, self._chat.refused("raw")
+        Unless told otherwise (None) the first two are as configured, and settings are kept if the chat before is empty: they
+        were made for this one. A notice names those that are reset.
+        """
+        from termchat.tui.sessions.setup import turned  # not needed before the first frame
+
+        chat, old, refused = self._chat, self._chat.conversation, self._chat.refused("raw")
         if raw and refused is not None:
             self._tell(Notice(*refused))
             return
         if raw and not old.raw:
             self._before_raw = old.system
-        self._start(system, raw=raw, keep=keep)
-
-    def _start(self, system: str | None = None, *, raw: bool | None = None, keep: bool | None = None) -> None:
-        """Starts a chat with this system prompt and raw mode, and with the settings of the chat before if they are to be kept.
-        Where nothing is said (None) they are kept if that is empty: they were made for it. A notice names those reset."""
-        from termchat.tui.sessions.setup import turned  # not needed before the first frame
-
-        chat, own = self._chat, turned(self._chat)
-        empty = not chat.conversation.nodes
+        own, empty = turned(chat), not old.nodes
         kept = empty if keep is None else keep
         self._go(lambda: chat.new(system, raw=raw, keep=kept))
         if own and not kept:
@@ -123,14 +95,78 @@ class ChatSwitching:
         )
         self._parts.open(dialog, begin)
 
+    # --- personas ----------------------------------------------------------------------------------------------------
+
+    @property
+    def personas(self) -> Personas:
+        """The personas as they were last read."""
+        return self._personas or self._read_personas()
+
+    def _read_personas(self) -> Personas:
+        from termchat.config.personas import load  # not needed before the first frame
+
+        self._personas = load()
+        return self._personas
+
+    def browse_personas(self, asked: str = "") -> None:
+        """Open the list of personas; `asked` is the name of one to confirm first, as a chat has already begun."""
+        from termchat.tui.presets.persona_dialog import PersonasDialog  # not needed before the first frame
+
+        def closed(choice: tuple[Persona, bool] | None) -> None:
+            if choice is not None:
+                self._begin_as(choice[0], new=choice[1])
+
+        begun = self._chat.conversation.leaf is not None
+        self._parts.open(PersonasDialog(self._read_personas(), self._parts.palette, begun=begun, asked=asked), closed)
+
+    def begin_as(self, name: str) -> None:
+        """Start a chat as a persona; ask first if a chat has already begun.
+
+        Raises:
+            PersonaError: there is none of that name.
+        """
+        persona = self._read_personas().get(name)
+        if self._chat.conversation.leaf is not None:
+            self.browse_personas(persona.name)
+        else:
+            self._begin_as(persona, new=True)
+
+    def save_persona(self, name: str) -> None:
+        """Save the chat's system prompt and knobs as a persona.
+
+        Raises:
+            PersonaError: the name is none, or the file cannot be written.
+        """
+        from termchat.config.personas import Persona, differing, save
+
+        chat = self._chat
+        path = save(Persona(name, chat.conversation.system, "", differing(chat.tuning), own=True))
+        self._personas = None
+        self._tell(Notice(f"saved as persona {name}", f"you can add a description in {path}"))
+
+    def _begin_as(self, persona: Persona, *, new: bool) -> None:
+        from termchat.tui.presets.persona_dialog import describe_persona  # not needed before the first frame
+
+        chat = self._chat
+        before = chat.conversation.system
+        if new:
+            self.begin(persona.system, raw=chat.configured.conversation.raw and not persona.system)
+        turn = chat.adjust_all if new else self._parts.knobs.apply  # which TUNE's undo takes back
+        turn(*replaced(chat.origin, persona.values, persona.origins))
+        stays = not new and persona.system and persona.system != before
+        hint = "this chat keeps its system prompt; only a new chat uses the persona's" if stays else ""
+        self._tell(Notice(": ".join(filter(None, (persona.origin, describe_persona(persona)))), hint))
+
+    # --- saved chats and transcripts ---------------------------------------------------------------------------------
+
     def browse(self) -> None:
-        """Opens the saved chats; the chosen one replaces the current chat."""
+        """Open the saved chats; the chosen one replaces the current chat."""
         from termchat.tui.sessions.sessions_dialog import SessionsDialog  # not needed before the first frame
 
         def closed(chosen: Opened | Literal["new"] | None) -> None:
             self._dialog = None
             if chosen == "new":
-                self.new()
+                self.begin()
             elif chosen is not None:
                 self._go(lambda: self._chat.show(*chosen))
 
@@ -138,7 +174,7 @@ class ChatSwitching:
             self._tell(Notice("chats are not saved in this mode"))
         elif self._dialog is None:  # else asked for twice in the same burst
             palette = self._parts.palette
-            self._dialog = SessionsDialog(self._chat, self.sessions, palette, new=self.new)
+            self._dialog = SessionsDialog(self._chat, self.sessions, palette, new=self.begin)
             self._parts.open(self._dialog, closed)
 
     def save(self) -> None:
@@ -159,14 +195,26 @@ class ChatSwitching:
         self._parts.open(dialog)
 
     def write(self, path: Path, hear: Callable[[str], object]) -> None:
-        """Writes a transcript; `hear` gets why it could not be written, "" if it is."""
+        """Write a transcript in a thread that the program waits for when it quits; `hear` gets the problem, "" for none."""
+        save = self._save(path)
+
+        def work() -> None:
+            problem = ""
+            try:
+                save()
+            except (TranscriptError, StoreError) as error:
+                problem = f"{error.message}. {error.hint}".strip()
+            except Exception as mistake:  # noqa: BLE001 (the chat goes on, and a person reads what it was)
+                problem = str(mistake) or repr(mistake)
+            with suppress(RuntimeError):  # the app has ended meanwhile
+                self._parts.call_later(over, problem)
 
         def over(problem: str) -> None:
             self._parts.withdraw(self._problem)
             self._problem = problem
             hear(problem)
 
-        write(self._save(path), over, self._parts.call_later)
+        Thread(target=work, name="saving").start()
 
     def _go(self, to: Callable[[], object]) -> None:
         if self._tokens.mode.open:

@@ -138,7 +138,12 @@ def preview_lines(row: SessionSummary, turns: Turns | None, width: int, height: 
     facts = [counted, f"{count(row.tokens)} tokens", *([row.model] if row.model else [])]
     head = [Line(((one_line(row.called, width), STRONG),)), _muted(" · ".join(facts), width)]
     if height >= _ROOMY:
-        head.append(_muted(f"started {_date(row.created)}, used {_date(row.updated)} {_clock(row.updated)}", width))
+        head.append(
+            _muted(
+                f"started {_date(row.created)}, used {_date(row.updated)} {strftime('%H:%M', localtime(row.updated))}",
+                width,
+            )
+        )
     room = height - len(head) - 1
     if room <= 0:
         return head[:height]
@@ -169,10 +174,6 @@ def _end_of(text: str, width: int) -> str:
 
 def _date(moment: float) -> str:
     return strftime("%Y-%m-%d", localtime(moment))
-
-
-def _clock(moment: float) -> str:
-    return strftime("%H:%M", localtime(moment))
 
 
 class SavedChats(ListDialog[SessionSummary, Result]):

@@ -51,7 +51,8 @@ class SetupDialog(Dialog[Setup]):
 
     def __init__(self, system: str, *, raw: bool, turned: str, keep: bool = False, no_raw: str = "") -> None:
         super().__init__()
-        self._prompt = SystemPrompt(system, placeholder="System prompt (optional)")
+        self._prompt = Composer(system, placeholder="System prompt (optional)")
+        self._prompt.sends_blank = True
         what = f"no raw mode: {no_raw}" if no_raw else "raw mode: no chat template, no system prompt"
         self._raw = CheckMark("setup-raw", what, on=raw and not no_raw, works=not no_raw)
         self._keep = CheckMark("setup-keep", f"keep {one_line(turned, _MOST_KEPT)}", on=keep)
@@ -72,7 +73,7 @@ class SetupDialog(Dialog[Setup]):
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         event.stop()
-        self.dismiss(Setup(event.text, self._raw.on, self._keep.on))
+        self.dismiss(Setup(event.text.strip(), self._raw.on, self._keep.on))
 
 
 class CheckMark(Label):
@@ -92,10 +93,3 @@ class CheckMark(Label):
     @property
     def _text(self) -> str:
         return f"[{'x' if self.on else ' '}] {self._what}  ({self._key})" if self._works else self._what
-
-
-class SystemPrompt(Composer):
-    """A composer that may also send an empty text."""
-
-    def action_send(self) -> None:
-        self.post_message(self.Submitted(self.message.strip()))

@@ -138,7 +138,7 @@ def _turn(screen: ChatScreen, knob: Setting, text: str) -> None:
 def _new(screen: ChatScreen, keep: str) -> None:
     if keep != _KEEP:
         raise CommandRefused(f"/new takes {_KEEP} or nothing, not {one_line(keep, 40)!r}", "/new keep keeps the knobs")
-    screen.conversations.new(keep=True)
+    screen.conversations.begin(keep=True)
 
 
 def _begin(screen: ChatScreen, system: str) -> None:
@@ -160,12 +160,12 @@ def _model(screen: ChatScreen, name: str) -> None:
 
 
 def _persona(screen: ChatScreen, name: str) -> None:
-    personating, saves = screen.personating, _SAVE.fullmatch(name)
+    conversations, saves = screen.conversations, _SAVE.fullmatch(name)
     try:
         if saves is None:
-            personating.take(name)
+            conversations.begin_as(name)
         elif saves[1]:
-            personating.keep(saves[1].strip())
+            conversations.save_persona(saves[1].strip())
         else:
             raise CommandRefused(
                 "/persona save needs a name",
@@ -437,7 +437,7 @@ def _model_offer(row: ModelRow) -> Offer:
 
 
 def _personas(screen: ChatScreen) -> Iterable[Offer]:
-    known = screen.personating.known.entries.values()
+    known = screen.conversations.personas.entries.values()
     yield from (Offer(persona.name, persona.description or persona.system) for persona in known)
     yield Offer("save ", "NAME  Save this chat's system prompt and knobs as a persona")
 
@@ -450,7 +450,7 @@ def _presets(_screen: ChatScreen) -> Iterable[Offer]:
 def _themes(screen: ChatScreen) -> Iterable[Offer]:
     """Not those of Textual."""
     yield Offer(AUTO, "follows the terminal's background")
-    known = screen.theme_chooser.library.all()
+    known = screen.theme_chooser.all()
     yield from (Offer(name, "dark" if palette.dark else "light") for name, palette in known.items())
 
 
