@@ -70,6 +70,8 @@ class Desktop:
 
     async def _drain(self, end: float) -> None:
         """Until everybody waits for a message. The pilot finds out by a message to each widget, which takes most of a test."""
+        if self.engine.unread:
+            self.app.screen_stack[0].tick()  # type: ignore[attr-defined]
         await asyncio.sleep(0)
         rounds = 0
         while self._is_busy:

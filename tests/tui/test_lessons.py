@@ -379,7 +379,7 @@ async def test_a_draft_survives_a_lesson_that_is_killed(tmp_path: Path) -> None:
         await desk.type("my own draft")
         await begun(desk, "first-own")
         await desk.type(" and so on")
-        desk.app.get_default_screen().keep_draft()  # type: ignore[attr-defined]
+        desk.app.get_default_screen().composer.keep_draft()  # type: ignore[attr-defined]
         desk.chat.session.keep_draft("of the lesson")
         store.flush()
     store.close()

@@ -152,6 +152,7 @@ class LessonSession:
         self._compose()
         self._changed()
         self._parts.take_keyboard()
+        self.heard(())  # its model
 
     @property
     def doing(self) -> bool:

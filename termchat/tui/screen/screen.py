@@ -28,7 +28,7 @@ from termchat.tui.models.model_switching import Heard, ModelSwitching
 from termchat.tui.models.welcome import welcome_lines
 from termchat.tui.panels.panels import ALONE, Panels
 from termchat.tui.panels.tune_mode import Tune
-from termchat.tui.screen.ask_line import AskLine
+from termchat.tui.screen.ask_actions import AskActions
 from termchat.tui.screen.bottom_bar import INVITATION, BottomBar
 from termchat.tui.screen.copy_actions import CopyActions
 from termchat.tui.screen.dialog_table import DIALOGS
@@ -65,7 +65,7 @@ _TALL = 30
 """From so many rows on the ribbon says what its colours mean."""
 
 
-class ChatScreen(PanelActions, CopyActions):
+class ChatScreen(PanelActions, AskActions, CopyActions):
     """One chat.
 
     Args:
@@ -128,7 +128,6 @@ class ChatScreen(PanelActions, CopyActions):
         self._bottom = BottomBar(self)
         self.set_class(big, "-projector")
         self._walking = Walking(self, self._walks)
-        self._ask_line = AskLine(self)
         self._versions = TurnVersions(chat, self.transcript)
         self.choosing: ModelSwitching = ModelSwitching(self, models)
         self.conversations: ChatSwitching = ChatSwitching(self, sessions, save)
@@ -203,9 +202,10 @@ class ChatScreen(PanelActions, CopyActions):
         self.transcript.palette = palette
         for view in (
             self._header, self._welcome, self._small, self._legend, self._notices, self._queue, self._full, self._standing,
-            self.panels, self._bottom, self.tokens, self._ask_line, self._walks, self.learning,
+            self.panels, self._bottom, self.tokens, self._walks, self.learning, self._asking,
         ):  # fmt: skip
-            view.paint_with(palette)
+            if view is not None:
+                view.paint_with(palette)
 
     @property
     def in_lesson(self) -> bool:
@@ -253,7 +253,7 @@ class ChatScreen(PanelActions, CopyActions):
         # The chat itself never has the keyboard, whatever is clicked; whoever clicks into the composer wants to write.
         if event.widget is not self.focused:
             return  # as in `BottomBar`
-        self._ask_line.focused(event.widget)
+        self.leave_asked(event.widget)
         self.show_soon()
         if isinstance(event.widget, TranscriptView):
             self.take_keyboard()
@@ -321,7 +321,7 @@ class ChatScreen(PanelActions, CopyActions):
             elif isinstance(change, DrafterChanged):
                 self.choosing.drafts_with(change)
         if changes:
-            self._ask_line.heard()
+            self.follow_asked()
             self.constraining.heard()
         self.composer.follow_chat()
         self._bottom.follow()
@@ -357,7 +357,7 @@ class ChatScreen(PanelActions, CopyActions):
         empty, big = chat.conversation.leaf is None, self.focused is self.panels
         walks = self._walking.has_keyboard
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
-        asked = self.learning.asked or self._ask_line.asked or self.tokens.asked
+        asked = self.learning.asked or self.asked_keys or self.tokens.asked
         lights, thinking = self.learning.lights, chat.thinking is not None
         below = self._walking.open and isinstance(self.focused, Composer)
         words = self._walking.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
@@ -365,7 +365,7 @@ class ChatScreen(PanelActions, CopyActions):
         self._bottom.keys.show_keys(situation, asked, chat.offers, thinking=thinking, words=words, lit=lights.keys)
         self._legend.draw()
         self._show_waiting()
-        self._ask_line.show()
+        self.show_asked()
         self._show_standing()
         self._greet()
 
@@ -417,7 +417,7 @@ class ChatScreen(PanelActions, CopyActions):
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         self._notices.go_on()
-        if self._ask_line.submitted(event.text):
+        if self.send_edited(event.text):
             return
         self.composer.send(event.text, event.written)
         self.choosing.remind()
@@ -477,7 +477,7 @@ class ChatScreen(PanelActions, CopyActions):
     def action_back(self) -> None:
         if self.learning.back():
             return
-        if self._ask_line.back() or self._bottom.back():
+        if self.close_asked() or self._bottom.back():
             return
         if self.panels.big:
             self._set_big(False)
@@ -534,15 +534,6 @@ class ChatScreen(PanelActions, CopyActions):
 
     def action_regenerate(self, same: bool = False) -> None:
         self._versions.regenerate(same=same)
-
-    async def action_edit(self, node: int | None = None) -> None:
-        await self._ask_line.edit(node)
-
-    async def action_prefill(self) -> None:
-        await self._ask_line.prefill()
-
-    async def action_find(self) -> None:
-        await self._ask_line.find()
 
     def action_walks(self, what: str, *arguments: object) -> None:
         self._walking.act(what, *arguments)
