@@ -48,6 +48,15 @@ def models() -> None:
     """List, download, check and remove models.
 
     MODEL is a name from the list, or a path.
+
+    Environment: hub
+    Files: own models, models
+    Examples:
+      # List all models
+      $ termchat models list
+      # Download a model and chat with it
+      $ termchat models pull qwen3-0.6b && termchat --model qwen3-0.6b
+    See also: tune, locate
     """
 
 
@@ -68,6 +77,15 @@ def add(*, name: str, source: str, description: str, license: str) -> None:
 
     SOURCE is a path to a GGUF file; owner/repo, owner/repo:QUANT or owner/repo/file.gguf on Hugging Face; or an http(s)
     address.
+
+    Environment: hub
+    Files: own models
+    Examples:
+      # Add a file of your own
+      $ termchat models add mine ~/models/mine.gguf
+      # Add a model from Hugging Face
+      $ termchat models add tiny unsloth/SmolLM2-135M-Instruct-GGUF:Q8_0
+    See also: models list, models pull
     """
     from termchat.models import manage
 
@@ -94,6 +112,15 @@ def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:
     can, as --draft takes them, the smallest first), source, catalogued, path, problem, and of an engine elsewhere engine, told
     (what it says), round_trip (in seconds) and serves (a server's names for the model); `skipped`, each with path,
     reason, place; and `problems` of the catalogues.
+
+    Environment: settings
+    Files: own models, models
+    Examples:
+      # List all models
+      $ termchat models list
+      # Names of the models on this machine
+      $ termchat models list --json | jq -r '.models[]|select(.state=="ready").wanted'
+    See also: models show, models pull
     """
     import msgspec
 
@@ -168,6 +195,20 @@ def pull(*, source: str, folder: Path | None, as_json: bool) -> None:
     downloaded again. HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE are respected.
 
     With --json: path, and files, each with path, size (bytes), sha256, url.
+
+    Environment: hub
+    Files: models
+    Exit codes:
+      0, 1, 2
+      130: interrupted with Ctrl+C; the partial download is kept and resumes next time
+    Examples:
+      # Download a model from the list
+      $ termchat models pull qwen3-0.6b
+      # Download from Hugging Face
+      $ termchat models pull ggml-org/gemma-3-4b-it-GGUF:Q4_K_M
+      # Download from any URL, into a folder
+      $ termchat models pull --to ~/models https://example.com/a.gguf
+    See also: models list, models verify, models rm
     """
     from termchat.models.download import pull as download
 
@@ -228,6 +269,12 @@ def rm(*, model: str, yes: bool, **given: Any) -> None:
     """Remove MODEL, if termchat downloaded it.
 
     Files that other programs put on this disk are not touched.
+
+    Files: models
+    Examples:
+      # Remove without asking
+      $ termchat models rm --yes qwen3-0.6b
+    See also: models list, models pull
     """
     from termchat.models import catalogue, manage
 
@@ -258,6 +305,19 @@ def verify(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
     With --json: `files`, each with model, path, state (ok, damaged, or unknown if there is no hash to compare with), sha256,
     expected, problem. Exits with 1 if a file is damaged or missing.
+
+    Environment: settings
+    Files: models
+    Exit codes:
+      0: no damage found
+      1: a file is damaged or missing
+      2, 130
+    Examples:
+      # Check all models
+      $ termchat models verify
+      # Check one
+      $ termchat models verify smollm2
+    See also: models pull
     """
     import msgspec
 
@@ -321,6 +381,15 @@ def show(*, model: str, as_json: bool, **given: Any) -> None:
     context (tokens), layers, vocabulary, tokenizer, chat_template (true or false), thinking (the opening and closing tags),
     recommended (by knob), memory (approximate bytes needed with the whole context), draft_model (the one that the catalogue
     names to draft for it), draft_models (those on this machine that can, as --draft takes them), problem; null where unknown.
+
+    Environment: settings
+    Files: own models, models
+    Examples:
+      # Describe a model
+      $ termchat models show smollm2
+      # Describe any GGUF file
+      $ termchat models show ./mine.gguf
+    See also: models list, config show
     """
     from termchat.models import catalogue
 

@@ -10,17 +10,18 @@ from termchat.tui.screen.parts import Parts
 from termchat.tui.sessions.chat_switching import ChatSwitching
 
 if TYPE_CHECKING:
-    from termchat.config.personas import Persona, Personas
+    from termchat.config.named_tables import NamedEntries
+    from termchat.config.personas import Persona
 
 
 class PersonaStarting:
     def __init__(self, parts: Parts, conversations: ChatSwitching) -> None:
         self._parts, self._chat, self._conversations = parts, parts.chat, conversations
         self._do, self._tell = parts.do, parts.tell
-        self._known: Personas | None = None
+        self._known: NamedEntries[Persona] | None = None
 
     @property
-    def known(self) -> Personas:
+    def known(self) -> NamedEntries[Persona]:
         """The personas as they were last read."""
         return self._known or self._read()
 
@@ -39,7 +40,7 @@ class PersonaStarting:
         """Starts a chat as a persona; asks first if a chat has already begun.
 
         Raises:
-            PersonaError: there is none of that name.
+            NameRefused: there is none of that name.
         """
         persona = self._read().get(name)
         if self._begun:
@@ -51,7 +52,7 @@ class PersonaStarting:
         """Saves the chat's system prompt and knobs as a persona.
 
         Raises:
-            PersonaError: the name is none, or the file cannot be written.
+            NameRefused: the name is none, or the file cannot be written.
         """
         from termchat.config.personas import Persona, differing, save
 
@@ -65,7 +66,7 @@ class PersonaStarting:
     def _begun(self) -> bool:
         return self._chat.conversation.leaf is not None
 
-    def _read(self) -> Personas:
+    def _read(self) -> NamedEntries[Persona]:
         from termchat.config.personas import load  # not needed before the first frame
 
         self._known = load()

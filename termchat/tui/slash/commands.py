@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.chat.changes import Notice
 from termchat.config import presets
-from termchat.config.personas import PersonaError
-from termchat.config.presets import PresetError
+from termchat.config.named_tables import NameRefused
 from termchat.conversation.session import Breakpoint
 from termchat.conversation.transcripts import of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
@@ -171,7 +170,7 @@ def _persona(features: Features, name: str) -> None:
                 "/persona save needs a name",
                 "/persona save NAME saves this chat's system prompt and knobs as a persona",
             )
-    except PersonaError as error:
+    except NameRefused as error:
         raise CommandRefused(str(error)) from error
 
 
@@ -185,7 +184,7 @@ def _preset(features: Features, name: str) -> None:
             parts.tell(Notice(f"saved as preset {kept}", f"you can add a description in {applying.keep(parts, kept)}"))
         else:
             raise CommandRefused("/preset save needs a name", "/preset save NAME saves the chain's knobs as a preset")
-    except PresetError as error:
+    except NameRefused as error:
         hint = f"the list of presets ({name_of('presets')}) can replace it" if saves is not None else ""
         raise CommandRefused(str(error), hint) from error
 
