@@ -26,7 +26,6 @@ from termchat.text import duration, home, sanitize, size
 if TYPE_CHECKING:
     from termchat.models.catalogue import Catalogue
     from termchat.models.download.progress import Pulling
-    from termchat.models.entry import Entry
     from termchat.models.listing import Listing
 
 _TITLES = ("NAME", "SIZE", "QUANT", "CONTEXT", "STATE", "DRAFT MODEL", "FROM", "DESCRIPTION")
@@ -41,6 +40,16 @@ _STAGES = {
 
 _STATES = {"unknown": "looks like a valid model, but there is no SHA-256 to compare with"}
 """What the states of a verified file mean that are no problem."""
+
+_FIELDS = (
+    "name", "state", "path", "description", "license", "source", "needs", "size", "sha256", "fingerprint", "architecture",
+    "size_label", "quantization", "parameters", "context", "layers", "vocabulary", "tokenizer", "chat_template", "thinking",
+    "recommended", "memory", "draft_model", "draft_models", "problem",
+)  # fmt: skip
+"""The fields of `show` in their order."""
+_BYTES = ("size", "memory")
+_OF_ENTRY = ("description", "license", "source", "needs", "sha256", "context", "recommended", "draft_model")
+"""The fields of `show` that an entry of the catalogue has."""
 
 
 @click.group("models", cls=PageGroup)
@@ -398,7 +407,9 @@ def show(*, model: str, as_json: bool, **given: Any) -> None:
     values: dict[str, Any] = dict.fromkeys(_FIELDS)
     values.update(name=model, state="ready", problem="")
     if entry is not None:
-        values.update(_of_entry(entry))
+        values |= {name: getattr(entry, name) or None for name in _OF_ENTRY}
+        values["size"] = entry.size or entry.about_size
+        values["thinking"] = list(entry.thinking) or None
     try:
         name, path = catalogue.resolve(model, known, config(given).model_folders)
         values["name"] = name
@@ -413,22 +424,7 @@ def show(*, model: str, as_json: bool, **given: Any) -> None:
     if as_json:
         print_json(values)
     else:
-        facts([(name.replace("_", " "), _FIELDS[name](values[name])) for name in _FIELDS])
-
-
-def _of_entry(entry: Entry) -> dict[str, Any]:
-    return {
-        "description": entry.description,
-        "license": entry.license or None,
-        "source": entry.source,
-        "needs": entry.needs or None,
-        "size": entry.size or entry.about_size,
-        "sha256": entry.sha256 or None,
-        "context": entry.context,
-        "thinking": list(entry.thinking) or None,
-        "recommended": entry.recommended or None,
-        "draft_model": entry.draft_model or None,
-    }
+        facts([(name.replace("_", " "), _format(name, value)) for name, value in values.items()])
 
 
 def _add_file(values: dict[str, Any], path: Path) -> None:
@@ -475,59 +471,17 @@ def _drafts(path: Path, known: Catalogue, folders: Iterable[str | Path]) -> list
     return next((list(row.draft_models) for row in found if row.path is not None and row.path.samefile(path)), [])
 
 
-def _text(value: Any) -> str:
-    return "" if value is None else home(value) if isinstance(value, Path) else str(value)
-
-
-def _number(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
-
-
-def _bytes(value: int | None) -> str:
-    return "" if value is None else f"{size(value)} ({value:,} bytes)"
-
-
-def _yes(value: bool | None) -> str:
-    return "" if value is None else "yes" if value else "no"
-
-
-def _texts(value: list[str] | None) -> str:
-    return " … ".join(value or ())
-
-
-def _names(value: list[str] | None) -> str:
-    return ", ".join(home(name) for name in value or ())
-
-
-def _knobs(value: dict[str, Any] | None) -> str:
-    return ", ".join(f"{name} {KNOBS[name].show(setting)}" for name, setting in (value or {}).items())
-
-
-_FIELDS = {
-    "name": _text,
-    "state": _text,
-    "path": _text,
-    "description": _text,
-    "license": _text,
-    "source": _text,
-    "needs": _text,
-    "size": _bytes,
-    "sha256": _text,
-    "fingerprint": _text,
-    "architecture": _text,
-    "size_label": _text,
-    "quantization": _text,
-    "parameters": _number,
-    "context": _number,
-    "layers": _number,
-    "vocabulary": _number,
-    "tokenizer": _text,
-    "chat_template": _yes,
-    "thinking": _texts,
-    "recommended": _knobs,
-    "memory": _bytes,
-    "draft_model": _text,
-    "draft_models": _names,
-    "problem": _text,
-}
-"""The fields of `show` in their order, and how each is written for people."""
+def _format(name: str, value: Any) -> str:
+    """Format a field of `show` for people; "" where it is unknown."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{size(value)} ({value:,} bytes)" if name in _BYTES else f"{value:,}"
+        case list():
+            return " … ".join(value) if name == "thinking" else ", ".join(map(home, value))
+        case dict():
+            return ", ".join(f"{knob} {KNOBS[knob].show(setting)}" for knob, setting in value.items())
+    return home(value) if isinstance(value, Path) else str(value)
