@@ -18,7 +18,6 @@ from termchat.conversation.session import Breakpoint
 from termchat.conversation.transcripts import of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
-from termchat.decoding.constraint import Constraint
 from termchat.decoding.group import GroupKind
 from termchat.decoding.plan_words import offered, read
 from termchat.decoding.plans import PLANS, PlanKind
@@ -31,7 +30,7 @@ from termchat.engine.address import SIGN
 from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.composer.completion import Offer
 from termchat.tui.composer.composer import Composer
-from termchat.tui.constraint.constraint_setting import by_example, choices, file_or_text, grammar
+from termchat.tui.constraint.constraint_setting import ConstraintForm, constraint_of
 from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
@@ -363,31 +362,17 @@ def _help(features: Features, name: str) -> None:
         features.parts.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
 
 
-def _constrain(make: Callable[[str], Constraint]) -> Run:
-    """Return what sets the constraint that is made of an argument."""
+def _constrain(form: ConstraintForm) -> Run:
+    """Return what sets the constraint that is written as a form."""
 
     def run(features: Features, text: str) -> None:
         _needs(features, "constrain")
         try:
-            features.constraining.set(make(text))
+            features.constraining.set(constraint_of(form, text))
         except TextError as error:
             raise CommandRefused(str(error)) from error
 
     return run
-
-
-def _schema(text: str) -> Constraint:
-    name, source = file_or_text(text)
-    return Constraint("json_schema", source, name)
-
-
-def _example(text: str) -> Constraint:
-    return by_example(file_or_text(text)[1])
-
-
-def _grammar(text: str) -> Constraint:
-    name, source = file_or_text(text)
-    return grammar(source, name)
 
 
 def _walking(kind: GroupKind) -> Run:
@@ -521,12 +506,12 @@ _TAKE: tuple[Command, ...] = (
     Command("what", "WORD", "Explain a word of decoding, and say where it is seen; without WORD, the glossary", _what, _terms,
         None, free=True),
     Command("title", "TEXT", "Change the title of the chat", _title),
-    Command("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _constrain(_schema), key="constraint"),
-    Command("example", "FILE|TEXT", "Replies are JSON like this example", _constrain(_example), key="constraint"),
-    Command("regex", "PATTERN", "Replies match this regular expression as a whole",
-        _constrain(lambda text: Constraint("regex", text)), key="constraint"),
-    Command("choice", "A | B", "Replies are one of these texts", _constrain(choices), key="constraint"),
-    Command("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _constrain(_grammar), key="constraint"),
+    Command("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _constrain("json_schema"),
+        key="constraint"),
+    Command("example", "FILE|TEXT", "Replies are JSON like this example", _constrain("example"), key="constraint"),
+    Command("regex", "PATTERN", "Replies match this regular expression as a whole", _constrain("regex"), key="constraint"),
+    Command("choice", "A | B", "Replies are one of these texts", _constrain("choice"), key="constraint"),
+    Command("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _constrain("grammar"), key="constraint"),
     *(Command(plan.command, plan.argument, plan.help, _walking(kind), _walks_offers(plan), free=True, words=_walks_words(kind))
         for kind, plan in PLANS.items()),
     Command("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),
