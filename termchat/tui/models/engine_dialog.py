@@ -22,7 +22,6 @@ from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.keys.dialogs import ENGINE, hint, name_of
-from termchat.tui.keys.key import Key
 from termchat.tui.themes.theme_file import Palette
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine" and option.kind != "texts")
@@ -47,20 +46,17 @@ def engine_heading(width: int) -> Line:
 
 
 class EngineForm(Form):
-    """`run` has the values so far; `at` is the selected field."""
+    """`run` has the values so far."""
+
+    KEYS = "MODEL SETTINGS"
 
     def __init__(self, run: RunSettings) -> None:
         super().__init__()
         self.run = run
-        self.at = 0
 
     @property
-    def keys(self) -> tuple[Key, ...]:
-        return ENGINE
-
-    @property
-    def field(self) -> Setting:
-        return FIELDS[self.at]
+    def fields(self) -> tuple[Setting, ...]:
+        return FIELDS
 
     @property
     def config(self) -> Settings:
@@ -85,12 +81,6 @@ class EngineForm(Form):
             return False
         self.error = self.config.engine.conflict
         return not self.error
-
-    def drop(self) -> bool:
-        """Drop what is being typed; False if that is nothing."""
-        typing = self.typed is not None
-        self.typed, self.error = None, ""
-        return typing
 
     def set(self, value: Value) -> None:
         """Set the value of the field; the one that it would have anyway counts as not set."""
@@ -160,7 +150,7 @@ class EngineDialog(FormKeys[EngineForm], ListDialog[object, Picked]):
     EngineDialog.-low #details { height: 2; }
     """
     AUTO_FOCUS = ""
-    KEYS = "MODEL SETTINGS"
+    KEYS = EngineForm.KEYS
     TWICE = "space"
     BINDINGS = [key.binding for key in ENGINE if key.id == "engine-load"]  # noqa: RUF012
 

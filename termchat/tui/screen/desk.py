@@ -85,7 +85,7 @@ class Desk(Column):
         self.post_message(self.Tuned())
 
     def close_tune(self) -> None:
-        self.knobs.back()
+        self.knobs.drop()
         self._keys.tuning = None
         self._edit_stops(False)
         self.screen.set_focus(self.home or self.under or self.query_one(Composer))
@@ -105,7 +105,7 @@ class Desk(Column):
         if self.knobs.editing:
             self._edit_stops(False)
             self.screen.set_focus(self._keys)
-        elif not self.tune.back():
+        elif not self.tune.drop():
             self.close_tune()
         self.post_message(self.Tuned())
         return True

@@ -36,7 +36,7 @@ class Pointing:
     def turned(self, event: KnobsView.Turned) -> None:
         self._desk.knobs.turn(event.knob, event.steps, coarse=event.coarse)
         if self._desk.tune is None:
-            self._desk.knobs.back()  # nobody reads there what the knob said to it
+            self._desk.knobs.drop()  # nobody reads there what the knob said to it
         self._desk.post_message(Desk.Tuned())
 
     def slid(self, event: KnobsView.Slid) -> None:
@@ -46,7 +46,7 @@ class Pointing:
     def carried(self, event: KnobsView.Carried) -> None:
         self._desk.knobs.carry(event.knob, event.onto, down=event.down, begins=event.begins)
         if self._desk.tune is None:
-            self._desk.knobs.back()
+            self._desk.knobs.drop()
         self._desk.post_message(Desk.Tuned())
 
     def choose(self, number: int) -> None:

@@ -39,7 +39,7 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
     WalksDialog #walks-help { height: 3; margin-top: 1; }
     WalksDialog #walks-where, WalksDialog #walks-same { color: $muted; height: 1; }
     """
-    KEYS = "START WALKS"
+    KEYS = WalkForm.KEYS
     BINDINGS = [key.binding for key in START if key.id in ("start-walks", "start-before", "start-after")]  # noqa: RUF012
     AUTO_FOCUS = ""
 
