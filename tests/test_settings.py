@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from termchat import paths
 from termchat.config.fields import OPTIONS, SETTINGS
@@ -373,7 +374,7 @@ def test_a_recommendation_that_a_knob_refuses_is_told(tmp_path: Path) -> None:
 
 def test_a_config_cannot_be_changed_by_accident(tmp_path: Path) -> None:
     found = load({}, {}, tmp_path / "none")
-    with pytest.raises(AttributeError, match="immutable"):
+    with pytest.raises(ValidationError, match="frozen"):
         found.theme = "dark"  # type: ignore[misc]
     with pytest.raises(AttributeError, match="immutable"):
         found.engine.threads = 2  # type: ignore[misc]

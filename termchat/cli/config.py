@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -21,16 +21,17 @@ from termchat.cli.flags import flags
 from termchat.cli.help import PageGroup
 from termchat.cli.output import complain, print_json, print_path, table
 from termchat.config import file as configfile
-from termchat.config.fields import SETTINGS, TABLES
+from termchat.config.fields import ENGINES, KEYS, SETTINGS, TABLES
 from termchat.config.named_engines import FIELDS, check_values
 from termchat.config.named_tables import EntryRefused
-from termchat.config.settings import Settings
-from termchat.config.sources import ENGINES, KEYS
 from termchat.decoding.samplers import Value, unescape
 from termchat.decoding.setting import SettingError
 from termchat.engine.address import EngineAddress
 from termchat.external_editor import EditorError, editor_command
 from termchat.text import guess_of, home, one_line, sanitize
+
+if TYPE_CHECKING:
+    from termchat.config.settings import Settings
 
 _TITLES = ("NAME", "VALUE", "FROM", "DEFAULT", "ALLOWED")
 _KEY_TITLES = ("KEY FOR", "KEYS", "FROM")
@@ -47,6 +48,17 @@ def config() -> None:
 
     The first of these that sets a value wins: a flag, a variable (TERMCHAT_TOP_K for top_k), the model's settings in the model
     list, config.toml, `termchat tune`, the model's own recommendation, the default.
+
+    Environment: settings, folders
+    Files: config, themes
+    Examples:
+      # Edit a documented config file
+      $ termchat config edit
+      # See what is set, and where
+      $ termchat config show
+      # Change one setting
+      $ termchat config set theme light
+    See also: doctor, locate
     """
 
 
@@ -62,6 +74,17 @@ def check(*, as_json: bool) -> None:
     never stop termchat: an invalid setting is ignored.
 
     With --json: `problems`, one string each.
+
+    Environment: settings
+    Files: config
+    Exit codes:
+      0: no mistakes
+      1: mistakes were found and listed
+      2, 130
+    Examples:
+      # Before committing dotfiles
+      $ termchat config check
+    See also: doctor
     """
     from termchat.cli.config_check import problems
 
@@ -89,6 +112,18 @@ def edit() -> None:
     """Open config.toml in your editor, and check it for mistakes afterwards.
 
     Creates a commented config.toml first if there is none. Uses $VISUAL, then $EDITOR.
+
+    Environment:
+      VISUAL, EDITOR: the editor, with any flags
+    Files: config
+    Exit codes:
+      0: no mistakes
+      1: mistakes were found and listed
+      2, 130
+    Examples:
+      # Use another editor
+      $ EDITOR=vim termchat config edit
+    See also: config check, config set
     """
     import subprocess
 
@@ -122,6 +157,12 @@ def init(*, only_print: bool, force: bool) -> None:
     """Write a config.toml that documents every setting and every key.
 
     Everything in it is commented out, so it changes nothing until you edit it.
+
+    Files: config
+    Examples:
+      # Look at the file first
+      $ termchat config init --print | less
+    See also: config edit
     """
     if only_print:
         from termchat.cli.config_check import template
@@ -148,7 +189,15 @@ def _write_template(file: Path) -> None:
 
 @config.command("path")
 def path() -> None:
-    """Print the path of config.toml, whether or not it exists."""
+    """Print the path of config.toml, whether or not it exists.
+
+    Environment: folders
+    Files: config
+    Examples:
+      # Open the file by hand
+      $ vim "$(termchat config path)"
+    See also: locate
+    """
     print_path(paths.config_file())
 
 
@@ -161,11 +210,21 @@ def path() -> None:
 @click.argument("name", shell_complete=completers.settings)
 @click.argument("values", metavar="VALUE...", nargs=-1, required=True, shell_complete=completers.values)
 def set_(*, name: str, values: tuple[str, ...]) -> None:
-    """Set NAME to VALUE in config.toml and leave the rest of the file unchanged.
+    r"""Set NAME to VALUE in config.toml and leave the rest of the file unchanged.
 
     NAME is a setting of `termchat config show`, keys.ID for a key, or engines.NAME.url and the like for an engine. Only lists
     (stop, model_folders) take more than one VALUE. If the new value conflicts with other settings (for example a key already
     in use), termchat warns but still writes it.
+
+    Files: config
+    Examples:
+      # Set a knob
+      $ termchat config set temperature 0.2
+      # Set stop sequences
+      $ termchat config set stop "\n\n" END
+      # Change a key
+      $ termchat config set keys.tune ctrl+k
+    See also: config unset, config show
     """
     before = _mistakes()
     try:
@@ -212,6 +271,12 @@ def unset(*, name: str) -> None:
     """Remove NAME from config.toml, restoring its default.
 
     NAME is a setting of `termchat config show`, keys.ID for a key, or engines.NAME.url and the like for an engine.
+
+    Files: config
+    Examples:
+      # Return to the default
+      $ termchat config unset temperature
+    See also: config set
     """
     try:
         removed = configfile.remove(name)
@@ -238,6 +303,15 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     With --json: `settings`, each with name, table (in config.toml), value, origin (flag, picker, TERMCHAT_…, config.toml,
     preset NAME, persona NAME, tuned, model, default), place (origin with its line), default, range, help; `keys`, each with id,
     keys, place; `engines`, each as in config.toml, with place; and `problems`.
+
+    Environment: settings
+    Files: config
+    Examples:
+      # Print all settings
+      $ termchat config show
+      # See where temperature is set
+      $ termchat config show temperature
+    See also: config set, config check
     """
     chosen = _for_its_model(settings_of(given))
     unknown = next((name for name in names if name not in SETTINGS), None)

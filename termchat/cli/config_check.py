@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from termchat.config.fields import SETTINGS, TABLES
+from termchat.config.fields import ENGINES, KEYS, SETTINGS, TABLES
 from termchat.config.named_engines import FIELDS
 from termchat.config.origins import DEFAULT
-from termchat.config.settings import Settings
-from termchat.config.sources import ENGINES, KEYS
 from termchat.text import guess_of
 from termchat.toml import literal
+
+if TYPE_CHECKING:
+    from termchat.config.settings import Settings
 
 _WIDTH = 100
 _FOREWORD = """\

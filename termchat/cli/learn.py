@@ -53,6 +53,10 @@ class _BeginContext(click.Context):
 class _Begin(Page):
     context_class = _BeginContext
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections of the group: to begin a lesson is what it does."""
+        learn.format_epilog(ctx, formatter)
+
 
 @click.group(
     "learn", cls=_Learn, subcommand_metavar="[LESSON] | COMMAND [ARGS]...", short_help="Learn decoding by doing it."
@@ -63,6 +67,21 @@ def learn() -> None:
     Without a command, termchat opens with the list of lessons, or begins LESSON (an id or a number). The flags of the chat
     work here, too: termchat learn greedy --model qwen3-0.6b. Without a model, --demo plays recordings of the lessons. Your own
     lessons are TOML files in one folder (see `new`).
+
+    Environment: settings, folders
+    Files: lessons, progress
+    Examples:
+      # Choose a lesson
+      $ termchat learn
+      # Begin one
+      $ termchat learn greedy
+      # For a projector
+      $ termchat learn --big
+      # See how far you are
+      $ termchat learn list
+      # Write your own
+      $ termchat learn new mine.toml && termchat learn check mine.toml
+    See also: run, sessions
     """
 
 
@@ -91,13 +110,20 @@ def begin(*, lesson: str, demo: bool, **given: Any) -> None:
     sys.exit(start(chosen, _engine(), lesson=lesson))
 
 
-@learn.command("list", cls=Page, short_help="List all lessons with your progress.")
+@learn.command("list", short_help="List all lessons with your progress.")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def list_(*, as_json: bool) -> None:
     """List all lessons: number, id, minutes, how far you are, title.
 
     With --json: `lessons`, each with number, id, title, minutes, summary, needs, steps, step (completed), done, file;
     and `broken`, files that are no lesson, each with its problems.
+
+    Environment: folders
+    Files: lessons, progress
+    Examples:
+      # As JSON
+      $ termchat learn list --json
+    See also: learn
     """
     from termchat import paths
     from termchat.commands.lesson_tasks import listed, standing
@@ -119,13 +145,25 @@ def list_(*, as_json: bool) -> None:
     click.echo(f"your own lessons: {paths.lessons_folder()}", err=True)
 
 
-@learn.command("check", cls=Page, short_help="Check a lesson, and play it through.")
+@learn.command("check", short_help="Check a lesson, and play it through.")
 @click.argument("file", type=_FILE)
 @click.option("--read-only", "only_read", is_flag=True, help="only read the file; load no model")
 @flags(knobs=False)
 def check(*, file: Path, only_read: bool, **given: Any) -> None:
     """Say what is wrong with the lesson in FILE, line by line; then measure its claims on the model, and play it through by
     its deeds in an app that nobody sees. Nothing of that is saved.
+
+    Environment: settings
+    Exit codes:
+      0: the lesson works
+      1: mistakes were found and listed
+      2, 130
+    Examples:
+      # Check a lesson and play it
+      $ termchat learn check mine.toml
+      # Only read it
+      $ termchat learn check --read-only mine.toml
+    See also: learn new, learn facts
     """
     chosen = config(given)
     from termchat.commands import lesson_tasks
@@ -135,10 +173,17 @@ def check(*, file: Path, only_read: bool, **given: Any) -> None:
     sys.exit(lesson_tasks.check(chosen, _engine, file, lesson_names(), play, click.echo, complain))
 
 
-@learn.command("new", cls=Page, short_help="Write a commented example.")
+@learn.command("new", short_help="Write a commented example.")
 @click.argument("file", type=_FILE)
 def new(*, file: Path) -> None:
-    """Write a lesson with comments to FILE, to be changed into your own. An existing file is not touched."""
+    """Write a lesson with comments to FILE, to be changed into your own. An existing file is not touched.
+
+    Files: lessons
+    Examples:
+      # Write one where termchat finds it
+      $ termchat learn new ~/.local/share/termchat/lessons/mine.toml
+    See also: learn check, learn facts
+    """
     from termchat import atomic, paths, regular_files
     from termchat.lessons.shelf import EXAMPLE
 
@@ -162,10 +207,16 @@ def new(*, file: Path) -> None:
         click.echo(f"put it here to have it in the list: {paths.lessons_folder()}", err=True)
 
 
-@learn.command("facts", cls=Page, short_help="List what a lesson can check.")
+@learn.command("facts", short_help="List what a lesson can check.")
 @click.argument("word", required=False, default="")
 def facts(*, word: str) -> None:
-    """List the facts that checks can ask for, each with what it means; only those that contain WORD, if it is given."""
+    """List the facts that checks can ask for, each with what it means; only those that contain WORD, if it is given.
+
+    Examples:
+      # Facts about entropy
+      $ termchat learn facts entropy
+    See also: learn check, learn new
+    """
     from termchat.lessons.lesson_facts import FACT_GROUPS
 
     marks = {"none": "", "text": "('TEXT')", "text?": "", "knob": "('KNOB')", "condition": "('CONDITION')"}
@@ -187,7 +238,7 @@ def facts(*, word: str) -> None:
         sys.exit(1)
 
 
-@learn.command("export", cls=Page, short_help="Write a handout with your guesses and results.")
+@learn.command("export", short_help="Write a handout with your guesses and results.")
 @click.argument("file", required=False, default="lessons.html", type=_FILE)
 @click.option(
     "--lesson",
@@ -203,6 +254,15 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
     came, your replies, pictures of the screen, and the words that were explained.
 
     FILE is lessons.html if it is missing. The pictures of a .md file are in a folder beside it.
+
+    Environment: folders
+    Files: progress, sessions
+    Examples:
+      # One page of all that you have begun
+      $ termchat learn export lessons.html
+      # One lesson as Markdown
+      $ termchat learn export greedy.md --lesson greedy
+    See also: learn list, sessions export
     """
     from termchat import paths
     from termchat.cli.sessions import opened

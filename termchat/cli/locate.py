@@ -39,6 +39,14 @@ def locate(*, name: str | None, as_json: bool) -> None:
     XDG_CONFIG_HOME, XDG_DATA_HOME and XDG_STATE_HOME move your own files.
 
     With --json: `files`, each with name, path, what, size (bytes; null if it does not exist).
+
+    Environment: folders
+    Examples:
+      # List all files and folders
+      $ termchat locate
+      # Back up the saved chats
+      $ cp "$(termchat locate store)" backup.db
+    See also: config path, doctor
     """
     found = list(_found())
     if name is not None:

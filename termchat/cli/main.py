@@ -177,6 +177,24 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
     """Chat with a local model; inspect, steer and question every token it draws.
 
     Without a command, termchat opens the chat in this terminal.
+
+    Environment:
+      settings
+      NO_COLOR: no colours
+      TERM: terminal type; the chat does not run on "dumb"
+      VISUAL, EDITOR: editor for writing a message (F8)
+      folders
+    Files: config, own models, presets, personas, themes, sessions, models, tuned
+    Examples:
+      # Chat with the default model
+      $ termchat
+      # Chat with another model, greedy, with a system prompt
+      $ termchat --model qwen3-0.6b --temperature 0 --system "Be brief."
+      # Resume the latest chat
+      $ termchat --resume
+      # Print one reply, for a script
+      $ termchat run "Name three rivers."
+    See also: run, models, sessions, config, doctor, help
     """
     if ctx.invoked_subcommand is not None:
         gc.enable()  # see `termchat.__main__`

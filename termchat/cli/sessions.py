@@ -53,6 +53,17 @@ def sessions() -> None:
     """List, search, show, rename, export and delete saved chats.
 
     SESSION is an id, the unambiguous start of one, or `last`.
+
+    Environment: folders
+    Files: sessions
+    Examples:
+      # List the latest chats
+      $ termchat sessions list -n 10
+      # Read a chat
+      $ termchat sessions show last | less
+      # Reopen a chat
+      $ termchat --resume last
+    See also: replay, locate
     """
 
 
@@ -80,6 +91,14 @@ def list_(*, limit: int, deleted: bool, lessons: bool, as_json: bool) -> None:
 
     With --json: `sessions`, each with id, title, created and updated (UTC, ISO 8601), turns (your messages), tokens (in
     the replies), model, snippet ("").
+
+    Files: sessions
+    Examples:
+      # List the latest ten
+      $ termchat sessions list -n 10
+      # Deleted chats that can be restored
+      $ termchat sessions list --deleted
+    See also: sessions search, sessions show, sessions restore
     """
     with opened() as store:
         found = store.sessions(limit, deleted=deleted, lessons=lessons)
@@ -99,6 +118,12 @@ def search(*, words: tuple[str, ...], limit: int, deleted: bool, as_json: bool) 
 
     Searches titles, messages and replies. With --json: `sessions`, with the fields that `list` prints; in a snippet, the
     match is between U+0002 and U+0003.
+
+    Files: sessions
+    Examples:
+      # Both words, or words that start with them
+      $ termchat sessions search river alp
+    See also: sessions list, sessions show
     """
     with opened() as store:
         found = store.sessions(limit, search=" ".join(words), deleted=deleted)
@@ -118,6 +143,14 @@ def show(*, session: str, as_json: bool) -> None:
     With --json: id, title, named (you chose the title), created and updated (UTC, ISO 8601), model (name, path, identity),
     system, raw, tuning (knobs), branches (ends of the tree), tokens (in all replies), turns (each with role and text). Use
     `export` for every token and branch.
+
+    Files: sessions
+    Examples:
+      # Print the latest chat
+      $ termchat sessions show last
+      # Details as JSON
+      $ termchat sessions show --json last
+    See also: sessions export
     """
     with opened() as store:
         info = store.load(store.find(session))
@@ -153,7 +186,14 @@ def show(*, session: str, as_json: bool) -> None:
 @click.argument("session", shell_complete=completers.sessions)
 @click.argument("title")
 def rename(*, session: str, title: str) -> None:
-    """Change the title of SESSION."""
+    """Change the title of SESSION.
+
+    Files: sessions
+    Examples:
+      # Rename the latest chat
+      $ termchat sessions rename last "Rivers"
+    See also: sessions list
+    """
     if not title.split():
         raise click.UsageError("the title is empty")
     with opened() as store:
@@ -168,6 +208,14 @@ def rm(*, names: tuple[str, ...], now: bool, yes: bool) -> None:
     """Delete SESSION.
 
     `restore` brings it back for a week; after that it is gone.
+
+    Files: sessions
+    Examples:
+      # Delete the latest chat
+      $ termchat sessions rm last
+      # Delete permanently
+      $ termchat sessions rm --now --yes 01j
+    See also: sessions restore
     """
     with opened() as store:
         found = list(dict.fromkeys(store.find(name) for name in names))
@@ -188,7 +236,14 @@ def rm(*, names: tuple[str, ...], now: bool, yes: bool) -> None:
 @sessions.command("restore", short_help="Restore a deleted SESSION.")
 @click.argument("session", shell_complete=completers.sessions)
 def restore(*, session: str) -> None:
-    """Restore a deleted SESSION; `list --deleted` shows which ones can be restored."""
+    """Restore a deleted SESSION; `list --deleted` shows which ones can be restored.
+
+    Files: sessions
+    Examples:
+      # Restore a deleted chat
+      $ termchat sessions restore 01j
+    See also: sessions list, sessions rm
+    """
     with opened() as store:
         found = store.find(session)
         if all(one.id != found for one in store.sessions(_MOST, deleted=True)):
@@ -212,6 +267,14 @@ def export(*, session: str, form: str | None, output: str, force: bool) -> None:
 
     FILE's extension chooses the format. Standard output is JSON Lines, which keeps every record and can be imported again.
     FILE is written completely or not at all.
+
+    Files: sessions
+    Examples:
+      # As readable Markdown
+      $ termchat sessions export last -o chat.md
+      # Everything, for importing elsewhere
+      $ termchat sessions export last > chat.jsonl
+    See also: sessions import, sessions show, replay
     """
     from termchat.conversation.transcripts import export as exporting
     from termchat.conversation.transcripts.transcript import TranscriptError, held
@@ -257,6 +320,12 @@ def import_(*, files: tuple[Path, ...], form: str | None) -> None:
 
     Each chat is saved as a new one, and its id is printed, one per line. A chat or message that cannot be read is left out
     and named, and the exit code is 1. The other chats and files are still imported.
+
+    Files: sessions
+    Examples:
+      # Import an exported chat
+      $ termchat sessions import chat.jsonl
+    See also: sessions export, sessions list
     """
     from termchat.conversation.transcripts import importing
     from termchat.conversation.transcripts.transcript import TranscriptError

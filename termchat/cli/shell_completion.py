@@ -24,6 +24,15 @@ def completion(ctx: click.Context, /, *, shell: str) -> None:
     """Print a completion script for SHELL.
 
     It completes commands, flags, models, saved chats, themes and settings.
+
+    Examples:
+      # bash, in ~/.bashrc
+      $ eval "$(termchat completion bash)"
+      # zsh, in ~/.zshrc after compinit
+      $ eval "$(termchat completion zsh)"
+      # fish
+      $ termchat completion fish > ~/.config/fish/completions/termchat.fish
+    See also: help
     """
     made = get_completion_class(shell)
     if made is not None:

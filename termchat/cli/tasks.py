@@ -84,11 +84,44 @@ def run(
     candidates: int,
     **given: Any,
 ) -> None:
-    """Answer PROMPT and exit. Only the reply's text goes to stdout.
+    r"""Answer PROMPT and exit. Only the reply's text goes to stdout.
 
     If PROMPT is missing or "-", it is read from stdin. Each of several replies has a heading with its number and seed. With
     --json, each record has the number of its reply: "reply", from 1, with -n; "walk", from 0, when replies are decoded
     together. The records of walks are interleaved.
+
+    Environment: settings
+    Files: config, models
+    Exit codes:
+      0: done: the reply ended by itself, at a stop sequence or at --max-tokens
+      1, 2
+      3: a reply was cut off: the context is full, or the reply ended before it matched its constraint
+      130, 141
+      143: ended by SIGTERM
+    Examples:
+      # Print one reply
+      $ termchat run "Why is the sky blue?"
+      # Print the same reply every time
+      $ termchat run --seed 42 --max-tokens 80 "Tell me a joke."
+      # Print three different replies
+      $ termchat run -n 3 "Name a river."
+      # Print four replies, decoded together
+      $ termchat run --walks 4 "Name a river."
+      # Print three replies for each of three temperatures
+      $ termchat run --grid temperature=0,0.7,1.5 --runs 3 "Name a river."
+      # Print the most common answer of eight replies
+      $ termchat run --vote "\d+" "What is 17 + 25?"
+      # Print the two best replies of a beam search
+      $ termchat run --beams 4 --n-best 2 "Name a river."
+      # Ask about a file
+      $ termchat run --system "Summarise this." < notes.txt
+      # Answer a chat in OpenAI format
+      $ termchat run --messages - < chat.json
+      # Print every token with its candidates, for a program
+      $ termchat run --json hello > reply.jsonl
+      # Complete raw text without a chat template
+      $ termchat run --raw --stop "\n" "The capital of France is"
+    See also: replay, models list, config show
     """
     piped = prompt == "-" or (prompt is None and messages is None)
     if raw and messages is not None:
@@ -171,6 +204,23 @@ def replay(*, file: Path, as_json: bool, walk: int | None, anywhere: bool, **giv
 
     FILE is a chat saved as .jsonl, or the output of termchat run --json; - is stdin. Model, threads and everything else on
     record are used as recorded, unless a flag overrides them.
+
+    Environment: settings
+    Files: config
+    Exit codes:
+      0: everything is identical
+      1: something differs, or the replay failed
+      2, 130
+    Examples:
+      # Check that a reply is reproducible
+      $ termchat run --json hello > a.jsonl && termchat replay a.jsonl
+      # Replay only the third walk
+      $ termchat replay --walk 2 a.jsonl
+      # Replay a reply of another machine
+      $ termchat replay --anywhere a.jsonl
+      # Replay a saved chat
+      $ termchat sessions export last -o chat.jsonl && termchat replay chat.jsonl
+    See also: compare, run, sessions export
     """
     chosen = config(given)
     from termchat.commands import replay as replaying
@@ -199,6 +249,17 @@ def compare(*, left: Path, right: Path | None, node: int | None, other_node: int
 
     FILE and OTHER are chats saved as .jsonl, or the output of termchat run --json; - is stdin. Without OTHER, the last reply
     in FILE is compared with its version before. No model is loaded: what the records show is drawn again from them.
+
+    Exit codes:
+      0: the tokens are identical
+      1: a token differs, or a file cannot be read
+      2, 130
+    Examples:
+      # See why two runs differ
+      $ termchat compare a.jsonl b.jsonl
+      # Compare the last reply of a chat with its version before
+      $ termchat sessions export last | termchat compare -
+    See also: replay, run, sessions export
     """
     from termchat.commands.compare_transcripts import compare as compare_files
 
@@ -220,6 +281,16 @@ def tokens(engine: Engine, /, *, text: str | None, ids: bool, as_json: bool, **g
     """Print the tokens of TEXT, in line, and count tokens, characters, letters and bytes.
 
     If TEXT is missing or "-", it is read from stdin. It is read as in a message: no chat template, no control tokens.
+
+    Environment: settings
+    Files: config, models
+    Exit codes: 0, 1, 2, 130, 141
+    Examples:
+      # See the tokens of a text
+      $ termchat tokens "How many r are in strawberry?"
+      # Count the tokens of a file
+      $ termchat tokens --ids < notes.txt | wc -l
+    See also: run, models list
     """
     if ids and as_json:
         raise click.UsageError("choose one of --ids and --json")
@@ -251,6 +322,15 @@ def tune(*, model: str | None, seconds: int, dry_run: bool, as_json: bool, **giv
     It tries thread counts for decoding and for prompts, and prompt batch sizes that keep results exact. Flags, variables, the
     model's settings in the model list, and config.toml override the saved values. It also tells from which acceptance on
     speculation pays, and how much at most.
+
+    Environment: settings
+    Files: config, tuned
+    Examples:
+      # Measure the default model, in about a minute
+      $ termchat tune
+      # Measure another model without saving
+      $ termchat tune --dry-run --seconds 20 qwen3-0.6b
+    See also: doctor, config show
     """
     chosen = config({**given, "model": model})
     from termchat.commands import tune as tuning
@@ -265,6 +345,19 @@ def doctor(*, as_json: bool, **given: Any) -> None:
     """Check versions, build, devices, files, settings, terminal, models and saved chats, and suggest fixes.
 
     Safe to paste into a bug report: no secrets or user name, and the home folder is shown as ~.
+
+    Environment: settings
+    Files: config
+    Exit codes:
+      0: no problems
+      1: problems were found
+      2, 130
+    Examples:
+      # Look for problems
+      $ termchat doctor
+      # Write a report for a bug report
+      $ termchat doctor > report.txt
+    See also: config check, locate, models list
     """
     chosen = config(given)
     from termchat.commands.doctor import examine

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from termchat import atomic, paths
-from termchat.config.fields import TABLES
+from termchat.config.fields import ENGINES, KEYS, TABLES
 from termchat.config.named_engines import FIELDS
-from termchat.config.sources import ENGINES, KEYS
 from termchat.text import guess_of
 from termchat.toml import Statement, TomlError, TomlFile, dotted, literal, parsed
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from pydantic import BeforeValidator, Field
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from termchat import paths
 from termchat.config import personas, presets, sources
-from termchat.config.fields import SETTINGS, TABLES, EngineSettings, Fields
+from termchat.config.fields import ENGINE, ENGINES, KEYS, SAMPLING, SETTINGS, TABLES, ChatSettings, EngineSettings
 from termchat.config.named_engines import engine_of
+from termchat.config.named_tables import NameRefused
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PICKER, TUNED, followed
-from termchat.config.personas import Persona, PersonaError
-from termchat.config.presets import Preset, PresetError
+from termchat.config.personas import Persona
+from termchat.config.presets import Preset
 from termchat.config.sources import (
     CHAIN_PRESET,
     CHAT,
-    ENGINES,
     FILE,
-    KEYS,
     NEWER,
     FlagError,
     SettingsSource,
@@ -33,33 +34,46 @@ from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
 from termchat.engine.address import AddressError, EngineAddress, is_url
 from termchat.engine.port import Measurement, ModelSpec
 
+
+def _struct(table: type[msgspec.Struct], values: Any) -> Any:
+    """Make the struct of a table, of what the sources say together."""
+    return table(**values) if isinstance(values, dict) else values
+
+
 _SET_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
 """Settings that `tune` leaves alone if the second one is set."""
 
 
-class Settings(Fields, frozen=True, dict=True):
-    """All settings in force; `sources` are the places that set them, those that count most first."""
+class Settings(ChatSettings, BaseSettings):
+    """All settings in force, as `sources` set them: each has the value of the first one that does, else its default."""
 
-    sources: tuple[SettingsSource, ...] = ()
+    model_config = SettingsConfigDict(frozen=True, defer_build=True, arbitrary_types_allowed=True)
+
+    engine: Annotated[EngineSettings, BeforeValidator(partial(_struct, EngineSettings))] = EngineSettings()
+    tuning: Annotated[Tuning, BeforeValidator(partial(_struct, Tuning))] = Field(Tuning(), alias="sampling")
+    """The knobs, as every chat begins."""
+    keys: dict[str, str] = {}
+    """Ids to the keys that the config file binds them to, as written there: "ctrl+k", "f2,ctrl+o". Not checked: which ids
+    and keys there are is the screen's to say."""
+    engines: dict[str, EngineAddress] = {}
+    """Engines elsewhere, by their names."""
+    _sources: tuple[SettingsSource, ...] = ()
+
+    def __init__(self, *sources: SettingsSource) -> None:
+        BaseSettings.__init__(self, _sources=sources)
+        self._sources = sources
 
     @classmethod
-    def of(cls, *sources: SettingsSource) -> Settings:
-        """Merge the sources: each setting has the value of the first one that sets it."""
-        tables: dict[str, dict[str, Any]] = {name: {} for name in ("", "engine", "sampling", KEYS, ENGINES)}
-        for source in reversed(sources):
-            for name, value in source.values.items():
-                if name in tables:
-                    tables[name].update(value)
-                else:
-                    tables[""][name] = value
-        return cls(
-            **tables[""],
-            engine=EngineSettings(**tables["engine"]),
-            tuning=Tuning(**tables["sampling"]),
-            keys=tables[KEYS],
-            engines=tables[ENGINES],
-            sources=sources,
-        )
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - a parameter of pydantic-settings
+        init_settings: PydanticBaseSettingsSource,
+        *_others: PydanticBaseSettingsSource,
+        **_more: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Replace the sources of pydantic-settings by those that the settings are made of."""
+        assert isinstance(init_settings, InitSettingsSource)
+        return tuple(init_settings.init_kwargs["_sources"])
 
     @cached_property
     def origin(self) -> dict[str, str]:
@@ -70,7 +84,7 @@ class Settings(Fields, frozen=True, dict=True):
     def places(self) -> dict[str, str]:
         """Origin of each value with the line in a file: "config.toml, line 3". Key bindings go by `keys.ID`, engines by
         `engines.NAME`."""
-        places = {name: place for source in reversed(self.sources) for name, place in source.places.items()}
+        places = {name: place for source in reversed(self._sources) for name, place in source.places.items()}
         return dict.fromkeys(SETTINGS, DEFAULT) | places
 
     @property
@@ -84,13 +98,13 @@ class Settings(Fields, frozen=True, dict=True):
     @property
     def problems(self) -> tuple[str, ...]:
         """Mistakes in the sources, one line each; their texts may be foreign."""
-        return tuple(dict.fromkeys(problem for source in reversed(self.sources) for problem in source.problems))
+        return tuple(dict.fromkeys(problem for source in reversed(self._sources) for problem in source.problems))
 
     def knob_origin(self) -> dict[str, str]:
         return {name: self.origin[name] for name in KNOBS}
 
     def value(self, name: str) -> Value:
-        holder = {"engine": self.engine, "sampling": self.tuning}.get(TABLES[name], self)
+        holder = {ENGINE: self.engine, SAMPLING: self.tuning}.get(TABLES[name], self)
         return getattr(holder, name)  # type: ignore[no-any-return]
 
     @cached_property
@@ -104,7 +118,7 @@ class Settings(Fields, frozen=True, dict=True):
         if is_url(self.model) or not address.url or not self.model:
             return address
         model, engine = self._rank("model"), self._rank("default_engine")
-        together = model == engine < len(self.sources) and not (address.model and self.sources[model].place == FILE)
+        together = model == engine < len(self._sources) and not (address.model and self._sources[model].place == FILE)
         return msgspec.structs.replace(address, model=self.model) if model < engine or together else address
 
     def engine_at(self, wanted: str) -> EngineAddress:
@@ -118,7 +132,7 @@ class Settings(Fields, frozen=True, dict=True):
         address = engine_of(wanted, self.engines)
         if not self.remote_command or address.scheme != "ssh" or address != engine_of(self._configured, self.engines):
             return address
-        if address.remote_command and self.sources[self._rank("remote_command")].place == FILE:
+        if address.remote_command and self._sources[self._rank("remote_command")].place == FILE:
             return address
         return msgspec.structs.replace(address, remote_command=self.remote_command)
 
@@ -129,8 +143,8 @@ class Settings(Fields, frozen=True, dict=True):
 
     def _rank(self, name: str) -> int:
         """Return the index of the first source that sets a setting of no table."""
-        ranks = (rank for rank, source in enumerate(self.sources) if name in source.values)
-        return next(ranks, len(self.sources))
+        ranks = (rank for rank, source in enumerate(self._sources) if name in source.values)
+        return next(ranks, len(self._sources))
 
     def spec(
         self,
@@ -188,18 +202,18 @@ class Settings(Fields, frozen=True, dict=True):
 
         Refused values are left out.
         """
-        ours = {name: value for name, value in picked.items() if TABLES.get(name) == "engine"}
+        ours = {name: value for name, value in picked.items() if TABLES.get(name) == ENGINE}
         first = {name: value for name, value in ours.items() if name in newer}
         return self._with(kept(NEWER, first, PICKER), kept(PICKER, ours))
 
     def with_tuned(self, measured: Mapping[str, int]) -> Settings:
         """Return a copy whose unset engine settings are those that `tune` measured for a model; refused values are left out."""
-        free = {name for name, place in self.origin.items() if place in (DEFAULT, TUNED) and TABLES[name] == "engine"}
+        free = {name for name, place in self.origin.items() if place in (DEFAULT, TUNED) and TABLES[name] == ENGINE}
         best = {name: value for name, value in measured.items() if {name, _SET_TOGETHER.get(name, name)} <= free}
         return self._with(kept(TUNED, best))
 
     def _with(self, *others: SettingsSource) -> Settings:
-        return Settings.of(*ranked((*self.sources, *others)))
+        return Settings(*ranked((*self._sources, *others)))
 
 
 def load(
@@ -223,14 +237,14 @@ def load(
     engines = given[-1].values.get(ENGINES, {})
     for source in given:
         _check_names(source, engines)
-    config = Settings.of(*given)
+    config = Settings(*given)
     if config.origin["remote_command"] == FLAG and config.address.is_server:
         raise FlagError("remote_command", f"remote_command does not apply to {config.address.scheme}://")
     if config.persona:
         known, origin = personas.load(), config.origin["persona"]
         try:
             config = config.with_persona(known.get(config.persona), known.problems)
-        except PersonaError as error:
+        except NameRefused as error:
             if origin == FLAG:
                 raise FlagError("persona", str(error)) from error
             problem = f"{config.places['persona']}: {error} (ignored)"
@@ -254,7 +268,7 @@ def _check_names(source: SettingsSource, engines: Mapping[str, EngineAddress]) -
                 presets.load().get(value)
             elif name == "default_engine" or (name == "model" and is_url(value)):
                 engine_of(value, engines)
-        except (AddressError, PresetError) as error:
+        except (AddressError, NameRefused) as error:
             if source.place == FLAG:
                 raise FlagError(name, str(error)) from error
             about = "" if name == "preset" else f"{name}: "

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import get_args
 
+import msgspec
 from textual import work
 from textual.widget import Widget
 from textual.widgets import Label
 
-from termchat.decoding.constraint import Constraint, Kind
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.text_error import TextError
 from termchat.text import one_line, sanitize
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import (
-    KINDS,
+    FORMS,
+    ConstraintForm,
     ConstraintSetting,
-    by_example,
-    choices,
-    file_or_text,
+    constraint_of,
     name_of_constraint,
     typed,
 )
 from termchat.tui.dialogs.base import Dialog
 
-EXAMPLE = "example"
-_KINDS: tuple[Kind, ...] = get_args(Kind)
-_PAGES = (*_KINDS, EXAMPLE)
-_NAMES = {**{str(kind): name for kind, name in KINDS.items()}, EXAMPLE: "example"}
-_HELP = {
+_PAGES = tuple(FORMS)
+_HELP: dict[ConstraintForm, str] = {
     "json_schema": 'the text or the path of a schema, such as {"type": "object"}',
     "regex": "the whole reply matches it, such as [0-9]{4}-[0-9]{2}",
     "choice": "yes | no, or one text on each line",
     "gbnf": 'a grammar or its path, such as root ::= "yes" | "no"',
     "lark": 'a grammar or its path, such as start: "yes" | "no"',
-    EXAMPLE: 'JSON like what you want, or its path, such as {"name": "Ada", "age": 36}',
+    "example": 'JSON like what you want, or its path, such as {"name": "Ada", "age": 36}',
 }
 
 
@@ -140,22 +136,12 @@ class ConstraintDialog(Dialog[None]):
     def _made(self, text: str) -> Constraint | None:
         if not text.strip():
             return None
-        page = _PAGES[self._page]
-        name, source = "", text
-        if page not in ("regex", "choice"):
-            name, source = file_or_text(text)
-        if not name and self._given is not None and text == typed(self._given):
-            name = self._given.name
-        if page == EXAMPLE:
-            made = by_example(source)
-        elif page == "choice":
-            made = choices(source)
-        else:
-            made = Constraint(_KINDS[self._page], source, name)
-        return Constraint(made.kind, made.text, made.name, self._after)
+        constraint = constraint_of(_PAGES[self._page], text)
+        given = self._given.name if self._given is not None and text == typed(self._given) else ""
+        return msgspec.structs.replace(constraint, name=constraint.name or given, after_chain=self._after)
 
     def _show(self) -> None:
-        shown = "  ".join(f"[{_NAMES[page]}]" if at == self._page else _NAMES[page] for at, page in enumerate(_PAGES))
+        shown = "  ".join(f"[{FORMS[page]}]" if at == self._page else FORMS[page] for at, page in enumerate(_PAGES))
         self.query_one("#constraint-kinds", Label).update(shown)
         self._field.placeholder = _HELP[_PAGES[self._page]]
         where = "after the other stages" if self._after else "first, before the other stages"

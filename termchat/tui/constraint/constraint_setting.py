@@ -5,33 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from termchat import regular_files
 from termchat.chat.changes import Notice
-from termchat.decoding.constraint import LONGEST, Constraint, Kind, choice
+from termchat.decoding.constraint import LONGEST, Constraint, Kind, choice, grammar
 from termchat.decoding.text_error import TextError
 from termchat.tui.context import ScreenContext
 
+ConstraintForm = Kind | Literal["example", "grammar"]
+"""How a person writes a constraint: as one of a kind, as an example of the JSON, or as a grammar of either kind."""
 _MOST_RECENT = 20
 _REFUSED = "constraint not set: "
-KINDS: dict[Kind, str] = {
+FORMS: dict[ConstraintForm, str] = {
     "json_schema": "JSON schema",
     "regex": "regular expression",
     "choice": "choice",
     "gbnf": "GBNF grammar",
     "lark": "Lark grammar",
+    "example": "example",
 }
-"""What people call them."""
+"""What people call them, but for grammars of either kind."""
 
 
 def name_of_constraint(constraint: Constraint) -> str:
     """Its file, else its kind."""
-    return constraint.name or KINDS[constraint.kind]
-
-
-def grammar(text: str, name: str = "") -> Constraint:
-    """A grammar in GBNF or Lark, told apart by how they define rules."""
-    return Constraint("gbnf" if "::=" in text else "lark", text, name)
+    return constraint.name or FORMS[constraint.kind]
 
 
 def choices(text: str) -> Constraint:
@@ -93,6 +92,23 @@ def file_or_text(text: str) -> tuple[str, str]:
         if isinstance(error, OSError) and error.errno is not None and Path(words).suffix:
             raise TextError(f"{words}: {error.strerror}") from None
         return "", text
+
+
+def constraint_of(form: ConstraintForm, text: str) -> Constraint:
+    """Make a constraint of what a person wrote: a text, or but for patterns and choices the path of its file.
+
+    Raises:
+        TextError: it cannot be read, or is faulty.
+    """
+    name, source = ("", text) if form in ("regex", "choice") else file_or_text(text)
+    match form:
+        case "example":
+            return by_example(source)
+        case "choice":
+            return choices(source)
+        case "grammar":
+            return grammar(source, name)
+    return Constraint(form, source, name)
 
 
 class ConstraintSetting:

@@ -17,7 +17,6 @@ from termchat.tui.draw.form import Form, FormKeys
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.keys.dialogs import ENGINE, name_of
-from termchat.tui.keys.key import Key
 from termchat.tui.themes.theme_file import Palette
 
 FIELDS = tuple(option for option in OPTIONS.values() if option.table == "engine" and option.kind != "texts")
@@ -37,20 +36,17 @@ def _columns(width: int) -> tuple[int, int, int, int]:
 
 
 class EngineForm(Form):
-    """`run` has the values so far; `at` is the selected field."""
+    """`run` has the values so far."""
+
+    KEYS = "MODEL SETTINGS"
 
     def __init__(self, run: RunSettings) -> None:
         super().__init__()
         self.run = run
-        self.at = 0
 
     @property
-    def keys(self) -> tuple[Key, ...]:
-        return ENGINE
-
-    @property
-    def field(self) -> Setting:
-        return FIELDS[self.at]
+    def fields(self) -> tuple[Setting, ...]:
+        return FIELDS
 
     @property
     def config(self) -> Settings:
@@ -75,12 +71,6 @@ class EngineForm(Form):
             return False
         self.error = self.config.engine.conflict
         return not self.error
-
-    def drop(self) -> bool:
-        """Drop what is being typed; False if that is nothing."""
-        typing = self.typed is not None
-        self.typed, self.error = None, ""
-        return typing
 
     def set(self, value: Value) -> None:
         """Set the value of the field; the one that it would have anyway counts as not set."""
@@ -116,7 +106,7 @@ class EngineDialog(FormKeys[EngineForm], ListDialog[Setting, Picked]):
     EngineDialog.-detailed.-low #details { display: block; height: 2; margin-top: 0; }
     """
     AUTO_FOCUS = ""
-    KEYS = "MODEL SETTINGS"
+    KEYS = EngineForm.KEYS
     TWICE = "space"
     BESIDE = 1 << 20
     BINDINGS = [key.binding for key in ENGINE if key.id == "engine-load"]  # noqa: RUF012

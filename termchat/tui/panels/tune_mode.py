@@ -15,7 +15,7 @@ from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.decoding.setting import Setting, SettingError
 from termchat.decoding.stages import LOGIT_BIAS, STAGES
 from termchat.tui.draw.form import Form
-from termchat.tui.keys.key import Key, shown
+from termchat.tui.keys.key import shown
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.chain_panel import shown_knobs
 
@@ -44,6 +44,8 @@ class Tune(Form):
     `editing` is whether a knob's texts are being written elsewhere. `unfolded`: the panel shows every knob.
     """
 
+    KEYS = "TUNE"
+
     def __init__(self, chat: Chat, run: ReplyRun | None = None, reply: int = 0) -> None:
         super().__init__()
         self._chat, self._of, self._reply = chat, run, reply
@@ -55,12 +57,6 @@ class Tune(Form):
         """When the last letter of the run was typed; 0.0 where the next one begins another."""
         self.editing = False
         self.unfolded = False
-
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        from termchat.tui.keys.dialogs import TUNE  # not needed before the first frame
-
-        return TUNE
 
     @property
     def field(self) -> Setting:
@@ -162,12 +158,6 @@ class Tune(Form):
         """Leaves nothing to undo."""
         self._undo.clear()
         self._run = _Run(self.selected)
-
-    def back(self) -> bool:
-        """Drops what is being typed; False if that is nothing."""
-        open_ = self.typed is not None
-        self.typed, self.error = None, ""
-        return open_
 
     def apply(self, values: Mapping[str, Value], places: Mapping[str, str]) -> None:
         """Sets several knobs at once, which are taken back at once; `places` are where their values come from."""

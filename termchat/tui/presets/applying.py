@@ -6,7 +6,8 @@ from pathlib import Path
 
 from termchat.chat.changes import Notice
 from termchat.config import presets
-from termchat.config.presets import Preset, PresetError
+from termchat.config.named_tables import NameRefused
+from termchat.config.presets import Preset
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.tui.context import ScreenContext
 from termchat.tui.keys.dialogs import name_of as key_of
@@ -37,10 +38,10 @@ def keep(parts: ScreenContext, name: str, *, replacing: bool = False) -> Path:
     """Saves the chain as the user's preset of that name; returns the file.
 
     Raises:
-        PresetError: the name is none or taken, unless that one is to be replaced, or the file cannot be written.
+        NameRefused: the name is none or taken, unless that one is to be replaced, or the file cannot be written.
     """
     taken = presets.load().entries.get(name)
     if taken is not None and not replacing:
-        raise PresetError(f"{name} {'exists' if taken.own else 'ships with termchat'}")
+        raise NameRefused(f"{name} {'exists' if taken.own else 'ships with termchat'}")
     description = taken.description if taken is not None and taken.own else ""
     return presets.save(presets.of_tuning(name, parts.chat.tuning, description))

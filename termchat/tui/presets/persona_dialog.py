@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from termchat.config.personas import Persona, Personas
+from termchat.config.named_tables import NamedEntries
+from termchat.config.personas import Persona
 from termchat.decoding.samplers import KNOBS
 from termchat.text import cells
 from termchat.tui.dialogs.list_dialog import ListDialog
@@ -46,7 +47,7 @@ class PersonasDialog(ListDialog[Persona, tuple[Persona, bool]]):
     KEYS = "PERSONAS"
     BESIDE = 104
 
-    def __init__(self, personas: Personas, palette: Palette, *, begun: bool, asked: str = "") -> None:
+    def __init__(self, personas: NamedEntries[Persona], palette: Palette, *, begun: bool, asked: str = "") -> None:
         super().__init__(palette)
         names = list(personas.entries)
         self._begun, self._longest = begun, max(map(cells, names), default=0)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from termchat.config import presets
-from termchat.config.presets import Preset, PresetError
+from termchat.config.named_tables import NameRefused
+from termchat.config.presets import Preset
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.text import cells, home, one_line
 from termchat.tui.context import ScreenContext
@@ -153,7 +154,7 @@ class PresetsDialog(ListDialog[Preset, Preset]):
         """Change the user's file, and highlight the preset of that name."""
         try:
             file = change()
-        except PresetError as error:
+        except NameRefused as error:
             self.withdraw()
             self.say(str(error))
             return

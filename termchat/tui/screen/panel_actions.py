@@ -152,7 +152,7 @@ class PanelActions(ScreenContext):
 
     def _end_turn(self) -> None:
         if self.tune is None:
-            self.knobs.back()  # nobody reads there what the knob said to it
+            self.knobs.drop()  # nobody reads there what the knob said to it
         self.show_knobs()
 
 

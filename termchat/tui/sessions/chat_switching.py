@@ -17,7 +17,8 @@ from termchat.tui.keys.tables import name_of
 from termchat.tui.sessions.session_list import Opened, SessionList
 
 if TYPE_CHECKING:
-    from termchat.config.personas import Persona, Personas
+    from termchat.config.named_tables import NamedEntries
+    from termchat.config.personas import Persona
     from termchat.tui.sessions.sessions_dialog import SessionsDialog
     from termchat.tui.sessions.setup import Setup
 
@@ -42,7 +43,7 @@ class ChatSwitching:
         """Why the last transcript could not be written."""
         self._before_raw = ""
         """The system prompt of the chat that raw mode was switched on in, which is back when it is switched off."""
-        self._personas: Personas | None = None
+        self._personas: NamedEntries[Persona] | None = None
 
     def begin(self, system: str | None = None, *, raw: bool | None = None, keep: bool | None = None) -> None:
         """Start a chat with this system prompt and raw mode, and with the settings of the chat before if they are to be kept.
@@ -98,11 +99,11 @@ class ChatSwitching:
     # --- personas ----------------------------------------------------------------------------------------------------
 
     @property
-    def personas(self) -> Personas:
+    def personas(self) -> NamedEntries[Persona]:
         """The personas as they were last read."""
         return self._personas or self._read_personas()
 
-    def _read_personas(self) -> Personas:
+    def _read_personas(self) -> NamedEntries[Persona]:
         from termchat.config.personas import load  # not needed before the first frame
 
         self._personas = load()
@@ -123,7 +124,7 @@ class ChatSwitching:
         """Start a chat as a persona; ask first if a chat has already begun.
 
         Raises:
-            PersonaError: there is none of that name.
+            NameRefused: there is none of that name.
         """
         persona = self._read_personas().get(name)
         if self._chat.conversation.leaf is not None:
@@ -135,7 +136,7 @@ class ChatSwitching:
         """Save the chat's system prompt and knobs as a persona.
 
         Raises:
-            PersonaError: the name is none, or the file cannot be written.
+            NameRefused: the name is none, or the file cannot be written.
         """
         from termchat.config.personas import Persona, differing, save
 

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.chat.changes import Notice
 from termchat.config import presets
-from termchat.config.personas import PersonaError
-from termchat.config.presets import PresetError
+from termchat.config.named_tables import NameRefused
 from termchat.conversation.session import Breakpoint
 from termchat.conversation.transcripts import of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
-from termchat.decoding.constraint import Constraint
 from termchat.decoding.group import GroupKind
 from termchat.decoding.plan_words import offered, read
 from termchat.decoding.plans import PLANS, PlanKind
@@ -33,7 +31,7 @@ from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.composer.commands import CommandRefused
 from termchat.tui.composer.completion import Offer
 from termchat.tui.composer.composer import Composer
-from termchat.tui.constraint.constraint_setting import by_example, choices, file_or_text, grammar
+from termchat.tui.constraint.constraint_setting import ConstraintForm, constraint_of
 from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
@@ -171,7 +169,7 @@ def _persona(screen: ChatScreen, name: str) -> None:
                 "/persona save needs a name",
                 "/persona save NAME saves this chat's system prompt and knobs as a persona",
             )
-    except PersonaError as error:
+    except NameRefused as error:
         raise CommandRefused(str(error)) from error
 
 
@@ -186,7 +184,7 @@ def _preset(screen: ChatScreen, name: str) -> None:
             screen.tell(Notice(f"saved as preset {kept}", f"you can add a description in {path}"))
         else:
             raise CommandRefused("/preset save needs a name", "/preset save NAME saves the chain's knobs as a preset")
-    except PresetError as error:
+    except NameRefused as error:
         hint = f"the list of presets ({name_of('presets')}) can replace it" if saves is not None else ""
         raise CommandRefused(str(error), hint) from error
 
@@ -360,31 +358,17 @@ def _help(screen: ChatScreen, name: str) -> None:
         screen.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
 
 
-def _constrain(make: Callable[[str], Constraint]) -> Run:
-    """Return what sets the constraint that is made of an argument."""
+def _constrain(form: ConstraintForm) -> Run:
+    """Return what sets the constraint that is written as a form."""
 
     def run(screen: ChatScreen, text: str) -> None:
         _needs(screen, "constrain")
         try:
-            screen.constraining.set(make(text))
+            screen.constraining.set(constraint_of(form, text))
         except TextError as error:
             raise CommandRefused(str(error)) from error
 
     return run
-
-
-def _schema(text: str) -> Constraint:
-    name, source = file_or_text(text)
-    return Constraint("json_schema", source, name)
-
-
-def _example(text: str) -> Constraint:
-    return by_example(file_or_text(text)[1])
-
-
-def _grammar(text: str) -> Constraint:
-    name, source = file_or_text(text)
-    return grammar(source, name)
 
 
 def _walking(kind: GroupKind) -> Run:
@@ -518,12 +502,12 @@ _TAKE: tuple[Command, ...] = (
     Command("what", "WORD", "Explain a word of decoding, and say where it is seen; without WORD, the glossary", _what, _terms,
         None, free=True),
     Command("title", "TEXT", "Change the title of the chat", _title),
-    Command("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _constrain(_schema), key="constraint"),
-    Command("example", "FILE|TEXT", "Replies are JSON like this example", _constrain(_example), key="constraint"),
-    Command("regex", "PATTERN", "Replies match this regular expression as a whole",
-        _constrain(lambda text: Constraint("regex", text)), key="constraint"),
-    Command("choice", "A | B", "Replies are one of these texts", _constrain(choices), key="constraint"),
-    Command("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _constrain(_grammar), key="constraint"),
+    Command("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _constrain("json_schema"),
+        key="constraint"),
+    Command("example", "FILE|TEXT", "Replies are JSON like this example", _constrain("example"), key="constraint"),
+    Command("regex", "PATTERN", "Replies match this regular expression as a whole", _constrain("regex"), key="constraint"),
+    Command("choice", "A | B", "Replies are one of these texts", _constrain("choice"), key="constraint"),
+    Command("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _constrain("grammar"), key="constraint"),
     *(Command(plan.command, plan.argument, plan.help, _walking(kind), _walks_offers(plan), free=True, words=_walks_words(kind))
         for kind, plan in PLANS.items()),
     Command("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),

@@ -31,7 +31,7 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
     WalksDialog #walks-help { height: 3; margin-top: 1; }
     WalksDialog #walks-where, WalksDialog #walks-same { color: $muted; height: 1; }
     """
-    KEYS = "START WALKS"
+    KEYS = WalkForm.KEYS
     TITLE = "Walks: several replies at once"
     HINTS = (
         ("start-before", "selects"), ("start-less", "or typing changes"), ("start-walks", "starts"), ("close", "closes"),
