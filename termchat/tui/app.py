@@ -32,11 +32,11 @@ from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import lacking, lacking_for
 from termchat.tui.keys.tables import APP, CHAT, COMPOSER, LESSON, MODEL, TOKENS, WALKS, name_of, way_to
 from termchat.tui.lessons.learning import Learning
-from termchat.tui.models.gather import Models
+from termchat.tui.lists.chat_switching import Save
+from termchat.tui.lists.gather import Models
+from termchat.tui.lists.session_list import SessionList
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
-from termchat.tui.sessions.chat_switching import Save
-from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.slash.slash import Slash
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
 from termchat.tui.terminal.input_stream import BackgroundIs
@@ -332,7 +332,7 @@ class TermchatApp(LeavingApp):
         self._chat_screen.quit()
 
     def action_keys(self) -> None:
-        from termchat.tui.dialogs.keylist import KeyList  # not needed before the first frame
+        from termchat.tui.lists.keylist import KeyList  # not needed before the first frame
 
         if isinstance(self.screen, KeyList):
             self.screen.dismiss(None)
@@ -346,7 +346,7 @@ class TermchatApp(LeavingApp):
         self.post_message(event)
 
     def action_theme(self) -> None:
-        from termchat.tui.dialogs.theme import ThemePicker  # not needed before the first frame
+        from termchat.tui.lists.theme import ThemePicker  # not needed before the first frame
 
         if not isinstance(self.screen, ThemePicker):
             self.theme_chooser.renew()  # whoever writes a theme comes here to see it

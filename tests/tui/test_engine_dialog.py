@@ -17,12 +17,12 @@ from termchat.config.per_model import Picked, RunSettings, run_of
 from termchat.config.settings import Settings, load
 from termchat.decoding.setting import SettingError
 from termchat.models.gguf.header import read_header
-from termchat.tui.models.engine_dialog import (
+from termchat.tui.lists.engine_dialog import (
     FIELDS,
     EngineDialog,
     EngineForm,
 )
-from termchat.tui.models.models_dialog import ModelsDialog
+from termchat.tui.lists.models_dialog import ModelsDialog
 from termchat.tui.themes.depth import PLAIN
 from tests.models.gguf_files import U32, named
 from tests.tui.models_dialog import Shop, shop

@@ -19,8 +19,8 @@ from termchat.engine.port import LoadDraft, ModelSpec
 from termchat.models import elsewhere
 from termchat.models.elsewhere import engine_rows
 from termchat.models.listing import ModelRow
-from termchat.tui.models import gather
-from termchat.tui.models.models_dialog import ModelsDialog
+from termchat.tui.lists import gather
+from termchat.tui.lists.models_dialog import ModelsDialog
 from termchat.tui.screen.header_line import header_line
 from tests.fake_ssh import install, lab
 from tests.tui.models_dialog import Shop, shop

@@ -8,14 +8,14 @@ from textual.app import App, ComposeResult
 from termchat.chat.changes import Notice
 from termchat.decoding.samplers import KNOBS
 from termchat.engine.port import Force
-from termchat.tui.dialogs.keylist import KeyList
 from termchat.tui.draw.ink import Ink, Line, doing
 from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.draw.picker import Picker
-from termchat.tui.models.models_dialog import ModelsDialog
-from termchat.tui.sessions.branch_tree import TreeDialog
+from termchat.tui.lists.branch_tree import TreeDialog
+from termchat.tui.lists.breakpoints import BreakpointsDialog
+from termchat.tui.lists.keylist import KeyList
+from termchat.tui.lists.models_dialog import ModelsDialog
 from termchat.tui.themes.theme_file import load_themes
-from termchat.tui.tokens.breakpoints import BreakpointsDialog
 from termchat.tui.tokens.token_bar import Tokens
 from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import Desktop, click, desktop, place

@@ -17,7 +17,7 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, Render
 from termchat.tui.draw.background import TaskQueue
-from termchat.tui.sessions.sessions_dialog import heading, matched, preview_lines, session_line, when
+from termchat.tui.lists.sessions_dialog import heading, matched, preview_lines, session_line, when
 from termchat.tui.transcript import TranscriptView
 from tests.chat.driven_chat import Faked
 from tests.chats import chat_on

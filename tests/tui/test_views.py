@@ -34,13 +34,13 @@ from termchat.decoding.records import (
 from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.port import Explained, Scored, Tokenized
 from termchat.tui.draw.ink import Line
+from termchat.tui.lists.branch_tree import BranchList, leaf_of, tree_rows
+from termchat.tui.lists.breakpoints import BreakpointsDialog
+from termchat.tui.lists.compare import ComparedReply, Comparison, compare, compare_lines, summary
 from termchat.tui.panels.record import Shown, from_columns, record_lines, step_lines
 from termchat.tui.panels.whatif import ending_lines, whatif_lines
 from termchat.tui.panels.why import remedies, why_lines
-from termchat.tui.sessions.branch_tree import BranchList, leaf_of, tree_rows
-from termchat.tui.sessions.compare import ComparedReply, Comparison, compare, compare_lines, summary
 from termchat.tui.themes.depth import PLAIN
-from termchat.tui.tokens.breakpoints import BreakpointsDialog
 from termchat.tui.tokens.tokenizer import piece_flow, piece_lines, pieces_title
 from tests import made_records
 from tests.chats import chat_on

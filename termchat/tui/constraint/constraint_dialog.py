@@ -21,7 +21,7 @@ from termchat.tui.constraint.constraint_setting import (
     name_of_constraint,
     typed,
 )
-from termchat.tui.dialogs.base import Dialog
+from termchat.tui.draw.dialog import Dialog
 
 _PAGES = tuple(FORMS)
 _HELP: dict[ConstraintForm, str] = {
@@ -153,7 +153,7 @@ class ConstraintDialog(Dialog[None]):
 
 
 class ConstraintText(Composer):
-    """Its text is taken as it is; also none."""
+    """A composer that sends its text unchanged, also an empty one."""
 
     def action_send(self) -> None:
         self.post_message(self.Submitted(self.message))

@@ -96,7 +96,7 @@ def _judged(constraint: Constraint, data: bytes) -> tuple[str, str]:
 
 @lru_cache(64)
 def what_comes(constraint: Constraint, data: bytes) -> str:
-    """What stands open at the end of a text, or what may follow it."""
+    """Describe what is open at the end of a text, or may follow it."""
     if constraint.kind == "json_schema":
         at = _document(constraint).standing(data.decode("utf-8", "ignore"))
         if at.whole:

@@ -114,8 +114,8 @@ def constraint_of(form: ConstraintForm, text: str) -> Constraint:
 class ConstraintSetting:
     """`problem` is what the model had against the one that was set last; "" where nothing."""
 
-    def __init__(self, parts: ScreenContext) -> None:
-        self._parts = parts
+    def __init__(self, screen: ScreenContext) -> None:
+        self._screen = screen
         self._asked: Constraint | None = None
         self._dropped: Constraint | None = None
         self.recent: list[Constraint] = []
@@ -129,21 +129,21 @@ class ConstraintSetting:
         return self._asked is not None
 
     def set(self, constraint: Constraint | None) -> None:
-        """Sets it as soon as the model has said that it can; None: nothing has to be matched.
+        """Set a constraint as soon as the model has confirmed that it can use it; None drops the one in force.
 
         Raises:
             TextError: the text is faulty.
         """
         from termchat.decoding.constraint_check import check
 
-        self._parts.withdraw(_REFUSED + self.problem)
+        self._screen.withdraw(_REFUSED + self.problem)
         self.problem, self._asked = "", None
         if constraint is None:
             self._put(None)
             return
         check(constraint)
         self._remember(constraint)
-        chat = self._parts.chat
+        chat = self._screen.chat
         if chat.model is None:
             self._put(constraint)
             return
@@ -151,8 +151,8 @@ class ConstraintSetting:
         chat.questions.check(constraint)
 
     def toggle(self) -> bool:
-        """Drops the constraint, or puts the one back that was dropped; False if there is neither."""
-        now = self._parts.chat.constraint
+        """Drop the constraint, or restore the dropped one; return False if there is neither."""
+        now = self._screen.chat.constraint
         if now is None and self._dropped is None:
             return False
         self._put(None if now is not None else self._dropped)
@@ -160,7 +160,7 @@ class ConstraintSetting:
 
     def heard(self) -> None:
         """The model may have answered."""
-        asked, questions = self._asked, self._parts.chat.questions
+        asked, questions = self._asked, self._screen.chat.questions
         if asked is None:
             return
         answer = questions.checked
@@ -176,12 +176,12 @@ class ConstraintSetting:
         if self.listener is not None:
             self.listener()
         elif self.problem:
-            self._parts.tell(Notice(_REFUSED + self.problem, "change its text", "error"))
+            self._screen.tell(Notice(_REFUSED + self.problem, "change its text", "error"))
         if not self.problem and answer is not None:
             self._put(asked, answer.checked.ms, answer.checked.warnings)
 
     def _put(self, constraint: Constraint | None, ms: float = 0.0, warnings: list[str] | None = None) -> None:
-        chat = self._parts.chat
+        chat = self._screen.chat
         before = chat.constraint
         if before is not None:
             self._dropped = before
@@ -189,11 +189,11 @@ class ConstraintSetting:
         chat.constrain(constraint)
         if constraint is not None:
             compiled = f", compiled in {ms:.1f} ms" if ms else ""
-            self._parts.tell(
+            self._screen.tell(
                 Notice(f"replies match {name_of_constraint(constraint)}{compiled}", "; ".join(warnings or ()))
             )
         elif before is not None:
-            self._parts.tell(Notice(f"replies no longer match {name_of_constraint(before)}"))
+            self._screen.tell(Notice(f"replies no longer match {name_of_constraint(before)}"))
 
     def _remember(self, constraint: Constraint) -> None:
         self.recent = [constraint, *(one for one in self.recent if one != constraint)][:_MOST_RECENT]

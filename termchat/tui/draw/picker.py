@@ -26,7 +26,7 @@ _MOVES: dict[str, Callable[[int, int], int]] = {
 
 
 class Picker(LinesView):
-    """Shows `count` rows that `draw` makes. It never has the keyboard: whoever does calls `move`, for the mouse too."""
+    """A list of `count` rows, rendered by `draw`, one of them chosen. Its owner has the keyboard, and calls `move`."""
 
     DEFAULT_CSS = "Picker { height: 1fr; }"
     GROUND = "surface"
@@ -49,15 +49,15 @@ class Picker(LinesView):
 
     @property
     def line(self) -> int:
-        """Counted from the first row in view."""
+        """The line of the chosen row, counted from the first row in view."""
         return self.chosen - self._top
 
     def show(self, count: int, chosen: int | None = None) -> None:
-        """Other rows; the chosen one stays in view."""
+        """Show other rows, with the chosen one in view."""
         self.show_lines(self._arrange(count, chosen))
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows there is room for, already in the first frame of a new size."""
+        """Render the visible rows, already in the first frame of a new size."""
         if self.size != self._arranged:
             self._arranged = self.size
             self._strips.clear()
@@ -73,11 +73,11 @@ class Picker(LinesView):
         return self._draw(shown, self.chosen, self.room)
 
     def move(self, how: str) -> None:
-        """Chooses another row: up, down, page_up, page_down, first, last, or pointed, the one that was clicked."""
+        """Choose another row: up, down, page_up, page_down, first, last, or pointed for the clicked one."""
         self.show(self.count, self._to(how, self.chosen))
 
     def scroll_by(self, how: str) -> None:
-        """The same for rows that are only read: the first in view counts as the chosen one."""
+        """Scroll rows without a chosen one; `how` as for `move`."""
         last = max(self.count - max(self.size.height, 1), 0)
         self._top = min(max(self._to(how, self._top), 0), last)
         self.show(self.count, self._top)

@@ -258,29 +258,29 @@ _FAMILIES = {family[0].id: family for group in GROUPS for family in families(gro
 
 
 def name_of(id: str) -> str:
-    """How the key of that id is written: "Ctrl+Y"."""
+    """Return the key of that id for readers, as "Ctrl+Y"."""
     return displayed(_FAMILIES[id])
 
 
 def group_of(place: str) -> KeyGroup | None:
-    """The keys of the place with that title."""
+    """Return the group of keys with that title."""
     return next((group for group in GROUPS if group.title == place), None)
 
 
 def actions(table: tuple[Key, ...]) -> dict[str, str]:
-    """For widgets that handle keys themselves."""
+    """Return the actions by key, for widgets that handle keys themselves."""
     return {name: key.action for key in table if key.action for name in keys_of(key)}
 
 
 def hint(*does: tuple[str, str], before: str = "") -> Content:
-    """A sentence of keys and what they do, each by its id, after `before`. A click on one presses it."""
+    """Format a sentence of keys, by their ids, and their effects, after `before`. A click on one presses it."""
     parts = [part for id, words in does if (part := link(id, words))]
     said = Content(", ").join(parts) + "." if parts else Content()
     return Content(before + " ") + said if before and parts else Content(before) + said
 
 
 def link(id: str, words: str, gap: str = " ") -> Content:
-    """A key and what it does, clickable; empty if it has no key."""
+    """Format a key and its effect, clickable; empty if it has no key."""
     family = _FAMILIES[id]
     name = displayed(family)
     content = Content(f"{name}{gap}{words}" if name else "")

@@ -14,9 +14,9 @@ from termchat.lessons.lesson_file import LessonError
 from termchat.lessons.playing import LessonState
 from termchat.lessons.shelf import COURSE, Shelf
 from termchat.text import home, one_line
-from termchat.tui.dialogs.base import KeyHints
-from termchat.tui.dialogs.list_dialog import ListDialog
+from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.lessons.lesson_words import plain
 from termchat.tui.themes.theme_file import Palette

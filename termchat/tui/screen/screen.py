@@ -23,9 +23,11 @@ from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
 from termchat.tui.keys.tables import CHAT, MODEL, NOT_OTHERWISE, name_of, situation_of, way_to_type
 from termchat.tui.lessons.learning import Learning
 from termchat.tui.lessons.strip import LessonStrip
-from termchat.tui.models.gather import Models
-from termchat.tui.models.model_switching import Heard, ModelSwitching
-from termchat.tui.models.welcome import welcome_lines
+from termchat.tui.lists.chat_switching import ChatSwitching, Save
+from termchat.tui.lists.gather import Models
+from termchat.tui.lists.model_switching import Heard, ModelSwitching
+from termchat.tui.lists.session_list import SessionList
+from termchat.tui.lists.welcome import welcome_lines
 from termchat.tui.panels.panels import ALONE, Panels
 from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.ask_actions import AskActions
@@ -43,8 +45,6 @@ from termchat.tui.screen.notices import (
     wrapped,
 )
 from termchat.tui.screen.panel_actions import PanelActions, newest_reply
-from termchat.tui.sessions.chat_switching import ChatSwitching, Save
-from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.compositor import LineCompositor
 from termchat.tui.terminal.screens import LeavingApp, draw_now, use_compositor
 from termchat.tui.themes.library import ThemeChooser

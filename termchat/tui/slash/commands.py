@@ -32,13 +32,13 @@ from termchat.tui.composer.commands import CommandRefused
 from termchat.tui.composer.completion import Offer
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import ConstraintForm, constraint_of
-from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.ink import BLANK, Line
+from termchat.tui.draw.list_dialog import ReadDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.keys.key import Key
 from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, name_of
+from termchat.tui.lists.preset_dialog import apply_preset, keep_preset
 from termchat.tui.panels.rolls import MOST
-from termchat.tui.presets import applying
 from termchat.tui.screen.dialog_table import tokenize
 from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.themes.theme_file import AUTO
@@ -177,10 +177,10 @@ def _preset(screen: ChatScreen, name: str) -> None:
     saves = _SAVE.fullmatch(name)
     try:
         if saves is None:
-            applying.apply(screen, presets.load().get(name))
+            apply_preset(screen, presets.load().get(name))
         elif saves[1]:
             kept = saves[1].strip()
-            path = applying.keep(screen, kept)
+            path = keep_preset(screen, kept)
             screen.tell(Notice(f"saved as preset {kept}", f"you can add a description in {path}"))
         else:
             raise CommandRefused("/preset save needs a name", "/preset save NAME saves the chain's knobs as a preset")

@@ -17,8 +17,8 @@ from termchat.decoding.samplers import KNOBS
 from termchat.decoding.stages import LOGIT_BIAS
 from termchat.engine.port import Spelling
 from termchat.text import one_line, show_piece
-from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, percent
 from termchat.tui.keys.dialogs import name_of
 from termchat.tui.panels.tune_mode import Tune

@@ -11,7 +11,7 @@ from termchat.decoding.group import GroupKind
 from termchat.decoding.plans import PLANS
 from termchat.decoding.walk_plan import PlanError, WalkPlan
 from termchat.text import one_line
-from termchat.tui.dialogs.base import Dialog
+from termchat.tui.draw.dialog import Dialog
 from termchat.tui.draw.form import FormKeys
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.lines_view import Sheet

@@ -20,7 +20,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Label
 
 from termchat.text import sanitize
-from termchat.tui.dialogs.base import Dialog, KeyHints, Result
+from termchat.tui.draw.dialog import Dialog, KeyHints, Result
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.lines_view import Sheet

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from textual.content import Content
 
 from termchat.text import one_line
-from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import BLANK, Ink, Line
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, bar, column
 from termchat.tui.keys import dialogs
 from termchat.tui.panels.ribbon import legend_line
@@ -73,7 +73,7 @@ class ThemePicker(ListDialog[str, str]):
 
 
 def sample_lines() -> Iterable[Line]:
-    """A little of everything: who speaks, what stands out, code, a bar, and the heat."""
+    """Yield a sample of the colours: speakers, marks, code, a bar, and the heat."""
     yield Line(((" you  ", Ink("user", bold=True)), ("Write a story.", TEXT)), "panel")
     yield Line(((" model ", Ink("reply")), ("Once upon a time a ", TEXT), ("fox", STRONG), (" met …", TEXT)))
     yield Line(((" def ", _CODE), ("fox", Ink("code_name", _GROUND)), ("():  ", _PLAIN), ("# sly", _SAID)), _GROUND)

@@ -11,8 +11,8 @@ from termchat.conversation.recorded_reply import TokenSource, reply_on_record
 from termchat.conversation.reply_facts import DifferingFact, differences, facts_of, is_same_model
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
-from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.list_dialog import ReadDialog
 from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.themes.theme_file import Palette
@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
 
 
 def compare(left: ComparedReply, right: ComparedReply) -> Comparison:
-    """Token by token: by ids if one model wrote both, else by texts."""
+    """Compare two replies token by token: by ids if one model wrote both, else by texts."""
     facts = [facts_of(reply.conversation, reply.conversation.nodes[reply.end]) for reply in (left, right)]
     one, other = (_pieces(reply, ids=is_same_model(*facts)) for reply in (left, right))
     common = 0
@@ -63,7 +63,7 @@ def compare(left: ComparedReply, right: ComparedReply) -> Comparison:
 
 
 def summary(comparison: Comparison) -> str:
-    """Where they part, and how long each is from there, in tokens."""
+    """Describe the place where the replies part, and their lengths from there, in tokens."""
     left, right, common, _ = comparison
     if common == len(left) == len(right):
         return f"identical, {common} tokens"
@@ -122,7 +122,7 @@ def _column(pieces: Sequence[ComparedPiece], common: int, width: int) -> list[Li
 
 
 def _paired(left: Sequence[Line], right: Sequence[Line]) -> list[tuple[list[Run], list[Run]]]:
-    """The lines of two columns, the shorter one filled up."""
+    """Pair the lines of two columns, the shorter one filled up."""
     rows = range(max(len(left), len(right)))
     both = ((side[row].runs if row < len(side) else BLANK.runs for side in (left, right)) for row in rows)
     return [(list(one), list(other)) for one, other in both]
@@ -134,13 +134,13 @@ def _beside(left: list[Run], right: list[Run], half: int) -> Line:
 
 
 def why(left: ComparedReply, right: ComparedReply) -> WhyDifferent | None:
-    """What caused the first difference; None if there is none, or one of them has no tokens."""
+    """Return the causes of the first difference; None for identical replies, or one without tokens."""
     replies = [reply_on_record(reply.conversation, reply.end, reply.token) for reply in (left, right)]
     return why_different(replies[0], replies[1]) if all(reply.ids for reply in replies) else None
 
 
 def detail_lines(found: WhyDifferent, width: int) -> list[Line]:
-    """All causes, and both distributions at the first token that differs."""
+    """Render all causes, and both distributions at the first token that differs."""
     wrapper = Wrapper(width)
     heading = f"token {found.index}: left {step_name(found.left)}, right {step_name(found.right)}"
     wrapper.feed(heading + "\n\n", Ink("accent", bold=True))

@@ -10,11 +10,11 @@ from termchat.conversation.reply_facts import facts_of, varying
 from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation, Node
 from termchat.text import one_line, sanitize
-from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, TEXT, column, length
-from termchat.tui.sessions.compare import CompareDialog, ComparedReply
-from termchat.tui.sessions.session_list import SessionList
+from termchat.tui.lists.compare import CompareDialog, ComparedReply
+from termchat.tui.lists.session_list import SessionList
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.turn_source import describe_ending
 
@@ -35,7 +35,7 @@ class BranchRow(NamedTuple):
 
 
 def tree_rows(conversation: Conversation) -> list[BranchRow]:
-    """All turns that are not deleted, each branch whole before the next one; what goes straight on comes after the forks."""
+    """Return the turns in order, each branch whole before the next one, a straight continuation after the forks."""
     rows: list[BranchRow] = []
     waiting = _below(conversation, None, 0)
     while waiting:
@@ -46,18 +46,18 @@ def tree_rows(conversation: Conversation) -> list[BranchRow]:
 
 
 def leaf_of(conversation: Conversation, node: Node) -> int:
-    """Where a turn, taken whole, leads: the newest end behind it."""
+    """Return the newest end of the branches through a whole turn."""
     after = node.kept() - 1 if node.role == "assistant" else -1
     return conversation.newest_leaf(node.number, after=after)
 
 
 def label_of(node: Node) -> str:
-    """What a branch is called: its name, else how it begins."""
+    """Return the name of a branch, else its beginning."""
     return node.name or node.text(40).strip() or f"turn {node.number}"
 
 
 def reply_of(conversation: Conversation, node: Node) -> int | None:
-    """Where the reply ends that a turn is, or the newest one to a message; None where there is none."""
+    """Return the end of the reply of which a turn is part, or of the newest reply to a message; None for a message without."""
     replies = [child for child in conversation.children(node.number) if child.role == "assistant"]
     if node.role == "user":
         return reply_of(conversation, replies[-1]) if replies else None
@@ -66,7 +66,7 @@ def reply_of(conversation: Conversation, node: Node) -> int | None:
 
 
 def _below(conversation: Conversation, node: Node | None, depth: int) -> list[BranchRow]:
-    """What grows from a turn, the first one last."""
+    """Return the rows right below a turn, the first one last."""
     children = conversation.children(node.number if node is not None else None)
     straight = [child for child in children if node is None or child.at >= node.kept()]
     if node is not None and len(straight) > 1:
@@ -78,14 +78,14 @@ def _below(conversation: Conversation, node: Node | None, depth: int) -> list[Br
 
 
 def _remark(node: Node) -> str:
-    """In the place of a text that there is not."""
+    """Describe a turn without text."""
     if node.role == "user":
         return "…"
     return f"no text: {(describe_ending(node) or 'ended by the model') if node.done else 'unfinished'}"
 
 
 def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], width: int) -> str:
-    """What the row's reply was made of that those beside it were not; how long it is, and where it left its parent."""
+    """Format the facts in which a reply differs from its siblings, the place of its fork, and its length."""
     node = row.node
     if node.role == "user":
         prompts = {conversation.system_of(child.number) for child in conversation.children(None)}
@@ -98,7 +98,7 @@ def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], 
 
 
 class _Differences:
-    """What replies have that is not the same for all that stand beside them. Each is looked at once, however many there are."""
+    """The facts in which replies differ from their siblings; each reply is read once."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._chat = conversation
@@ -106,7 +106,7 @@ class _Differences:
         self._varying: dict[tuple[int, ...], list[str]] = {}
 
     def of(self, node: Node) -> dict[str, str]:
-        """Of a fork, what the reply that it left has not; of a message nothing."""
+        """Return the differing facts of a reply, of a fork against the reply that it left; none of a message."""
         parent = self._chat.nodes.get(node.parent or 0)
         beside = [child for child in self._chat.children(node.parent) if child.role == "assistant"]
         if parent is not None and parent.role == "assistant":
@@ -255,7 +255,7 @@ class TreeDialog(BranchList):
         self._compare(self._named(other), self._named(reply))
 
     def action_other(self) -> None:
-        from termchat.tui.sessions.sessions_dialog import ChatPicker  # only for whoever compares with another chat
+        from termchat.tui.lists.sessions_dialog import ChatPicker  # only for whoever compares with another chat
 
         sessions, reply = self._sessions, self.reply
         if sessions is None:

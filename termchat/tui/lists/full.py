@@ -10,7 +10,7 @@ from textual.widgets import Label
 
 from termchat.chat.changes import Full, Way
 from termchat.text import sanitize
-from termchat.tui.dialogs.base import Dialog
+from termchat.tui.draw.dialog import Dialog
 from termchat.tui.keys.dialogs import link
 
 

@@ -13,7 +13,7 @@ from textual.widgets import Input, Label
 
 from termchat.conversation.transcripts import FORMATS, of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
-from termchat.tui.dialogs.base import Dialog, KeyHints
+from termchat.tui.draw.dialog import Dialog, KeyHints
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.dialogs import hint
 
@@ -23,12 +23,12 @@ _FORMATS = "\n".join(f"{form.endings[0]:<{_WIDE}}  {form.what}" for form in FORM
 
 
 def default_path(title: str) -> Path:
-    """A file name made from a chat's title, in the folder where the app was started."""
+    """Return a file name made from a chat's title, in the folder where the app was started."""
     return Path(("-".join(_words(title.lower())[:8])[:60] or "chat") + ".md")
 
 
 def _words(text: str) -> list[str]:
-    """Marks after letters belong to words: Thai or Hindi would fall apart without them."""
+    """Split a text into words. Marks after letters belong to them: Thai or Hindi would fall apart without."""
     kept = [" "]
     for char in text:
         marks = kept[-1] != " " and unicodedata.category(char).startswith("M")
@@ -37,7 +37,7 @@ def _words(text: str) -> list[str]:
 
 
 class SaveDialog(Dialog[None]):
-    """Asks for a path and saves; what went wrong is said in place.
+    """A path to save to; problems are shown in the dialog.
 
     `save` begins to save to a path; `over` is to be called in the end, if the dialog is still there.
     """
@@ -86,7 +86,7 @@ class SaveDialog(Dialog[None]):
             self._save(path)
 
     def over(self, problem: str) -> None:
-        """Closes, or shows why the transcript was not saved."""
+        """Close, or show why the transcript was not saved."""
         self._saving = False
         self.put("#save-keys", hint(*_KEYS))
         self.say(problem)

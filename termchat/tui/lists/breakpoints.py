@@ -10,8 +10,8 @@ from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
 from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
 from termchat.text import one_line
-from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, column
 from termchat.tui.themes.theme_file import Palette
 

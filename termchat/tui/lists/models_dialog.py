@@ -19,16 +19,15 @@ from termchat.models.disk.discovery import Skipped
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
 from termchat.text import cells, home, one_line, size
-from termchat.tui.dialogs.list_dialog import ListDialog, ReadDialog
 from termchat.tui.draw.background import FRAMES
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.list_dialog import ListDialog, ReadDialog
 from termchat.tui.draw.marks import MUTED, TEXT, prose
 from termchat.tui.keys.dialogs import hint
-from termchat.tui.models.downloads import Pull
-from termchat.tui.models.engine_dialog import EngineDialog
-from termchat.tui.models.gather import Chosen, Facts, Models, file_of
-from termchat.tui.models.model_lines import (
+from termchat.tui.lists.engine_dialog import EngineDialog
+from termchat.tui.lists.gather import Chosen, Facts, Models, Pull, file_of
+from termchat.tui.lists.model_lines import (
     DRAFT_ROLES,
     STATES,
     DraftRole,
@@ -42,7 +41,7 @@ from termchat.tui.models.model_lines import (
     rank,
     text_of,
 )
-from termchat.tui.models.welcome import first_run_lines
+from termchat.tui.lists.welcome import first_run_lines
 from termchat.tui.terminal.screens import draw_now
 from termchat.tui.themes.theme_file import Palette
 

@@ -8,11 +8,11 @@ from termchat.config.named_tables import NamedEntries
 from termchat.config.personas import Persona
 from termchat.decoding.samplers import KNOBS
 from termchat.text import cells
-from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import BLANK, Line
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.keys import dialogs
-from termchat.tui.presets.preset_dialog import knob_lines
+from termchat.tui.lists.preset_dialog import knob_lines
 from termchat.tui.themes.theme_file import Palette
 
 _VALUE = 8

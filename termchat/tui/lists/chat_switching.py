@@ -14,13 +14,13 @@ from termchat.conversation.store.database import StoreError
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.tui.context import ScreenContext
 from termchat.tui.keys.tables import name_of
-from termchat.tui.sessions.session_list import Opened, SessionList
+from termchat.tui.lists.session_list import Opened, SessionList
 
 if TYPE_CHECKING:
     from termchat.config.named_tables import NamedEntries
     from termchat.config.personas import Persona
-    from termchat.tui.sessions.sessions_dialog import SessionsDialog
-    from termchat.tui.sessions.setup import Setup
+    from termchat.tui.lists.sessions_dialog import SessionsDialog
+    from termchat.tui.lists.setup import Setup
 
 
 Save = Callable[[Path], Callable[[], object]]
@@ -35,9 +35,9 @@ class ChatSwitching:
         save: makes what writes a transcript of the chat.
     """
 
-    def __init__(self, parts: ScreenContext, sessions: SessionList | None, save: Save) -> None:
-        self._parts, self.sessions, self._save = parts, sessions, save
-        self._chat, self._tokens, self._tell = parts.chat, parts.tokens, parts.tell
+    def __init__(self, screen: ScreenContext, sessions: SessionList | None, save: Save) -> None:
+        self._screen, self.sessions, self._save = screen, sessions, save
+        self._chat, self._tokens, self._tell = screen.chat, screen.tokens, screen.tell
         self._dialog: SessionsDialog | None = None
         self._problem = ""
         """Why the last transcript could not be written."""
@@ -51,7 +51,7 @@ class ChatSwitching:
         Unless told otherwise (None) the first two are as configured, and settings are kept if the chat before is empty: they
         were made for this one. A notice names those that are reset.
         """
-        from termchat.tui.sessions.setup import turned  # not needed before the first frame
+        from termchat.tui.lists.setup import turned  # not needed before the first frame
 
         chat, old, refused = self._chat, self._chat.conversation, self._chat.refused("raw")
         if raw and refused is not None:
@@ -77,7 +77,7 @@ class ChatSwitching:
         return self._before_raw if chat.raw else chat.system
 
     def set_up(self) -> None:
-        from termchat.tui.sessions.setup import SetupDialog, turned  # not needed before the first frame
+        from termchat.tui.lists.setup import SetupDialog, turned  # not needed before the first frame
 
         chat = self._chat
 
@@ -94,7 +94,7 @@ class ChatSwitching:
             keep=not chat.conversation.nodes,
             no_raw=no_raw,
         )
-        self._parts.open(dialog, begin)
+        self._screen.open(dialog, begin)
 
     # --- personas ----------------------------------------------------------------------------------------------------
 
@@ -111,14 +111,14 @@ class ChatSwitching:
 
     def browse_personas(self, asked: str = "") -> None:
         """Open the list of personas; `asked` is the name of one to confirm first, as a chat has already begun."""
-        from termchat.tui.presets.persona_dialog import PersonasDialog  # not needed before the first frame
+        from termchat.tui.lists.persona_dialog import PersonasDialog  # not needed before the first frame
 
         def closed(choice: tuple[Persona, bool] | None) -> None:
             if choice is not None:
                 self._begin_as(choice[0], new=choice[1])
 
         begun = self._chat.conversation.leaf is not None
-        self._parts.open(PersonasDialog(self._read_personas(), self._parts.palette, begun=begun, asked=asked), closed)
+        self._screen.open(PersonasDialog(self._read_personas(), self._screen.palette, begun=begun, asked=asked), closed)
 
     def begin_as(self, name: str) -> None:
         """Start a chat as a persona; ask first if a chat has already begun.
@@ -146,13 +146,13 @@ class ChatSwitching:
         self._tell(Notice(f"saved as persona {name}", f"you can add a description in {path}"))
 
     def _begin_as(self, persona: Persona, *, new: bool) -> None:
-        from termchat.tui.presets.persona_dialog import describe_persona  # not needed before the first frame
+        from termchat.tui.lists.persona_dialog import describe_persona  # not needed before the first frame
 
         chat = self._chat
         before = chat.conversation.system
         if new:
             self.begin(persona.system, raw=chat.configured.conversation.raw and not persona.system)
-        turn = chat.adjust_all if new else self._parts.knobs.apply  # which TUNE's undo takes back
+        turn = chat.adjust_all if new else self._screen.knobs.apply  # which TUNE's undo takes back
         turn(*replaced(chat.origin, persona.values, persona.origins))
         stays = not new and persona.system and persona.system != before
         hint = "this chat keeps its system prompt; only a new chat uses the persona's" if stays else ""
@@ -162,7 +162,7 @@ class ChatSwitching:
 
     def browse(self) -> None:
         """Open the saved chats; the chosen one replaces the current chat."""
-        from termchat.tui.sessions.sessions_dialog import SessionsDialog  # not needed before the first frame
+        from termchat.tui.lists.sessions_dialog import SessionsDialog  # not needed before the first frame
 
         def closed(chosen: Opened | Literal["new"] | None) -> None:
             self._dialog = None
@@ -174,12 +174,12 @@ class ChatSwitching:
         if self.sessions is None:
             self._tell(Notice("chats are not saved in this mode"))
         elif self._dialog is None:  # else asked for twice in the same burst
-            palette = self._parts.palette
+            palette = self._screen.palette
             self._dialog = SessionsDialog(self._chat, self.sessions, palette, new=self.begin)
-            self._parts.open(self._dialog, closed)
+            self._screen.open(self._dialog, closed)
 
     def save(self) -> None:
-        from termchat.tui.sessions.save import SaveDialog, default_path  # not needed before the first frame
+        from termchat.tui.lists.save import SaveDialog, default_path  # not needed before the first frame
 
         def begin(path: Path) -> None:
             self.write(path, lambda problem: over(path, problem))
@@ -193,7 +193,7 @@ class ChatSwitching:
                 dialog.over(problem)
 
         dialog = SaveDialog(default_path(self._chat.conversation.title), begin)
-        self._parts.open(dialog)
+        self._screen.open(dialog)
 
     def write(self, path: Path, hear: Callable[[str], object]) -> None:
         """Write a transcript in a thread that the program waits for when it quits; `hear` gets the problem, "" for none."""
@@ -208,10 +208,10 @@ class ChatSwitching:
             except Exception as mistake:  # noqa: BLE001 (the chat goes on, and a person reads what it was)
                 problem = str(mistake) or repr(mistake)
             with suppress(RuntimeError):  # the app has ended meanwhile
-                self._parts.call_later(over, problem)
+                self._screen.call_later(over, problem)
 
         def over(problem: str) -> None:
-            self._parts.withdraw(self._problem)
+            self._screen.withdraw(self._problem)
             self._problem = problem
             hear(problem)
 
@@ -220,6 +220,6 @@ class ChatSwitching:
     def _go(self, to: Callable[[], object]) -> None:
         if self._tokens.mode.open:
             self._tokens.leave()
-        self._parts.forget_notices()
+        self._screen.forget_notices()
         to()
         self._tokens.mode.find()

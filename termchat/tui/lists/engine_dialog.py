@@ -11,10 +11,10 @@ from termchat.config.per_model import Picked, RunSettings
 from termchat.config.settings import Settings
 from termchat.decoding.setting import Setting, Value
 from termchat.text import one_line
-from termchat.tui.dialogs.base import KeyHints
-from termchat.tui.dialogs.list_dialog import ListDialog
+from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.form import Form, FormKeys
 from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.keys.dialogs import ENGINE, name_of
 from termchat.tui.themes.theme_file import Palette

@@ -15,13 +15,13 @@ from termchat.chat.service import Chat
 from termchat.conversation.session import Session, SessionSummary
 from termchat.conversation.tree import Role
 from termchat.text import one_line, sanitize
-from termchat.tui.dialogs.base import KeyHints
-from termchat.tui.dialogs.list_dialog import ListDialog
+from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, count, length
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.dialogs import name_of
-from termchat.tui.sessions.session_list import Opened, SessionList, Turns
+from termchat.tui.lists.session_list import Opened, SessionList, Turns
 from termchat.tui.themes.theme_file import Palette
 
 Result = TypeVar("Result")

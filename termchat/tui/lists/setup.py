@@ -13,7 +13,7 @@ from termchat.decoding.constraint import shown
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui.composer.composer import Composer
-from termchat.tui.dialogs.base import Dialog
+from termchat.tui.draw.dialog import Dialog
 from termchat.tui.keys.dialogs import name_of
 
 _MOST_KEPT = 200
@@ -29,7 +29,7 @@ class Setup(NamedTuple):
 
 
 def turned(chat: Chat) -> str:
-    """What the chat has and a new one does not: knobs, breakpoints and a constraint; "" where that is nothing."""
+    """Format the knobs, breakpoints and constraint that a new chat would not have; "" for none."""
     knobs = [f"{name} {KNOBS[name].show(value)}" for name, value in chat.lost().items()]
     count = len(chat.breakpoints)
     points = [f"{count} breakpoint{'s' if count > 1 else ''}"] if count else []

@@ -1,4 +1,4 @@
-"""All models there are: searched for, read and checked in threads."""
+"""All models there are: searched for, read, checked and downloaded in threads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Event
 from time import monotonic, time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,12 +19,12 @@ from termchat.engine.address import EngineAddress
 from termchat.engine.port import MOST_CONTEXT, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.tui.draw.background import BackgroundTask
-from termchat.tui.models.downloads import Pull
 
 if TYPE_CHECKING:
     from termchat.config.settings import Settings
     from termchat.models.catalogue import Catalogue
     from termchat.models.disk.discovery import Skipped
+    from termchat.models.download.progress import Pulling
     from termchat.models.gguf.header import Header
     from termchat.models.listing import ModelRow
     from termchat.models.memory import Memory
@@ -32,6 +33,48 @@ if TYPE_CHECKING:
 _FAST_BATCH = 512
 _PATIENCE = 2.0
 """Seconds that the end of the app waits for downloads to store their parts; others are found again anyway."""
+
+
+class Pull:
+    """One download. `now` is its progress, None before anything is known; it is over when `path` or `problem` is set."""
+
+    def __init__(self, wanted: str, told: Callable[[Pull], object]) -> None:
+        self.wanted = wanted
+        self.now: Pulling | None = None
+        self.path: Path | None = None
+        self.problem: ModelError | None = None
+        self._cancelled = Event()
+        self._aside: BackgroundTask[None] = BackgroundTask(self._work, lambda: told(self))
+
+    @property
+    def running(self) -> bool:
+        return self.path is None and self.problem is None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was ended by hand; the partial download stays."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """End the download, in about a tenth of a second."""
+        self._cancelled.set()
+
+    def join(self, seconds: float) -> None:
+        self._aside.join(seconds)
+
+    def _work(self) -> Iterator[None]:
+        from termchat.models.download.pull import pull  # a slow import, in this thread
+
+        def at(now: Pulling) -> None:
+            self.now = now
+
+        try:
+            self.path = pull(self.wanted, progress=at, cancelled=self._cancelled.is_set)
+        except ModelError as problem:
+            self.problem = problem
+        except Exception as mistake:  # noqa: BLE001 (the chat goes on, and a person reads what it was)
+            self.problem = ModelError(f"{self.wanted} could not be downloaded: {mistake!r}")
+        yield
 
 
 class Facts(NamedTuple):
