@@ -205,11 +205,6 @@ class Models:
         """Whether a chosen model is still being read."""
         return "choose" in self._tasks
 
-    @property
-    def busy(self) -> bool:
-        """Whether `take` may bring something soon."""
-        return bool(self._tasks or self.downloads)
-
     def take(self) -> bool:
         """Take in the results of the threads since the last call; return whether anything changed."""
         changed = False

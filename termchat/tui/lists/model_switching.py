@@ -126,8 +126,6 @@ class ModelSwitching:
         self._drafter = "" if drafts else self._drafter
         if drafts and chosen.choice is not None:
             self._draft(chosen.choice)
-            if self._dialog is not None:
-                self._dialog.wake()
         elif self._dialog is not None:
             self._dialog.chosen(chosen)
         elif (drafts or first) and chosen.problem is not None:

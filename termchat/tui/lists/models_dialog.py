@@ -8,7 +8,6 @@ from functools import partial
 from textwrap import wrap
 
 from textual.content import Content
-from textual.timer import Timer
 from textual.widget import Widget
 
 from termchat.chat.changes import Notice
@@ -109,7 +108,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         self._asked = ""
         """The engine that a person had asked again."""
         self._seen = chat.phase, chat.host.drafter, chat.host.drafter_failure
-        self._looks: Timer | None = None
         self._order_models()
         self._filter_rows()
         self.set_rows(self.rows)
@@ -120,7 +118,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         yield self.field
 
     def on_mount(self) -> None:
-        self._looks = self.set_interval(1 / FRAMES, self._look)
+        self.set_interval(1 / FRAMES, self._look)
         self.call_after_refresh(self.models.look)
 
     def on_lines_view_laid(self) -> None:
@@ -134,14 +132,11 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return [Line((("looking …" if looking else "no model matches", MUTED),))]
 
     def _look(self) -> None:
-        """Take in the results of threads; a timer calls this while there may be more."""
+        """Take in the results of threads."""
         if self.models.take() | self._has_changed():
             self.gather()
         elif self.models.downloads:
             self.set_rows(self.rows)
-        loading = self.chat.phase == "loading" or self.chat.host.drafter_progress is not None
-        if not self.models.busy and not loading and self._looks is not None:
-            self._looks.pause()
 
     def _has_changed(self) -> bool:
         """Return whether the chat has changed; tell what became of a draft model."""
@@ -154,11 +149,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         elif chat.host.drafter is None and before[1] is not None and self.drafted_for is not None:
             self.tell(f"{before[1].name} is unloaded and drafts no more")
         return before != self._seen
-
-    def wake(self) -> None:
-        """Resume the timer, which pauses when all threads are done."""
-        if self._looks is not None:
-            self._looks.resume()
 
     def gather(self) -> None:
         self._order_models()
@@ -223,7 +213,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         at, height = self.picker.chosen, max(self.picker.size.height, 1)
         wanted = [self.row, self.loaded, *self.rows[max(at - height, 0) : at + height]]
         self.models.read([row for row in wanted if row is not None], self.drafted_for)
-        self.wake()
 
     def search(self, text: str) -> None:
         self.say("")
@@ -253,7 +242,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
                 self._ask_again(row)
             case "not installed" | "broken":
                 self.say(row.problem)
-        self.wake()
 
     def moved(self) -> None:
         self._selected = self.row.wanted if self.row is not None else ""
@@ -293,7 +281,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             else:
                 self.tell(f"loading {row.name} to draft …")
                 self._draft(row.wanted)
-            self.wake()
 
     def _why_not_draft(self, row: ModelRow) -> str:
         loaded = self.drafted_for
@@ -376,7 +363,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             text = f"the settings of {row.name} could not be saved: {problem}"
             self.chat.changed(Notice(text, "they apply until you quit termchat", "warning"))
         self.models.choose(row.wanted)
-        self.wake()
 
     def chosen(self, chosen: Chosen) -> None:
         if chosen.problem is not None:
@@ -396,14 +382,12 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
     def _again(self) -> None:
         self.gather()
         self.models.look()
-        self.wake()
 
     def _ask_again(self, row: ModelRow) -> None:
         self.say("")
         self.tell(f"asking {row.engine} …")
         self._asked = row.engine
         self.models.ask_engine(row.engine)
-        self.wake()
 
     def _refuse_while_busy(self) -> bool:
         """Return whether a reply is running, and say so."""
