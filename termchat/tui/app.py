@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from textual import events
 from textual.actions import ActionParseResult
@@ -32,7 +31,6 @@ from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import lacking, lacking_for
 from termchat.tui.keys.tables import APP, CHAT, COMPOSER, LESSON, MODEL, TOKENS, WALKS, name_of, way_to
 from termchat.tui.lessons.learning import Learning
-from termchat.tui.lists.chat_switching import Save
 from termchat.tui.lists.gather import Models
 from termchat.tui.lists.session_list import SessionList
 from termchat.tui.screen.notices import in_short
@@ -52,13 +50,6 @@ HANGUP = 1
 """The number of SIGHUP, for terminals that vanish without one."""
 _KEY_SIGNALS = ("SIGINT", "SIGQUIT")
 """What keys send."""
-
-
-def _cannot_save(_path: Path) -> Callable[[], object]:
-    def refuse() -> None:
-        raise ValueError("this chat is not being saved")
-
-    return refuse
 
 
 class Menu(CommandPalette, ClosedOnce[None]):
@@ -82,11 +73,10 @@ class TermchatApp(LeavingApp):
         sessions: the saved chats; None where none are kept.
         theme: a theme's name, or "auto": dark or light, as the terminal's background is.
         theme_place: where it was asked for: a file and a line, or "".
-        keep_theme: keeps the name of a theme, or "auto", for the next start; returns what a person should read about it, or "".
+        keeps_theme: the theme that is chosen is kept in the config file for the next start.
         abilities: what the terminal can show.
         mistakes: what is wrong with the configuration.
         notices: what else a person should read at the start.
-        save: makes what writes a transcript, see `tui.saving`.
         close: called once when the app ends, after the engine has ended, however it ends.
         keymap: id of a key (see `termchat.tui.keys`) to other keys.
         history: what was written before; None begins with nothing, and keeps it for as long as the app runs.
@@ -115,11 +105,10 @@ class TermchatApp(LeavingApp):
         sessions: SessionList | None = None,
         theme: str = AUTO,
         theme_place: str = "",
-        keep_theme: Callable[[str], str] = lambda _: "",
+        keeps_theme: bool = False,
         abilities: Abilities = EVERYTHING,
         mistakes: Iterable[str] = (),
         notices: Iterable[Notice] = (),
-        save: Save = _cannot_save,
         close: Callable[[], object] = lambda: None,
         keymap: Mapping[str, str] | None = None,
         history: History | None = None,
@@ -142,7 +131,7 @@ class TermchatApp(LeavingApp):
         self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
         self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
-        self.theme_chooser, self._keep_theme = ThemeChooser(abilities.depth, theme, contrast=big), keep_theme
+        self.theme_chooser, self._keeps_theme = ThemeChooser(abilities.depth, theme, contrast=big), keeps_theme
         others = list(notices)
         wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.theme_chooser.missing(theme_place)]
         self._notices = [*in_short(wrong, len(others)), *others]
@@ -155,7 +144,6 @@ class TermchatApp(LeavingApp):
             models=self._models,
             sessions=sessions,
             keymap=keys,
-            save=save,
             theme_chooser=self.theme_chooser,
             keep_theme=self.keep_theme,
             history=history,
@@ -193,10 +181,15 @@ class TermchatApp(LeavingApp):
 
     def keep_theme(self, wanted: str) -> None:
         """Shows a theme now and at the next start."""
+        from termchat.config import file  # not needed before the first frame
+
         changed, self.theme_chooser.wanted = wanted != self.theme_chooser.wanted, wanted
         self.show_theme(wanted)
-        if changed and (problem := self._keep_theme(wanted)):
-            self._chat_screen.tell(Notice(problem, "the theme lasts until you quit", "warning"))
+        if changed and self._keeps_theme:
+            try:
+                file.put("theme", wanted)
+            except file.ConfigFileError as problem:
+                self._chat_screen.tell(Notice(str(problem), "the theme lasts until you quit", "warning"))
 
     def on_load(self) -> None:
         """Listens to signals before the terminal is taken over, so that it is always restored."""

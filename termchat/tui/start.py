@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from termchat import paths
 from termchat.chat.changes import Notice
 from termchat.chat.host import Host
-from termchat.chat.opening import at_model_of, choose_configured, load_latest, load_session, saving
+from termchat.chat.opening import at_model_of, choose_configured, load_latest, load_session
 from termchat.chat.service import Chat
 from termchat.config.origins import FLAG
 from termchat.conversation.session import Session
@@ -100,13 +100,12 @@ def build(
         models=Models(config),
         theme=config.theme,
         theme_place=config.places["theme"] if config.origin["theme"] != FLAG else "",
-        keep_theme=_keep_theme,
+        keeps_theme=True,
         abilities=abilities,
         sessions=sessions,
         mistakes=[*config.problems, *mistaken],
         notices=notices,
         keymap=keymap,
-        save=lambda path: saving(chat.session, path),
         close=store.close,
         history=History(store),
         lesson=lesson,
@@ -144,13 +143,3 @@ def _resume(store: Store, wanted: str, config: Settings, notices: list[Notice]) 
     if session is None:
         notices.append(Notice("no earlier chat to resume", "started a new one"))
     return session
-
-
-def _keep_theme(name: str) -> str:
-    from termchat.config.file import ConfigFileError, put  # not needed before the first frame
-
-    try:
-        put("theme", name)
-    except ConfigFileError as error:
-        return str(error)
-    return ""

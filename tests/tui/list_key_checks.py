@@ -62,18 +62,12 @@ async def reading(group: KeyGroup, folder: Path) -> Place:
 
 
 async def themes(group: KeyGroup, _: Path) -> Place:
-    kept: list[str] = []
-
-    def keep(name: str) -> str:
-        kept.append(name)
-        return ""
-
-    async with desktop(keep_theme=keep) as desk:
+    async with desktop() as desk:
         place = Place(desk, group, "f9")
         await place.walk()
         await place.press("theme-last", lambda: place.row > 5, "home")
         await place.press("theme-first", place.at(0), "end")
-        await place.press("theme-keep", lambda: kept)
+        await place.press("theme-keep", lambda: desk.app.theme_chooser.wanted != "dark")
         await place.close()
     return place
 

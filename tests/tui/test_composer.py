@@ -425,7 +425,7 @@ async def test_all_that_waits_can_be_edited_removed_and_put_in_another_order() -
         for text in ("one", "two", "three", "four"):
             await desk.type(text, "enter")
         assert "and 1 more" in desk.text
-        await desk.pilot.click("#queue", offset=(4, 1))
+        await desk.pilot.click("#notice", offset=(4, 1))
         await desk.settle()
         assert "Queued messages" in desk.text
         await desk.type("", "down", "K")

@@ -237,7 +237,9 @@ async def on_box(tmp_path: Path, address: EngineAddress = BOX, engine: str = "")
         desk.app.chat.loading.switch(Choice(ModelSpec("", address.shown, engine=address), {}))
         await desk.until(lambda: desk.app.chat.phase == "idle")
         await desk.type("", "f3")
-        await desk.until(lambda: "draws here" in desk.text and not desk.app._models._tasks)  # else it is not asked again
+        await desk.until(
+            lambda: "draws here" in desk.text and not desk.app._models._tasks
+        )  # else it is not asked again
         yield desk
 
 

@@ -9,6 +9,7 @@ import pytest
 from textual import events
 from textual.widgets import Input
 
+from termchat.chat import opening
 from termchat.chat.changes import Full, Way
 from termchat.conversation.session import Breakpoint, Session
 from termchat.decoding.conditions import parse
@@ -106,14 +107,15 @@ async def _edited(_text: str, _suspend: object) -> str:
 
 async def save(group: KeyGroup, folder: Path) -> Place:
     saved: list[Path] = []
-    async with desktop(save=lambda path: lambda: saved.append(path)) as desk:
-        await desk.sent("go", "One")
-        desk.engine.end()
-        place = Place(desk, group, "ctrl+s")
-        await place.close()
-        await place.enter()
-        desk.app.screen.query_one(Input).value = str(folder / "there.md")
-        await place.press("save-enter", lambda: saved)
+    with patch.object(opening, "saving", lambda _session, path: lambda: saved.append(path)):
+        async with desktop() as desk:
+            await desk.sent("go", "One")
+            desk.engine.end()
+            place = Place(desk, group, "ctrl+s")
+            await place.close()
+            await place.enter()
+            desk.app.screen.query_one(Input).value = str(folder / "there.md")
+            await place.press("save-enter", lambda: saved)
     return place
 
 

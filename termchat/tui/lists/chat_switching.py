@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
+from termchat.chat import opening
 from termchat.chat.changes import Notice
 from termchat.config.origins import replaced
 from termchat.conversation.store.database import StoreError
@@ -23,20 +24,15 @@ if TYPE_CHECKING:
     from termchat.tui.lists.setup import Setup
 
 
-Save = Callable[[Path], Callable[[], object]]
-"""Makes what writes a transcript of the chat as it is now to a path, in any thread."""
-
-
 class ChatSwitching:
     """Between the chat's screen and other chats.
 
     Args:
         sessions: the saved chats; None where none are kept.
-        save: makes what writes a transcript of the chat.
     """
 
-    def __init__(self, screen: ScreenContext, sessions: SessionList | None, save: Save) -> None:
-        self._screen, self.sessions, self._save = screen, sessions, save
+    def __init__(self, screen: ScreenContext, sessions: SessionList | None) -> None:
+        self._screen, self.sessions = screen, sessions
         self._chat, self._tokens, self._tell = screen.chat, screen.tokens, screen.tell
         self._dialog: SessionsDialog | None = None
         self._problem = ""
@@ -197,7 +193,7 @@ class ChatSwitching:
 
     def write(self, path: Path, hear: Callable[[str], object]) -> None:
         """Write a transcript in a thread that the program waits for when it quits; `hear` gets the problem, "" for none."""
-        save = self._save(path)
+        save = opening.saving(self._chat.session, path)
 
         def work() -> None:
             problem = ""

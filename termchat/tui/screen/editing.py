@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 
-from termchat.conversation.tree import HEAD, Conversation, Node, Span
+from termchat.conversation.tree import HEAD, Conversation, Span
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import name_of
@@ -98,29 +98,25 @@ class Rewriting:
             self._transcript.return_to(self._place)
 
     def send(self, text: str) -> None:
-        said = self._messages[self._at]
+        message, forks = self._messages[self._at], self._chat.forks
+        node = message[0].node
         self.end(returns=False)
-        if said[0].node.number == HEAD:
-            self._composer.hand_over(text, self._prompt)
-        elif said[0].node.role == "user":
-            self._composer.hand_over(text, lambda whole: self._edit(said[0].node, whole))
-        else:
+        if node.role == "assistant":
             self._transcript.follow()
-            self._chat.forks.replace(said, text)
-
-    def _edit(self, node: Node, text: str) -> None:
-        if self.is_stale:  # while its files were read
-            self._composer.give_back(text)
+            forks.replace(message, text)
             return
-        self._transcript.follow()
-        self._chat.forks.edit(node, text)
 
-    def _prompt(self, text: str) -> None:
-        if self.is_stale:
-            self._composer.give_back(text)
-            return
-        self._transcript.follow()
-        self._chat.forks.edit_system(text)
+        def branch(whole: str) -> None:
+            if self.is_stale:  # while its files were read
+                self._composer.give_back(whole)
+                return
+            self._transcript.follow()
+            if node.number == HEAD:
+                forks.edit_system(whole)
+            else:
+                forks.edit(node, whole)
+
+        self._composer.hand_over(text, branch)
 
     def line(self, room: int) -> Line:
         node, head = self._messages[self._at][0].node, self._messages[0][0].node.number == HEAD

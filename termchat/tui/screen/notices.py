@@ -137,7 +137,7 @@ def in_short(mistakes: Sequence[Notice], beside: int = 0) -> list[Notice]:
 
 
 class NoticeSlip(Slip):
-    """The newest notices, as `draw` makes lines of them; one that asks for nothing goes by itself."""
+    """The newest notices, which `draw` makes lines of, with others below; a notice that asks for nothing goes by itself."""
 
     def __init__(self, draw: Callable[[Sequence[Notice]], list[Line]], *, id: str | None = None) -> None:
         super().__init__(id=id)

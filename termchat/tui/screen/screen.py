@@ -19,16 +19,17 @@ from termchat.tui.composer.sending import ChatComposer
 from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
-from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
+from termchat.tui.draw.lines_view import Column, LinesView, Row
 from termchat.tui.keys.tables import CHAT, MODEL, NOT_OTHERWISE, name_of, situation_of, way_to_type
 from termchat.tui.lessons.learning import Learning
 from termchat.tui.lessons.strip import LessonStrip
-from termchat.tui.lists.chat_switching import ChatSwitching, Save
+from termchat.tui.lists.chat_switching import ChatSwitching
 from termchat.tui.lists.gather import Models
 from termchat.tui.lists.model_switching import Heard, ModelSwitching
 from termchat.tui.lists.session_list import SessionList
 from termchat.tui.lists.welcome import welcome_lines
 from termchat.tui.panels.panels import ALONE, Panels
+from termchat.tui.panels.record import piece_of
 from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.ask_actions import AskActions
 from termchat.tui.screen.bottom_bar import INVITATION, BottomBar
@@ -72,7 +73,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         models: those that there are.
         sessions: the saved chats; None where none are kept.
         keymap: id of a key to other keys, where it was remapped.
-        save: makes what writes a transcript (see `chat_switching`).
         keep_theme: shows a theme from now on.
         big: it is for a projector.
     """
@@ -106,7 +106,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         models: Models,
         sessions: SessionList | None,
         keymap: Mapping[str, str],
-        save: Save,
         theme_chooser: ThemeChooser,
         keep_theme: Callable[[str], None],
         history: History | None = None,
@@ -117,8 +116,9 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.chat, self.palette = chat, palette
         self.models, self.theme_chooser, self.keep_theme = models, theme_chooser, keep_theme
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
-        self._notices = NoticeSlip(self._notice_lines, id="notice")
-        self._queue, self._full, self._standing = Slip(id="queue"), Slip(id="full"), Slip(id="standing")
+        self._notices = NoticeSlip(self._lines_below, id="notice")
+        self._shows_standing = False
+        """Whether the place in a constraint is among the lines below the chat."""
         self.transcript = TranscriptView(palette)
         self._walks = WalksView(chat, palette)
         self._legend = Legend(self.transcript, lambda: newest_reply(chat.conversation))
@@ -130,7 +130,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self._walking = Walking(self, self._walks)
         self._versions = TurnVersions(chat, self.transcript)
         self.choosing: ModelSwitching = ModelSwitching(self, models)
-        self.conversations: ChatSwitching = ChatSwitching(self, sessions, save)
+        self.conversations: ChatSwitching = ChatSwitching(self, sessions)
         self.learning = Learning(self, sessions, models.end_lesson, big=big)
         self.constraining = ConstraintSetting(self)
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
@@ -156,9 +156,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
                 yield self._legend
                 yield self.tokens
                 yield self._notices
-                yield self._queue
-                yield self._full
-                yield self._standing
             yield self.panels
         yield self._bottom
         yield self._small
@@ -201,8 +198,8 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.palette = palette
         self.transcript.palette = palette
         for view in (
-            self._header, self._welcome, self._small, self._legend, self._notices, self._queue, self._full, self._standing,
-            self.panels, self._bottom, self.tokens, self._walks, self.learning, self._asking,
+            self._header, self._welcome, self._small, self._legend, self._notices, self.panels, self._bottom,
+            self.tokens, self._walks, self.learning, self._asking,
         ):  # fmt: skip
             if view is not None:
                 view.paint_with(palette)
@@ -364,9 +361,8 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self._show_way()
         self._bottom.keys.show_keys(situation, asked, chat.offers, thinking=thinking, words=words, lit=lights.keys)
         self._legend.draw()
-        self._show_waiting()
+        self._notices.draw()
         self.show_asked()
-        self._show_standing()
         self._greet()
 
     def _show_way(self) -> None:
@@ -374,31 +370,22 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         typing = isinstance(self.focused, Composer)
         self._bottom.show_way(self.learning.answers if typing else way_to_type(self.place), instead=not typing)
 
-    def _show_standing(self) -> None:
-        """Where in its constraint the reply stands, or stood at the cursor."""
-        mode, chat = self.tokens.mode, self.chat
-        if not self._standing.display and chat.constraint is None and not chat.busy and not mode.open:
-            return
-        from termchat.tui.constraint.constraint_line import constraint_line  # rarely needed
+    def _lines_below(self, notices: Sequence[Notice]) -> list[Line]:
+        """Lines below the chat: notices, what waits, what a full context asks, and where a reply is in its constraint."""
+        chat, room = self.chat, self._room
+        lines = notice_lines(notices, room, what_continues(chat)) + hidden_lines(chat.walks.hidden)
+        lines += queue_lines(chat.turns.queue, room, held=chat.replies.held)
+        if chat.full is not None:
+            lines += full_lines(chat.full, room, asks=chat.phase == "idle")
+        mode = self.tokens.mode
+        if self._shows_standing or chat.constraint is not None or chat.busy or mode.open:
+            from termchat.tui.constraint.constraint_line import constraint_line  # rarely needed
 
-        place = mode.place if mode.open else None
-        line = constraint_line(chat, (place.node, place.at) if place is not None else None, self._room)
-        self._standing.show_lines([line] if line is not None else [])
-
-    def _show_slips(self) -> None:
-        self._notices.draw()
-        self._show_standing()
-        self._show_waiting()
-
-    def _show_waiting(self) -> None:
-        chat = self.chat
-        queue = queue_lines(chat.turns.queue, self._room, held=chat.replies.held)
-        self._queue.show_lines([*hidden_lines(chat.walks.hidden), *queue])
-        asks = chat.phase == "idle"
-        self._full.show_lines(full_lines(chat.full, self._room, asks=asks) if chat.full is not None else [])
-
-    def _notice_lines(self, told: Sequence[Notice]) -> list[Line]:
-        return notice_lines(told, self._room, what_continues(self.chat))
+            place = mode.place if mode.open else None
+            line = constraint_line(chat, (place.node, place.at) if place is not None else None, room)
+            self._shows_standing = line is not None
+            lines += [line] if line is not None else []
+        return lines
 
     @property
     def _room(self) -> int:
@@ -408,7 +395,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
 
     def on_lines_view_laid(self) -> None:
         self.show_soon()
-        self._show_slips()
+        self._notices.draw()
         self.tokens.show()
         self._greet()
         self.learning.laid()
@@ -575,19 +562,19 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.learning.dialog = name
         DIALOGS[name](self)
 
-    def on_tokens_bias_wanted(self, event: Tokens.BiasWanted) -> None:
-        knobs = self.knobs
-        knobs.bias(event.token, event.how)
-        amount = shown_bias(knobs.bias_of(event.token)) or "no bias"
-        undo = f"{name_of('tune')} z undoes it" if event.how == "ban" else ""
-        self.tell(Notice(knobs.error or f"{event.text} ({event.token}): {amount}", undo))
+    def action_bias(self, how: str) -> None:
+        """Ban the token under the cursor or what a paused reply would take next, or add to its logit: "ban", "more"."""
+        if (shown := self.tokens.mode.shown()) is None:
+            return
+        knobs, token = self.knobs, shown.token
+        knobs.bias(token.id, how)
+        amount = shown_bias(knobs.bias_of(token.id)) or "no bias"
+        undo = f"{name_of('tune')} z undoes it" if how == "ban" else ""
+        self.tell(Notice(knobs.error or f"{piece_of(token)} ({token.id}): {amount}", undo))
         self.show_soon()
 
     def on_key_line_stops_wanted(self) -> None:
         self.action_dialog("bias")
-
-    def on_tokens_dialog_wanted(self, event: Tokens.DialogWanted) -> None:
-        self.action_dialog(event.name)
 
     def choose_model(self, problem: str = "", then: Callable[[], object] = lambda: None) -> None:
         """`problem` says why one has to be chosen, `then` is done afterwards."""
