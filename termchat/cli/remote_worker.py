@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from termchat.engine.port import EngineError, ModelSpec
+from termchat.engine.port import EngineError, EngineSettings, ModelSpec
 
 
 @click.command("worker", hidden=True)
@@ -36,12 +36,12 @@ def _found(spec: ModelSpec) -> tuple[ModelSpec, dict[str, Any]]:
         EngineError: there is none, or it cannot be used.
     """
     from termchat.chat.opening import choose
-    from termchat.config.fields import EngineSettings
     from termchat.config.settings import load
     from termchat.models.errors import ModelError
 
-    plain = EngineSettings().of_model
-    said = {name: getattr(spec, name) for name in plain if name in spec.said or getattr(spec, name) != plain[name]}
+    default = EngineSettings()
+    values = {name: getattr(spec, name) for name in EngineSettings.__struct_fields__}
+    said = {name: value for name, value in values.items() if name in spec.said or value != getattr(default, name)}
     try:
         chosen = choose(load(said), spec.path)
     except ModelError as error:

@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from termchat import paths
 from termchat.config import personas, presets, sources
-from termchat.config.fields import ENGINE, ENGINES, KEYS, SAMPLING, SETTINGS, TABLES, ChatSettings, EngineSettings
+from termchat.config.fields import ENGINE, ENGINES, KEYS, SAMPLING, SETTINGS, TABLES, ChatSettings, EngineTable
 from termchat.config.named_engines import engine_of
 from termchat.config.named_tables import NameRefused
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PICKER, TUNED, followed
@@ -49,7 +49,7 @@ class Settings(ChatSettings, BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, defer_build=True, arbitrary_types_allowed=True)
 
-    engine: Annotated[EngineSettings, BeforeValidator(partial(_struct, EngineSettings))] = EngineSettings()
+    engine: Annotated[EngineTable, BeforeValidator(partial(_struct, EngineTable))] = EngineTable()
     tuning: Annotated[Tuning, BeforeValidator(partial(_struct, Tuning))] = Field(Tuning(), alias="sampling")
     """The knobs, as every chat begins."""
     keys: dict[str, str] = {}
