@@ -26,11 +26,11 @@ def worker() -> None:
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "GGML_NO_BACKTRACE": "1"}  # as `LocalEngine` does it
     from termchat.engine.llama.worker import main
 
-    main(_found)
+    main(_choose_model)
 
 
-def _found(spec: ModelSpec) -> tuple[ModelSpec, dict[str, Any]]:
-    """The model of this machine that another one asks for, run as configured here but for what was said there.
+def _choose_model(spec: ModelSpec) -> tuple[ModelSpec, dict[str, Any]]:
+    """Choose the model of this machine that another one asks for, run as configured here but for settings given there.
 
     Raises:
         EngineError: there is none, or it cannot be used.

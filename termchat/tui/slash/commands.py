@@ -107,8 +107,10 @@ class Command(NamedTuple):
 
 
 def _needs(features: Features, feature: Feature) -> None:
-    """Raises:
-    CommandRefused: the engine does not offer it.
+    """Check that the engine offers a feature.
+
+    Raises:
+        CommandRefused: it does not.
     """
     refused = features.parts.chat.refused(feature)
     if refused is not None:
@@ -122,7 +124,7 @@ def _press(features: Features, key: Key) -> None:
 
 
 def _turn(features: Features, knob: Setting, text: str) -> None:
-    """Without a text it shows the knob's value."""
+    """Turn a knob; without a text show its value."""
     if text:
         try:
             value = _written(features, knob, text)
@@ -209,7 +211,7 @@ def _prefill(features: Features, text: str) -> None:
 
 
 def _rule(features: Features, text: str) -> None:
-    """A rule that is there goes, another is added."""
+    """Add a rule, or remove it if it is there."""
     chat = features.parts.chat
     try:
         rule = parse(text)
@@ -242,7 +244,7 @@ def _tokens(features: Features, text: str) -> None:
 
 
 def _learn(features: Features, name: str) -> None:
-    """Without a name it lists the lessons."""
+    """Begin a lesson; without a name list them."""
     from termchat.lessons.shelf import LessonRefused
 
     if not name:
@@ -255,7 +257,7 @@ def _learn(features: Features, name: str) -> None:
 
 
 def _what(features: Features, word: str) -> None:
-    """Without a word it lists the glossary."""
+    """Explain a word; without one list the glossary."""
     from termchat.lessons.glossary import UnknownTerm, find
     from termchat.tui.lessons.lesson_words import plain
 
@@ -286,7 +288,7 @@ def _lessons(features: Features) -> Iterable[Offer]:
 
 
 def _draft(features: Features, text: str) -> None:
-    """Turns the knob, or has a model draft. Undone like any other turn of a knob."""
+    """Turn the knob, or have a model draft. Undone like any other turn of a knob."""
     knob, parts = KNOBS["draft"], features.parts
     word = text.strip().lower()
     if word in knob.choices:
@@ -299,7 +301,7 @@ def _draft(features: Features, text: str) -> None:
 
 
 def _drafters(features: Features) -> Iterable[Offer]:
-    """The words of the knob, then the models on this machine that can draft for the loaded one."""
+    """Offer the words of the knob, then the models on this machine that can draft for the loaded one."""
     yield from (Offer(word, told) for word, told in _DRAFTERS.items())
     models, spec = features.models, features.parts.chat.spec
     rows = _ready(features)
@@ -310,7 +312,7 @@ def _drafters(features: Features) -> Iterable[Offer]:
 
 
 def _title(features: Features, text: str) -> None:
-    """Without a text it shows the title."""
+    """Change the title; without a text show it."""
     title = sanitize(" ".join(text.split()), keep="")
     if title:
         features.parts.do(lambda: features.parts.chat.retitle(title))
@@ -392,7 +394,7 @@ def _walking(kind: GroupKind) -> Run:
 
 
 def _offers_of_knob(features: Features, knob: Setting) -> Iterable[Offer]:
-    """The current value, the default, and off; each once."""
+    """Offer the current value, the default, and off; each once."""
     told = {knob.show(knob.default): "default", knob.show(_value(features, knob)): "current value"}
     if knob.off is not None:
         told |= {knob.show(knob.off): "off"}
@@ -401,13 +403,13 @@ def _offers_of_knob(features: Features, knob: Setting) -> Iterable[Offer]:
 
 
 def _models(features: Features) -> Iterable[Offer]:
-    """On this machine, and the engines elsewhere."""
+    """Offer the models on this machine, and the engines elsewhere."""
     yield from map(_model_offer, _ready(features))
     yield from (Offer(name, one_line(address.url, 60)) for name, address in features.models.config.engines.items())
 
 
 def _ready(features: Features) -> list[ModelRow]:
-    """The models on this machine; looks for them first, and once more where the loaded one is not among them."""
+    """Return the models on this machine; look for them first, and once more if the loaded one is not among them."""
     models, spec = features.models, features.parts.chat.spec
     models.take()
     models.look_for(spec.path if spec is not None else "", _learnt(features))
@@ -415,7 +417,7 @@ def _ready(features: Features) -> list[ModelRow]:
 
 
 def _learnt(features: Features) -> Callable[[], object]:
-    """Has the composer ask again for what completes the draft; called in a thread."""
+    """Return a call, made in a thread, that has the composer complete the draft again."""
     composer = features.parts.composer
     return lambda: composer.post_message(Composer.Learnt())
 
@@ -436,7 +438,7 @@ def _presets(_features: Features) -> Iterable[Offer]:
 
 
 def _themes(features: Features) -> Iterable[Offer]:
-    """Not those of Textual."""
+    """Offer the themes, but for those of Textual."""
     yield Offer(AUTO, "follows the terminal's background")
     known = features.theme_chooser.library.all()
     yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
@@ -456,14 +458,14 @@ def _value(features: Features, knob: Setting) -> Value:
 
 
 def _written(features: Features, knob: Setting, text: str) -> Value:
-    """What is written for a knob; a bias joins those that are there."""
+    """Parse what is written for a knob; a bias joins those that are there."""
     if knob.kind == "biases" and text not in ("off", knob.none):
         return knob.check([*features.parts.chat.tuning.logit_bias, text])
     return _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
 
 
 def _texts(knob: Setting, text: str) -> Value:
-    r"""The texts, each in quotes; one without spaces needs none. `off` is no text.
+    r"""Parse texts, each in quotes; one without spaces needs none. `off` is no text.
 
     Raises:
         CommandRefused: it has spaces and no quotes, so that nobody can tell whether it is one text or several.
