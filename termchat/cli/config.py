@@ -16,8 +16,7 @@ import msgspec
 
 from termchat import paths
 from termchat.cli import completers
-from termchat.cli.flags import config as settings_of
-from termchat.cli.flags import flags
+from termchat.cli.flags import flags, read_settings
 from termchat.cli.help import PageGroup
 from termchat.cli.output import complain, print_json, print_path, table
 from termchat.config import file as configfile
@@ -86,9 +85,9 @@ def check(*, as_json: bool) -> None:
       $ termchat config check
     See also: doctor
     """
-    from termchat.cli.config_check import problems
+    from termchat.cli.config_check import find_problems
 
-    found = problems(settings_of({}))
+    found = find_problems(read_settings({}))
     if as_json:
         print_json({"problems": found})
     else:
@@ -143,9 +142,9 @@ def edit() -> None:
     if code:
         complain(f"the editor {shlex.join(editor)} exited with code {code}")
         sys.exit(1)
-    from termchat.cli.config_check import problems
+    from termchat.cli.config_check import find_problems
 
-    found = problems(settings_of({}))
+    found = find_problems(read_settings({}))
     _print_problems(found)
     sys.exit(1 if found else 0)
 
@@ -165,9 +164,9 @@ def init(*, only_print: bool, force: bool) -> None:
     See also: config edit
     """
     if only_print:
-        from termchat.cli.config_check import template
+        from termchat.cli.config_check import make_template
 
-        click.echo(template(), nl=False)
+        click.echo(make_template(), nl=False)
         return
     file = paths.config_file()
     if file.exists() and not force:
@@ -178,10 +177,10 @@ def init(*, only_print: bool, force: bool) -> None:
 
 
 def _write_template(file: Path) -> None:
-    from termchat.cli.config_check import template
+    from termchat.cli.config_check import make_template
 
     try:
-        configfile.write(file, template())
+        configfile.write(file, make_template())
     except configfile.ConfigFileError as error:
         complain(str(error))
         sys.exit(1)
@@ -226,27 +225,27 @@ def set_(*, name: str, values: tuple[str, ...]) -> None:
       $ termchat config set keys.tune ctrl+k
     See also: config unset, config show
     """
-    before = _mistakes()
+    before = _find_mistakes()
     try:
-        file = configfile.put(name, _value(name, values))
+        file = configfile.put(name, _parse_value(name, values))
     except (configfile.ConfigFileError, SettingError, EntryRefused) as error:
         complain(str(error))
         sys.exit(1)
     click.echo(f"{sanitize(name)} is set in {sanitize(home(file))}", err=True)
-    new = [problem for known, problem in _mistakes().items() if known not in before]
+    new = [problem for known, problem in _find_mistakes().items() if known not in before]
     for problem in new:
         complain(problem)
     sys.exit(1 if new else 0)
 
 
-def _mistakes() -> dict[str, str]:
-    """Every mistake in the configuration, by its text without line numbers, which a change of the file shifts."""
-    from termchat.cli.config_check import problems
+def _find_mistakes() -> dict[str, str]:
+    """Find every mistake in the configuration, by its text without line numbers, which a change of the file shifts."""
+    from termchat.cli.config_check import find_problems
 
-    return {_LINE.sub("", problem): problem for problem in problems(settings_of({}))}
+    return {_LINE.sub("", problem): problem for problem in find_problems(read_settings({}))}
 
 
-def _value(name: str, values: tuple[str, ...]) -> Value:
+def _parse_value(name: str, values: tuple[str, ...]) -> Value:
     """Parse the value of a setting. An unknown name is refused later, when it is written.
 
     Raises:
@@ -313,7 +312,7 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
       $ termchat config show temperature
     See also: config set, config check
     """
-    chosen = _for_its_model(settings_of(given))
+    chosen = _for_its_model(read_settings(given))
     unknown = next((name for name in names if name not in SETTINGS), None)
     if unknown is not None:
         raise click.UsageError(f"unknown setting {unknown!r}{guess_of(unknown, SETTINGS)}")
@@ -321,7 +320,7 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     if as_json:
         print_json(
             {
-                "settings": [_object(chosen, name) for name in wanted],
+                "settings": [_make_object(chosen, name) for name in wanted],
                 "keys": [{"id": id, "keys": keys, "place": chosen.key_places[id]} for id, keys in chosen.keys.items()],
                 "engines": [
                     {**msgspec.structs.asdict(engine), "place": chosen.engine_places[name]}
@@ -331,26 +330,27 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
             }
         )
         return
-    table(_TITLES, [_row(chosen, name, 1 << 16 if names else _LONGEST) for name in wanted])
+    table(_TITLES, [_make_row(chosen, name, 1 << 16 if names else _LONGEST) for name in wanted])
     if chosen.keys and not names:
         click.echo()
         table(_KEY_TITLES, [(id, keys, chosen.key_places[id]) for id, keys in chosen.keys.items()])
     if chosen.engines and not names:
         click.echo()
         table(
-            _ENGINE_TITLES, [_engine_row(engine, chosen.engine_places[name]) for name, engine in chosen.engines.items()]
+            _ENGINE_TITLES,
+            [_make_engine_row(engine, chosen.engine_places[name]) for name, engine in chosen.engines.items()],
         )
     for problem in chosen.problems:
         complain(problem)
 
 
-def _engine_row(engine: EngineAddress, place: str) -> tuple[str, ...]:
+def _make_engine_row(engine: EngineAddress, place: str) -> tuple[str, ...]:
     key = engine.key_env or engine.key_file or engine.key_keyring
     return engine.name, engine.url, one_line(engine.model, _LONGEST), one_line(key, _LONGEST), place
 
 
 def _for_its_model(chosen: Settings) -> Settings:
-    """The settings with what is tuned, set and recommended for their model; unchanged if there is no such model."""
+    """Return the settings with the tuned, picked and recommended values of their model; unchanged if there is no such model."""
     from termchat.chat.opening import find_model
     from termchat.models.errors import ModelError
 
@@ -360,14 +360,14 @@ def _for_its_model(chosen: Settings) -> Settings:
         return chosen
 
 
-def _row(chosen: Settings, name: str, longest: int) -> tuple[str, ...]:
-    """With values of at most so many characters."""
+def _make_row(chosen: Settings, name: str, longest: int) -> tuple[str, ...]:
+    """Make the row of a setting, with values of at most `longest` characters."""
     setting: Any = SETTINGS[name]
     value, default = (one_line(setting.show(shown), longest) for shown in (chosen.value(name), setting.default))
     return name, value, chosen.places[name], default, setting.range
 
 
-def _object(chosen: Settings, name: str) -> dict[str, Any]:
+def _make_object(chosen: Settings, name: str) -> dict[str, Any]:
     setting = SETTINGS[name]
     return {
         "name": name,

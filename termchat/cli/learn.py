@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from termchat.cli import completers
-from termchat.cli.flags import config, flags
+from termchat.cli.flags import flags, read_settings
 from termchat.cli.help import Page, PageGroup
 from termchat.cli.output import complain, print_json, table, width
 from termchat.cli.terminal_check import check_terminal
@@ -100,14 +100,14 @@ def begin(*, lesson: str, demo: bool, **given: Any) -> None:
             complain(str(error), "List them with: termchat learn list")
             sys.exit(2)
     check_terminal("a lesson", "termchat learn list")
-    chosen = config(given)
+    chosen = read_settings(given)
     if demo:
         from termchat.tui.demo.player import start as play
 
         sys.exit(play(chosen, lesson=lesson))
     from termchat.tui.start import start
 
-    sys.exit(start(chosen, _engine(), lesson=lesson))
+    sys.exit(start(chosen, _make_engine(), lesson=lesson))
 
 
 @learn.command("list", short_help="List all lessons with your progress.")
@@ -130,7 +130,7 @@ def list_(*, as_json: bool) -> None:
     from termchat.lessons.shelf import read_shelf
     from termchat.tui.lessons.lesson_words import lesson_names
 
-    shelf, progress = read_shelf(names=lesson_names()), _progress()
+    shelf, progress = read_shelf(names=lesson_names()), _read_progress()
     if as_json:
         print_json(listed(shelf, progress))
         return
@@ -165,12 +165,12 @@ def check(*, file: Path, only_read: bool, **given: Any) -> None:
       $ termchat learn check --read-only mine.toml
     See also: learn new, learn facts
     """
-    chosen = config(given)
+    chosen = read_settings(given)
     from termchat.commands import lesson_tasks
     from termchat.tui.lessons.lesson_words import lesson_names
 
-    play = None if only_read else _play
-    sys.exit(lesson_tasks.check(chosen, _engine, file, lesson_names(), play, click.echo, complain))
+    play = None if only_read else _play_lesson
+    sys.exit(lesson_tasks.check(chosen, _make_engine, file, lesson_names(), play, click.echo, complain))
 
 
 @learn.command("new", short_help="Write a commented example.")
@@ -265,14 +265,14 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
     See also: learn list, sessions export
     """
     from termchat import paths
-    from termchat.cli.sessions import opened
+    from termchat.cli.sessions import open_store
     from termchat.commands import lesson_handout
     from termchat.lessons.shelf import LessonRefused, read_shelf
 
     key_words = _key_words()
-    shelf, progress = read_shelf(), _progress()
+    shelf, progress = read_shelf(), _read_progress()
     try:
-        lessons = [shelf.lesson(name) for name in wanted] or [one for one in shelf.lessons if _begun(one, progress)]
+        lessons = [shelf.lesson(name) for name in wanted] or [one for one in shelf.lessons if _is_begun(one, progress)]
     except LessonRefused as error:
         complain(str(error), "List them with: termchat learn list")
         sys.exit(2)
@@ -281,7 +281,7 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
         sys.exit(1)
     results: dict[str, list[lesson_handout.HandoutReply]] = {}
     if paths.store_file().exists():
-        with opened() as store:
+        with open_store() as store:
             results = {lesson.id: lesson_handout.replies_of(store, lesson.id) for lesson in lessons}
     made = [
         lesson_handout.handout_of(lesson, progress.of(lesson.id), key_words, results.get(lesson.id, []))
@@ -296,36 +296,36 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
     click.echo(f"wrote {sanitize(str(file), keep='')}{more}", err=True)
 
 
-def _begun(lesson: Lesson, progress: LessonProgress) -> bool:
+def _is_begun(lesson: Lesson, progress: LessonProgress) -> bool:
     state = progress.of(lesson.id)
     return bool(state.done or state.step or state.guesses)
 
 
 def _key_words() -> Callable[[str], str]:
-    """What people read for the id of a key, as they have remapped it."""
+    """Return the function that names a key by its id, as remapped by the user."""
     from termchat.tui.keys.key import remap
     from termchat.tui.keys.remap import checked
     from termchat.tui.lessons.lesson_words import key_words
 
-    chosen = config({})
+    chosen = read_settings({})
     remap(checked(chosen.keys, chosen.key_places)[0])
     return key_words
 
 
-def _progress() -> LessonProgress:
+def _read_progress() -> LessonProgress:
     from termchat.lessons.lesson_progress import LessonProgress
 
     return LessonProgress(warn=complain)
 
 
-def _engine() -> Engine:
+def _make_engine() -> Engine:
     from termchat import paths
     from termchat.engine.make import make_engine
 
     return make_engine(paths.log_file())
 
 
-def _play(chosen: Settings, lesson: Lesson, say: Any) -> list[str]:
+def _play_lesson(chosen: Settings, lesson: Lesson, say: Any) -> list[str]:
     from termchat.tui.lesson_robot import play
 
     return play(chosen, lesson, say=say)

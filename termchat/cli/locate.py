@@ -48,7 +48,7 @@ def locate(*, name: str | None, as_json: bool) -> None:
       $ cp "$(termchat locate store)" backup.db
     See also: config path, doctor
     """
-    found = list(_found())
+    found = list(_measure_places())
     if name is not None:
         one = next((one for one in found if one.name == name), None)
         if one is None:
@@ -65,28 +65,28 @@ def locate(*, name: str | None, as_json: bool) -> None:
         table(_TITLES, rows, _RIGHT)
 
 
-def _found() -> Iterator[Located]:
+def _measure_places() -> Iterator[Located]:
     for name, path, what in places():
-        yield Located(name, path, what, _size(path))
+        yield Located(name, path, what, _measure(path))
 
 
 def places() -> Iterator[tuple[str, Path, str]]:
-    """Every place as its name, its path and what it holds."""
-    yield from _own()
-    yield from _shipped()
+    """List every place: its name, its path and its contents."""
+    yield from _list_own_places()
+    yield from _list_shipped_places()
 
 
-def _own() -> Iterator[tuple[str, Path, str]]:
-    """The user's own: every function of `termchat.paths`, described by its docstring."""
+def _list_own_places() -> Iterator[tuple[str, Path, str]]:
+    """List the user's own places: every function of `termchat.paths`, described by its docstring."""
     from termchat import paths
 
     for name, function in vars(paths).items():
         if name.endswith(("_file", "_folder")) and not name.startswith("shipped"):
             what = (function.__doc__ or "").partition("\n")[0]
-            yield name.removesuffix("_file").removesuffix("_folder").replace("_", "-"), function(), _small(what)
+            yield name.removesuffix("_file").removesuffix("_folder").replace("_", "-"), function(), _decapitalise(what)
 
 
-def _shipped() -> Iterator[tuple[str, Path, str]]:
+def _list_shipped_places() -> Iterator[tuple[str, Path, str]]:
     from termchat import paths
     from termchat.engine.llama.observe import LIBRARY
 
@@ -97,21 +97,21 @@ def _shipped() -> Iterator[tuple[str, Path, str]]:
     yield "shipped-themes", paths.shipped_folder("themes"), "bundled themes"
 
 
-def _small(sentence: str) -> str:
+def _decapitalise(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:].rstrip(".")
 
 
-def _size(path: Path) -> int | None:
+def _measure(path: Path) -> int | None:
     try:
         found = path.stat()
     except OSError:
         return None
     if not stat.S_ISDIR(found.st_mode):
         return found.st_size
-    return sum(_size_in(one) for one in path.rglob("*"))
+    return sum(_measure_file(one) for one in path.rglob("*"))
 
 
-def _size_in(path: Path) -> int:
+def _measure_file(path: Path) -> int:
     try:
         found = path.lstat()
     except OSError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from termchat.cli import completers
-from termchat.cli.flags import FOLDERS, config, flags
+from termchat.cli.flags import FOLDERS, flags, read_settings
 from termchat.cli.help import PageGroup
 from termchat.cli.output import ProgressLine, complain, facts, fail, print_json, print_path, table
 from termchat.decoding.samplers import KNOBS
@@ -135,12 +135,12 @@ def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:
 
     from termchat.models.listing import listing, with_drafts
 
-    elsewhere = config(given).address if given["default_engine"] else HERE
+    elsewhere = read_settings(given).address if given["default_engine"] else HERE
     if elsewhere.url:
-        found = _listed_at(elsewhere)
+        found = _list_models_at(elsewhere)
         listed = found.rows
     else:
-        found = listing(config(given).model_folders)
+        found = listing(read_settings(given).model_folders)
         listed = with_drafts(found.rows)
     names = {row.wanted: row.name for row in listed}
     if as_json:
@@ -177,7 +177,7 @@ def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:
         complain(problem)
 
 
-def _listed_at(address: EngineAddress) -> Listing:
+def _list_models_at(address: EngineAddress) -> Listing:
     from termchat.models.elsewhere import models_of
     from termchat.models.listing import Listing
 
@@ -224,7 +224,9 @@ def pull(*, source: str, folder: Path | None, as_json: bool) -> None:
     line = ProgressLine()
     try:
         path = download.pull(
-            source, folder, progress=lambda now: line.show(_progress(now), now.note.partition(";")[0] or now.file)
+            source,
+            folder,
+            progress=lambda now: line.show(_format_progress(now), now.note.partition(";")[0] or now.file),
         )
     except ModelError as error:
         line.end()
@@ -235,12 +237,12 @@ def pull(*, source: str, folder: Path | None, as_json: bool) -> None:
         sys.exit(128 + signal.SIGINT)
     line.end()
     if as_json:
-        print_json(_pulled(path))
+        print_json(_describe_pull(path))
     else:
         print_path(path)
 
 
-def _progress(now: Pulling) -> str:
+def _format_progress(now: Pulling) -> str:
     done = f"{size(now.done)} of {size(now.total)}" if now.total is not None else size(now.done)
     share = f"{now.done / now.total:4.0%}" if now.total else ""
     stages = {**_STAGES, "waiting": now.note, "downloading": f"{size(now.rate)}/s" if now.rate else ""}
@@ -248,7 +250,7 @@ def _progress(now: Pulling) -> str:
     return "  ".join(part for part in (now.file, share, done if now.done else "", stages[now.stage], left) if part)
 
 
-def _pulled(path: Path) -> dict[str, object]:
+def _describe_pull(path: Path) -> dict[str, object]:
     from termchat.models.download.transfer import note_path, read_note
     from termchat.models.entry import parts
 
@@ -288,7 +290,7 @@ def rm(*, model: str, yes: bool, **given: Any) -> None:
     from termchat.models import catalogue, manage
 
     try:
-        files = manage.removable(model, catalogue.load(), config(given).model_folders)
+        files = manage.removable(model, catalogue.load(), read_settings(given).model_folders)
         freed = size(sum(file.stat().st_size for file in files))
         if not yes:
             if sys.stdin is None or not sys.stdin.isatty():
@@ -332,7 +334,7 @@ def verify(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
     from termchat.models import catalogue, manage
 
-    known, folders = catalogue.load(), config(given).model_folders
+    known, folders = catalogue.load(), read_settings(given).model_folders
     line = ProgressLine()
     files: list[dict[str, object]] = []
     failed = False
@@ -340,7 +342,7 @@ def verify(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     def progress(path: Path, done: int) -> None:
         line.show(f"reading {path.name}  {size(done)} of {size(path.stat().st_size)}", path.name)
 
-    for name in names or _on_this_machine(known):
+    for name in names or _find_local(known):
         try:
             verified = manage.verify(name, known, progress, folders)
             files += [{"model": name, **msgspec.structs.asdict(one)} for one in verified]
@@ -361,8 +363,8 @@ def verify(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     sys.exit(1 if failed or any(file["state"] == "damaged" for file in files) else 0)
 
 
-def _on_this_machine(known: Catalogue) -> list[str]:
-    """The models of the catalogue whose files exist, damaged or not."""
+def _find_local(known: Catalogue) -> list[str]:
+    """Find the models of the catalogue whose files exist, damaged or not."""
     found = []
     for name, entry in known.entries.items():
         try:
@@ -411,10 +413,10 @@ def show(*, model: str, as_json: bool, **given: Any) -> None:
         values["size"] = entry.size or entry.about_size
         values["thinking"] = list(entry.thinking) or None
     try:
-        name, path = catalogue.resolve(model, known, config(given).model_folders)
+        name, path = catalogue.resolve(model, known, read_settings(given).model_folders)
         values["name"] = name
         _add_file(values, path)
-        values["draft_models"] = _drafts(path, known, config(given).model_folders)
+        values["draft_models"] = _find_drafts(path, known, read_settings(given).model_folders)
     except NotHere as error:
         values.update(state=entry.state if entry else "not downloaded", problem=f"{error.message}. {error.hint}")
     except ModelError as error:
@@ -428,7 +430,7 @@ def show(*, model: str, as_json: bool, **given: Any) -> None:
 
 
 def _add_file(values: dict[str, Any], path: Path) -> None:
-    """Adds what the file's header says.
+    """Add the fields of the file's header.
 
     Raises:
         ModelError: it cannot be read.
@@ -463,8 +465,8 @@ def _add_file(values: dict[str, Any], path: Path) -> None:
     )
 
 
-def _drafts(path: Path, known: Catalogue, folders: Iterable[str | Path]) -> list[str]:
-    """Those on this machine that can draft for the model in this file, as --draft takes them."""
+def _find_drafts(path: Path, known: Catalogue, folders: Iterable[str | Path]) -> list[str]:
+    """Find the models on this machine that can draft for the model in this file, as --draft takes them."""
     from termchat.models.listing import listing, with_drafts
 
     found = with_drafts(listing(folders, known).rows)

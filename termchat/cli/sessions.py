@@ -67,7 +67,7 @@ def sessions() -> None:
     """
 
 
-def _limit(default: int) -> Callable[[Command], Command]:
+def _limit_option(default: int) -> Callable[[Command], Command]:
     return click.option(
         "-n",
         "--limit",
@@ -82,7 +82,7 @@ def _limit(default: int) -> Callable[[Command], Command]:
 
 
 @sessions.command("list")
-@_limit(100)
+@_limit_option(100)
 @click.option("--deleted", is_flag=True, help="list deleted chats that can still be restored")
 @click.option("--lessons", is_flag=True, help="list the chats of lessons, which are kept apart from the others")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
@@ -100,17 +100,17 @@ def list_(*, limit: int, deleted: bool, lessons: bool, as_json: bool) -> None:
       $ termchat sessions list --deleted
     See also: sessions search, sessions show, sessions restore
     """
-    with opened() as store:
+    with open_store() as store:
         found = store.sessions(limit, deleted=deleted, lessons=lessons)
     if as_json:
-        print_json({"sessions": _objects(found)})
+        print_json({"sessions": _make_objects(found)})
     else:
-        table(_TITLES, _rows(found), _RIGHT)
+        table(_TITLES, _make_rows(found), _RIGHT)
 
 
 @sessions.command("search", short_help="Find saved chats that contain all WORDS.")
 @click.argument("words", nargs=-1, required=True)
-@_limit(20)
+@_limit_option(20)
 @click.option("--deleted", is_flag=True, help="search deleted chats that can still be restored")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def search(*, words: tuple[str, ...], limit: int, deleted: bool, as_json: bool) -> None:
@@ -125,13 +125,13 @@ def search(*, words: tuple[str, ...], limit: int, deleted: bool, as_json: bool) 
       $ termchat sessions search river alp
     See also: sessions list, sessions show
     """
-    with opened() as store:
+    with open_store() as store:
         found = store.sessions(limit, search=" ".join(words), deleted=deleted)
     if as_json:
-        print_json({"sessions": _objects(found)})
+        print_json({"sessions": _make_objects(found)})
         return
     snippets = [one.snippet.replace("\x02", "").replace("\x03", "") for one in found]
-    table((*_TITLES, "FOUND"), [(*row, text) for row, text in zip(_rows(found), snippets, strict=True)], _RIGHT)
+    table((*_TITLES, "FOUND"), [(*row, text) for row, text in zip(_make_rows(found), snippets, strict=True)], _RIGHT)
 
 
 @sessions.command("show")
@@ -152,7 +152,7 @@ def show(*, session: str, as_json: bool) -> None:
       $ termchat sessions show --json last
     See also: sessions export
     """
-    with opened() as store:
+    with open_store() as store:
         info = store.load(store.find(session))
         conversation = info.conversation
         if not as_json:
@@ -166,8 +166,8 @@ def show(*, session: str, as_json: bool) -> None:
             "id": info.id,
             "title": conversation.title,
             "named": info.named,
-            "created": _stamp(info.created),
-            "updated": _stamp(info.updated),
+            "created": _format_time(info.created),
+            "updated": _format_time(info.updated),
             "model": msgspec.to_builtins(info.model),
             "system": conversation.system,
             "raw": conversation.raw,
@@ -196,7 +196,7 @@ def rename(*, session: str, title: str) -> None:
     """
     if not title.split():
         raise click.UsageError("the title is empty")
-    with opened() as store:
+    with open_store() as store:
         store.rename(store.find(session), title)
 
 
@@ -217,7 +217,7 @@ def rm(*, names: tuple[str, ...], now: bool, yes: bool) -> None:
       $ termchat sessions rm --now --yes 01j
     See also: sessions restore
     """
-    with opened() as store:
+    with open_store() as store:
         found = list(dict.fromkeys(store.find(name) for name in names))
         if now and not yes:
             if sys.stdin is None or not sys.stdin.isatty():
@@ -244,7 +244,7 @@ def restore(*, session: str) -> None:
       $ termchat sessions restore 01j
     See also: sessions list, sessions rm
     """
-    with opened() as store:
+    with open_store() as store:
         found = store.find(session)
         if all(one.id != found for one in store.sessions(_MOST, deleted=True)):
             complain(f"{found} is not deleted", "termchat sessions list --deleted shows deleted chats.")
@@ -282,7 +282,7 @@ def export(*, session: str, form: str | None, output: str, force: bool) -> None:
     if output == "-" and sys.stdout is None:
         complain("stdout is closed")
         sys.exit(1)
-    with opened() as store:
+    with open_store() as store:
         found = store.find(session)
         store.read_through(found)  # so that damage is found before the first line is written
         stored = store.load(found)
@@ -331,7 +331,7 @@ def import_(*, files: tuple[Path, ...], form: str | None) -> None:
     from termchat.conversation.transcripts.transcript import TranscriptError
 
     failed = False
-    with opened() as store:
+    with open_store() as store:
         for file in files:
             try:
                 with importing.readable(file) as path:
@@ -340,7 +340,7 @@ def import_(*, files: tuple[Path, ...], form: str | None) -> None:
                         title = one_line(transcript.conversation.title or "a chat", 60)
                         click.echo(f"imported {title}", err=True)
                         if transcript.halves:
-                            click.echo(_half_characters(transcript.halves), err=True)
+                            click.echo(_describe_half_characters(transcript.halves), err=True)
                         for problem in transcript.left_out:
                             complain(f"left out of {file.name}: {problem}")
                             failed = True
@@ -350,7 +350,7 @@ def import_(*, files: tuple[Path, ...], form: str | None) -> None:
     sys.exit(1 if failed else 0)
 
 
-def _half_characters(count: int) -> str:
+def _describe_half_characters(count: int) -> str:
     what = "1 half character in it was" if count == 1 else f"{count:,} half characters in it were"
     return f"  {what} replaced by U+FFFD: half a character cannot be stored"
 
@@ -359,8 +359,8 @@ def _half_characters(count: int) -> str:
 
 
 @contextmanager
-def opened() -> Iterator[Store]:
-    """The store of saved chats. An error of it is reported, and ends the command with 1."""
+def open_store() -> Iterator[Store]:
+    """Open the store of saved chats. An error of it is reported, and ends the command with 1."""
     from termchat import paths
     from termchat.conversation.store.store import Store, StoreError
 
@@ -392,7 +392,7 @@ def _report_repair(store: Store, over: threading.Event) -> None:
             return
 
 
-def _rows(found: Sequence[SessionSummary]) -> list[tuple[str, ...]]:
+def _make_rows(found: Sequence[SessionSummary]) -> list[tuple[str, ...]]:
     return [
         (
             one.id,
@@ -406,14 +406,15 @@ def _rows(found: Sequence[SessionSummary]) -> list[tuple[str, ...]]:
     ]
 
 
-def _stamp(seconds: float) -> str:
-    """A time since the epoch as ISO 8601, UTC."""
+def _format_time(seconds: float) -> str:
+    """Format a time since the epoch as ISO 8601, UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _objects(found: Sequence[SessionSummary]) -> list[dict[str, Any]]:
+def _make_objects(found: Sequence[SessionSummary]) -> list[dict[str, Any]]:
     import msgspec
 
     return [
-        msgspec.structs.asdict(one) | {"created": _stamp(one.created), "updated": _stamp(one.updated)} for one in found
+        msgspec.structs.asdict(one) | {"created": _format_time(one.created), "updated": _format_time(one.updated)}
+        for one in found
     ]

@@ -11,7 +11,7 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.constraint_flags import constraint_flags, constraint_of
-from termchat.cli.flags import config, flags
+from termchat.cli.flags import flags, read_settings
 from termchat.cli.help import Page
 from termchat.cli.walk_flags import plan_of, walk_flags
 from termchat.config.origins import FLAG
@@ -142,8 +142,8 @@ def run(
             "--beams does not work with --rule, --ignore-eos or --prefill: use --stop or --max-tokens to end it"
         )
     constraint = constraint_of(given)
-    conditions = (*map(_rule, rules), *([IgnoreEnd()] if ignore_eos else ()))
-    chosen = config(given)
+    conditions = (*map(_parse_rule, rules), *([IgnoreEnd()] if ignore_eos else ()))
+    chosen = read_settings(given)
     if plan is not None and chosen.origin["draft"] == FLAG:
         if plan.group.beams is not None and chosen.tuning.drafts is not None:
             raise click.UsageError("--draft does not work with --beams")
@@ -163,9 +163,11 @@ def run(
     sys.exit(answer(chosen, engine, asked, as_json=as_json, candidates=candidates))
 
 
-def _rule(text: str) -> Rule:
-    """Raises:
-    click.BadParameter: it is not a rule, or pauses: nobody could resume the reply.
+def _parse_rule(text: str) -> Rule:
+    """Parse a rule that ends the reply.
+
+    Raises:
+        click.BadParameter: it is not a rule, or pauses: nobody could resume the reply.
     """
     try:
         rule = parse(well_formed(text), "stop")
@@ -222,7 +224,7 @@ def replay(*, file: Path, as_json: bool, walk: int | None, anywhere: bool, **giv
       $ termchat sessions export last -o chat.jsonl && termchat replay chat.jsonl
     See also: compare, run, sessions export
     """
-    chosen = config(given)
+    chosen = read_settings(given)
     from termchat.commands import replay as replaying
 
     sys.exit(
@@ -297,7 +299,7 @@ def tokens(engine: Engine, /, *, text: str | None, ids: bool, as_json: bool, **g
     piped = text is None or text == "-"
     if piped and (sys.stdin is None or (text is None and sys.stdin.isatty())):
         raise click.UsageError("no text: pass TEXT or pipe one in")
-    chosen = config(given)
+    chosen = read_settings(given)
     from termchat.commands.tokenize import tokenize
 
     said = sys.stdin.buffer.read().decode("utf-8", "replace") if piped or text is None else well_formed(text)
@@ -332,7 +334,7 @@ def tune(*, model: str | None, seconds: int, dry_run: bool, as_json: bool, **giv
       $ termchat tune --dry-run --seconds 20 qwen3-0.6b
     See also: doctor, config show
     """
-    chosen = config({**given, "model": model})
+    chosen = read_settings({**given, "model": model})
     from termchat.commands import tune as tuning
 
     sys.exit(tuning.tune(chosen, seconds=seconds, dry_run=dry_run, as_json=as_json))
@@ -359,7 +361,7 @@ def doctor(*, as_json: bool, **given: Any) -> None:
       $ termchat doctor > report.txt
     See also: config check, locate, models list
     """
-    chosen = config(given)
+    chosen = read_settings(given)
     from termchat.commands.doctor import examine
 
     report = examine(chosen)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from termchat.config.named_tables import EntryRefused, only, valid_name
+from termchat.config.named_tables import EntryRefused, check_keys, check_name
 from termchat.decoding.setting import SettingError, declared
 from termchat.engine.address import (
     HERE,
@@ -38,10 +38,10 @@ def engine_from(name: str, table: object) -> EngineAddress:
     """
     if not isinstance(table, dict):
         raise EntryRefused(f"{name} must be a table, [engines.{name}]")
-    valid_name(name)
+    check_name(name)
     if name == ON_THIS_MACHINE:
         raise EntryRefused(f"{name!r} stands for this machine; choose another name")
-    only(table, FIELDS, ())
+    check_keys(table, FIELDS, ())
     if not table.get("url"):
         raise EntryRefused(f"the engine {name} needs a url")
     values = check_values(table)

@@ -76,7 +76,7 @@ def load(
             continue
         for name, table in source.table.items():
             try:
-                valid_name(name)
+                check_name(name)
                 if not isinstance(table, dict):
                     raise EntryRefused(f"{name} must be a table, [{name}]")
                 entries[name] = make(name, table, path == own)
@@ -85,7 +85,7 @@ def load(
     return NamedEntries(kind, entries, tuple(problems))
 
 
-def valid_name(name: str) -> None:
+def check_name(name: str) -> None:
     """Check the name of an entry.
 
     Raises:
@@ -95,7 +95,7 @@ def valid_name(name: str) -> None:
         raise EntryRefused(f"{name!r} is not a valid name: use up to 40 letters, digits, spaces and . _ + -")
 
 
-def knob(name: str, value: object) -> Value:
+def read_knob(name: str, value: object) -> Value:
     """Read a knob's value, as written in such a file: numbers may also be words, such as "off".
 
     Raises:
@@ -107,7 +107,7 @@ def knob(name: str, value: object) -> Value:
         raise EntryRefused(str(error), name) from error
 
 
-def only(table: Mapping[str, Any], known: Iterable[str], texts: Iterable[str]) -> None:
+def check_keys(table: Mapping[str, Any], known: Iterable[str], texts: Iterable[str]) -> None:
     """Check the keys of a table, and that its texts are texts.
 
     Raises:
@@ -126,11 +126,11 @@ def put(path: Path, name: str, table: Mapping[str, object], about: str) -> Path:
     Raises:
         NameRefused: the name is none, or the file cannot be changed.
     """
-    valid_name(name)
+    check_name(name)
     written = "\n".join([f"[{literal(name)}]", *(f"{key} = {literal(value)}" for key, value in table.items())]) + "\n"
-    source = _opened(path)
-    before, text = ({}, about) if source is None else (source.table, source.mark + _without(source, name))
-    _write(path, name, f"{text.rstrip()}\n\n{written}", {**before, **parsed(written)})
+    source = _open_file(path)
+    before, text = ({}, about) if source is None else (source.table, source.mark + _cut_table(source, name))
+    _write_checked(path, name, f"{text.rstrip()}\n\n{written}", {**before, **parsed(written)})
     return path
 
 
@@ -140,10 +140,10 @@ def remove(path: Path, name: str) -> Path:
     Raises:
         NameRefused: the file cannot be changed.
     """
-    source = _opened(path)
+    source = _open_file(path)
     if source is not None and name in source.table:
         left = {other: table for other, table in source.table.items() if other != name}
-        _write(path, name, source.mark + _without(source, name), left)
+        _write_checked(path, name, source.mark + _cut_table(source, name), left)
     return path
 
 
@@ -153,8 +153,8 @@ def rename(path: Path, name: str, new: str) -> Path:
     Raises:
         NameRefused: the new name is none, or the file cannot be changed.
     """
-    valid_name(new)
-    source = _opened(path)
+    check_name(new)
+    source = _open_file(path)
     if source is None or name not in source.table:
         return path
     header = next((one for one in source.statements if one.keys == (name,) and one.value < 0), None)
@@ -162,11 +162,11 @@ def rename(path: Path, name: str, new: str) -> Path:
         source.text if header is None else source.text[: header.start] + f"[{literal(new)}]" + source.text[header.end :]
     )
     wanted = {new if other == name else other: table for other, table in source.table.items()}
-    _write(path, name, source.mark + text, wanted)
+    _write_checked(path, name, source.mark + text, wanted)
     return path
 
 
-def _opened(path: Path) -> TomlFile | None:
+def _open_file(path: Path) -> TomlFile | None:
     """Read the file; None if it is missing."""
     try:
         return TomlFile(path)
@@ -176,7 +176,7 @@ def _opened(path: Path) -> TomlFile | None:
         raise NameRefused(str(error)) from error
 
 
-def _write(path: Path, name: str, text: str, wanted: Mapping[str, object]) -> None:
+def _write_checked(path: Path, name: str, text: str, wanted: Mapping[str, object]) -> None:
     try:
         is_right = parsed(text) == wanted
     except ValueError:
@@ -189,7 +189,7 @@ def _write(path: Path, name: str, text: str, wanted: Mapping[str, object]) -> No
         raise NameRefused(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _without(source: TomlFile, name: str) -> str:
+def _cut_table(source: TomlFile, name: str) -> str:
     """Return the text without the lines of one table; comments after them stay, as they may belong to what follows."""
     mine = [statement for statement in source.statements if statement.keys[0] == name]
     return source.text[: mine[0].start] + source.text[mine[-1].after :] if mine else source.text

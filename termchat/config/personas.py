@@ -82,8 +82,8 @@ def differing(tuning: Tuning) -> dict[str, Value]:
 
 
 def _persona(known: NamedEntries[Preset], name: str, table: Mapping[str, Any], own: bool) -> Persona:
-    named_tables.only(table, _KNOWN, _TEXTS)
-    knobs = {key: named_tables.knob(key, value) for key, value in table.items() if key in KNOBS}
+    named_tables.check_keys(table, _KNOWN, _TEXTS)
+    knobs = {key: named_tables.read_knob(key, value) for key, value in table.items() if key in KNOBS}
     texts = {key: well_formed(table.get(key, "")).strip() for key in _TEXTS}
     try:
         preset = known.get(texts["preset"]) if texts["preset"] else None

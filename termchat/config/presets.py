@@ -95,6 +95,6 @@ def _preset(name: str, table: Mapping[str, Any], own: bool) -> Preset:
     for key in table:
         if key in KNOBS and key not in _MAY:
             raise EntryRefused(f"{key} is not part of a preset, which sets only the sampler chain", key)
-    named_tables.only(table, (*_TEXTS, *_MAY), _TEXTS)
-    knobs = {key: named_tables.knob(key, value) for key, value in table.items() if key in _MAY}
+    named_tables.check_keys(table, (*_TEXTS, *_MAY), _TEXTS)
+    knobs = {key: named_tables.read_knob(key, value) for key, value in table.items() if key in _MAY}
     return Preset(name, knobs, well_formed(table.get("description", "")).strip(), own)

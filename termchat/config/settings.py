@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from termchat import paths
 from termchat.config import personas, presets, sources
-from termchat.config.fields import ENGINE, ENGINES, KEYS, SAMPLING, SETTINGS, TABLES, ChatSettings, EngineSettings
+from termchat.config.fields import ENGINE, ENGINES, KEYS, SAMPLING, SETTINGS, TABLES, ChatSettings, EngineTable
 from termchat.config.named_engines import engine_of
 from termchat.config.named_tables import NameRefused
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PICKER, TUNED, followed
@@ -27,15 +27,15 @@ from termchat.config.sources import (
     NEWER,
     FlagError,
     SettingsSource,
-    kept,
-    ranked,
+    make_source,
+    rank_sources,
 )
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
 from termchat.engine.address import AddressError, EngineAddress, is_url
 from termchat.engine.port import Measurement, ModelSpec
 
 
-def _struct(table: type[msgspec.Struct], values: Any) -> Any:
+def _make_table(table: type[msgspec.Struct], values: Any) -> Any:
     """Make the struct of a table, of what the sources say together."""
     return table(**values) if isinstance(values, dict) else values
 
@@ -49,8 +49,8 @@ class Settings(ChatSettings, BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, defer_build=True, arbitrary_types_allowed=True)
 
-    engine: Annotated[EngineSettings, BeforeValidator(partial(_struct, EngineSettings))] = EngineSettings()
-    tuning: Annotated[Tuning, BeforeValidator(partial(_struct, Tuning))] = Field(Tuning(), alias="sampling")
+    engine: Annotated[EngineTable, BeforeValidator(partial(_make_table, EngineTable))] = EngineTable()
+    tuning: Annotated[Tuning, BeforeValidator(partial(_make_table, Tuning))] = Field(Tuning(), alias="sampling")
     """The knobs, as every chat begins."""
     keys: dict[str, str] = {}
     """Ids to the keys that the config file binds them to, as written there: "ctrl+k", "f2,ctrl+o". Not checked: which ids
@@ -114,10 +114,10 @@ class Settings(ChatSettings, BaseSettings):
         A `model` that is set in the same place as the engine, or in one that counts more, is one of that engine; any other is
         one of this machine. In the config file the model of the engine's own table counts more.
         """
-        address = self.engine_at(self._configured)
+        address = self.engine_at(self._configured_engine)
         if is_url(self.model) or not address.url or not self.model:
             return address
-        model, engine = self._rank("model"), self._rank("default_engine")
+        model, engine = self._rank_of("model"), self._rank_of("default_engine")
         together = model == engine < len(self._sources) and not (address.model and self._sources[model].place == FILE)
         return msgspec.structs.replace(address, model=self.model) if model < engine or together else address
 
@@ -130,18 +130,22 @@ class Settings(ChatSettings, BaseSettings):
             AddressError: there is none.
         """
         address = engine_of(wanted, self.engines)
-        if not self.remote_command or address.scheme != "ssh" or address != engine_of(self._configured, self.engines):
+        if (
+            not self.remote_command
+            or address.scheme != "ssh"
+            or address != engine_of(self._configured_engine, self.engines)
+        ):
             return address
-        if address.remote_command and self._sources[self._rank("remote_command")].place == FILE:
+        if address.remote_command and self._sources[self._rank_of("remote_command")].place == FILE:
             return address
         return msgspec.structs.replace(address, remote_command=self.remote_command)
 
     @property
-    def _configured(self) -> str:
+    def _configured_engine(self) -> str:
         """The name or URL of the configured engine."""
         return self.model if is_url(self.model) else self.default_engine
 
-    def _rank(self, name: str) -> int:
+    def _rank_of(self, name: str) -> int:
         """Return the index of the first source that sets a setting of no table."""
         ranks = (rank for rank, source in enumerate(self._sources) if name in source.values)
         return next(ranks, len(self._sources))
@@ -179,15 +183,15 @@ class Settings(ChatSettings, BaseSettings):
         values: dict[str, object] = {"system": persona.system, **persona.knobs}
         values |= {"preset": persona.preset.name} if persona.preset is not None else {}
         origin = dict.fromkeys(values, persona.origin) | {"persona": self.origin["persona"]}
-        return self._with(kept(PERSONA, {**values, "persona": persona.name}, origin, problems))
+        return self._with_sources(make_source(PERSONA, {**values, "persona": persona.name}, origin, problems))
 
     def with_preset(self, preset: Preset, problems: Collection[str] = ()) -> Settings:
         """Return a copy with a preset's chain, but for knobs that are set where the preset is named, or in a place before."""
-        return self._with(kept(CHAIN_PRESET, preset.knobs, preset.origin, problems))
+        return self._with_sources(make_source(CHAIN_PRESET, preset.knobs, preset.origin, problems))
 
     def with_left(self, values: Mapping[str, Value], origin: Mapping[str, str]) -> Settings:
         """Return a copy with the values of a saved chat, which override everything except flags."""
-        return self._with(kept(CHAT, values, origin))
+        return self._with_sources(make_source(CHAT, values, origin))
 
     def with_recommended(self, recommended: Mapping[str, Value], mistakes: Collection[str] = ()) -> Settings:
         """Return a copy whose unset knobs follow a model's recommendation, unless that is switched off; see `followed`.
@@ -195,7 +199,7 @@ class Settings(ChatSettings, BaseSettings):
         advice = recommended if self.recommendations else {}
         tuning, origin, problems = followed(self.tuning, self.knob_origin(), advice)
         values = {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}
-        return self._with(kept(MODEL, values, problems=(*mistakes, *problems)))
+        return self._with_sources(make_source(MODEL, values, problems=(*mistakes, *problems)))
 
     def with_picked(self, picked: Mapping[str, object], newer: Collection[str] = ()) -> Settings:
         """Return a copy with a person's choices for one model; the `newer` ones override flags, too.
@@ -204,16 +208,16 @@ class Settings(ChatSettings, BaseSettings):
         """
         ours = {name: value for name, value in picked.items() if TABLES.get(name) == ENGINE}
         first = {name: value for name, value in ours.items() if name in newer}
-        return self._with(kept(NEWER, first, PICKER), kept(PICKER, ours))
+        return self._with_sources(make_source(NEWER, first, PICKER), make_source(PICKER, ours))
 
     def with_tuned(self, measured: Mapping[str, int]) -> Settings:
         """Return a copy whose unset engine settings are those that `tune` measured for a model; refused values are left out."""
         free = {name for name, place in self.origin.items() if place in (DEFAULT, TUNED) and TABLES[name] == ENGINE}
         best = {name: value for name, value in measured.items() if {name, _SET_TOGETHER.get(name, name)} <= free}
-        return self._with(kept(TUNED, best))
+        return self._with_sources(make_source(TUNED, best))
 
-    def _with(self, *others: SettingsSource) -> Settings:
-        return Settings(*ranked((*self._sources, *others)))
+    def _with_sources(self, *others: SettingsSource) -> Settings:
+        return Settings(*rank_sources((*self._sources, *others)))
 
 
 def load(
@@ -222,7 +226,7 @@ def load(
     """Read the settings of all places; none of them has to exist.
 
     Args:
-        flags: those that were given, see `sources.flags`.
+        flags: those that were given, see `sources.read_flags`.
         environ: None is the process's own environment.
         file: None is the user's own config.toml.
 
@@ -230,9 +234,9 @@ def load(
         FlagError: a flag's value is refused.
     """
     given = [
-        sources.flags(flags or {}),
-        sources.variables(os.environ if environ is None else environ),
-        sources.config_file(paths.config_file() if file is None else file),
+        sources.read_flags(flags or {}),
+        sources.read_variables(os.environ if environ is None else environ),
+        sources.read_config_file(paths.config_file() if file is None else file),
     ]
     engines = given[-1].values.get(ENGINES, {})
     for source in given:
@@ -248,7 +252,7 @@ def load(
             if origin == FLAG:
                 raise FlagError("persona", str(error)) from error
             problem = f"{config.places['persona']}: {error} (ignored)"
-            config = config._with(kept(PERSONA, {"persona": ""}, origin, (*known.problems, problem)))
+            config = config._with_sources(make_source(PERSONA, {"persona": ""}, origin, (*known.problems, problem)))
     if not config.preset:
         return config
     listed = presets.load()

@@ -97,7 +97,7 @@ class SettingsSource(PydanticBaseSettingsSource):
         self.problems[_MOST_PROBLEMS:] = [f"and {self._more:,} more mistakes"]
 
 
-def flags(given: Mapping[str, object]) -> SettingsSource:
+def read_flags(given: Mapping[str, object]) -> SettingsSource:
     """Read the flags that were given, by setting; texts as typed, `stop` a list of them.
 
     Raises:
@@ -126,7 +126,7 @@ def _with_drafter(given: Mapping[str, object]) -> Mapping[str, object]:
     return {**given, "draft": "model", "draft_model": word}
 
 
-def variables(environ: Mapping[str, str]) -> SettingsSource:
+def read_variables(environ: Mapping[str, str]) -> SettingsSource:
     """Read `TERMCHAT_*`. An empty variable sets a text, and nothing else."""
     source, names = SettingsSource(VARIABLES), {PREFIX + name.upper(): name for name in SETTINGS}
     for variable, text in environ.items():
@@ -138,7 +138,7 @@ def variables(environ: Mapping[str, str]) -> SettingsSource:
     return source
 
 
-def config_file(path: Path) -> SettingsSource:
+def read_config_file(path: Path) -> SettingsSource:
     """Read config.toml, if it exists."""
     source = SettingsSource(FILE)
     try:
@@ -171,7 +171,7 @@ def _read_engines(source: SettingsSource, file: TomlFile, tables: Mapping[str, o
             source.tell(f"{file.place(ENGINES, name, *error.keys)}: {error}")
 
 
-def kept(
+def make_source(
     place: str, values: Mapping[str, object], origin: str | Mapping[str, str] = "", problems: Iterable[str] = ()
 ) -> SettingsSource:
     """Return saved values as a source; their origin is the place unless it is given. Refused values are left out silently:
@@ -185,7 +185,7 @@ def kept(
     return source
 
 
-def ranked(sources: Iterable[SettingsSource]) -> list[SettingsSource]:
+def rank_sources(sources: Iterable[SettingsSource]) -> list[SettingsSource]:
     """Sort sources by how much they count; the last one of each place."""
     by_place = {source.place: source for source in sources}
     ordered = [by_place[place] for place in PLACES if place in by_place]

@@ -34,7 +34,7 @@ def name_of_constraint(constraint: Constraint) -> str:
 
 
 def choices(text: str) -> Constraint:
-    """`a | b | c`, or one of them on each line.
+    """Parse `a | b | c`, or one of them on each line.
 
     Raises:
         TextError: one of them is empty.
@@ -59,7 +59,7 @@ def typed(constraint: Constraint) -> str:
 
 
 def by_example(text: str) -> Constraint:
-    """The schema of an example in JSON.
+    """Make the schema of an example in JSON.
 
     Raises:
         TextError: it is not JSON.
@@ -71,7 +71,7 @@ def by_example(text: str) -> Constraint:
 
 
 def file_or_text(text: str) -> tuple[str, str]:
-    """The name and the text of a file, where that is what the text names, else "" and the text.
+    """Read the file that a text names; return its name and its text, else "" and the text itself.
 
     Raises:
         TextError: the file cannot be read, or is no text.
@@ -159,7 +159,7 @@ class ConstraintSetting:
         return True
 
     def heard(self) -> None:
-        """The model may have answered."""
+        """Set the constraint if the model has answered that it can."""
         asked, questions = self._asked, self._screen.chat.questions
         if asked is None:
             return

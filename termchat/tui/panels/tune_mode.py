@@ -100,7 +100,7 @@ class Tune(Form):
             super().type_text(text)
 
     def select(self, name: str) -> None:
-        """Goes to a knob; a value being typed for another is dropped."""
+        """Go to a knob; a value being typed for another is dropped."""
         self.selected, self.typed, self.error = name, None, ""
 
     def turn(self, name: str, steps: int, *, coarse: bool = False) -> None:
@@ -109,7 +109,7 @@ class Tune(Form):
         self.do_move(steps, coarse)
 
     def slide(self, name: str, fraction: float, *, begins: bool) -> None:
-        """Goes to a knob and sets it to what stands at a fraction of its bar, 0 to 1. What follows one that `begins` is taken
+        """Go to a knob and set it to the value at a fraction of its bar, 0 to 1. Moves that follow one that `begins` are taken
         back with it."""
         if begins:
             self._follow()
@@ -117,8 +117,8 @@ class Tune(Form):
         self._set(name, KNOBS[name].at(fraction))
 
     def carry(self, name: str, onto: str, *, down: bool, begins: bool) -> None:
-        """Moves a knob's stage to where that of another knob is, which lies below it (`down`) or above. What follows a move
-        that `begins` is taken back with it."""
+        """Move a knob's stage to where that of another knob is, which lies below it (`down`) or above. Moves that follow one
+        that `begins` are taken back with it."""
         if begins:
             self._follow()
         self.select(name)
@@ -133,17 +133,17 @@ class Tune(Form):
             self._set("order", tuple(order))
 
     def put(self, name: str, value: Value) -> None:
-        """Sets a knob from elsewhere; it can be undone here, too."""
+        """Set a knob from elsewhere; it can be undone here, too."""
         self._follow()
         self.error = ""
         self._set(name, value)
 
     def bias_of(self, token: int) -> float:
-        """What its own bias adds to a token's logit; 0 without one."""
+        """Return what its own bias adds to a token's logit; 0 without one."""
         return next((one.value for one in map(biases.parse, self.tuning.logit_bias) if one.what == token), 0.0)
 
     def bias(self, token: int, how: str) -> None:
-        """Bans a token, or lifts the ban, or adds 1 to its logit ("ban", "more")."""
+        """Ban a token, or lift the ban, or add 1 to its logit ("ban", "more")."""
         own = self.bias_of(token)
         banned = own == biases.BANNED
         value = (0.0 if banned else biases.BANNED) if how == "ban" else 1.0 if banned else min(own + 1, biases.MOST)
@@ -155,12 +155,12 @@ class Tune(Form):
         self.do_take_back()
 
     def forget(self) -> None:
-        """Leaves nothing to undo."""
+        """Forget all changes: nothing can be undone."""
         self._undo.clear()
         self._run = _Run(self.selected)
 
     def apply(self, values: Mapping[str, Value], places: Mapping[str, str]) -> None:
-        """Sets several knobs at once, which are taken back at once; `places` are where their values come from."""
+        """Set several knobs at once, which are taken back at once; `places` are the origins of their values."""
         self._follow()
         self.typed, self.error = None, ""
         before = {name: (getattr(self.tuning, name), self.origin[name]) for name in values}
@@ -169,7 +169,7 @@ class Tune(Form):
         self._follow()
 
     def write(self, text: str) -> None:
-        r"""Adds a text to the selected knob as typed, with `\n` and the like; one that is there goes. An order is replaced."""
+        r"""Add a text to the selected knob as typed, with `\n` and the like; one that is there goes. An order is replaced."""
         self._follow()
         self.error = ""
         knob, value = self.field, self._value
@@ -185,7 +185,7 @@ class Tune(Form):
         self.set(typed)
 
     def toggle_stop_after(self, text: str) -> None:
-        """Adds a stop rule for a text, which stays in the reply, unlike a stop sequence; one that is there goes."""
+        """Add a stop rule for a text, which stays in the reply, unlike a stop sequence; one that is there goes."""
         self.error = ""
         try:
             (pattern,) = KNOBS["stop"].check([unescape(text)])  # type: ignore[misc, str-unpack]
@@ -205,7 +205,7 @@ class Tune(Form):
         )
 
     def drop_text(self) -> None:
-        """Removes the last of the selected knob's texts, if there is one."""
+        """Remove the last of the selected knob's texts, if there is one."""
         self._follow()
         self.error = ""
         value = self._value
@@ -221,7 +221,7 @@ class Tune(Form):
         self.unfolded = not self.unfolded
 
     def do_reorder(self, by: int) -> None:
-        """Moves the selected knob's stage past the next one that the panel shows; one that was left out comes back."""
+        """Move the selected knob's stage past the next one that the panel shows; one that was left out comes back."""
         stage, order = STAGES.get(self.field.stage or ""), list(self.tuning.order)
         if stage is None or stage.first or stage.last:
             self._refuse_to_move()
@@ -275,14 +275,14 @@ class Tune(Form):
         self.set(self.field.default)
 
     def _follow(self, *, letter: bool = False) -> None:
-        """Begins another run, unless a letter was typed soon after the one before it."""
+        """Begin another run, unless a letter was typed soon after the one before it."""
         now = monotonic()
         if not letter or now - self._typed_at > _PAUSE:
             self._run = _Run(self.selected)
         self._typed_at = now if letter else 0.0
 
     def _kept(self) -> dict[str, tuple[Value, str]]:
-        """The values that the run has had taken note of; it can be taken back from now on."""
+        """Return the values noted in the run, which can be taken back from now on."""
         if not self._undo or self._undo[-1] is not self._run:
             self._undo.append(self._run)
         return self._run.values
@@ -310,7 +310,7 @@ class Tune(Form):
         self._letter()
 
     def _letter(self) -> None:
-        """Counts a letter that changes no value; many in a run were meant for elsewhere, and are taken back by themselves."""
+        """Count a letter that changes no value; many in a run were meant for elsewhere, and are taken back by themselves."""
         self._run.picks += 1
         if self._run.picks >= _TYPING:
             self._kept()

@@ -107,8 +107,10 @@ class Command(NamedTuple):
 
 
 def _needs(screen: ChatScreen, feature: Feature) -> None:
-    """Raises:
-    CommandRefused: the engine does not offer it.
+    """Check that the engine offers a feature.
+
+    Raises:
+        CommandRefused: it does not.
     """
     refused = screen.chat.refused(feature)
     if refused is not None:
@@ -122,7 +124,7 @@ def _press(screen: ChatScreen, key: Key) -> None:
 
 
 def _turn(screen: ChatScreen, knob: Setting, text: str) -> None:
-    """Without a text it shows the knob's value."""
+    """Turn a knob; without a text show its value."""
     if text:
         try:
             value = _written(screen, knob, text)
@@ -210,7 +212,7 @@ def _prefill(screen: ChatScreen, text: str) -> None:
 
 
 def _rule(screen: ChatScreen, text: str) -> None:
-    """A rule that is there goes, another is added."""
+    """Add a rule, or remove it if it is there."""
     chat = screen.chat
     try:
         rule = parse(text)
@@ -241,7 +243,7 @@ def _tokens(screen: ChatScreen, text: str) -> None:
 
 
 def _learn(screen: ChatScreen, name: str) -> None:
-    """Without a name it lists the lessons."""
+    """Begin a lesson; without a name list them."""
     from termchat.lessons.shelf import LessonRefused
 
     if not name:
@@ -254,7 +256,7 @@ def _learn(screen: ChatScreen, name: str) -> None:
 
 
 def _what(screen: ChatScreen, word: str) -> None:
-    """Without a word it lists the glossary."""
+    """Explain a word; without one list the glossary."""
     from termchat.lessons.glossary import UnknownTerm, find
     from termchat.tui.lessons.lesson_words import plain
 
@@ -283,7 +285,7 @@ def _lessons(screen: ChatScreen) -> Iterable[Offer]:
 
 
 def _draft(screen: ChatScreen, text: str) -> None:
-    """Turns the knob, or has a model draft. Undone like any other turn of a knob."""
+    """Turn the knob, or have a model draft. Undone like any other turn of a knob."""
     knob = KNOBS["draft"]
     word = text.strip().lower()
     if word in knob.choices:
@@ -296,7 +298,7 @@ def _draft(screen: ChatScreen, text: str) -> None:
 
 
 def _drafters(screen: ChatScreen) -> Iterable[Offer]:
-    """The words of the knob, then the models on this machine that can draft for the loaded one."""
+    """Offer the words of the knob, then the models on this machine that can draft for the loaded one."""
     yield from (Offer(word, told) for word, told in _DRAFTERS.items())
     models, spec = screen.models, screen.chat.spec
     rows = _ready(screen)
@@ -307,7 +309,7 @@ def _drafters(screen: ChatScreen) -> Iterable[Offer]:
 
 
 def _title(screen: ChatScreen, text: str) -> None:
-    """Without a text it shows the title."""
+    """Change the title; without a text show it."""
     title = sanitize(" ".join(text.split()), keep="")
     if title:
         screen.chat.retitle(title)
@@ -388,7 +390,7 @@ def _walking(kind: GroupKind) -> Run:
 
 
 def _offers_of_knob(screen: ChatScreen, knob: Setting) -> Iterable[Offer]:
-    """The current value, the default, and off; each once."""
+    """Offer the current value, the default, and off; each once."""
     told = {knob.show(knob.default): "default", knob.show(_value(screen, knob)): "current value"}
     if knob.off is not None:
         told |= {knob.show(knob.off): "off"}
@@ -397,13 +399,13 @@ def _offers_of_knob(screen: ChatScreen, knob: Setting) -> Iterable[Offer]:
 
 
 def _models(screen: ChatScreen) -> Iterable[Offer]:
-    """On this machine, and the engines elsewhere."""
+    """Offer the models on this machine, and the engines elsewhere."""
     yield from map(_model_offer, _ready(screen))
     yield from (Offer(name, one_line(address.url, 60)) for name, address in screen.models.config.engines.items())
 
 
 def _ready(screen: ChatScreen) -> list[ModelRow]:
-    """The models on this machine; looks for them first, and once more where the loaded one is not among them."""
+    """Return the models on this machine; look for them first, and once more if the loaded one is not among them."""
     models, spec = screen.models, screen.chat.spec
     models.take()
     models.look_for(spec.path if spec is not None else "", _learnt(screen))
@@ -411,7 +413,7 @@ def _ready(screen: ChatScreen) -> list[ModelRow]:
 
 
 def _learnt(screen: ChatScreen) -> Callable[[], object]:
-    """Has the composer ask again for what completes the draft; called in a thread."""
+    """Return a call, made in a thread, that has the composer complete the draft again."""
     composer = screen.composer
     return lambda: composer.post_message(Composer.Learnt())
 
@@ -432,7 +434,7 @@ def _presets(_screen: ChatScreen) -> Iterable[Offer]:
 
 
 def _themes(screen: ChatScreen) -> Iterable[Offer]:
-    """Not those of Textual."""
+    """Offer the themes, but for those of Textual."""
     yield Offer(AUTO, "follows the terminal's background")
     known = screen.theme_chooser.all()
     yield from (Offer(name, "dark" if palette.dark else "light") for name, palette in known.items())
@@ -452,14 +454,14 @@ def _value(screen: ChatScreen, knob: Setting) -> Value:
 
 
 def _written(screen: ChatScreen, knob: Setting, text: str) -> Value:
-    """What is written for a knob; a bias joins those that are there."""
+    """Parse what is written for a knob; a bias joins those that are there."""
     if knob.kind == "biases" and text not in ("off", knob.none):
         return knob.check([*screen.chat.tuning.logit_bias, text])
     return _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
 
 
 def _texts(knob: Setting, text: str) -> Value:
-    r"""The texts, each in quotes; one without spaces needs none. `off` is no text.
+    r"""Parse texts, each in quotes; one without spaces needs none. `off` is no text.
 
     Raises:
         CommandRefused: it has spaces and no quotes, so that nobody can tell whether it is one text or several.
