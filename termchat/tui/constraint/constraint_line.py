@@ -30,7 +30,7 @@ _DIALOG = "dialog('constraint')"
 
 
 def constraint_line(chat: Chat, place: tuple[Node, int] | None, width: int) -> Line | None:
-    """Of the reply that the chat ends in, or, with `place`, up to a token of another; None where nothing is constrained."""
+    """Render the constraint of the last reply of a chat, or, with `place`, of another up to a token; None without one."""
     node, index = place or _newest(chat)
     reply = standing_reply(chat.conversation, node, index) if node is not None else None
     ended = place is None and not chat.busy
@@ -119,7 +119,7 @@ def _document(_constraint: Constraint) -> PartialDocument:
 
 @lru_cache(4)
 def _schema(text: str) -> Any:
-    """The schema; None where a saved one is not JSON."""
+    """Parse a schema; None for a saved one that is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -127,7 +127,7 @@ def _schema(text: str) -> Any:
 
 
 def _allowed(chat: Chat) -> str:
-    """What the constraint did to the newest token: `allowed 3 of 49,152 · removed 97.1% · forced`."""
+    """Describe the constraint's effect on the newest token: `allowed 3 of 49,152 · removed 97.1% · forced`."""
     token = chat.live.shown
     stage = next((one for one in token.stages if one.name == GRAMMAR), None) if token is not None else None
     if stage is None or chat.model is None:

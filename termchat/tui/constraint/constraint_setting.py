@@ -29,7 +29,7 @@ FORMS: dict[ConstraintForm, str] = {
 
 
 def name_of_constraint(constraint: Constraint) -> str:
-    """Its file, else its kind."""
+    """Return the name of its file, else of its kind."""
     return constraint.name or FORMS[constraint.kind]
 
 
@@ -49,7 +49,7 @@ def choices(text: str) -> Constraint:
 
 
 def typed(constraint: Constraint) -> str:
-    """Its text as a person types it."""
+    """Return its text as a person types it."""
     if constraint.kind != "choice":
         return constraint.text
     try:

@@ -40,14 +40,14 @@ class BackgroundTask(Generic[T]):
         return self._thread.is_alive()
 
     def take(self) -> Iterator[T]:
-        """The results since the last call. Raises what `work` raised."""
+        """Yield the results since the last call; raise the exception of `work`, if any."""
         while self._made:
             yield self._made.popleft()
         if self._mistake is not None:
             raise self._mistake
 
     def stop(self) -> None:
-        """Ends the work after the result that is being made."""
+        """End the work after the next result."""
         self._stopped.set()
 
     def join(self, seconds: float) -> None:
@@ -164,7 +164,7 @@ class EnginePolling:
             self._watched = -1
 
     def arm(self, descriptor: int, *, running: bool) -> None:
-        """Looks again by the timer if something runs, else as soon as the descriptor is readable (-1: there is none)."""
+        """Look again by the timer if something runs, else as soon as the descriptor is readable; -1 is none."""
         if running != self._running:
             self._running = running
             (self._timer.resume if running else self._timer.pause)()
@@ -173,12 +173,12 @@ class EnginePolling:
             self._watched = descriptor
 
     def nudge(self) -> None:
-        """From any thread."""
+        """Wake the screen from any thread."""
         with suppress(RuntimeError):  # the loop is closed: there is no screen any more
             self._loop.call_soon_threadsafe(self._wake)
 
     def stop(self) -> None:
-        self.disarm()
+        """End the work after the next result."""
         self._timer.stop()
 
     def _word(self) -> None:

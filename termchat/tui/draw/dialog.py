@@ -100,7 +100,7 @@ class Dialog(ClosedOnce[Result | None]):
         self.dismiss(None)
 
     def on_key(self, event: events.Key) -> None:
-        """In a lesson, the key that leads to it closes all that covers it."""
+        """Close all that covers a lesson, on the key that leads to it."""
         learning = getattr(self.app, "learning", None)
         if learning is not None and learning.runner is not None and dialogs.actions(CHAT).get(event.key) == "learn":
             event.stop()

@@ -34,7 +34,7 @@ _CHARACTERS = frozenset(
 
 
 def checked(keys: Mapping[str, str], places: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The valid remaps, and the problems of the others, which keep their defaults.
+    """Return the valid remaps, and the problems of the others, which keep their defaults.
 
     Args:
         keys: id to keys, "" for none: `{"tune": "ctrl+k", "look": "f12,ctrl+l"}`.
@@ -58,7 +58,7 @@ def checked(keys: Mapping[str, str], places: Mapping[str, str]) -> tuple[dict[st
 
 
 def _read(id: str, asked: str) -> str:
-    """The keys as Textual writes them. Raises ValueError for invalid ones."""
+    """Return the keys as Textual writes them. Raises ValueError for invalid ones."""
     key = _KEYS.get(id)
     if key is None:
         raise ValueError(f"unknown key id {id!r}{guess_of(id, _KEYS)}")
@@ -78,7 +78,7 @@ def _read(id: str, asked: str) -> str:
 
 
 def _normal(name: str) -> str:
-    """A key as Textual writes it: `Ctrl+PgUp` is ctrl+pageup, `shift+g` is G. Raises ValueError for an unknown one."""
+    """Return a key as Textual writes it: `Ctrl+PgUp` is ctrl+pageup, `shift+g` is G. Raises ValueError for an unknown one."""
     *modifiers, base = [*name[:-1].split("+"), name[-1]] if name.endswith("+") else name.split("+")
     held = [_SAID.get(one.lower(), one.lower()) for one in modifiers if one]
     unknown = next((one for one in held if one not in _MODIFIERS), None)
@@ -97,7 +97,7 @@ def _normal(name: str) -> str:
 
 
 def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """A remapped id, its key, and the id beside which it has it; of two that were remapped, the later one."""
+    """Yield remapped ids, their keys, and the ids beside which they clash; of two that were remapped, the later one."""
     ids = list(keymap)
     for id in reversed(ids):
         beside = {key.id for group in _groups_of(id) for table in (group.table, *group.at) for key in table} - {id}

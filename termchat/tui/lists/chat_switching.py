@@ -64,7 +64,7 @@ class ChatSwitching:
             self._tell(Notice(f"the chat is empty already. Kept: {own}", f"{name_of('setup')} can reset the settings"))
 
     def toggle_raw(self) -> None:
-        """Begins a chat in raw mode, or in a raw chat one with the system prompt of before."""
+        """Begin a chat in raw mode, or in a raw chat one with the system prompt of before."""
         self.begin(self._system, raw=not self._chat.conversation.raw)
 
     @property

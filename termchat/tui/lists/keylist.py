@@ -35,7 +35,7 @@ class KeyList(ReadDialog):
         self.lay_out()
 
     def render_text(self, width: int) -> list[Line]:
-        """One line per key, or more if its help is long."""
+        """Render a line per key, or more if its help is long."""
         words = self.field.value.lower().split()
         lines: list[Line] = []
         for group in self._groups:

@@ -465,12 +465,12 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return "can draft" if row.path is not None and self._pair_problem(row) == "" else ""
 
     def _pair_problem(self, row: ModelRow) -> str | None:
-        """Why it cannot draft for the loaded model, as the end of a sentence; "" if it can, None while that is unknown."""
+        """Return why it cannot draft for the loaded model, as the end of a sentence; "" if it can, None while unknown."""
         loaded = self.drafted_for
         return self.models.why_not_draft(row, loaded) if loaded is not None else None
 
     def _drafts(self, row: ModelRow) -> str:
-        """What a model has to do with speculation, in words; "" for nothing, and while that is unknown."""
+        """Describe a model's part in speculation; "" for none, and while unknown."""
         loaded, why_not = self.drafted_for, self._pair_problem(row)
         if loaded is not None and row.wanted == loaded.wanted:
             return self._drafts_for_loaded(loaded)
@@ -522,7 +522,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return ", ".join(short for _, short in texts)
 
     def _own_choice(self, rows: Mapping[str, ModelRow]) -> ModelRow | None:
-        """The row of the engine whose one model is the loaded one."""
+        """Return the row of the engine whose one model is the loaded one."""
         spec = self.chat.spec
         if spec is None or not spec.engine.url:
             return None
@@ -531,7 +531,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return rows.get(spec.engine.asked_as()) if one or spec.path == spec.engine.model else None
 
     def _unlisted(self) -> ModelRow | None:
-        """A row for a loaded model that is in no list."""
+        """Make a row for a loaded model that is in no list."""
         spec, info = self.chat.spec, self.chat.model
         if spec is None or info is None or not (spec.path or spec.engine.url):  # a recording has no file
             return None
@@ -560,7 +560,7 @@ def skipped_lines(skipped: Iterable[Skipped], width: int) -> list[Line]:
 
 
 def _in_file(text: str) -> ModelRow:
-    """A row for the model in a file that is in no list, or with what is wrong with its path."""
+    """Make a row for the model in a file that is in no list, or with the problem of its path."""
     from termchat.models.catalogue import Catalogue, resolve
 
     try:
@@ -572,6 +572,6 @@ def _in_file(text: str) -> ModelRow:
 
 
 def _anywhere(text: str) -> ModelRow:
-    """A row for a model to download that is in no list."""
+    """Make a row for a model to download that is in no list."""
     source = text.partition("://")[2].partition("/")[0] if "://" in text else "Hugging Face"
     return ModelRow(wanted=text, name=text, state="not downloaded", source=source)

@@ -109,7 +109,7 @@ def is_name(text: str) -> bool:
 
 
 def load_themes(folders: Iterable[Path] | None = None) -> tuple[dict[str, Palette], list[ThemeError]]:
-    """All themes of the folders by name, and the problems of the files that could not be loaded.
+    """Return the themes of the folders by name, and the problems of the files that could not be loaded.
 
     Without folders, the ones that come with termchat. A later folder's theme replaces an earlier one of the same name.
     """
@@ -146,7 +146,7 @@ class _Source:
             raise ThemeError(path, line, _LINE.sub("", str(error))) from error
 
     def refuse(self, key: str, problem: str) -> ThemeError:
-        """With the line of the key or [table], if there is one."""
+        """Return an error with the line of the key or [table], if the file has it."""
         said = (re.split(r"[=\]#]", line)[0].strip().strip("\"'") for line in self._lines)
         wanted = key.rstrip("]")
         return ThemeError(self.path, next((n for n, text in enumerate(said, 1) if text == wanted), None), problem)
