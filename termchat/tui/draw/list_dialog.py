@@ -86,7 +86,7 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         self.field = Field(text, placeholder=self.FIELD, id="search", select_on_focus=False)
         self._name_field = Field(placeholder=self.NAME or "", id="name", classes="-off", select_on_focus=False)
         self._name_field.can_focus = self.field.cursor_blink = self._name_field.cursor_blink = False
-        self._heading = Sheet(self._fill_heading, id="heading")
+        self._heading = Sheet(lambda: [self.render_heading(self._heading.room)], id="heading")
         self.details = Sheet(self._fill_details, id="details")
         self._name_entered: Callable[[str], object] | None = None
         self.asked = ""
@@ -187,9 +187,6 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
             self._rest_timer.stop()
         self._rest_timer = self.set_timer(_REST_SECONDS, read)
 
-    def _fill_heading(self) -> list[Line]:
-        return [self.render_heading(self._heading.room)]
-
     def _fill_details(self) -> list[Line]:
         row, view = self.row, self.details
         return self.render_details(row, view.room, view.size.height) if row is not None else []
@@ -249,9 +246,6 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         self.moved()
 
     def on_picker_pointed(self, event: Picker.Pointed) -> None:
-        self.point(event)
-
-    def point(self, event: Picker.Pointed) -> None:
         self.action_move(event.how)
         if event.twice:
             self.call_later(self.app.run_action, f"press({self.TWICE!r})")
@@ -328,7 +322,8 @@ class ReadDialog(ListDialog[Line, None]):
     def on_lines_view_laid(self) -> None:
         self.lay_out()
 
-    def point(self, event: Picker.Pointed) -> None:
+    def on_picker_pointed(self, event: Picker.Pointed) -> None:
+        event.prevent_default()
         for _ in range(_WHEEL if event.how != "pointed" else 0):
             self.action_move(event.how)
 

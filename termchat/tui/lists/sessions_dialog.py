@@ -248,6 +248,8 @@ class SavedChats(ListDialog[SessionSummary, Result]):
 
     def changed(self, rows: Sequence[SessionSummary] | None = None, at: int | None = None) -> None:
         """Draw the chats as they are now, and read the highlighted one unless something else follows soon."""
+        if not self.is_attached:  # an answer to a dialog that is closed
+            return
         self.set_rows(self.rows if rows is None else rows, at)
         if self.problem:
             self.say(self.problem)
