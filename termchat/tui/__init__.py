@@ -20,6 +20,6 @@ Below them: `draw` (lines in colours, the widgets and dialogs that show them, th
 show, Textual's private parts), `keys` (every key, declared once), `themes` (colours). `demo` is the app that plays a recording,
 `lesson_robot` one that plays a lesson by its deeds.
 
-Calls go down, one signal comes up: a widget calls the chat, the chat calls `Chat.on_change`, and the screen's `tick()` takes what
-changed from `Chat.pump` and calls each view with it. News of a widget come up as messages: it posts what a person did.
+Calls go down, one signal comes up: a widget calls the chat, the chat calls `Chat.on_change`, and the screen's `tick()` takes
+the changes from `Chat.pump` and calls each view with them. News of a widget come up as messages: it posts what a person did.
 """
