@@ -10,7 +10,7 @@ from termchat.decoding.samplers import KNOBS
 from termchat.engine.port import Force
 from termchat.tui.draw.ink import Ink, Line, doing
 from termchat.tui.draw.lines_view import LinesView
-from termchat.tui.draw.picker import Picker
+from termchat.tui.draw.list_dialog import Picker
 from termchat.tui.lists.branch_tree import TreeDialog
 from termchat.tui.lists.breakpoints import BreakpointsDialog
 from termchat.tui.lists.keylist import KeyList

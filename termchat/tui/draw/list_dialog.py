@@ -11,10 +11,14 @@ width, and takes the keyboard from the search.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Label
@@ -23,9 +27,8 @@ from termchat.text import sanitize
 from termchat.tui.draw.dialog import Dialog, KeyHints, Result
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Line
-from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.lines_view import LinesView, Sheet
 from termchat.tui.draw.marks import MUTED
-from termchat.tui.draw.picker import Picker
 from termchat.tui.themes.theme_file import Palette
 
 Row = TypeVar("Row")
@@ -33,6 +36,96 @@ _WHEEL = 3
 """Lines of text that the wheel scrolls."""
 _REST_SECONDS = 0.15
 """Time without a key after which the highlighted row is read."""
+
+
+_MOVES: dict[str, Callable[[int, int], int]] = {
+    "up": lambda row, _: row - 1,
+    "down": lambda row, _: row + 1,
+    "page_up": lambda row, page: row - page,
+    "page_down": lambda row, page: row + page,
+    "first": lambda _row, _page: 0,
+    "last": lambda _row, _page: 10**9,
+}
+
+
+class Picker(LinesView):
+    """The rows of a dialog, rendered as far as they are in view, one of them chosen. The dialog has the keyboard."""
+
+    DEFAULT_CSS = "Picker { height: 1fr; }"
+    GROUND = "surface"
+
+    class Pointed(Message):
+        """The mouse wants a move: "up" or "down" by the wheel, "pointed" to the row that was clicked; `twice` at once."""
+
+        def __init__(self, how: str, twice: bool = False) -> None:
+            super().__init__()
+            self.how, self.twice = how, twice
+
+    def __init__(self, dialog: ListDialog[Any, Any]) -> None:
+        super().__init__()
+        self._dialog = dialog
+        self._top = self._clicked = 0
+        self.chosen = 0
+        self._arranged = Size()
+
+    @property
+    def line(self) -> int:
+        """The line of the chosen row, counted from the first row in view."""
+        return self.chosen - self._top
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self._dialog.rows)
+
+    def show(self, chosen: int | None = None) -> None:
+        """Show the rows of the dialog, with the chosen one in view; also before the dialog is open."""
+        self.chosen = min(max(self.chosen if chosen is None else chosen, 0), max(self.count - 1, 0))
+        if self.is_attached:
+            self.show_lines(self._arrange())
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Render the visible rows, already in the first frame of a new size."""
+        if self.size != self._arranged:
+            self._arranged = self.size
+            self._strips.clear()
+            self._lines = self._arrange()
+        return super().render_lines(crop)
+
+    def _arrange(self) -> list[Line]:
+        count, rows = self.count, max(self.size.height, 1)
+        self._top = min(max(self._top, self.chosen - rows + 1), self.chosen, max(count - rows, 0))
+        return self._dialog.draw(range(self._top, min(self._top + rows, count)), self.chosen, self.room)
+
+    def move(self, how: str) -> None:
+        """Choose another row: up, down, page_up, page_down, first, last, or pointed for the clicked one."""
+        self.show(self._move_from(self.chosen, how))
+
+    def scroll_by(self, how: str) -> None:
+        """Scroll rows without a chosen one; `how` as for `move`."""
+        last = max(self.count - max(self.size.height, 1), 0)
+        self._top = min(max(self._move_from(self._top, how), 0), last)
+        self.show(self._top)
+
+    def _move_from(self, row: int, how: str) -> int:
+        return self._clicked if how == "pointed" else _MOVES[how](row, max(self.size.height - 1, 1))
+
+    def on_click(self, event: events.Click) -> None:
+        row = self._top + event.y
+        if event.button == 1 and row < self.count:
+            self._clicked = row
+            self.post_message(self.Pointed("pointed", event.chain == 2))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.post_message(self.Pointed("up"))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.post_message(self.Pointed("down"))
+
+    def on_resize(self) -> None:
+        self.show()
 
 
 class ListDialog(Dialog[Result], Generic[Row, Result]):
@@ -82,7 +175,7 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         super().__init__()
         self._palette = palette
         self.rows: Sequence[Row] = ()
-        self.picker = Picker(self.draw)
+        self.picker = Picker(self)
         self.field = Field(text, placeholder=self.FIELD, id="search", select_on_focus=False)
         self._name_field = Field(placeholder=self.NAME or "", id="name", classes="-off", select_on_focus=False)
         self._name_field.can_focus = self.field.cursor_blink = self._name_field.cursor_blink = False
@@ -160,12 +253,9 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     def set_rows(self, rows: Sequence[Row], at: int | None = None) -> None:
         """Show other rows with one of them highlighted, by default the same place; also before the dialog is open."""
         self.rows = rows
+        self.picker.show(at)
         if self.picker.is_attached:
-            self.picker.show(len(rows), at)
             self.show_row()
-        else:
-            self.picker.count = len(rows)
-            self.picker.chosen = min(self.picker.chosen if at is None else at, max(len(rows) - 1, 0))
 
     def show_row(self) -> None:
         """Draw all that may depend on the highlighted row."""
@@ -314,7 +404,7 @@ class ReadDialog(ListDialog[Line, None]):
     def lay_out(self) -> None:
         """Render the text again, after it has changed."""
         self.rows = self.render_text(self.picker.room)
-        self.picker.show(len(self.rows))
+        self.picker.show()
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         return list(self.rows[rows.start : rows.stop])

@@ -151,7 +151,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         longer = self._number + digit
         self._number = longer if digit and any(number.startswith(longer) for number in numbers) else digit
         if self._number in numbers and digit:
-            self.picker.show(self.picker.count, numbers.index(self._number))
+            self.picker.show(numbers.index(self._number))
             self.moved()
 
     def action_begin(self, anew: bool = False) -> None:
