@@ -25,7 +25,6 @@ from termchat.chat.service import Chat
 from termchat.engine.port import EngineError, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
-from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import lacking, lacking_for
@@ -79,7 +78,6 @@ class TermchatApp(LeavingApp):
         notices: what else a person should read at the start.
         close: called once when the app ends, after the engine has ended, however it ends.
         keymap: id of a key (see `termchat.tui.keys`) to other keys.
-        history: what was written before; None begins with nothing, and keeps it for as long as the app runs.
         lesson: the lesson to begin with, "" lists them; None: none.
         big: the screen is for a projector.
     """
@@ -111,7 +109,6 @@ class TermchatApp(LeavingApp):
         notices: Iterable[Notice] = (),
         close: Callable[[], object] = lambda: None,
         keymap: Mapping[str, str] | None = None,
-        history: History | None = None,
         lesson: str | None = None,
         big: bool = False,
     ) -> None:
@@ -146,7 +143,6 @@ class TermchatApp(LeavingApp):
             keymap=keys,
             theme_chooser=self.theme_chooser,
             keep_theme=self.keep_theme,
-            history=history,
             big=big,
         )
         Slash(self._chat_screen).attach()
@@ -168,11 +164,11 @@ class TermchatApp(LeavingApp):
         return self._chat_screen
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """What lines go through: not Textual's own, which turn the terminal's colours into others and no colours into greys."""
+        """Return our own filters: Textual's turn the terminal's colours into others, and no colours into greys."""
         return self._line_filters
 
     def show_theme(self, wanted: str) -> None:
-        """Shows a theme, or for "auto" the one that suits the background."""
+        """Show a theme, or for "auto" the one that suits the background."""
         before, self.palette = self.palette, self.theme_chooser.of(wanted)
         self.register_theme(textual_theme(self.palette))
         self.theme = self.palette.name
@@ -180,7 +176,7 @@ class TermchatApp(LeavingApp):
             self.mutate_reactive(TermchatApp.theme)  # other colours under the same name
 
     def keep_theme(self, wanted: str) -> None:
-        """Shows a theme now and at the next start."""
+        """Show a theme now and at the next start."""
         from termchat.config import file  # not needed before the first frame
 
         changed, self.theme_chooser.wanted = wanted != self.theme_chooser.wanted, wanted
@@ -192,7 +188,7 @@ class TermchatApp(LeavingApp):
                 self._chat_screen.tell(Notice(str(problem), "the theme lasts until you quit", "warning"))
 
     def on_load(self) -> None:
-        """Listens to signals before the terminal is taken over, so that it is always restored."""
+        """Listen to signals before the terminal is taken over, so that it is always restored."""
         self._listen("SIGTERM", "SIGHUP", *_KEY_SIGNALS)
 
     def _listen(self, *names: str) -> None:
@@ -204,7 +200,7 @@ class TermchatApp(LeavingApp):
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Gives the terminal to another program, whose Ctrl+C is its own, though all processes of the terminal get it.
+        """Give the terminal to another program, whose Ctrl+C is its own, though all processes of the terminal get it.
 
         Nothing is drawn meanwhile: the terminal's own thread for that has ended.
         """
@@ -228,8 +224,8 @@ class TermchatApp(LeavingApp):
         self.close()
 
     async def on_event(self, event: events.Event) -> None:
-        """Has keys and pastes taken in in the order in which they come; tells the chat of clicks before anybody takes them. On
-        the way out nobody takes any."""
+        """Have keys and pastes taken in the order in which they come; tell the chat of clicks before anybody takes them. On the
+        way out drop all."""
         if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
             await self._typed.add(event)
             return
@@ -237,11 +233,11 @@ class TermchatApp(LeavingApp):
         if self._ended and isinstance(event, events.InputEvent):
             return
         if isinstance(event, events.MouseDown) and not event.is_forwarded:
-            self._chat_screen.noticed(event)
+            self._chat_screen.note_input(event)
         await super().on_event(event)
 
     async def _take(self, event: events.Event) -> MessagePump | None:
-        """Tells the chat of a key or a paste before anybody else takes it. Ctrl+C leads out of any dialog. See `TypeAhead`."""
+        """Tell the chat of a key or a paste before anybody else takes it. Ctrl+C leads out of any dialog. See `TypeAhead`."""
         if not self.screen.is_mounted:  # what it is made of is not there yet, and would be asked for
             self._typed.waiting.appendleft(event)
             return self.screen
@@ -249,7 +245,7 @@ class TermchatApp(LeavingApp):
         if self._ended:
             return None
         chat, taker = self._chat_screen, self.focused or self.screen
-        chat.noticed(event)
+        chat.note_input(event)
         if isinstance(event, events.Key) and event.key in chat.interrupts and self.screen is not chat:
             self.screen.dismiss(None)
             chat.ask_to_quit()
@@ -271,8 +267,8 @@ class TermchatApp(LeavingApp):
         return None if written else taker
 
     def _text_for(self, event: events.Event) -> tuple[str, Callable[[str], bool]] | None:
-        """The text that comes where letters are keys, and what says whether that place takes it: a paste, letters that came at
-        once, or a slash. None for keys, and where a field takes all that is typed."""
+        """Return the text that comes where letters are keys, with the test whether that place takes it: a paste, letters that
+        came at once, or a slash. None for keys, and where a field takes all that is typed."""
         if isinstance(self.focused, (Input, TextArea)) or not isinstance(event, (events.Key, events.Paste)):
             return None
         slash = "/" if isinstance(event, events.Key) and event.character == "/" else ""
@@ -288,11 +284,11 @@ class TermchatApp(LeavingApp):
         return text, getattr(screen, "takes", group.takes)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copies through the terminal and with the system's tool, whoever asks for it."""
+        """Copy through the terminal and with the system's tool, whoever asks for it."""
         self._chat_screen.copy_to_clipboard(text)
 
     def leave(self, code: int = 0) -> None:
-        """Ends the reply and the engine, saves, restores the terminal and ends the app; not before its first frame, since what
+        """End the reply and the engine, save, restore the terminal and end the app; not before its first frame, since what
         is half made cannot be taken away.
         """
         self.close()
@@ -302,7 +298,7 @@ class TermchatApp(LeavingApp):
             self._left = code
 
     def close(self) -> None:
-        """Ends the engine, then calls what was given to be called last; a second call does nothing."""
+        """End the engine, then call `close`; a second call does nothing."""
         if not self._ended:
             self._ended = True
             mode = self._chat_screen.tokens.mode
@@ -376,8 +372,8 @@ class TermchatApp(LeavingApp):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """By key, click, palette or command: what the engine does not offer is refused with the reason. On the way out all is
-        ignored."""
+        """Run an action, by key, click, palette or command; refuse with a reason what the engine does not offer. On the way out
+        ignore all."""
         if self._ended:
             return True
         typing = self._chat_screen.tokens.mode.typing is not None  # Enter is then the line's own
@@ -423,25 +419,25 @@ class TermchatApp(LeavingApp):
             self.call_later(self._learn)
 
     def _learn(self) -> None:
-        """Begins the lesson with which the app was started."""
+        """Begin the lesson with which the app was started."""
         if self._lesson is not None:
-            self._chat_screen.learn(self._lesson)
+            self.learning.open_named(self._lesson)
 
     def _offer_models(self) -> None:
-        """Opens the list of models; says where it is instead if a message is being written, whose keys it would take."""
+        """Open the list of models; say where it is instead if a message is being written, whose keys it would take."""
         if self._written:
             self._chat_screen.tell(Notice(self._missing, f"{name_of('models')} lists all models", "warning"))
         else:
-            self._chat_screen.choose_model(self._missing, self._learn)
+            self._chat_screen.choosing.open(self._missing, self._learn)
 
     if sys.platform != "win32":
 
         def on_background_is(self, message: BackgroundIs) -> None:
-            """Follows the terminal's background."""
+            """Follow the terminal's background."""
             self.theme_chooser.dark = message.dark
             if self.theme_chooser.wanted == AUTO:
                 self.show_theme(AUTO)
 
         def on_terminal_gone(self, _message: TerminalGone) -> None:
-            """Nobody is there any more."""
+            """Leave: the terminal was closed."""
             self.leave(128 + HANGUP)

@@ -27,7 +27,6 @@ from termchat.engine.make import make_engine
 from termchat.engine.port import Engine
 from termchat.text import sanitize
 from termchat.tui.app import TermchatApp
-from termchat.tui.composer.history import History
 from termchat.tui.keys.tables import name_of
 from termchat.tui.lists.gather import Models
 from termchat.tui.lists.session_list import SessionList
@@ -46,7 +45,7 @@ def start(
     constraint: Constraint | None = None,
     lesson: str | None = None,
 ) -> int:
-    """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it; `lesson` is the
+    """Run the chat in this terminal; return the exit code. `resume` is a saved chat as `Store.find` takes it; `lesson` is the
     name of a lesson to begin with, "" lists them."""
     abilities = abilities_of(os.environ, config.glyphs)
     app = build(config, engine, resume=resume, raw=raw, abilities=abilities, lesson=lesson)
@@ -70,8 +69,8 @@ def build(
     lesson: str | None = None,
     file: Path | None = None,
 ) -> TermchatApp:
-    """The app, not running yet; its engine loads a model after the first frame. Chats are kept in `file`, None: where the user
-    has them."""
+    """Make the app, not running yet; its engine loads a model after the first frame. Chats are kept in `file`, else where the
+    user has them."""
     notices: list[Notice] = []
     store = _open_store(notices, file or paths.store_file())
     sessions = SessionList(store, config)
@@ -107,14 +106,13 @@ def build(
         notices=notices,
         keymap=keymap,
         close=store.close,
-        history=History(store),
         lesson=lesson,
         big=config.big,
     )
 
 
 def _keymap(config: Settings) -> tuple[dict[str, str], list[str]]:
-    """The remapped keys, and what is wrong with them."""
+    """Read the remapped keys, and the mistakes in them."""
     if not config.keys:
         return {}, []
     from termchat.tui.keys.remap import checked  # not needed by those who leave the keys as they are

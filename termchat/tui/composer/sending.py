@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
+from textual import work
 from textual.message import Message
 from textual.timer import Timer
 
@@ -52,12 +53,10 @@ class _Outgoing(NamedTuple):
 class ChatComposer(Composer):
     """Sends messages in order. What it holds is kept with the chat that is shown, and comes back with that."""
 
-    def __init__(
-        self, chat: Chat, transcript: TranscriptView, history: History, *, placeholder: str, keymap: Mapping[str, str]
-    ) -> None:
+    def __init__(self, chat: Chat, transcript: TranscriptView, *, placeholder: str, keymap: Mapping[str, str]) -> None:
         super().__init__(placeholder=placeholder, keymap=keymap)
         self._chat, self._transcript = chat, transcript
-        self.earlier = history
+        self.earlier = History(chat.session.store)
         self.edge = Edge()
         self._sizing: Sizing | None = None
         self._counting: Timer | None = None
@@ -203,6 +202,7 @@ class ChatComposer(Composer):
             self.put(self._chat.turns.take_back(number % len(queue)))
         return bool(queue)
 
+    @work(group="editor", exclusive=True)
     async def edit_outside(self) -> None:
         """Have the message written in the person's own editor."""
         from termchat.external_editor import EditorError  # not needed before the first frame

@@ -61,8 +61,8 @@ class Panels(KnobsView):
     class Computed(Message):
         """There is something new to show that is no news of the chat."""
 
-    def __init__(self, *, asked: bool = False) -> None:
-        super().__init__()
+    def __init__(self, knobs: Tune, *, asked: bool = False) -> None:
+        super().__init__(knobs)
         self.beside = True
         self._columns = self._needed = 0
         self._open = {True: not asked, False: False}
@@ -136,7 +136,7 @@ class Panels(KnobsView):
 
     @property
     def pages(self) -> list[str]:
-        """Those that can be turned to."""
+        """The names of the pages that can be turned to."""
         large = self.big and self._of_token
         return [
             page.name
@@ -159,26 +159,25 @@ class Panels(KnobsView):
         if not big:
             self.page = PAGES[self.page].part_of or self.page
 
-    def show_chat(self, chat: Chat, tune: Tune | None, mode: PointedToken | None = None) -> None:
-        """Shows the newest step; in token mode, if that is open, the token under the cursor. With `tune`, the knob it is on
-        stands out."""
+    def show_chat(
+        self, chat: Chat, reply: Sequence[Span], knobs: Tune, mode: PointedToken | None, *, tuning: bool
+    ) -> None:
+        """Show the newest step of a reply, or the token that token mode is on, if that is open. While TUNE is open, the knob it
+        is on stands out."""
+        self._reply, self._cursor = reply, mode.cursor if mode is not None else None
+        self._knobs, self._is_open = knobs, tuning
         width, height = max(self.room - self._margin, 0), self.size.height
-        mode = mode if mode is not None and mode.open else None
         self._of_token = mode is not None
         self._offered = frozenset(page.name for page in PAGES.values() if page.offered(chat, self._reply))
         page = PAGES[self.here]
         tabs = self._tabs(width, page.heading if mode is None else None, in_tokens=mode is not None)
         scene = Scene(
-            chat, tune, mode, self._reply, self._cursor, lambda: self._follow(width), self.rolls,
+            chat, knobs if tuning else None, mode, self._reply, self._cursor, lambda: self._follow(width), self.rolls,
             lambda: self._follow_drafts(chat), lambda: self._forecast(chat), width, height, height - len(tabs), self.big,
         )  # fmt: skip
         drawn = page.draw(scene)
         self._placed = [plot._replace(top=plot.top + len(tabs)) for plot in drawn.plots]
         self._show([*tabs, *drawn.lines], width)
-
-    def point_at(self, reply: Sequence[Span], cursor: TokenRef | None) -> None:
-        """From now on the plots show this reply, with this token marked."""
-        self._reply, self._cursor = reply, cursor
 
     def on_click(self, event: events.Click) -> None:
         from termchat.tui.panels.plots.drawing import LABEL
@@ -194,8 +193,8 @@ class Panels(KnobsView):
                 self.post_message(self.Pointed(ref))
 
     def _tabs(self, width: int, right: Run | None, *, in_tokens: bool) -> list[Line]:
-        """The pages, and at the right the way to the big view and back, `right` in its place but beside the way back; on two
-        lines where there is no room for one."""
+        """Render the names of the pages, and at the right the way to the big view and back, `right` in its place but beside the
+        way back; on two lines if there is no room for one."""
         way = (f"{name_of('big')} {'back' if self.big else 'big'}", MUTED._replace(does="big"))
         ways = [way] if right is None else [way, ("  ", MUTED), right] if self.big else [right]
         room, gap = (width - length([way]) - _ASIDE, " ") if self.big else (width - length(ways) - 1, "")
@@ -247,7 +246,7 @@ class Panels(KnobsView):
 
 
 def _edged(line: Line, width: int) -> Line:
-    """The line after the edge; a line's own background starts there too."""
+    """Put a line behind the edge; its own background starts there too."""
     if not line.ground:
         return Line((_EDGE, *line.runs))
     fill = (" " * max(width - length(line.runs), 0), Ink())

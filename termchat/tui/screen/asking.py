@@ -93,7 +93,7 @@ class Asking(Column):
 
 
 def strip_line(word: str, text: str, rest: str, room: int, does: str = "") -> Line:
-    """A label, foreign text, and what can be done about it."""
+    """Render a label, foreign text, and what can be done about it."""
     quoted = one_line(text, max(room - cell_len(word) - cell_len(rest) - 4, 8)) if text else ""
     ink = Ink(does=does)
     runs = ((f"{word} ", _WORD._replace(does=does)), (f"{quoted}  " if quoted else " ", ink), (rest, _REMARK))

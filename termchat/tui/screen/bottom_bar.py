@@ -33,10 +33,10 @@ class BottomBar(Column):
     BottomBar StopInput, BottomBar StopInput:focus { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     """
 
-    def __init__(self, context: ScreenContext) -> None:
+    def __init__(self, context: ScreenContext, tune: Tune) -> None:
         super().__init__()
         self._chat_screen = context
-        self._tune = Tune(context.chat)
+        self._tune = tune
         self._conversation = context.chat.conversation
 
     def compose(self) -> ComposeResult:
@@ -57,7 +57,7 @@ class BottomBar(Column):
 
     @property
     def knobs(self) -> Tune:
-        """What turns knobs, whether TUNE is open or not."""
+        """TUNE, open or not."""
         return self.tune or self._tune
 
     def follow(self) -> None:
@@ -67,7 +67,7 @@ class BottomBar(Column):
             self._tune.forget()
 
     def open_tune(self, tune: Tune | None = None) -> None:
-        """`tune` turns other knobs than the chat's."""
+        """Open TUNE; `tune` turns other knobs than the chat's."""
         self.keys.tuning = tune or self._tune
         self.screen.set_focus(self.keys)  # not focus(): the very next key is for it
         self.post_message(KeyLine.Turned())
@@ -81,13 +81,13 @@ class BottomBar(Column):
 
     @property
     def tune_home(self) -> Widget | None:
-        """What has the keyboard while TUNE is open; None while it is closed."""
+        """The widget of TUNE that takes keys, while it is open."""
         if self.tune is None:
             return None
         return self._input if self.knobs.editing else self.keys
 
     def back(self) -> bool:
-        """Closes the innermost thing; False if nothing was open."""
+        """Close the innermost part of TUNE; return False if it is not open."""
         if self.tune is None:
             return False
         if self.knobs.editing:
@@ -99,8 +99,7 @@ class BottomBar(Column):
         return True
 
     def show_way(self, words: str, *, instead: bool) -> None:
-        """Says who gets letters but the composer, where it is blank in place of the invitation to write (`instead`) or before
-        that."""
+        """Show who gets letters besides the composer: in a blank field before the invitation to write, or `instead` of it."""
         invitation = " · or ".join(filter(None, (words, "" if words and instead else INVITATION)))
         composer = self._chat_screen.composer
         if composer.placeholder != invitation:
@@ -158,7 +157,7 @@ class BottomBar(Column):
         self.post_message(KeyLine.Turned())
 
     def _edit_stops(self, editing: bool) -> None:
-        """The input always opens empty."""
+        """Open or close the input for texts; it always opens empty."""
         self.knobs.error = ""
         self.knobs.editing = self._input.display = editing
         self._input.clear()

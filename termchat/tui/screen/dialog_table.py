@@ -60,7 +60,7 @@ def _breakpoints(screen: ChatScreen) -> None:
 
 
 def _bias(screen: ChatScreen) -> None:
-    """Shows the logit biases; in token mode with the candidates of the token under the cursor."""
+    """Show the logit biases; in token mode with the candidates of the token under the cursor."""
     from termchat.tui.tokens.bias_dialog import BiasDialog
 
     shown = screen.tokens.mode.shown() if screen.tokens.mode.open else None
@@ -82,7 +82,7 @@ def _tree(screen: ChatScreen) -> None:
 
 
 def _tokens_of(screen: ChatScreen, title: str, node_of: Callable[[Node], Node | None]) -> None:
-    """Shows the tokens of a node that belongs to the reply under the cursor, given its first one."""
+    """Show the tokens of a node that belongs to the reply under the cursor, given its first one."""
     from termchat.tui.tokens.tokenizer import PiecesDialog
 
     chat = screen.chat
@@ -100,7 +100,7 @@ def _prompt(screen: ChatScreen) -> None:
 
 
 def tokenize(screen: ChatScreen, text: str) -> None:
-    """Shows the tokens of a text, which can be typed on."""
+    """Show the tokens of a text, which can be typed on."""
     from termchat.tui.tokens.tokenizer import MOST_TYPED, PiecesDialog, TokenizerDialog
 
     def ask(text: str) -> None:

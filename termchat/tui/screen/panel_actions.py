@@ -9,7 +9,6 @@ from termchat.conversation.tree import Conversation, Span
 from termchat.tui.context import ScreenContext
 from termchat.tui.draw.ink import Run
 from termchat.tui.keys.tables import name_of
-from termchat.tui.panels.knobs_view import KnobsView
 from termchat.tui.panels.pages import shown_step
 from termchat.tui.panels.panels import Panels
 from termchat.tui.panels.rolls import can_roll, more
@@ -35,17 +34,16 @@ class PanelActions(ScreenContext):
             if mode.view != self._token_view and mode.view in _ANSWERS and not self.panels.big:
                 self.panels.page = "chain"
             self._token_view = mode.view
-            self.panels.point_at(self.tokens.transcript.cursor_reply, self.tokens.transcript.cursor)
-        else:
-            self.panels.point_at(newest_reply(self.chat.conversation), None)
-        self.panels.show_chat(self.chat, self.tune, mode)
+        reply = self.tokens.transcript.cursor_reply if mode.open else newest_reply(self.chat.conversation)
+        tuning = self.tune is not None
+        self.panels.show_chat(self.chat, reply, self.knobs, mode if mode.open else None, tuning=tuning)
 
     def on_panels_computed(self) -> None:
         self.show_panels()
 
     def draft_runs(self, width: int) -> list[Run]:
-        """What drafts do for the newest reply, for a header of so many cells; nothing where there are none, nor for one
-        that was over when the chat was opened: to read all of it may take a while."""
+        """Render what drafts do for the newest reply, in so many cells; nothing for one that was over when the chat was opened:
+        to read all of it may take a while."""
         reply = newest_reply(self.chat.conversation)
         if not reply or not reply[-1].node.settings or reply[-1].node.settings[-1].draft is None:
             return []
@@ -103,7 +101,7 @@ class PanelActions(ScreenContext):
         self.show_panels()
 
     def action_choose(self, number: int) -> None:
-        """Candidate `number`, from 1, does what its digit does; outside of token mode it is taken where a reply waits."""
+        """Do what the digit of a candidate does, counted from 1; outside of token mode a paused reply takes it."""
         paused = self.chat.paused
         if self.tokens.mode.open:
             self.tokens.action_choose(number)
@@ -138,26 +136,12 @@ class PanelActions(ScreenContext):
         knobs.unfolded = not knobs.unfolded
         self.show_knobs()
 
-    def on_knobs_view_turned(self, event: KnobsView.Turned) -> None:
-        self.knobs.turn(event.knob, event.steps, coarse=event.coarse)
-        self._end_turn()
-
-    def on_knobs_view_slid(self, event: KnobsView.Slid) -> None:
-        self.knobs.slide(event.knob, event.fraction, begins=event.begins)
-        self.show_knobs()
-
-    def on_knobs_view_carried(self, event: KnobsView.Carried) -> None:
-        self.knobs.carry(event.knob, event.onto, down=event.down, begins=event.begins)
-        self._end_turn()
-
-    def _end_turn(self) -> None:
-        if self.tune is None:
-            self.knobs.drop()  # nobody reads there what the knob said to it
+    def on_knobs_view_turned(self) -> None:
         self.show_knobs()
 
 
 def newest_reply(conversation: Conversation) -> list[Span]:
-    """The parts of the reply that the chat ends in, none where it ends in a message. The path before it is not walked."""
+    """List the parts of the reply that the chat ends in, none if it ends in a message. The path before it is not walked."""
     parts: list[Span] = []
     number, count = conversation.leaf, None
     while number is not None and (node := conversation.nodes[number]).role == "assistant":

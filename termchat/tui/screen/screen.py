@@ -14,7 +14,6 @@ from termchat.chat.changes import DrafterChanged, Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
 from termchat.decoding.biases import shown as shown_bias
 from termchat.tui.composer.composer import Composer
-from termchat.tui.composer.history import History
 from termchat.tui.composer.sending import ChatComposer
 from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
@@ -108,7 +107,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         keymap: Mapping[str, str],
         theme_chooser: ThemeChooser,
         keep_theme: Callable[[str], None],
-        history: History | None = None,
         big: bool = False,
     ) -> None:
         super().__init__()
@@ -123,9 +121,10 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self._walks = WalksView(chat, palette)
         self._legend = Legend(self.transcript, lambda: newest_reply(chat.conversation))
         self.tokens = Tokens(chat, self.transcript)
-        self.panels = Panels(asked=big)
-        self.composer = ChatComposer(chat, self.transcript, history or History(), placeholder=INVITATION, keymap=keymap)
-        self._bottom = BottomBar(self)
+        tune = Tune(chat)
+        self.panels = Panels(tune, asked=big)
+        self.composer = ChatComposer(chat, self.transcript, placeholder=INVITATION, keymap=keymap)
+        self._bottom = BottomBar(self, tune)
         self.set_class(big, "-projector")
         self._walking = Walking(self, self._walks)
         self._versions = TurnVersions(chat, self.transcript)
@@ -237,7 +236,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.set_focus(self._bottom.tune_home or (self.tokens.home if self.tokens.mode.open else home))
 
     def take_text(self) -> None:
-        """Gives the composer the keyboard, whatever has it: text comes."""
+        """Give the composer the keyboard, whatever has it: text comes."""
         while self.app.screen is not self:
             self.app.screen.dismiss(None)
         if self.tune is not None:
@@ -302,7 +301,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.learning.heard(changes)
         moved = any(isinstance(change, PathChanged) for change in changes)
         if (moved and chat.busy) or chat.loading.attempts != self._attempts:  # the next reply, or another model
-            self._notices.go_on(warnings=False)
+            self._notices.forget_problems(warnings=False)
             self._attempts = chat.loading.attempts
         if moved:
             self._show_path()
@@ -366,12 +365,12 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self._greet()
 
     def _show_way(self) -> None:
-        """Who gets letters and digits now, where that is not the composer alone."""
+        """Show who gets letters and digits now, if that is not the composer alone."""
         typing = isinstance(self.focused, Composer)
         self._bottom.show_way(self.learning.answers if typing else way_to_type(self.place), instead=not typing)
 
     def _lines_below(self, notices: Sequence[Notice]) -> list[Line]:
-        """Lines below the chat: notices, what waits, what a full context asks, and where a reply is in its constraint."""
+        """Render the lines below the chat: notices, the queue, a full context, and the place of a reply in its constraint."""
         chat, room = self.chat, self._room
         lines = notice_lines(notices, room, what_continues(chat)) + hidden_lines(chat.walks.hidden)
         lines += queue_lines(chat.turns.queue, room, held=chat.replies.held)
@@ -403,7 +402,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
     # --- what a person does --------------------------------------------------------------------------------------
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
-        self._notices.go_on()
+        self._notices.forget_problems()
         if self.send_edited(event.text):
             return
         self.composer.send(event.text, event.written)
@@ -436,17 +435,13 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.show_soon()
 
     def action_tokens(self) -> None:
-        """Enters; only the key that goes back leaves."""
+        """Enter token mode; only the key that goes back leaves."""
         if self.tune is not None:
             self.close_tune()
         self.tokens.enter()
 
     def action_forget_notice(self, at: int) -> None:
         self._notices.drop(at)
-
-    def learn(self, lesson: str) -> None:
-        """Begins the lesson of that name, or lists all where it is ""."""
-        self.learning.open_named(lesson)
 
     def action_learn(self) -> None:
         self.learning.toggle()
@@ -514,7 +509,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
             self.action_dialog("full")
             return
         if chat.phase == "no model" and chat.spec is None:  # nothing was chosen that could be loaded
-            self.choose_model()
+            self.choosing.open()
             return
         again = {"failed": chat.loading.restart, "no model": chat.loading.restart, "paused": chat.replies.resume}
         again.get(chat.phase, chat.forks.continue_reply)()
@@ -576,10 +571,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
     def on_key_line_stops_wanted(self) -> None:
         self.action_dialog("bias")
 
-    def choose_model(self, problem: str = "", then: Callable[[], object] = lambda: None) -> None:
-        """`problem` says why one has to be chosen, `then` is done afterwards."""
-        self.choosing.open(problem, then)
-
     def on_heard(self, message: Heard) -> None:
         self.choosing.heard(message.said)
 
@@ -596,7 +587,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.chat.loading.reload()
 
     def action_editor(self) -> None:
-        self.run_worker(self.composer.edit_outside(), group="editor", exclusive=True)
+        self.composer.edit_outside()
 
     def action_unfold(self) -> None:
         self.composer.action_unfold()
@@ -616,7 +607,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
             self.ask_to_quit()
 
     def ask_to_quit(self, key: str = "interrupt") -> None:
-        """Asks, and quits if that was asked a moment ago."""
+        """Ask whether to quit, and quit if that was asked a moment ago."""
         keeps = self.chat.session.store is not None and self.chat.saving_problem is None
         lost = "; your unsent text would be lost" if self.composer.text.strip() and not keeps else ""
         hint = f"it cannot be saved right now; use {name_of('save')} to write it to a file" if self.chat.unsaved else ""
@@ -629,17 +620,17 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.app.leave()
 
     def quit(self) -> None:
-        """Quits; asks first if the chat would be lost."""
+        """Quit; ask first if the chat would be lost."""
         if self.chat.unsaved:
             self.ask_to_quit("quit")
         else:
             self._leave()
 
-    def noticed(self, event: events.Event) -> None:
-        """Whoever does anything, wherever it goes, has answered whether to quit."""
+    def note_input(self, event: events.Event) -> None:
+        """Note that the person did something, which answers whether to quit."""
         if not isinstance(event, events.Key) or event.key not in self.interrupts | self.quits:
             self._interrupted = ""
-            self._notices.answer()
+            self._notices.withdraw_question()
 
     def action_scroll(self, where: Scroll) -> None:
         view = self.tokens.transcript

@@ -37,7 +37,7 @@ class Searching:
             self._transcript.redraw_hits()
 
     def end(self, *, stays: bool) -> None:
-        """Removes the marks; returns to where the search started unless `stays`."""
+        """Remove the marks; return to where the search started unless it `stays`."""
         self._worker.stop()
         self._transcript.finding = None
         self._asking.close()
@@ -66,7 +66,7 @@ class Searching:
             self._transcript.redraw_hits()
 
     def step(self, by: int) -> None:
-        """To the next (1) or previous (-1) hit."""
+        """Go to the next (1) or previous (-1) hit."""
         self._finding.step(by)
         self._show()
 
