@@ -20,12 +20,11 @@ from termchat.cli.flags import flags, read_settings
 from termchat.cli.help import PageGroup
 from termchat.cli.output import complain, print_json, print_path, table
 from termchat.config import file as configfile
-from termchat.config.fields import ENGINES, KEYS, SETTINGS, TABLES
+from termchat.config.fields import ENGINES, KEYS, SETTINGS
 from termchat.config.named_engines import FIELDS, check_values
 from termchat.config.named_tables import EntryRefused
 from termchat.decoding.samplers import Value, unescape
 from termchat.decoding.setting import SettingError
-from termchat.engine.address import EngineAddress
 from termchat.external_editor import EditorError, editor_command
 from termchat.text import guess_of, home, one_line, sanitize
 
@@ -316,11 +315,23 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     unknown = next((name for name in names if name not in SETTINGS), None)
     if unknown is not None:
         raise click.UsageError(f"unknown setting {unknown!r}{guess_of(unknown, SETTINGS)}")
-    wanted = names or tuple(SETTINGS)
+    wanted = {name: SETTINGS[name] for name in names or SETTINGS}
     if as_json:
         print_json(
             {
-                "settings": [_make_object(chosen, name) for name in wanted],
+                "settings": [
+                    {
+                        "name": name,
+                        "table": setting.table,
+                        "value": chosen.value(name),
+                        "origin": chosen.origin[name],
+                        "place": chosen.places[name],
+                        "default": setting.default,
+                        "range": setting.range,
+                        "help": setting.help,
+                    }
+                    for name, setting in wanted.items()
+                ],
                 "keys": [{"id": id, "keys": keys, "place": chosen.key_places[id]} for id, keys in chosen.keys.items()],
                 "engines": [
                     {**msgspec.structs.asdict(engine), "place": chosen.engine_places[name]}
@@ -330,23 +341,25 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
             }
         )
         return
-    table(_TITLES, [_make_row(chosen, name, 1 << 16 if names else _LONGEST) for name in wanted])
+    rows = []
+    for name, setting in wanted.items():
+        values = (setting.show(chosen.value(name)), setting.show(setting.default))
+        value, default = (one_line(text, 1 << 16 if names else _LONGEST) for text in values)
+        rows.append((name, value, chosen.places[name], default, setting.range))
+    table(_TITLES, rows)
     if chosen.keys and not names:
         click.echo()
         table(_KEY_TITLES, [(id, keys, chosen.key_places[id]) for id, keys in chosen.keys.items()])
     if chosen.engines and not names:
         click.echo()
-        table(
-            _ENGINE_TITLES,
-            [_make_engine_row(engine, chosen.engine_places[name]) for name, engine in chosen.engines.items()],
-        )
+        rows = []
+        for name, engine in chosen.engines.items():
+            key = engine.key_env or engine.key_file or engine.key_keyring
+            texts = one_line(engine.model, _LONGEST), one_line(key, _LONGEST)
+            rows.append((engine.name, engine.url, *texts, chosen.engine_places[name]))
+        table(_ENGINE_TITLES, rows)
     for problem in chosen.problems:
         complain(problem)
-
-
-def _make_engine_row(engine: EngineAddress, place: str) -> tuple[str, ...]:
-    key = engine.key_env or engine.key_file or engine.key_keyring
-    return engine.name, engine.url, one_line(engine.model, _LONGEST), one_line(key, _LONGEST), place
 
 
 def _for_its_model(chosen: Settings) -> Settings:
@@ -358,24 +371,3 @@ def _for_its_model(chosen: Settings) -> Settings:
         return find_model(chosen)[0]
     except ModelError:
         return chosen
-
-
-def _make_row(chosen: Settings, name: str, longest: int) -> tuple[str, ...]:
-    """Make the row of a setting, with values of at most `longest` characters."""
-    setting: Any = SETTINGS[name]
-    value, default = (one_line(setting.show(shown), longest) for shown in (chosen.value(name), setting.default))
-    return name, value, chosen.places[name], default, setting.range
-
-
-def _make_object(chosen: Settings, name: str) -> dict[str, Any]:
-    setting = SETTINGS[name]
-    return {
-        "name": name,
-        "table": TABLES[name],
-        "value": chosen.value(name),
-        "origin": chosen.origin[name],
-        "place": chosen.places[name],
-        "default": setting.default,
-        "range": setting.range,
-        "help": setting.help,
-    }

@@ -52,18 +52,22 @@ def flags(
 
 def _make_option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make the flag of a setting; its help ends with the allowed values and the default."""
-    name, flag = setting.name, flag_of(setting.name)
+    name, names = setting.name, (*flag_names(setting), setting.name)
     shown = f"{setting.help}  [{'; '.join(_describe_limits(setting))}]"
-    own = [name] if setting.table == "sampling" else []  # as its slash command
-    also = (f"{'-' if len(one) == 1 else '--'}{one.replace('_', '-')}" for one in (*setting.also, *own))
-    names = (*dict.fromkeys((flag, *also)), name)
     how: dict[str, Any] = {"cls": Grouped, "group": _group_of(setting), "shell_complete": completers.of_setting(name)}
     if setting.kind in ("texts", "biases") and not setting.separator:
         metavar = "TEXT" if setting.kind == "texts" else _METAVARS[setting.kind]
         return click.option(*names, multiple=True, metavar=metavar, help=f"{shown} (may be repeated)", **how)
     if setting.kind == "bool":
-        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown, **how)
+        return click.option(f"{names[0]}/--no-{names[0][2:]}", name, default=None, help=shown, **how)
     return click.option(*names, metavar=setting.metavar or _METAVARS[setting.kind], help=shown, **how)
+
+
+def flag_names(setting: Setting) -> list[str]:
+    """Return the flag of a setting, then its other names: those of llama.cpp, and of a knob its slash command."""
+    own = (setting.name,) if setting.table == "sampling" else ()
+    names = dict.fromkeys((setting.flag or setting.name, *setting.also, *own))
+    return [f"{'-' if len(name) == 1 else '--'}{name.replace('_', '-')}" for name in names]
 
 
 def flag_of(name: str) -> str:

@@ -272,7 +272,9 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
     key_words = _key_words()
     shelf, progress = read_shelf(), _read_progress()
     try:
-        lessons = [shelf.lesson(name) for name in wanted] or [one for one in shelf.lessons if _is_begun(one, progress)]
+        states = {lesson.id: progress.of(lesson.id) for lesson in shelf.lessons}
+        begun = [one for one in shelf.lessons if (at := states[one.id]).done or at.step or at.guesses]
+        lessons = [shelf.lesson(name) for name in wanted] or begun
     except LessonRefused as error:
         complain(str(error), "List them with: termchat learn list")
         sys.exit(2)
@@ -294,11 +296,6 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
         sys.exit(1)
     more = f" and {len(written) - 1} pictures" if len(written) > 1 else ""
     click.echo(f"wrote {sanitize(str(file), keep='')}{more}", err=True)
-
-
-def _is_begun(lesson: Lesson, progress: LessonProgress) -> bool:
-    state = progress.of(lesson.id)
-    return bool(state.done or state.step or state.guesses)
 
 
 def _key_words() -> Callable[[str], str]:

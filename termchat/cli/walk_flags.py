@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from termchat.cli import completers
-from termchat.cli.flags import flag_of
+from termchat.cli.flags import flag_names, flag_of
 from termchat.cli.help import Grouped
 from termchat.decoding.plans import FLAGS, PLANS, PlanField
 
 if TYPE_CHECKING:
     from termchat.decoding.walk_plan import WalkPlan
 
-_ALSO = {"best_of": ("--best",)}
-"""The names of the slash commands, where they are others."""
 _KINDS = {plan.fields[0].name: kind for kind, plan in PLANS.items() if plan.fields[0].flag_help}
 """The flags that make several replies, and the kinds of plans that they ask for."""
 
@@ -45,7 +43,7 @@ def _make_option(field: PlanField) -> Callable[[Callable[..., Any]], Callable[..
         how["type"] = float
     elif field.kind == "texts":
         how |= {"multiple": True, "shell_complete": completers.grids}
-    return click.option(flag_of(field.name), *_ALSO.get(field.name, ()), **how)
+    return click.option(*flag_names(field), **how)
 
 
 def _find_takers(name: str) -> list[str]:
