@@ -53,7 +53,7 @@ def of_lesson(file: Path) -> object:
 
 def of_theme(file: Path) -> object:
     try:
-        return load_theme(file).palette.name
+        return load_theme(file).name
     except ThemeError as error:
         return str(error)
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from termchat import paths
 from termchat.chat.opening import load_latest
 from termchat.config import origins, personas, settings
-from termchat.config.personas import Persona, PersonaError
+from termchat.config.named_tables import NameRefused
+from termchat.config.personas import Persona
 from termchat.config.presets import Preset
 from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import KNOBS, Tuning
@@ -72,7 +73,7 @@ def test_a_file_that_is_no_toml_leaves_those_that_ship(tmp_path: Path) -> None:
 
 
 def test_one_that_there_is_not_is_guessed(tmp_path: Path) -> None:
-    with pytest.raises(PersonaError, match="did you mean storyteller"):
+    with pytest.raises(NameRefused, match="did you mean storyteller"):
         personas.load(tmp_path / "none").get("storytelle")
 
 
@@ -80,7 +81,7 @@ def test_what_was_written_by_hand_outlives_a_persona_that_is_kept(tmp_path: Path
     own = tmp_path / "deep" / "personas.toml"
     own.parent.mkdir()
     own.write_text('[poet]\nsystem = "old"\n[z]\nseed = 1\n[poet.more]\n')
-    with pytest.raises(PersonaError, match="cannot be replaced"):
+    with pytest.raises(NameRefused, match="cannot be replaced"):
         personas.save(Persona("poet", "new"), own)
     own.write_text(
         '# mine\n[a]\nsystem = """\n[poet]\nno table"""\n\n[poet]\nsystem = "old"\n\n# of z\n[z]  # last\nseed = 1\n'

@@ -10,7 +10,8 @@ import pytest
 from termchat import paths
 from termchat.chat.opening import choose, find_model, load_latest
 from termchat.config import personas, presets, settings
-from termchat.config.presets import CHAIN, Preset, PresetError
+from termchat.config.named_tables import NameRefused
+from termchat.config.presets import CHAIN, Preset
 from termchat.config.settings import FlagError, Settings
 from termchat.conversation.setting_changes import changes
 from termchat.conversation.store.store import Store
@@ -232,12 +233,12 @@ def test_a_name_that_is_none_or_taken_is_refused(own: Path) -> None:
     presets.save(Preset("mine", {"top_k": 1}))
     before = own.read_text()
     for name in ("../x", "", "code"):
-        with pytest.raises(PresetError):
+        with pytest.raises(NameRefused):
             presets.rename("mine", name)
-    with pytest.raises(PresetError, match="not a valid name"):
+    with pytest.raises(NameRefused, match="not a valid name"):
         presets.save(Preset("a/b"))
     own.write_text("mine.top_k = 1\n")
-    with pytest.raises(PresetError, match="by hand"):
+    with pytest.raises(NameRefused, match="by hand"):
         presets.rename("mine", "yours")
     own.write_text(before)
     presets.remove("mine")

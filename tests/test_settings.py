@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal, get_origin
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from termchat import paths
 from termchat.config.fields import OPTIONS, SETTINGS
@@ -44,6 +46,18 @@ def test_every_field_an_engine_takes_can_be_set() -> None:
     assert {name for name, option in OPTIONS.items() if option.table == "engine"} == set(
         ModelSpec.__struct_fields__
     ) - told | {"draft_model"}
+
+
+def test_the_model_of_pydantic_has_the_fields_that_declare_the_settings() -> None:
+    fields = Settings.model_fields
+    alone = {name: setting for name, setting in SETTINGS.items() if not setting.table}
+    assert fields.keys() == {*alone, "engine", "tuning", "keys", "engines"}
+    assert {name: field.default for name, field in fields.items() if name in alone} == {
+        name: setting.default for name, setting in alone.items()
+    }
+    kinds = {"float": float, "int": int, "bool": bool, "text": str, "choice": Literal, "texts": tuple}
+    for name, setting in alone.items():
+        assert (get_origin(fields[name].annotation) or fields[name].annotation) is kinds[setting.kind]
 
 
 def test_a_draft_flag_that_is_none_of_its_words_names_a_model(written) -> None:
@@ -373,7 +387,7 @@ def test_a_recommendation_that_a_knob_refuses_is_told(tmp_path: Path) -> None:
 
 def test_a_config_cannot_be_changed_by_accident(tmp_path: Path) -> None:
     found = load({}, {}, tmp_path / "none")
-    with pytest.raises(AttributeError, match="immutable"):
+    with pytest.raises(ValidationError, match="frozen"):
         found.theme = "dark"  # type: ignore[misc]
     with pytest.raises(AttributeError, match="immutable"):
         found.engine.threads = 2  # type: ignore[misc]

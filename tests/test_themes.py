@@ -15,30 +15,39 @@ from textual.app import App
 from termchat.tui.themes import library as library_module
 from termchat.tui.themes import theme_file as themes_of
 from termchat.tui.themes.depth import PLAIN, fitted
-from termchat.tui.themes.library import ThemeLibrary
-from termchat.tui.themes.theme_file import ANSI, COLORS, LoadedTheme, Palette, ThemeError, load_theme, load_themes
+from termchat.tui.themes.library import ThemeChooser
+from termchat.tui.themes.theme_file import (
+    ANSI,
+    AUTO,
+    COLORS,
+    Palette,
+    ThemeError,
+    load_theme,
+    load_themes,
+    textual_theme,
+)
 from tests.colors import BLINDNESS, apart, contrast, in_256, lab, linear, seen
 
 ROOT = Path(__file__).parent.parent / "themes"
 DARK = (ROOT / "dark.toml").read_text("utf-8")
 SHIPPED, PROBLEMS = load_themes([ROOT])
-COLORED = {name: loaded for name, loaded in SHIPPED.items() if not loaded.palette.is_ansi}
+COLORED = {name: palette for name, palette in SHIPPED.items() if not palette.is_ansi}
 ON_GROUNDS = ("muted", "accent", "user", "reply", "stamp", "success", "warning", "error", "heading", "link")
 IN_CODE = ("code", "code_comment", "code_keyword", "code_string", "code_number", "code_name")
 
 
 def themes(names: Iterable[str]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("palette", [SHIPPED[name].palette for name in names], ids=list(names))
+    return pytest.mark.parametrize("palette", [SHIPPED[name] for name in names], ids=list(names))
 
 
 def test_what_is_shipped() -> None:
     assert not PROBLEMS
     assert all((ROOT / f"{name}.toml").is_file() for name in SHIPPED), "a file is named as its theme"
-    assert sum(loaded.palette.dark for loaded in COLORED.values()) >= 4
-    assert sum(not loaded.palette.dark for loaded in COLORED.values()) >= 4
+    assert sum(palette.dark for palette in COLORED.values()) >= 4
+    assert sum(not palette.dark for palette in COLORED.values()) >= 4
     for kind in ("contrast", "colorblind", "terminal"):
-        assert SHIPPED[f"{kind}-dark"].palette.dark
-        assert not SHIPPED[f"{kind}-light"].palette.dark
+        assert SHIPPED[f"{kind}-dark"].dark
+        assert not SHIPPED[f"{kind}-light"].dark
 
 
 @themes(COLORED)
@@ -124,16 +133,16 @@ def test_the_terminals_own_colours_can_be_read(palette: Palette, colors: str) ->
 async def test_css_can_use_every_colour(tmp_path: Path) -> None:
     path = tmp_path / "odd.toml"
     path.write_text(DARK.replace('name = "dark"', 'name = "odd"').replace("#b9a0e6", "#010203"), "utf-8")
-    loaded = load_theme(path)
+    theme = textual_theme(load_theme(path))
 
     class Themed(App[None]):
         CSS = "Screen { background: $stamp; color: $heat-0; border: solid $code-background; }"
 
         def get_theme_variable_defaults(self) -> dict[str, str]:
-            return dict(loaded.theme.variables)
+            return dict(theme.variables)
 
     async with Themed().run_test() as pilot:
-        pilot.app.register_theme(loaded.theme)
+        pilot.app.register_theme(theme)
         pilot.app.theme = "odd"
         await pilot.pause()
         assert pilot.app.screen.styles.background.hex == "#010203"
@@ -186,7 +195,7 @@ def test_a_bad_file_fails_alone_and_a_later_folder_wins(tmp_path: Path) -> None:
     (tmp_path / "folder.toml").mkdir()
     found, problems = load_themes([ROOT, tmp_path])
     assert set(found) == set(SHIPPED)
-    assert found["dark"].palette.stamp == "#010203"
+    assert found["dark"].stamp == "#010203"
     assert [str(problem).removeprefix(str(tmp_path)) for problem in problems] == [
         "/bad.toml, line 2: is not UTF-8 text",
         "/folder.toml: cannot be read: it is a folder, not a regular file; remove or replace it",
@@ -212,7 +221,7 @@ def written(value: object) -> str:
 
 def loaded_or_told(path: Path) -> Palette | ThemeError:
     try:
-        return load_theme(path).palette
+        return load_theme(path)
     except ThemeError as error:
         return error
 
@@ -273,7 +282,7 @@ def test_only_the_theme_that_is_wanted_is_read(monkeypatch: pytest.MonkeyPatch, 
     read: list[str] = []
     load = themes_of.load_theme
 
-    def noted(path: Path) -> LoadedTheme:
+    def noted(path: Path) -> Palette:
         read.append(path.name)
         return load(path)
 
@@ -281,20 +290,21 @@ def test_only_the_theme_that_is_wanted_is_read(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(themes_of, "load_theme", noted)
     (tmp_path / "mine.toml").write_text(DARK.replace('name = "dark"', 'name = "mine"'), "utf-8")
     (tmp_path / "light.toml").write_text(DARK.replace('name = "dark"', 'name = "light"'), "utf-8")
-    library = ThemeLibrary(folders=[ROOT, tmp_path])
-    assert library.for_background(dark=True).palette.name == "dark"
+    library = ThemeChooser(folders=[ROOT, tmp_path])
+    assert library.of(AUTO).name == "dark"
     assert library.get("mine") is not None
     assert read == ["dark.toml", "mine.toml"]
-    assert library.for_background(dark=False).palette.dark, "the user's own light one"
+    library.dark = False
+    assert library.of(AUTO).dark, "the user's own light one"
     assert read[2:] == ["light.toml"]
     assert set(library.all()) == {*SHIPPED, "mine"}
-    assert library.all()["light"].palette.dark
+    assert library.all()["light"].dark
 
 
 def test_a_broken_theme_of_the_users_leaves_the_shipped_one(tmp_path: Path) -> None:
     (tmp_path / "dark.toml").write_text(DARK.replace("true", "maybe"), "utf-8")
-    library = ThemeLibrary(folders=[ROOT, tmp_path])
-    assert library.for_background(dark=True).palette == SHIPPED["dark"].palette
+    library = ThemeChooser(folders=[ROOT, tmp_path])
+    assert library.of(AUTO) == SHIPPED["dark"]
     assert [problem.line for problem in library.problems] == [2]
     library.all()
     assert len(library.problems) == 1
@@ -302,13 +312,14 @@ def test_a_broken_theme_of_the_users_leaves_the_shipped_one(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["", "..", "../themes/dark", "a\0b", "x" * 5000, "\udc80", "nobody"])
 def test_a_name_that_is_none_finds_nothing(name: str) -> None:
-    assert ThemeLibrary(folders=[ROOT]).get(name) is None
+    assert ThemeChooser(folders=[ROOT]).get(name) is None
 
 
 def test_a_terminal_is_offered_what_it_can_show() -> None:
-    few, none = ThemeLibrary("16", [ROOT]), ThemeLibrary("none", [ROOT])
+    few, none = ThemeChooser("16", folders=[ROOT]), ThemeChooser("none", folders=[ROOT])
     assert set(few.all()) == {"terminal-dark", "terminal-light"}
     assert few.get("dusk") is None
-    assert few.for_background(dark=False).palette.name == "terminal-light"
-    assert [loaded.palette for loaded in none.all().values()] == [PLAIN]
-    assert none.get("dusk") == none.for_background(dark=True)
+    few.dark = False
+    assert few.of(AUTO).name == "terminal-light"
+    assert list(none.all().values()) == [PLAIN]
+    assert none.get("dusk") == none.of(AUTO)

@@ -13,11 +13,11 @@ the command runs, so that `--help`, completion and the first frame wait for none
 - `constraint_flags`, `walk_flags`: the flags of `run` for a constraint, and for several replies at once (made from
   `decoding.plans`).
 - `flags`: flags made from the tables of knobs and options, and from flags to settings.
-- `help`: the manual pages behind `--help`, and the classes of commands that print them.
+- `help`: the classes of commands whose `--help` is a page of a manual: the docstring of the command, with its sections.
 - `completers`, `shell_completion`: what a shell offers, and the scripts with which it asks.
 - `output`: tables, JSON and complaints for all of them. `terminal_check`: whether the app can run.
 
-A new command is a function in one of these modules, a line in the table of `main`, and a page in `help`.
+A new command is a function in one of these modules, whose docstring is its page, and a line in the table of `main`.
 """
 
 from __future__ import annotations

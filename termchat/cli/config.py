@@ -9,28 +9,27 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from termchat import paths
 from termchat.cli import completers
-from termchat.cli.flags import config as settings_of
-from termchat.cli.flags import flags
+from termchat.cli.flags import flags, read_settings
 from termchat.cli.help import PageGroup
 from termchat.cli.output import complain, print_json, print_path, table
 from termchat.config import file as configfile
-from termchat.config.fields import SETTINGS, TABLES
+from termchat.config.fields import ENGINES, KEYS, SETTINGS
 from termchat.config.named_engines import FIELDS, check_values
 from termchat.config.named_tables import EntryRefused
-from termchat.config.settings import Settings
-from termchat.config.sources import ENGINES, KEYS
 from termchat.decoding.samplers import Value, unescape
 from termchat.decoding.setting import SettingError
-from termchat.engine.address import EngineAddress
 from termchat.external_editor import EditorError, editor_command
 from termchat.text import guess_of, home, one_line, sanitize
+
+if TYPE_CHECKING:
+    from termchat.config.settings import Settings
 
 _TITLES = ("NAME", "VALUE", "FROM", "DEFAULT", "ALLOWED")
 _KEY_TITLES = ("KEY FOR", "KEYS", "FROM")
@@ -47,6 +46,17 @@ def config() -> None:
 
     The first of these that sets a value wins: a flag, a variable (TERMCHAT_TOP_K for top_k), the model's settings in the model
     list, config.toml, `termchat tune`, the model's own recommendation, the default.
+
+    Environment: settings, folders
+    Files: config, themes
+    Examples:
+      # Edit a documented config file
+      $ termchat config edit
+      # See what is set, and where
+      $ termchat config show
+      # Change one setting
+      $ termchat config set theme light
+    See also: doctor, locate
     """
 
 
@@ -62,10 +72,21 @@ def check(*, as_json: bool) -> None:
     never stop termchat: an invalid setting is ignored.
 
     With --json: `problems`, one string each.
-    """
-    from termchat.cli.config_check import problems
 
-    found = problems(settings_of({}))
+    Environment: settings
+    Files: config
+    Exit codes:
+      0: no mistakes
+      1: mistakes were found and listed
+      2, 130
+    Examples:
+      # Before committing dotfiles
+      $ termchat config check
+    See also: doctor
+    """
+    from termchat.cli.config_check import find_problems
+
+    found = find_problems(read_settings({}))
     if as_json:
         print_json({"problems": found})
     else:
@@ -89,6 +110,18 @@ def edit() -> None:
     """Open config.toml in your editor, and check it for mistakes afterwards.
 
     Creates a commented config.toml first if there is none. Uses $VISUAL, then $EDITOR.
+
+    Environment:
+      VISUAL, EDITOR: the editor, with any flags
+    Files: config
+    Exit codes:
+      0: no mistakes
+      1: mistakes were found and listed
+      2, 130
+    Examples:
+      # Use another editor
+      $ EDITOR=vim termchat config edit
+    See also: config check, config set
     """
     import subprocess
 
@@ -108,9 +141,9 @@ def edit() -> None:
     if code:
         complain(f"the editor {shlex.join(editor)} exited with code {code}")
         sys.exit(1)
-    from termchat.cli.config_check import problems
+    from termchat.cli.config_check import find_problems
 
-    found = problems(settings_of({}))
+    found = find_problems(read_settings({}))
     _print_problems(found)
     sys.exit(1 if found else 0)
 
@@ -122,11 +155,17 @@ def init(*, only_print: bool, force: bool) -> None:
     """Write a config.toml that documents every setting and every key.
 
     Everything in it is commented out, so it changes nothing until you edit it.
+
+    Files: config
+    Examples:
+      # Look at the file first
+      $ termchat config init --print | less
+    See also: config edit
     """
     if only_print:
-        from termchat.cli.config_check import template
+        from termchat.cli.config_check import make_template
 
-        click.echo(template(), nl=False)
+        click.echo(make_template(), nl=False)
         return
     file = paths.config_file()
     if file.exists() and not force:
@@ -137,10 +176,10 @@ def init(*, only_print: bool, force: bool) -> None:
 
 
 def _write_template(file: Path) -> None:
-    from termchat.cli.config_check import template
+    from termchat.cli.config_check import make_template
 
     try:
-        configfile.write(file, template())
+        configfile.write(file, make_template())
     except configfile.ConfigFileError as error:
         complain(str(error))
         sys.exit(1)
@@ -148,7 +187,15 @@ def _write_template(file: Path) -> None:
 
 @config.command("path")
 def path() -> None:
-    """Print the path of config.toml, whether or not it exists."""
+    """Print the path of config.toml, whether or not it exists.
+
+    Environment: folders
+    Files: config
+    Examples:
+      # Open the file by hand
+      $ vim "$(termchat config path)"
+    See also: locate
+    """
     print_path(paths.config_file())
 
 
@@ -161,33 +208,43 @@ def path() -> None:
 @click.argument("name", shell_complete=completers.settings)
 @click.argument("values", metavar="VALUE...", nargs=-1, required=True, shell_complete=completers.values)
 def set_(*, name: str, values: tuple[str, ...]) -> None:
-    """Set NAME to VALUE in config.toml and leave the rest of the file unchanged.
+    r"""Set NAME to VALUE in config.toml and leave the rest of the file unchanged.
 
     NAME is a setting of `termchat config show`, keys.ID for a key, or engines.NAME.url and the like for an engine. Only lists
     (stop, model_folders) take more than one VALUE. If the new value conflicts with other settings (for example a key already
     in use), termchat warns but still writes it.
+
+    Files: config
+    Examples:
+      # Set a knob
+      $ termchat config set temperature 0.2
+      # Set stop sequences
+      $ termchat config set stop "\n\n" END
+      # Change a key
+      $ termchat config set keys.tune ctrl+k
+    See also: config unset, config show
     """
-    before = _mistakes()
+    before = _find_mistakes()
     try:
-        file = configfile.put(name, _value(name, values))
+        file = configfile.put(name, _parse_value(name, values))
     except (configfile.ConfigFileError, SettingError, EntryRefused) as error:
         complain(str(error))
         sys.exit(1)
     click.echo(f"{sanitize(name)} is set in {sanitize(home(file))}", err=True)
-    new = [problem for known, problem in _mistakes().items() if known not in before]
+    new = [problem for known, problem in _find_mistakes().items() if known not in before]
     for problem in new:
         complain(problem)
     sys.exit(1 if new else 0)
 
 
-def _mistakes() -> dict[str, str]:
-    """Every mistake in the configuration, by its text without line numbers, which a change of the file shifts."""
-    from termchat.cli.config_check import problems
+def _find_mistakes() -> dict[str, str]:
+    """Find every mistake in the configuration, by its text without line numbers, which a change of the file shifts."""
+    from termchat.cli.config_check import find_problems
 
-    return {_LINE.sub("", problem): problem for problem in problems(settings_of({}))}
+    return {_LINE.sub("", problem): problem for problem in find_problems(read_settings({}))}
 
 
-def _value(name: str, values: tuple[str, ...]) -> Value:
+def _parse_value(name: str, values: tuple[str, ...]) -> Value:
     """Parse the value of a setting. An unknown name is refused later, when it is written.
 
     Raises:
@@ -212,6 +269,12 @@ def unset(*, name: str) -> None:
     """Remove NAME from config.toml, restoring its default.
 
     NAME is a setting of `termchat config show`, keys.ID for a key, or engines.NAME.url and the like for an engine.
+
+    Files: config
+    Examples:
+      # Return to the default
+      $ termchat config unset temperature
+    See also: config set
     """
     try:
         removed = configfile.remove(name)
@@ -238,16 +301,37 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     With --json: `settings`, each with name, table (in config.toml), value, origin (flag, picker, TERMCHAT_…, config.toml,
     preset NAME, persona NAME, tuned, model, default), place (origin with its line), default, range, help; `keys`, each with id,
     keys, place; `engines`, each as in config.toml, with place; and `problems`.
+
+    Environment: settings
+    Files: config
+    Examples:
+      # Print all settings
+      $ termchat config show
+      # See where temperature is set
+      $ termchat config show temperature
+    See also: config set, config check
     """
-    chosen = _for_its_model(settings_of(given))
+    chosen = _for_its_model(read_settings(given))
     unknown = next((name for name in names if name not in SETTINGS), None)
     if unknown is not None:
         raise click.UsageError(f"unknown setting {unknown!r}{guess_of(unknown, SETTINGS)}")
-    wanted = names or tuple(SETTINGS)
+    wanted = {name: SETTINGS[name] for name in names or SETTINGS}
     if as_json:
         print_json(
             {
-                "settings": [_object(chosen, name) for name in wanted],
+                "settings": [
+                    {
+                        "name": name,
+                        "table": setting.table,
+                        "value": chosen.value(name),
+                        "origin": chosen.origin[name],
+                        "place": chosen.places[name],
+                        "default": setting.default,
+                        "range": setting.range,
+                        "help": setting.help,
+                    }
+                    for name, setting in wanted.items()
+                ],
                 "keys": [{"id": id, "keys": keys, "place": chosen.key_places[id]} for id, keys in chosen.keys.items()],
                 "engines": [
                     {**msgspec.structs.asdict(engine), "place": chosen.engine_places[name]}
@@ -257,26 +341,29 @@ def show(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
             }
         )
         return
-    table(_TITLES, [_row(chosen, name, 1 << 16 if names else _LONGEST) for name in wanted])
+    rows = []
+    for name, setting in wanted.items():
+        values = (setting.show(chosen.value(name)), setting.show(setting.default))
+        value, default = (one_line(text, 1 << 16 if names else _LONGEST) for text in values)
+        rows.append((name, value, chosen.places[name], default, setting.range))
+    table(_TITLES, rows)
     if chosen.keys and not names:
         click.echo()
         table(_KEY_TITLES, [(id, keys, chosen.key_places[id]) for id, keys in chosen.keys.items()])
     if chosen.engines and not names:
         click.echo()
-        table(
-            _ENGINE_TITLES, [_engine_row(engine, chosen.engine_places[name]) for name, engine in chosen.engines.items()]
-        )
+        rows = []
+        for name, engine in chosen.engines.items():
+            key = engine.key_env or engine.key_file or engine.key_keyring
+            texts = one_line(engine.model, _LONGEST), one_line(key, _LONGEST)
+            rows.append((engine.name, engine.url, *texts, chosen.engine_places[name]))
+        table(_ENGINE_TITLES, rows)
     for problem in chosen.problems:
         complain(problem)
 
 
-def _engine_row(engine: EngineAddress, place: str) -> tuple[str, ...]:
-    key = engine.key_env or engine.key_file or engine.key_keyring
-    return engine.name, engine.url, one_line(engine.model, _LONGEST), one_line(key, _LONGEST), place
-
-
 def _for_its_model(chosen: Settings) -> Settings:
-    """The settings with what is tuned, set and recommended for their model; unchanged if there is no such model."""
+    """Return the settings with the tuned, picked and recommended values of their model; unchanged if there is no such model."""
     from termchat.chat.opening import find_model
     from termchat.models.errors import ModelError
 
@@ -284,24 +371,3 @@ def _for_its_model(chosen: Settings) -> Settings:
         return find_model(chosen)[0]
     except ModelError:
         return chosen
-
-
-def _row(chosen: Settings, name: str, longest: int) -> tuple[str, ...]:
-    """With values of at most so many characters."""
-    setting: Any = SETTINGS[name]
-    value, default = (one_line(setting.show(shown), longest) for shown in (chosen.value(name), setting.default))
-    return name, value, chosen.places[name], default, setting.range
-
-
-def _object(chosen: Settings, name: str) -> dict[str, Any]:
-    setting = SETTINGS[name]
-    return {
-        "name": name,
-        "table": TABLES[name],
-        "value": chosen.value(name),
-        "origin": chosen.origin[name],
-        "place": chosen.places[name],
-        "default": setting.default,
-        "range": setting.range,
-        "help": setting.help,
-    }

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from termchat.config.fields import SETTINGS, TABLES
+from termchat.config.fields import ENGINES, KEYS, SETTINGS, TABLES
 from termchat.config.named_engines import FIELDS
 from termchat.config.origins import DEFAULT
-from termchat.config.settings import Settings
-from termchat.config.sources import ENGINES, KEYS
 from termchat.text import guess_of
 from termchat.toml import literal
+
+if TYPE_CHECKING:
+    from termchat.config.settings import Settings
 
 _WIDTH = 100
 _FOREWORD = """\
@@ -46,32 +48,32 @@ key_env = "SERVER_KEY"
 """Examples: these have no defaults."""
 
 
-def problems(config: Settings) -> list[str]:
-    """One line each, which may hold foreign text. The terminal's own problems are for `termchat doctor` to find."""
+def find_problems(config: Settings) -> list[str]:
+    """Find every mistake but the terminal's own, which `termchat doctor` finds: one line each, which may hold foreign text."""
     found = (
         *config.problems,
-        *_keys(config),
-        *_engine(config),
-        *_access_keys(config),
-        *_theme(config),
-        *_model(config),
-        *_lists(),
+        *_check_keys(config),
+        *_check_engine(config),
+        *_check_access_keys(config),
+        *_check_theme(config),
+        *_check_model(config),
+        *_check_lists(),
     )
     return list(dict.fromkeys(found))
 
 
-def _keys(config: Settings) -> Iterator[str]:
+def _check_keys(config: Settings) -> Iterator[str]:
     from termchat.tui.keys.remap import checked
 
     yield from checked(config.keys, config.key_places)[1]
 
 
-def _engine(config: Settings) -> Iterator[str]:
+def _check_engine(config: Settings) -> Iterator[str]:
     if odds := config.engine.conflict:
         yield f"{config.places['kv_type']}: {odds}"
 
 
-def _access_keys(config: Settings) -> Iterator[str]:
+def _check_access_keys(config: Settings) -> Iterator[str]:
     from termchat.engine.access_key import read_key
     from termchat.engine.port import EngineError
 
@@ -82,7 +84,7 @@ def _access_keys(config: Settings) -> Iterator[str]:
             yield f"{config.engine_places[name]}: {error.message}: {error.hint}"
 
 
-def _theme(config: Settings) -> Iterator[str]:
+def _check_theme(config: Settings) -> Iterator[str]:
     from termchat import paths
     from termchat.tui.themes.theme_file import AUTO, load_themes
 
@@ -93,7 +95,7 @@ def _theme(config: Settings) -> Iterator[str]:
         yield f"{config.places['theme']}: unknown theme {config.theme!r}{guess}; using the default"
 
 
-def _model(config: Settings) -> Iterator[str]:
+def _check_model(config: Settings) -> Iterator[str]:
     if config.origin["model"] == DEFAULT or config.address.url:
         return
     from termchat.models import catalogue
@@ -105,7 +107,7 @@ def _model(config: Settings) -> Iterator[str]:
         yield f"{config.places['model']}: {error.message}. {error.hint}".rstrip()
 
 
-def _lists() -> Iterator[str]:
+def _check_lists() -> Iterator[str]:
     from termchat.config import personas, presets
     from termchat.models import catalogue
 
@@ -114,42 +116,42 @@ def _lists() -> Iterator[str]:
     yield from personas.load().problems
 
 
-def template() -> str:
-    """A config.toml in which every setting is commented out with a # and no space, as in sshd_config; without these, the file
-    sets the defaults."""
-    return "\n".join((*_comment(_FOREWORD), "", *_setting_lines(), *_engine_lines(), *_key_lines(), ""))
+def make_template() -> str:
+    """Write a config.toml in which every setting is commented out with a # and no space, as in sshd_config; without these, the
+    file sets the defaults."""
+    return "\n".join((*_wrap_comment(_FOREWORD), "", *_write_settings(), *_write_engines(), *_write_keys(), ""))
 
 
-def _setting_lines() -> Iterator[str]:
+def _write_settings() -> Iterator[str]:
     for table, names in groupby(sorted(SETTINGS, key=lambda name: TABLES[name] != ""), key=lambda name: TABLES[name]):
         if table:
-            yield from (f"[{table}]", *_comment(_TABLES[table]), "")
+            yield from (f"[{table}]", *_wrap_comment(_TABLES[table]), "")
         for name in names:
             setting = SETTINGS[name]
             allowed = "true false" if setting.kind == "bool" else setting.range
-            yield from _comment(f"{setting.help} ({allowed})")
+            yield from _wrap_comment(f"{setting.help} ({allowed})")
             default = "fresh" if setting.default is None else setting.default
             yield from (f"#{name} = {literal(default)}", "")
 
 
-def _engine_lines() -> Iterator[str]:
-    yield from _comment(_TABLES[ENGINES])
+def _write_engines() -> Iterator[str]:
+    yield from _wrap_comment(_TABLES[ENGINES])
     for name, field in FIELDS.items():
         yield from (f"#   {line}" for line in wrap(f"{name}: {field.help}", _WIDTH - 2, subsequent_indent="  "))
     yield from ("#", *(f"# {line}".rstrip() for line in _ENGINES.splitlines()), "")
 
 
-def _key_lines() -> Iterator[str]:
+def _write_keys() -> Iterator[str]:
     from termchat.tui.keys.dialogs import GROUPS
 
-    yield from (f"[{KEYS}]", *_comment(_TABLES[KEYS]))
+    yield from (f"[{KEYS}]", *_wrap_comment(_TABLES[KEYS]))
     for group in GROUPS:
         yield from ("", f"# {group.title}")
         for key in group.table:
             if key.action:
-                yield from _comment(key.help) if key.help else ()
+                yield from _wrap_comment(key.help) if key.help else ()
                 yield f"#{key.id} = {literal(key.keys)}"
 
 
-def _comment(text: str) -> list[str]:
+def _wrap_comment(text: str) -> list[str]:
     return [f"# {line}".rstrip() for paragraph in text.split("\n\n") for line in (*wrap(paragraph, _WIDTH), "")][:-1]

@@ -11,7 +11,7 @@ import click
 from termchat.cli.help import Grouped
 
 if TYPE_CHECKING:
-    from termchat.decoding.constraint import Constraint, Kind
+    from termchat.decoding.constraint import Constraint
 
 _FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--json-schema", {"metavar": "FILE|TEXT", "help": "the reply is JSON that matches this schema"}),
@@ -25,14 +25,14 @@ _ALSO = {"--json-schema": ("--schema",)}
 
 
 def constraint_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flags; their values go through `constraint_of`."""
+    """Add the flags to a command; their values go through `constraint_of`."""
     for flag, how in reversed(_FLAGS):
         command = click.option(flag, *_ALSO.get(flag, ()), cls=Grouped, group="Reply", **how)(command)
     return command
 
 
 def constraint_of(given: dict[str, Any]) -> Constraint | None:
-    """The constraint that the flags ask for; they are taken out of what is given.
+    """Take the values of the flags out of `given`; return the constraint that they ask for.
 
     Raises:
         click.UsageError: several are given, a file cannot be read, or a text is faulty; it says where.
@@ -44,35 +44,29 @@ def constraint_of(given: dict[str, Any]) -> Constraint | None:
         raise click.UsageError(f"choose one of {' and '.join(wanted)}")
     if not wanted:
         return None
+    from termchat.decoding.constraint import Constraint, choice, grammar
     from termchat.decoding.constraint_check import check
     from termchat.decoding.text_error import TextError
 
-    for flag, value in wanted.items():
-        if "" in (value, *value):
-            raise click.BadParameter("the text is empty", param_hint=flag)
-        made = _made(flag, value)
-        try:
-            check(made)
-        except TextError as error:
-            raise click.BadParameter(str(error), param_hint=f"{flag} {made.name}".strip()) from None
-        return made
-    return None
-
-
-def _made(flag: str, value: Any) -> Constraint:
-    from termchat.decoding.constraint import Constraint, choice
-
+    ((flag, value),) = wanted.items()
+    if "" in (value, *value):
+        raise click.BadParameter("the text is empty", param_hint=flag)
     if flag == "--choice":
-        return choice(value)
-    if flag == "--regex":
-        return Constraint("regex", value)
-    name, text = _text(flag, value)
-    kind: Kind = "json_schema" if flag == "--json-schema" else "gbnf" if "::=" in text else "lark"
-    return Constraint(kind, text, name)
+        constraint = choice(value)
+    elif flag == "--regex":
+        constraint = Constraint("regex", value)
+    else:
+        name, text = _read_source(flag, value)
+        constraint = grammar(text, name) if flag == "--grammar" else Constraint("json_schema", text, name)
+    try:
+        check(constraint)
+    except TextError as error:
+        raise click.BadParameter(str(error), param_hint=f"{flag} {constraint.name}".strip()) from None
+    return constraint
 
 
-def _text(flag: str, value: str) -> tuple[str, str]:
-    """The name of a file and what it holds, or "" and the text itself.
+def _read_source(flag: str, value: str) -> tuple[str, str]:
+    """Read a file; return its name and its text, or "" and the value if that is the text itself.
 
     Raises:
         click.BadParameter: it is neither.

@@ -35,7 +35,7 @@ FOLDERS = ("model_folders",)
 def flags(
     *, without: Collection[str] = (), only: Collection[str] | None = None, knobs: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A flag for every option and knob, for a function or a finished command.
+    """Add a flag for every option and knob to a function or a finished command.
 
     Values are checked by `settings`, so that a refusal has the same words everywhere.
     """
@@ -44,47 +44,51 @@ def flags(
         wanted = [OPTIONS[name] for name in OPTIONS if (only is None or name in only) and name not in without]
         every = [*wanted, *(KNOBS.values() if knobs else ())]
         for setting in every if isinstance(command, click.Command) else reversed(every):
-            command = _option(setting)(command)
+            command = _make_option(setting)(command)
         return command
 
     return add
 
 
-def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The flag of a setting; its help ends with what is allowed, and the default."""
-    name, flag = setting.name, flag_of(setting.name)
-    shown = f"{setting.help}  [{'; '.join(_limits(setting))}]"
-    own = [name] if setting.table == "sampling" else []  # as its slash command
-    also = (f"{'-' if len(one) == 1 else '--'}{one.replace('_', '-')}" for one in (*setting.also, *own))
-    names = (*dict.fromkeys((flag, *also)), name)
-    how: dict[str, Any] = {"cls": Grouped, "group": _group(setting), "shell_complete": completers.of_setting(name)}
+def _make_option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make the flag of a setting; its help ends with the allowed values and the default."""
+    name, names = setting.name, (*flag_names(setting), setting.name)
+    shown = f"{setting.help}  [{'; '.join(_describe_limits(setting))}]"
+    how: dict[str, Any] = {"cls": Grouped, "group": _group_of(setting), "shell_complete": completers.of_setting(name)}
     if setting.kind in ("texts", "biases") and not setting.separator:
         metavar = "TEXT" if setting.kind == "texts" else _METAVARS[setting.kind]
         return click.option(*names, multiple=True, metavar=metavar, help=f"{shown} (may be repeated)", **how)
     if setting.kind == "bool":
-        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown, **how)
+        return click.option(f"{names[0]}/--no-{names[0][2:]}", name, default=None, help=shown, **how)
     return click.option(*names, metavar=setting.metavar or _METAVARS[setting.kind], help=shown, **how)
 
 
+def flag_names(setting: Setting) -> list[str]:
+    """Return the flag of a setting, then its other names: those of llama.cpp, and of a knob its slash command."""
+    own = (setting.name,) if setting.table == "sampling" else ()
+    names = dict.fromkeys((setting.flag or setting.name, *setting.also, *own))
+    return [f"{'-' if len(name) == 1 else '--'}{name.replace('_', '-')}" for name in names]
+
+
 def flag_of(name: str) -> str:
-    """The flag of a setting, which llama.cpp may have named otherwise."""
+    """Return the flag of a setting, which may have another name."""
     return "--" + ((SETTINGS[name].flag if name in SETTINGS else "") or name).replace("_", "-")
 
 
-def _limits(setting: Setting) -> Iterator[str]:
+def _describe_limits(setting: Setting) -> Iterator[str]:
     if setting.kind not in ("text", "texts", "biases", "bool", "order", "switch"):
         yield setting.range
     yield f"default {setting.show(setting.default) or 'none'}"
 
 
-def _group(setting: Setting) -> str:
+def _group_of(setting: Setting) -> str:
     if setting.table == "sampling":
         return "Sampling" if setting.stage else "Reply"
     return "Engine" if setting.table == "engine" else "Chat"
 
 
-def config(given: dict[str, Any]) -> Settings:
-    """The settings; the flags given override everything else.
+def read_settings(given: dict[str, Any]) -> Settings:
+    """Read the settings; the flags given override everything else.
 
     Raises:
         click.BadParameter: the value of a flag is invalid.

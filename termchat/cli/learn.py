@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from termchat.cli import completers
-from termchat.cli.flags import config, flags
+from termchat.cli.flags import flags, read_settings
 from termchat.cli.help import Page, PageGroup
 from termchat.cli.output import complain, print_json, table, width
 from termchat.cli.terminal_check import check_terminal
@@ -53,6 +53,10 @@ class _BeginContext(click.Context):
 class _Begin(Page):
     context_class = _BeginContext
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections of the group: to begin a lesson is what it does."""
+        learn.format_epilog(ctx, formatter)
+
 
 @click.group(
     "learn", cls=_Learn, subcommand_metavar="[LESSON] | COMMAND [ARGS]...", short_help="Learn decoding by doing it."
@@ -63,6 +67,21 @@ def learn() -> None:
     Without a command, termchat opens with the list of lessons, or begins LESSON (an id or a number). The flags of the chat
     work here, too: termchat learn greedy --model qwen3-0.6b. Without a model, --demo plays recordings of the lessons. Your own
     lessons are TOML files in one folder (see `new`).
+
+    Environment: settings, folders
+    Files: lessons, progress
+    Examples:
+      # Choose a lesson
+      $ termchat learn
+      # Begin one
+      $ termchat learn greedy
+      # For a projector
+      $ termchat learn --big
+      # See how far you are
+      $ termchat learn list
+      # Write your own
+      $ termchat learn new mine.toml && termchat learn check mine.toml
+    See also: run, sessions
     """
 
 
@@ -81,30 +100,37 @@ def begin(*, lesson: str, demo: bool, **given: Any) -> None:
             complain(str(error), "List them with: termchat learn list")
             sys.exit(2)
     check_terminal("a lesson", "termchat learn list")
-    chosen = config(given)
+    chosen = read_settings(given)
     if demo:
         from termchat.tui.demo.player import start as play
 
         sys.exit(play(chosen, lesson=lesson))
     from termchat.tui.start import start
 
-    sys.exit(start(chosen, _engine(), lesson=lesson))
+    sys.exit(start(chosen, _make_engine(), lesson=lesson))
 
 
-@learn.command("list", cls=Page, short_help="List all lessons with your progress.")
+@learn.command("list", short_help="List all lessons with your progress.")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def list_(*, as_json: bool) -> None:
     """List all lessons: number, id, minutes, how far you are, title.
 
     With --json: `lessons`, each with number, id, title, minutes, summary, needs, steps, step (completed), done, file;
     and `broken`, files that are no lesson, each with its problems.
+
+    Environment: folders
+    Files: lessons, progress
+    Examples:
+      # As JSON
+      $ termchat learn list --json
+    See also: learn
     """
     from termchat import paths
     from termchat.commands.lesson_tasks import listed, standing
     from termchat.lessons.shelf import read_shelf
     from termchat.tui.lessons.lesson_words import lesson_names
 
-    shelf, progress = read_shelf(names=lesson_names()), _progress()
+    shelf, progress = read_shelf(names=lesson_names()), _read_progress()
     if as_json:
         print_json(listed(shelf, progress))
         return
@@ -119,26 +145,45 @@ def list_(*, as_json: bool) -> None:
     click.echo(f"your own lessons: {paths.lessons_folder()}", err=True)
 
 
-@learn.command("check", cls=Page, short_help="Check a lesson, and play it through.")
+@learn.command("check", short_help="Check a lesson, and play it through.")
 @click.argument("file", type=_FILE)
 @click.option("--read-only", "only_read", is_flag=True, help="only read the file; load no model")
 @flags(knobs=False)
 def check(*, file: Path, only_read: bool, **given: Any) -> None:
     """Say what is wrong with the lesson in FILE, line by line; then measure its claims on the model, and play it through by
     its deeds in an app that nobody sees. Nothing of that is saved.
+
+    Environment: settings
+    Exit codes:
+      0: the lesson works
+      1: mistakes were found and listed
+      2, 130
+    Examples:
+      # Check a lesson and play it
+      $ termchat learn check mine.toml
+      # Only read it
+      $ termchat learn check --read-only mine.toml
+    See also: learn new, learn facts
     """
-    chosen = config(given)
+    chosen = read_settings(given)
     from termchat.commands import lesson_tasks
     from termchat.tui.lessons.lesson_words import lesson_names
 
-    play = None if only_read else _play
-    sys.exit(lesson_tasks.check(chosen, _engine, file, lesson_names(), play, click.echo, complain))
+    play = None if only_read else _play_lesson
+    sys.exit(lesson_tasks.check(chosen, _make_engine, file, lesson_names(), play, click.echo, complain))
 
 
-@learn.command("new", cls=Page, short_help="Write a commented example.")
+@learn.command("new", short_help="Write a commented example.")
 @click.argument("file", type=_FILE)
 def new(*, file: Path) -> None:
-    """Write a lesson with comments to FILE, to be changed into your own. An existing file is not touched."""
+    """Write a lesson with comments to FILE, to be changed into your own. An existing file is not touched.
+
+    Files: lessons
+    Examples:
+      # Write one where termchat finds it
+      $ termchat learn new ~/.local/share/termchat/lessons/mine.toml
+    See also: learn check, learn facts
+    """
     from termchat import atomic, paths, regular_files
     from termchat.lessons.shelf import EXAMPLE
 
@@ -162,10 +207,16 @@ def new(*, file: Path) -> None:
         click.echo(f"put it here to have it in the list: {paths.lessons_folder()}", err=True)
 
 
-@learn.command("facts", cls=Page, short_help="List what a lesson can check.")
+@learn.command("facts", short_help="List what a lesson can check.")
 @click.argument("word", required=False, default="")
 def facts(*, word: str) -> None:
-    """List the facts that checks can ask for, each with what it means; only those that contain WORD, if it is given."""
+    """List the facts that checks can ask for, each with what it means; only those that contain WORD, if it is given.
+
+    Examples:
+      # Facts about entropy
+      $ termchat learn facts entropy
+    See also: learn check, learn new
+    """
     from termchat.lessons.lesson_facts import FACT_GROUPS
 
     marks = {"none": "", "text": "('TEXT')", "text?": "", "knob": "('KNOB')", "condition": "('CONDITION')"}
@@ -187,7 +238,7 @@ def facts(*, word: str) -> None:
         sys.exit(1)
 
 
-@learn.command("export", cls=Page, short_help="Write a handout with your guesses and results.")
+@learn.command("export", short_help="Write a handout with your guesses and results.")
 @click.argument("file", required=False, default="lessons.html", type=_FILE)
 @click.option(
     "--lesson",
@@ -203,16 +254,27 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
     came, your replies, pictures of the screen, and the words that were explained.
 
     FILE is lessons.html if it is missing. The pictures of a .md file are in a folder beside it.
+
+    Environment: folders
+    Files: progress, sessions
+    Examples:
+      # One page of all that you have begun
+      $ termchat learn export lessons.html
+      # One lesson as Markdown
+      $ termchat learn export greedy.md --lesson greedy
+    See also: learn list, sessions export
     """
     from termchat import paths
-    from termchat.cli.sessions import opened
+    from termchat.cli.sessions import open_store
     from termchat.commands import lesson_handout
     from termchat.lessons.shelf import LessonRefused, read_shelf
 
     key_words = _key_words()
-    shelf, progress = read_shelf(), _progress()
+    shelf, progress = read_shelf(), _read_progress()
     try:
-        lessons = [shelf.lesson(name) for name in wanted] or [one for one in shelf.lessons if _begun(one, progress)]
+        states = {lesson.id: progress.of(lesson.id) for lesson in shelf.lessons}
+        begun = [one for one in shelf.lessons if (at := states[one.id]).done or at.step or at.guesses]
+        lessons = [shelf.lesson(name) for name in wanted] or begun
     except LessonRefused as error:
         complain(str(error), "List them with: termchat learn list")
         sys.exit(2)
@@ -221,7 +283,7 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
         sys.exit(1)
     results: dict[str, list[lesson_handout.HandoutReply]] = {}
     if paths.store_file().exists():
-        with opened() as store:
+        with open_store() as store:
             results = {lesson.id: lesson_handout.replies_of(store, lesson.id) for lesson in lessons}
     made = [
         lesson_handout.handout_of(lesson, progress.of(lesson.id), key_words, results.get(lesson.id, []))
@@ -236,36 +298,31 @@ def export(*, file: Path, wanted: tuple[str, ...], force: bool) -> None:
     click.echo(f"wrote {sanitize(str(file), keep='')}{more}", err=True)
 
 
-def _begun(lesson: Lesson, progress: LessonProgress) -> bool:
-    state = progress.of(lesson.id)
-    return bool(state.done or state.step or state.guesses)
-
-
 def _key_words() -> Callable[[str], str]:
-    """What people read for the id of a key, as they have remapped it."""
+    """Return the function that names a key by its id, as remapped by the user."""
     from termchat.tui.keys.key import remap
     from termchat.tui.keys.remap import checked
     from termchat.tui.lessons.lesson_words import key_words
 
-    chosen = config({})
+    chosen = read_settings({})
     remap(checked(chosen.keys, chosen.key_places)[0])
     return key_words
 
 
-def _progress() -> LessonProgress:
+def _read_progress() -> LessonProgress:
     from termchat.lessons.lesson_progress import LessonProgress
 
     return LessonProgress(warn=complain)
 
 
-def _engine() -> Engine:
+def _make_engine() -> Engine:
     from termchat import paths
     from termchat.engine.make import make_engine
 
     return make_engine(paths.log_file())
 
 
-def _play(chosen: Settings, lesson: Lesson, say: Any) -> list[str]:
+def _play_lesson(chosen: Settings, lesson: Lesson, say: Any) -> list[str]:
     from termchat.tui.lesson_robot import play
 
     return play(chosen, lesson, say=say)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,8 +40,16 @@ def locate(*, name: str | None, as_json: bool) -> None:
     XDG_CONFIG_HOME, XDG_DATA_HOME and XDG_STATE_HOME move your own files.
 
     With --json: `files`, each with name, path, what, size (bytes; null if it does not exist).
+
+    Environment: folders
+    Examples:
+      # List all files and folders
+      $ termchat locate
+      # Back up the saved chats
+      $ cp "$(termchat locate store)" backup.db
+    See also: config path, doctor
     """
-    found = list(_found())
+    found = [Located(name, path, what, _measure(path)) for name, path, what in places()]
     if name is not None:
         one = next((one for one in found if one.name == name), None)
         if one is None:
@@ -57,55 +66,34 @@ def locate(*, name: str | None, as_json: bool) -> None:
         table(_TITLES, rows, _RIGHT)
 
 
-def _found() -> Iterator[Located]:
-    for name, path, what in places():
-        yield Located(name, path, what, _size(path))
-
-
 def places() -> Iterator[tuple[str, Path, str]]:
-    """Every place as its name, its path and what it holds."""
-    yield from _own()
-    yield from _shipped()
-
-
-def _own() -> Iterator[tuple[str, Path, str]]:
-    """The user's own: every function of `termchat.paths`, described by its docstring."""
-    from termchat import paths
-
-    for name, function in vars(paths).items():
-        if name.endswith(("_file", "_folder")) and not name.startswith("shipped"):
-            what = (function.__doc__ or "").partition("\n")[0]
-            yield name.removesuffix("_file").removesuffix("_folder").replace("_", "-"), function(), _small(what)
-
-
-def _shipped() -> Iterator[tuple[str, Path, str]]:
+    """List every place: its name, its path and its contents. The user's own are the functions of `termchat.paths`, described
+    by their docstrings."""
     from termchat import paths
     from termchat.engine.llama.observe import LIBRARY
 
-    package = Path(paths.__file__).parent
-    yield "program", package, "termchat itself"
+    for name, function in vars(paths).items():
+        if name.endswith(("_file", "_folder")) and not name.startswith("shipped"):
+            what = (function.__doc__ or "").partition("\n")[0].rstrip(".")
+            shown = name.removesuffix("_file").removesuffix("_folder").replace("_", "-")
+            yield shown, function(), what[:1].lower() + what[1:]
+    yield "program", Path(paths.__file__).parent, "termchat itself"
     yield "library", LIBRARY, "compiled step observer; termchat also runs without it, more slowly"
     yield "shipped-models", paths.shipped_file("models.toml"), "bundled model catalogue"
     yield "shipped-themes", paths.shipped_folder("themes"), "bundled themes"
 
 
-def _small(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:].rstrip(".")
-
-
-def _size(path: Path) -> int | None:
+def _measure(path: Path) -> int | None:
+    """Return the bytes of a file, or of all files in a folder; None if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    if not stat.S_ISDIR(found.st_mode):
-        return found.st_size
-    return sum(_size_in(one) for one in path.rglob("*"))
-
-
-def _size_in(path: Path) -> int:
-    try:
-        found = path.lstat()
-    except OSError:
-        return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+    if not stat.S_ISDIR(status.st_mode):
+        return status.st_size
+    total = 0
+    for inner in path.rglob("*"):
+        with suppress(OSError):
+            status = inner.lstat()
+            total += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return total

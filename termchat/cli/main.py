@@ -96,17 +96,17 @@ class _Commands(PageGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Starts the engine for those that need it before their settings are imported: both take as long."""
+        """Start the engine for commands that need it before their settings are imported: both take as long."""
         if args[0] in _ANSWERS and not ctx.resilient_parsing and not {"-h", "--help"} & {*args}:
-            ctx.obj = _engine(started=not any(arg.partition("=")[0] == _ELSEWHERE for arg in args))
+            ctx.obj = _make_engine(started=not any(arg.partition("=")[0] == _ELSEWHERE for arg in args))
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        with _well_ended():
+        with _ending_well():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _well_ended():
+        with _ending_well():
             return super().invoke(ctx)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -114,18 +114,18 @@ class _Commands(PageGroup):
 
 
 @contextmanager
-def _well_ended() -> Iterator[None]:
-    """Ends a command silently, with the code that shells expect, on Ctrl+C and when the reader of its output has gone
-    (`| head`). Reports an output that cannot be written.
+def _ending_well() -> Iterator[None]:
+    """End a command silently, with the code that shells expect, on Ctrl+C and when the reader of its output has gone
+    (`| head`); report an output that cannot be written.
 
-    Click quotes what it refuses: nothing in that may steer the terminal.
+    Click quotes refused values: nothing in them may steer the terminal.
     """
     try:
         yield
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
-        _drop(sys.stdout)
+        _discard_output(sys.stdout)
         sys.exit(128 + _SIGPIPE)
     except OSError as error:
         if error.filename is not None:  # of a file, which whoever opened it should have reported
@@ -133,7 +133,7 @@ def _well_ended() -> Iterator[None]:
         from termchat.cli.output import complain
 
         complain(f"the output cannot be written: {error.strerror or error}")
-        _drop(sys.stdout)
+        _discard_output(sys.stdout)
         sys.exit(1)
     except click.ClickException as error:
         from termchat.text import sanitize
@@ -143,19 +143,19 @@ def _well_ended() -> Iterator[None]:
         raise
 
 
-def _drop(stream: TextIO) -> None:
-    """Discards what is still in the buffer, which would fail once more at exit."""
+def _discard_output(stream: TextIO) -> None:
+    """Discard the rest of the buffer, which would fail once more at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the program with this code, even if the terminal is gone and the rest of the output fails."""
+    """End the program with this code, even if the terminal is gone and the rest of the output fails."""
     for stream in filter(None, (sys.stdout, sys.stderr)):  # Python has none where the descriptor was closed
         try:
             stream.flush()
         except OSError:
-            _drop(stream)
+            _discard_output(stream)
     sys.exit(code)
 
 
@@ -177,6 +177,24 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
     """Chat with a local model; inspect, steer and question every token it draws.
 
     Without a command, termchat opens the chat in this terminal.
+
+    Environment:
+      settings
+      NO_COLOR: no colours
+      TERM: terminal type; the chat does not run on "dumb"
+      VISUAL, EDITOR: editor for writing a message (F8)
+      folders
+    Files: config, own models, presets, personas, themes, sessions, models, tuned
+    Examples:
+      # Chat with the default model
+      $ termchat
+      # Chat with another model, greedy, with a system prompt
+      $ termchat --model qwen3-0.6b --temperature 0 --system "Be brief."
+      # Resume the latest chat
+      $ termchat --resume
+      # Print one reply, for a script
+      $ termchat run "Name three rivers."
+    See also: run, models, sessions, config, doctor, help
     """
     if ctx.invoked_subcommand is not None:
         gc.enable()  # see `termchat.__main__`
@@ -184,24 +202,24 @@ def main(ctx: click.Context, /, *, resume: str | None, raw: bool, demo: bool, **
         return
     check_terminal("the chat", "termchat run PROMPT")
     if demo:
-        from termchat.cli.flags import config
+        from termchat.cli.flags import read_settings
         from termchat.tui.demo.player import start as play
 
         if constraint_of(given) is not None:
             raise click.UsageError("the demo takes no constraint")
-        _leave(play(config(given)))
-    engine = _engine(started=given.get("default_engine") is None)
+        _leave(play(read_settings(given)))
+    engine = _make_engine(started=given.get("default_engine") is None)
     # before the settings and the screen are imported, which takes as long as the process takes to start
-    from termchat.cli.flags import config
+    from termchat.cli.flags import read_settings
 
     constraint = constraint_of(given)
-    chosen = config(given)
+    chosen = read_settings(given)
     from termchat.tui.start import start
 
     _leave(start(chosen, engine, resume=resume, raw=raw, constraint=constraint))
 
 
-def _engine(*, started: bool) -> Engine:
+def _make_engine(*, started: bool) -> Engine:
     from termchat import paths
     from termchat.engine.make import make_engine
 
@@ -209,7 +227,7 @@ def _engine(*, started: bool) -> Engine:
 
 
 def _refuse_flags_before(ctx: click.Context, command: str) -> None:
-    """Refuses flags of the chat in front of a command, which would ignore them."""
+    """Refuse flags of the chat in front of a command, which would ignore them."""
     found = main.get_command(ctx, command)
     taken = {parameter.name for parameter in found.params} if found is not None else set()
     for parameter in ctx.command.params:

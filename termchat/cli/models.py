@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from termchat.cli import completers
-from termchat.cli.flags import FOLDERS, config, flags
+from termchat.cli.flags import FOLDERS, flags, read_settings
 from termchat.cli.help import PageGroup
 from termchat.cli.output import ProgressLine, complain, facts, fail, print_json, print_path, table
 from termchat.decoding.samplers import KNOBS
@@ -26,7 +26,6 @@ from termchat.text import duration, home, sanitize, size
 if TYPE_CHECKING:
     from termchat.models.catalogue import Catalogue
     from termchat.models.download.progress import Pulling
-    from termchat.models.entry import Entry
     from termchat.models.listing import Listing
 
 _TITLES = ("NAME", "SIZE", "QUANT", "CONTEXT", "STATE", "DRAFT MODEL", "FROM", "DESCRIPTION")
@@ -42,12 +41,31 @@ _STAGES = {
 _STATES = {"unknown": "looks like a valid model, but there is no SHA-256 to compare with"}
 """What the states of a verified file mean that are no problem."""
 
+_FIELDS = (
+    "name", "state", "path", "description", "license", "source", "needs", "size", "sha256", "fingerprint", "architecture",
+    "size_label", "quantization", "parameters", "context", "layers", "vocabulary", "tokenizer", "chat_template", "thinking",
+    "recommended", "memory", "draft_model", "draft_models", "problem",
+)  # fmt: skip
+"""The fields of `show` in their order."""
+_BYTES = ("size", "memory")
+_OF_ENTRY = ("description", "license", "source", "needs", "sha256", "context", "recommended", "draft_model")
+"""The fields of `show` that an entry of the catalogue has."""
+
 
 @click.group("models", cls=PageGroup)
 def models() -> None:
     """List, download, check and remove models.
 
     MODEL is a name from the list, or a path.
+
+    Environment: hub
+    Files: own models, models
+    Examples:
+      # List all models
+      $ termchat models list
+      # Download a model and chat with it
+      $ termchat models pull qwen3-0.6b && termchat --model qwen3-0.6b
+    See also: tune, locate
     """
 
 
@@ -68,6 +86,15 @@ def add(*, name: str, source: str, description: str, license: str) -> None:
 
     SOURCE is a path to a GGUF file; owner/repo, owner/repo:QUANT or owner/repo/file.gguf on Hugging Face; or an http(s)
     address.
+
+    Environment: hub
+    Files: own models
+    Examples:
+      # Add a file of your own
+      $ termchat models add mine ~/models/mine.gguf
+      # Add a model from Hugging Face
+      $ termchat models add tiny unsloth/SmolLM2-135M-Instruct-GGUF:Q8_0
+    See also: models list, models pull
     """
     from termchat.models import manage
 
@@ -94,17 +121,26 @@ def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:
     can, as --draft takes them, the smallest first), source, catalogued, path, problem, and of an engine elsewhere engine, told
     (what it says), round_trip (in seconds) and serves (a server's names for the model); `skipped`, each with path,
     reason, place; and `problems` of the catalogues.
+
+    Environment: settings
+    Files: own models, models
+    Examples:
+      # List all models
+      $ termchat models list
+      # Names of the models on this machine
+      $ termchat models list --json | jq -r '.models[]|select(.state=="ready").wanted'
+    See also: models show, models pull
     """
     import msgspec
 
     from termchat.models.listing import listing, with_drafts
 
-    elsewhere = config(given).address if given["default_engine"] else HERE
+    elsewhere = read_settings(given).address if given["default_engine"] else HERE
     if elsewhere.url:
-        found = _listed_at(elsewhere)
+        found = _list_models_at(elsewhere)
         listed = found.rows
     else:
-        found = listing(config(given).model_folders)
+        found = listing(read_settings(given).model_folders)
         listed = with_drafts(found.rows)
     names = {row.wanted: row.name for row in listed}
     if as_json:
@@ -141,7 +177,7 @@ def list_(*, skipped: bool, as_json: bool, **given: Any) -> None:
         complain(problem)
 
 
-def _listed_at(address: EngineAddress) -> Listing:
+def _list_models_at(address: EngineAddress) -> Listing:
     from termchat.models.elsewhere import models_of
     from termchat.models.listing import Listing
 
@@ -168,13 +204,29 @@ def pull(*, source: str, folder: Path | None, as_json: bool) -> None:
     downloaded again. HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE are respected.
 
     With --json: path, and files, each with path, size (bytes), sha256, url.
+
+    Environment: hub
+    Files: models
+    Exit codes:
+      0, 1, 2
+      130: interrupted with Ctrl+C; the partial download is kept and resumes next time
+    Examples:
+      # Download a model from the list
+      $ termchat models pull qwen3-0.6b
+      # Download from Hugging Face
+      $ termchat models pull ggml-org/gemma-3-4b-it-GGUF:Q4_K_M
+      # Download from any URL, into a folder
+      $ termchat models pull --to ~/models https://example.com/a.gguf
+    See also: models list, models verify, models rm
     """
     from termchat.models.download import pull as download
 
     line = ProgressLine()
     try:
         path = download.pull(
-            source, folder, progress=lambda now: line.show(_progress(now), now.note.partition(";")[0] or now.file)
+            source,
+            folder,
+            progress=lambda now: line.show(_format_progress(now), now.note.partition(";")[0] or now.file),
         )
     except ModelError as error:
         line.end()
@@ -185,12 +237,12 @@ def pull(*, source: str, folder: Path | None, as_json: bool) -> None:
         sys.exit(128 + signal.SIGINT)
     line.end()
     if as_json:
-        print_json(_pulled(path))
+        print_json(_describe_pull(path))
     else:
         print_path(path)
 
 
-def _progress(now: Pulling) -> str:
+def _format_progress(now: Pulling) -> str:
     done = f"{size(now.done)} of {size(now.total)}" if now.total is not None else size(now.done)
     share = f"{now.done / now.total:4.0%}" if now.total else ""
     stages = {**_STAGES, "waiting": now.note, "downloading": f"{size(now.rate)}/s" if now.rate else ""}
@@ -198,7 +250,7 @@ def _progress(now: Pulling) -> str:
     return "  ".join(part for part in (now.file, share, done if now.done else "", stages[now.stage], left) if part)
 
 
-def _pulled(path: Path) -> dict[str, object]:
+def _describe_pull(path: Path) -> dict[str, object]:
     from termchat.models.download.transfer import note_path, read_note
     from termchat.models.entry import parts
 
@@ -228,11 +280,17 @@ def rm(*, model: str, yes: bool, **given: Any) -> None:
     """Remove MODEL, if termchat downloaded it.
 
     Files that other programs put on this disk are not touched.
+
+    Files: models
+    Examples:
+      # Remove without asking
+      $ termchat models rm --yes qwen3-0.6b
+    See also: models list, models pull
     """
     from termchat.models import catalogue, manage
 
     try:
-        files = manage.removable(model, catalogue.load(), config(given).model_folders)
+        files = manage.removable(model, catalogue.load(), read_settings(given).model_folders)
         freed = size(sum(file.stat().st_size for file in files))
         if not yes:
             if sys.stdin is None or not sys.stdin.isatty():
@@ -258,12 +316,25 @@ def verify(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
     With --json: `files`, each with model, path, state (ok, damaged, or unknown if there is no hash to compare with), sha256,
     expected, problem. Exits with 1 if a file is damaged or missing.
+
+    Environment: settings
+    Files: models
+    Exit codes:
+      0: no damage found
+      1: a file is damaged or missing
+      2, 130
+    Examples:
+      # Check all models
+      $ termchat models verify
+      # Check one
+      $ termchat models verify smollm2
+    See also: models pull
     """
     import msgspec
 
     from termchat.models import catalogue, manage
 
-    known, folders = catalogue.load(), config(given).model_folders
+    known, folders = catalogue.load(), read_settings(given).model_folders
     line = ProgressLine()
     files: list[dict[str, object]] = []
     failed = False
@@ -271,7 +342,7 @@ def verify(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     def progress(path: Path, done: int) -> None:
         line.show(f"reading {path.name}  {size(done)} of {size(path.stat().st_size)}", path.name)
 
-    for name in names or _on_this_machine(known):
+    for name in names or _find_local(known):
         try:
             verified = manage.verify(name, known, progress, folders)
             files += [{"model": name, **msgspec.structs.asdict(one)} for one in verified]
@@ -292,8 +363,8 @@ def verify(*, names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     sys.exit(1 if failed or any(file["state"] == "damaged" for file in files) else 0)
 
 
-def _on_this_machine(known: Catalogue) -> list[str]:
-    """The models of the catalogue whose files exist, damaged or not."""
+def _find_local(known: Catalogue) -> list[str]:
+    """Find the models of the catalogue whose files exist, damaged or not."""
     found = []
     for name, entry in known.entries.items():
         try:
@@ -321,6 +392,15 @@ def show(*, model: str, as_json: bool, **given: Any) -> None:
     context (tokens), layers, vocabulary, tokenizer, chat_template (true or false), thinking (the opening and closing tags),
     recommended (by knob), memory (approximate bytes needed with the whole context), draft_model (the one that the catalogue
     names to draft for it), draft_models (those on this machine that can, as --draft takes them), problem; null where unknown.
+
+    Environment: settings
+    Files: own models, models
+    Examples:
+      # Describe a model
+      $ termchat models show smollm2
+      # Describe any GGUF file
+      $ termchat models show ./mine.gguf
+    See also: models list, config show
     """
     from termchat.models import catalogue
 
@@ -329,12 +409,14 @@ def show(*, model: str, as_json: bool, **given: Any) -> None:
     values: dict[str, Any] = dict.fromkeys(_FIELDS)
     values.update(name=model, state="ready", problem="")
     if entry is not None:
-        values.update(_of_entry(entry))
+        values |= {name: getattr(entry, name) or None for name in _OF_ENTRY}
+        values["size"] = entry.size or entry.about_size
+        values["thinking"] = list(entry.thinking) or None
     try:
-        name, path = catalogue.resolve(model, known, config(given).model_folders)
+        name, path = catalogue.resolve(model, known, read_settings(given).model_folders)
         values["name"] = name
         _add_file(values, path)
-        values["draft_models"] = _drafts(path, known, config(given).model_folders)
+        values["draft_models"] = _find_drafts(path, known, read_settings(given).model_folders)
     except NotHere as error:
         values.update(state=entry.state if entry else "not downloaded", problem=f"{error.message}. {error.hint}")
     except ModelError as error:
@@ -344,26 +426,11 @@ def show(*, model: str, as_json: bool, **given: Any) -> None:
     if as_json:
         print_json(values)
     else:
-        facts([(name.replace("_", " "), _FIELDS[name](values[name])) for name in _FIELDS])
-
-
-def _of_entry(entry: Entry) -> dict[str, Any]:
-    return {
-        "description": entry.description,
-        "license": entry.license or None,
-        "source": entry.source,
-        "needs": entry.needs or None,
-        "size": entry.size or entry.about_size,
-        "sha256": entry.sha256 or None,
-        "context": entry.context,
-        "thinking": list(entry.thinking) or None,
-        "recommended": entry.recommended or None,
-        "draft_model": entry.draft_model or None,
-    }
+        facts([(name.replace("_", " "), _format(name, value)) for name, value in values.items()])
 
 
 def _add_file(values: dict[str, Any], path: Path) -> None:
-    """Adds what the file's header says.
+    """Add the fields of the file's header.
 
     Raises:
         ModelError: it cannot be read.
@@ -398,67 +465,25 @@ def _add_file(values: dict[str, Any], path: Path) -> None:
     )
 
 
-def _drafts(path: Path, known: Catalogue, folders: Iterable[str | Path]) -> list[str]:
-    """Those on this machine that can draft for the model in this file, as --draft takes them."""
+def _find_drafts(path: Path, known: Catalogue, folders: Iterable[str | Path]) -> list[str]:
+    """Find the models on this machine that can draft for the model in this file, as --draft takes them."""
     from termchat.models.listing import listing, with_drafts
 
     found = with_drafts(listing(folders, known).rows)
     return next((list(row.draft_models) for row in found if row.path is not None and row.path.samefile(path)), [])
 
 
-def _text(value: Any) -> str:
-    return "" if value is None else home(value) if isinstance(value, Path) else str(value)
-
-
-def _number(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
-
-
-def _bytes(value: int | None) -> str:
-    return "" if value is None else f"{size(value)} ({value:,} bytes)"
-
-
-def _yes(value: bool | None) -> str:
-    return "" if value is None else "yes" if value else "no"
-
-
-def _texts(value: list[str] | None) -> str:
-    return " … ".join(value or ())
-
-
-def _names(value: list[str] | None) -> str:
-    return ", ".join(home(name) for name in value or ())
-
-
-def _knobs(value: dict[str, Any] | None) -> str:
-    return ", ".join(f"{name} {KNOBS[name].show(setting)}" for name, setting in (value or {}).items())
-
-
-_FIELDS = {
-    "name": _text,
-    "state": _text,
-    "path": _text,
-    "description": _text,
-    "license": _text,
-    "source": _text,
-    "needs": _text,
-    "size": _bytes,
-    "sha256": _text,
-    "fingerprint": _text,
-    "architecture": _text,
-    "size_label": _text,
-    "quantization": _text,
-    "parameters": _number,
-    "context": _number,
-    "layers": _number,
-    "vocabulary": _number,
-    "tokenizer": _text,
-    "chat_template": _yes,
-    "thinking": _texts,
-    "recommended": _knobs,
-    "memory": _bytes,
-    "draft_model": _text,
-    "draft_models": _names,
-    "problem": _text,
-}
-"""The fields of `show` in their order, and how each is written for people."""
+def _format(name: str, value: Any) -> str:
+    """Format a field of `show` for people; "" where it is unknown."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{size(value)} ({value:,} bytes)" if name in _BYTES else f"{value:,}"
+        case list():
+            return " … ".join(value) if name == "thinking" else ", ".join(map(home, value))
+        case dict():
+            return ", ".join(f"{knob} {KNOBS[knob].show(setting)}" for knob, setting in value.items())
+    return home(value) if isinstance(value, Path) else str(value)

@@ -32,24 +32,24 @@ def fail(error: ModelError) -> NoReturn:
 
 
 def print_json(value: Any) -> None:
-    """One object on stdout, ASCII only; a path becomes a string."""
+    """Print one object, ASCII only; a path becomes a string."""
     click.echo(json.dumps(value, indent=2, default=str))
 
 
 def print_path(path: Path) -> None:
-    """A path alone on stdout: its own bytes for a script, sanitised on a terminal."""
+    """Print a path alone: its own bytes for a script, sanitised on a terminal."""
     text = str(path)
     terminal = sys.stdout is not None and sys.stdout.isatty()
     click.echo(sanitize(text, keep="") if terminal else text.encode("utf-8", "surrogateescape"))
 
 
 def width() -> int:
-    """Cells of a line of stdout; if it is not a terminal, more than any line takes."""
+    """Return the cells of a line of stdout; if it is not a terminal, more than any line takes."""
     return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else 1 << 20
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> None:
-    """Prints rows under titles, no wider than the terminal. The columns named in `right` are aligned right."""
+    """Print rows under titles, no wider than the terminal. The columns named in `right` are aligned right."""
     shown = [list(titles), *([one_line(cell, 1 << 16) for cell in row] for row in rows)]
     widths = [max(cells(row[column]) for row in shown) for column in range(len(titles))]
     most = width()
@@ -62,7 +62,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> None:
-    """Prints names and values, one pair per line, without the pairs that have no value."""
+    """Print names and values, one pair per line, without the pairs that have no value."""
     wide = max((len(name) for name, value in pairs if value), default=0)
     for name, value in pairs:
         if value:
@@ -77,7 +77,7 @@ class ProgressLine:
         self._shown, self._urgent, self._last = 0, "", -_EVERY_S
 
     def show(self, text: str, urgent: str = "") -> None:
-        """Shows the text; where stderr is not a terminal, at once only if `urgent` has changed."""
+        """Show the text; where stderr is not a terminal, at once only if `urgent` has changed."""
         if self._live:
             line = one_line(text, shutil.get_terminal_size().columns - 1)
             taken = cells(line)

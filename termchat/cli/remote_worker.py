@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from termchat.engine.port import EngineError, ModelSpec
+from termchat.engine.port import EngineError, EngineSettings, ModelSpec
 
 
 @click.command("worker", hidden=True)
@@ -26,22 +26,22 @@ def worker() -> None:
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "GGML_NO_BACKTRACE": "1"}  # as `LocalEngine` does it
     from termchat.engine.llama.worker import main
 
-    main(_found)
+    main(_choose_model)
 
 
-def _found(spec: ModelSpec) -> tuple[ModelSpec, dict[str, Any]]:
-    """The model of this machine that another one asks for, run as configured here but for what was said there.
+def _choose_model(spec: ModelSpec) -> tuple[ModelSpec, dict[str, Any]]:
+    """Choose the model of this machine that another one asks for, run as configured here but for settings given there.
 
     Raises:
         EngineError: there is none, or it cannot be used.
     """
     from termchat.chat.opening import choose
-    from termchat.config.fields import EngineSettings
     from termchat.config.settings import load
     from termchat.models.errors import ModelError
 
-    plain = EngineSettings().of_model
-    said = {name: getattr(spec, name) for name in plain if name in spec.said or getattr(spec, name) != plain[name]}
+    default = EngineSettings()
+    values = {name: getattr(spec, name) for name in EngineSettings.__struct_fields__}
+    said = {name: value for name, value in values.items() if name in spec.said or value != getattr(default, name)}
     try:
         chosen = choose(load(said), spec.path)
     except ModelError as error:

@@ -53,10 +53,21 @@ def sessions() -> None:
     """List, search, show, rename, export and delete saved chats.
 
     SESSION is an id, the unambiguous start of one, or `last`.
+
+    Environment: folders
+    Files: sessions
+    Examples:
+      # List the latest chats
+      $ termchat sessions list -n 10
+      # Read a chat
+      $ termchat sessions show last | less
+      # Reopen a chat
+      $ termchat --resume last
+    See also: replay, locate
     """
 
 
-def _limit(default: int) -> Callable[[Command], Command]:
+def _limit_option(default: int) -> Callable[[Command], Command]:
     return click.option(
         "-n",
         "--limit",
@@ -71,7 +82,7 @@ def _limit(default: int) -> Callable[[Command], Command]:
 
 
 @sessions.command("list")
-@_limit(100)
+@_limit_option(100)
 @click.option("--deleted", is_flag=True, help="list deleted chats that can still be restored")
 @click.option("--lessons", is_flag=True, help="list the chats of lessons, which are kept apart from the others")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
@@ -80,18 +91,26 @@ def list_(*, limit: int, deleted: bool, lessons: bool, as_json: bool) -> None:
 
     With --json: `sessions`, each with id, title, created and updated (UTC, ISO 8601), turns (your messages), tokens (in
     the replies), model, snippet ("").
+
+    Files: sessions
+    Examples:
+      # List the latest ten
+      $ termchat sessions list -n 10
+      # Deleted chats that can be restored
+      $ termchat sessions list --deleted
+    See also: sessions search, sessions show, sessions restore
     """
-    with opened() as store:
+    with open_store() as store:
         found = store.sessions(limit, deleted=deleted, lessons=lessons)
     if as_json:
-        print_json({"sessions": _objects(found)})
+        print_json({"sessions": _make_objects(found)})
     else:
-        table(_TITLES, _rows(found), _RIGHT)
+        table(_TITLES, _make_rows(found), _RIGHT)
 
 
 @sessions.command("search", short_help="Find saved chats that contain all WORDS.")
 @click.argument("words", nargs=-1, required=True)
-@_limit(20)
+@_limit_option(20)
 @click.option("--deleted", is_flag=True, help="search deleted chats that can still be restored")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON object")
 def search(*, words: tuple[str, ...], limit: int, deleted: bool, as_json: bool) -> None:
@@ -99,14 +118,20 @@ def search(*, words: tuple[str, ...], limit: int, deleted: bool, as_json: bool) 
 
     Searches titles, messages and replies. With --json: `sessions`, with the fields that `list` prints; in a snippet, the
     match is between U+0002 and U+0003.
+
+    Files: sessions
+    Examples:
+      # Both words, or words that start with them
+      $ termchat sessions search river alp
+    See also: sessions list, sessions show
     """
-    with opened() as store:
+    with open_store() as store:
         found = store.sessions(limit, search=" ".join(words), deleted=deleted)
     if as_json:
-        print_json({"sessions": _objects(found)})
+        print_json({"sessions": _make_objects(found)})
         return
     snippets = [one.snippet.replace("\x02", "").replace("\x03", "") for one in found]
-    table((*_TITLES, "FOUND"), [(*row, text) for row, text in zip(_rows(found), snippets, strict=True)], _RIGHT)
+    table((*_TITLES, "FOUND"), [(*row, text) for row, text in zip(_make_rows(found), snippets, strict=True)], _RIGHT)
 
 
 @sessions.command("show")
@@ -118,8 +143,16 @@ def show(*, session: str, as_json: bool) -> None:
     With --json: id, title, named (you chose the title), created and updated (UTC, ISO 8601), model (name, path, identity),
     system, raw, tuning (knobs), branches (ends of the tree), tokens (in all replies), turns (each with role and text). Use
     `export` for every token and branch.
+
+    Files: sessions
+    Examples:
+      # Print the latest chat
+      $ termchat sessions show last
+      # Details as JSON
+      $ termchat sessions show --json last
+    See also: sessions export
     """
-    with opened() as store:
+    with open_store() as store:
         info = store.load(store.find(session))
         conversation = info.conversation
         if not as_json:
@@ -133,8 +166,8 @@ def show(*, session: str, as_json: bool) -> None:
             "id": info.id,
             "title": conversation.title,
             "named": info.named,
-            "created": _stamp(info.created),
-            "updated": _stamp(info.updated),
+            "created": _format_time(info.created),
+            "updated": _format_time(info.updated),
             "model": msgspec.to_builtins(info.model),
             "system": conversation.system,
             "raw": conversation.raw,
@@ -153,10 +186,17 @@ def show(*, session: str, as_json: bool) -> None:
 @click.argument("session", shell_complete=completers.sessions)
 @click.argument("title")
 def rename(*, session: str, title: str) -> None:
-    """Change the title of SESSION."""
+    """Change the title of SESSION.
+
+    Files: sessions
+    Examples:
+      # Rename the latest chat
+      $ termchat sessions rename last "Rivers"
+    See also: sessions list
+    """
     if not title.split():
         raise click.UsageError("the title is empty")
-    with opened() as store:
+    with open_store() as store:
         store.rename(store.find(session), title)
 
 
@@ -168,8 +208,16 @@ def rm(*, names: tuple[str, ...], now: bool, yes: bool) -> None:
     """Delete SESSION.
 
     `restore` brings it back for a week; after that it is gone.
+
+    Files: sessions
+    Examples:
+      # Delete the latest chat
+      $ termchat sessions rm last
+      # Delete permanently
+      $ termchat sessions rm --now --yes 01j
+    See also: sessions restore
     """
-    with opened() as store:
+    with open_store() as store:
         found = list(dict.fromkeys(store.find(name) for name in names))
         if now and not yes:
             if sys.stdin is None or not sys.stdin.isatty():
@@ -188,8 +236,15 @@ def rm(*, names: tuple[str, ...], now: bool, yes: bool) -> None:
 @sessions.command("restore", short_help="Restore a deleted SESSION.")
 @click.argument("session", shell_complete=completers.sessions)
 def restore(*, session: str) -> None:
-    """Restore a deleted SESSION; `list --deleted` shows which ones can be restored."""
-    with opened() as store:
+    """Restore a deleted SESSION; `list --deleted` shows which ones can be restored.
+
+    Files: sessions
+    Examples:
+      # Restore a deleted chat
+      $ termchat sessions restore 01j
+    See also: sessions list, sessions rm
+    """
+    with open_store() as store:
         found = store.find(session)
         if all(one.id != found for one in store.sessions(_MOST, deleted=True)):
             complain(f"{found} is not deleted", "termchat sessions list --deleted shows deleted chats.")
@@ -212,6 +267,14 @@ def export(*, session: str, form: str | None, output: str, force: bool) -> None:
 
     FILE's extension chooses the format. Standard output is JSON Lines, which keeps every record and can be imported again.
     FILE is written completely or not at all.
+
+    Files: sessions
+    Examples:
+      # As readable Markdown
+      $ termchat sessions export last -o chat.md
+      # Everything, for importing elsewhere
+      $ termchat sessions export last > chat.jsonl
+    See also: sessions import, sessions show, replay
     """
     from termchat.conversation.transcripts import export as exporting
     from termchat.conversation.transcripts.transcript import TranscriptError, held
@@ -219,7 +282,7 @@ def export(*, session: str, form: str | None, output: str, force: bool) -> None:
     if output == "-" and sys.stdout is None:
         complain("stdout is closed")
         sys.exit(1)
-    with opened() as store:
+    with open_store() as store:
         found = store.find(session)
         store.read_through(found)  # so that damage is found before the first line is written
         stored = store.load(found)
@@ -257,12 +320,18 @@ def import_(*, files: tuple[Path, ...], form: str | None) -> None:
 
     Each chat is saved as a new one, and its id is printed, one per line. A chat or message that cannot be read is left out
     and named, and the exit code is 1. The other chats and files are still imported.
+
+    Files: sessions
+    Examples:
+      # Import an exported chat
+      $ termchat sessions import chat.jsonl
+    See also: sessions export, sessions list
     """
     from termchat.conversation.transcripts import importing
     from termchat.conversation.transcripts.transcript import TranscriptError
 
     failed = False
-    with opened() as store:
+    with open_store() as store:
         for file in files:
             try:
                 with importing.readable(file) as path:
@@ -271,7 +340,7 @@ def import_(*, files: tuple[Path, ...], form: str | None) -> None:
                         title = one_line(transcript.conversation.title or "a chat", 60)
                         click.echo(f"imported {title}", err=True)
                         if transcript.halves:
-                            click.echo(_half_characters(transcript.halves), err=True)
+                            click.echo(_describe_half_characters(transcript.halves), err=True)
                         for problem in transcript.left_out:
                             complain(f"left out of {file.name}: {problem}")
                             failed = True
@@ -281,7 +350,7 @@ def import_(*, files: tuple[Path, ...], form: str | None) -> None:
     sys.exit(1 if failed else 0)
 
 
-def _half_characters(count: int) -> str:
+def _describe_half_characters(count: int) -> str:
     what = "1 half character in it was" if count == 1 else f"{count:,} half characters in it were"
     return f"  {what} replaced by U+FFFD: half a character cannot be stored"
 
@@ -290,8 +359,8 @@ def _half_characters(count: int) -> str:
 
 
 @contextmanager
-def opened() -> Iterator[Store]:
-    """The store of saved chats. An error of it is reported, and ends the command with 1."""
+def open_store() -> Iterator[Store]:
+    """Open the store of saved chats. An error of it is reported, and ends the command with 1."""
     from termchat import paths
     from termchat.conversation.store.store import Store, StoreError
 
@@ -323,7 +392,7 @@ def _report_repair(store: Store, over: threading.Event) -> None:
             return
 
 
-def _rows(found: Sequence[SessionSummary]) -> list[tuple[str, ...]]:
+def _make_rows(found: Sequence[SessionSummary]) -> list[tuple[str, ...]]:
     return [
         (
             one.id,
@@ -337,14 +406,15 @@ def _rows(found: Sequence[SessionSummary]) -> list[tuple[str, ...]]:
     ]
 
 
-def _stamp(seconds: float) -> str:
-    """A time since the epoch as ISO 8601, UTC."""
+def _format_time(seconds: float) -> str:
+    """Format a time since the epoch as ISO 8601, UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _objects(found: Sequence[SessionSummary]) -> list[dict[str, Any]]:
+def _make_objects(found: Sequence[SessionSummary]) -> list[dict[str, Any]]:
     import msgspec
 
     return [
-        msgspec.structs.asdict(one) | {"created": _stamp(one.created), "updated": _stamp(one.updated)} for one in found
+        msgspec.structs.asdict(one) | {"created": _format_time(one.created), "updated": _format_time(one.updated)}
+        for one in found
     ]

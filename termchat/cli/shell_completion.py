@@ -24,6 +24,15 @@ def completion(ctx: click.Context, /, *, shell: str) -> None:
     """Print a completion script for SHELL.
 
     It completes commands, flags, models, saved chats, themes and settings.
+
+    Examples:
+      # bash, in ~/.bashrc
+      $ eval "$(termchat completion bash)"
+      # zsh, in ~/.zshrc after compinit
+      $ eval "$(termchat completion zsh)"
+      # fish
+      $ termchat completion fish > ~/.config/fish/completions/termchat.fish
+    See also: help
     """
     made = get_completion_class(shell)
     if made is not None:
@@ -57,11 +66,11 @@ class Bash(BashComplete):
     source_template = _BASH
 
     def source(self) -> str:
-        """The script. Unlike click's, this does not check the version of bash: another shell may have asked for it."""
+        """Return the script. Unlike click's, this does not check the version of bash: another shell may have asked for it."""
         return self.source_template % self.source_vars()
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the cursor's word, and that word."""
+        """Return the words before the cursor's word, and that word."""
         line = os.environ["COMP_WORDS"]
         words = split_arg_string(line)[1:]
         return (words[:-1], words[-1]) if words and not line[-1:].isspace() else (words, "")

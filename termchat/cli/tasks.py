@@ -11,7 +11,7 @@ import click
 
 from termchat.cli import completers
 from termchat.cli.constraint_flags import constraint_flags, constraint_of
-from termchat.cli.flags import config, flags
+from termchat.cli.flags import flags, read_settings
 from termchat.cli.help import Page
 from termchat.cli.walk_flags import plan_of, walk_flags
 from termchat.config.origins import FLAG
@@ -84,11 +84,44 @@ def run(
     candidates: int,
     **given: Any,
 ) -> None:
-    """Answer PROMPT and exit. Only the reply's text goes to stdout.
+    r"""Answer PROMPT and exit. Only the reply's text goes to stdout.
 
     If PROMPT is missing or "-", it is read from stdin. Each of several replies has a heading with its number and seed. With
     --json, each record has the number of its reply: "reply", from 1, with -n; "walk", from 0, when replies are decoded
     together. The records of walks are interleaved.
+
+    Environment: settings
+    Files: config, models
+    Exit codes:
+      0: done: the reply ended by itself, at a stop sequence or at --max-tokens
+      1, 2
+      3: a reply was cut off: the context is full, or the reply ended before it matched its constraint
+      130, 141
+      143: ended by SIGTERM
+    Examples:
+      # Print one reply
+      $ termchat run "Why is the sky blue?"
+      # Print the same reply every time
+      $ termchat run --seed 42 --max-tokens 80 "Tell me a joke."
+      # Print three different replies
+      $ termchat run -n 3 "Name a river."
+      # Print four replies, decoded together
+      $ termchat run --walks 4 "Name a river."
+      # Print three replies for each of three temperatures
+      $ termchat run --grid temperature=0,0.7,1.5 --runs 3 "Name a river."
+      # Print the most common answer of eight replies
+      $ termchat run --vote "\d+" "What is 17 + 25?"
+      # Print the two best replies of a beam search
+      $ termchat run --beams 4 --n-best 2 "Name a river."
+      # Ask about a file
+      $ termchat run --system "Summarise this." < notes.txt
+      # Answer a chat in OpenAI format
+      $ termchat run --messages - < chat.json
+      # Print every token with its candidates, for a program
+      $ termchat run --json hello > reply.jsonl
+      # Complete raw text without a chat template
+      $ termchat run --raw --stop "\n" "The capital of France is"
+    See also: replay, models list, config show
     """
     piped = prompt == "-" or (prompt is None and messages is None)
     if raw and messages is not None:
@@ -109,8 +142,8 @@ def run(
             "--beams does not work with --rule, --ignore-eos or --prefill: use --stop or --max-tokens to end it"
         )
     constraint = constraint_of(given)
-    conditions = (*map(_rule, rules), *([IgnoreEnd()] if ignore_eos else ()))
-    chosen = config(given)
+    conditions = (*map(_parse_rule, rules), *([IgnoreEnd()] if ignore_eos else ()))
+    chosen = read_settings(given)
     if plan is not None and chosen.origin["draft"] == FLAG:
         if plan.group.beams is not None and chosen.tuning.drafts is not None:
             raise click.UsageError("--draft does not work with --beams")
@@ -130,9 +163,11 @@ def run(
     sys.exit(answer(chosen, engine, asked, as_json=as_json, candidates=candidates))
 
 
-def _rule(text: str) -> Rule:
-    """Raises:
-    click.BadParameter: it is not a rule, or pauses: nobody could resume the reply.
+def _parse_rule(text: str) -> Rule:
+    """Parse a rule that ends the reply.
+
+    Raises:
+        click.BadParameter: it is not a rule, or pauses: nobody could resume the reply.
     """
     try:
         rule = parse(well_formed(text), "stop")
@@ -171,8 +206,25 @@ def replay(*, file: Path, as_json: bool, walk: int | None, anywhere: bool, **giv
 
     FILE is a chat saved as .jsonl, or the output of termchat run --json; - is stdin. Model, threads and everything else on
     record are used as recorded, unless a flag overrides them.
+
+    Environment: settings
+    Files: config
+    Exit codes:
+      0: everything is identical
+      1: something differs, or the replay failed
+      2, 130
+    Examples:
+      # Check that a reply is reproducible
+      $ termchat run --json hello > a.jsonl && termchat replay a.jsonl
+      # Replay only the third walk
+      $ termchat replay --walk 2 a.jsonl
+      # Replay a reply of another machine
+      $ termchat replay --anywhere a.jsonl
+      # Replay a saved chat
+      $ termchat sessions export last -o chat.jsonl && termchat replay chat.jsonl
+    See also: compare, run, sessions export
     """
-    chosen = config(given)
+    chosen = read_settings(given)
     from termchat.commands import replay as replaying
 
     sys.exit(
@@ -199,6 +251,17 @@ def compare(*, left: Path, right: Path | None, node: int | None, other_node: int
 
     FILE and OTHER are chats saved as .jsonl, or the output of termchat run --json; - is stdin. Without OTHER, the last reply
     in FILE is compared with its version before. No model is loaded: what the records show is drawn again from them.
+
+    Exit codes:
+      0: the tokens are identical
+      1: a token differs, or a file cannot be read
+      2, 130
+    Examples:
+      # See why two runs differ
+      $ termchat compare a.jsonl b.jsonl
+      # Compare the last reply of a chat with its version before
+      $ termchat sessions export last | termchat compare -
+    See also: replay, run, sessions export
     """
     from termchat.commands.compare_transcripts import compare as compare_files
 
@@ -220,13 +283,23 @@ def tokens(engine: Engine, /, *, text: str | None, ids: bool, as_json: bool, **g
     """Print the tokens of TEXT, in line, and count tokens, characters, letters and bytes.
 
     If TEXT is missing or "-", it is read from stdin. It is read as in a message: no chat template, no control tokens.
+
+    Environment: settings
+    Files: config, models
+    Exit codes: 0, 1, 2, 130, 141
+    Examples:
+      # See the tokens of a text
+      $ termchat tokens "How many r are in strawberry?"
+      # Count the tokens of a file
+      $ termchat tokens --ids < notes.txt | wc -l
+    See also: run, models list
     """
     if ids and as_json:
         raise click.UsageError("choose one of --ids and --json")
     piped = text is None or text == "-"
     if piped and (sys.stdin is None or (text is None and sys.stdin.isatty())):
         raise click.UsageError("no text: pass TEXT or pipe one in")
-    chosen = config(given)
+    chosen = read_settings(given)
     from termchat.commands.tokenize import tokenize
 
     said = sys.stdin.buffer.read().decode("utf-8", "replace") if piped or text is None else well_formed(text)
@@ -251,8 +324,17 @@ def tune(*, model: str | None, seconds: int, dry_run: bool, as_json: bool, **giv
     It tries thread counts for decoding and for prompts, and prompt batch sizes that keep results exact. Flags, variables, the
     model's settings in the model list, and config.toml override the saved values. It also tells from which acceptance on
     speculation pays, and how much at most.
+
+    Environment: settings
+    Files: config, tuned
+    Examples:
+      # Measure the default model, in about a minute
+      $ termchat tune
+      # Measure another model without saving
+      $ termchat tune --dry-run --seconds 20 qwen3-0.6b
+    See also: doctor, config show
     """
-    chosen = config({**given, "model": model})
+    chosen = read_settings({**given, "model": model})
     from termchat.commands import tune as tuning
 
     sys.exit(tuning.tune(chosen, seconds=seconds, dry_run=dry_run, as_json=as_json))
@@ -265,8 +347,21 @@ def doctor(*, as_json: bool, **given: Any) -> None:
     """Check versions, build, devices, files, settings, terminal, models and saved chats, and suggest fixes.
 
     Safe to paste into a bug report: no secrets or user name, and the home folder is shown as ~.
+
+    Environment: settings
+    Files: config
+    Exit codes:
+      0: no problems
+      1: problems were found
+      2, 130
+    Examples:
+      # Look for problems
+      $ termchat doctor
+      # Write a report for a bug report
+      $ termchat doctor > report.txt
+    See also: config check, locate, models list
     """
-    chosen = config(given)
+    chosen = read_settings(given)
     from termchat.commands.doctor import examine
 
     report = examine(chosen)

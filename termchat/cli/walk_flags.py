@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from termchat.cli import completers
-from termchat.cli.flags import flag_of
+from termchat.cli.flags import flag_names, flag_of
 from termchat.cli.help import Grouped
 from termchat.decoding.plans import FLAGS, PLANS, PlanField
 
 if TYPE_CHECKING:
     from termchat.decoding.walk_plan import WalkPlan
 
-_ALSO = {"best_of": ("--best",)}
-"""The names of the slash commands, where they are others."""
 _KINDS = {plan.fields[0].name: kind for kind, plan in PLANS.items() if plan.fields[0].flag_help}
 """The flags that make several replies, and the kinds of plans that they ask for."""
 
@@ -25,14 +23,14 @@ _KINDS = {plan.fields[0].name: kind for kind, plan in PLANS.items() if plan.fiel
 def walk_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags to a command; their values go through `plan_of`."""
     for field in reversed(FLAGS):
-        command = _option(field)(command)
+        command = _make_option(field)(command)
     return command
 
 
-def _option(field: PlanField) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _make_option(field: PlanField) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     how: dict[str, Any] = {"cls": Grouped, "group": "Walk", "help": field.flag_help}
     if field.name not in _KINDS:
-        how["help"] = f"with {' or '.join(', '.join(_takers(field.name)).rsplit(', ', 1))}: {field.flag_help}"
+        how["help"] = f"with {' or '.join(', '.join(_find_takers(field.name)).rsplit(', ', 1))}: {field.flag_help}"
         if field.kind != "switch":
             how["help"] += f"  [default: {field.typed_default}]"
     if field.kind == "switch":
@@ -45,10 +43,10 @@ def _option(field: PlanField) -> Callable[[Callable[..., Any]], Callable[..., An
         how["type"] = float
     elif field.kind == "texts":
         how |= {"multiple": True, "shell_complete": completers.grids}
-    return click.option(flag_of(field.name), *_ALSO.get(field.name, ()), **how)
+    return click.option(*flag_names(field), **how)
 
 
-def _takers(name: str) -> list[str]:
+def _find_takers(name: str) -> list[str]:
     """Return the flags that a flag goes with."""
     return [
         flag_of(plan.fields[0].name) for plan in PLANS.values() if name in (field.name for field in plan.fields[1:])
@@ -68,9 +66,9 @@ def plan_of(given: dict[str, Any]) -> WalkPlan | None:
     if len(asked) > 1:
         raise click.UsageError(f"choose one of {', '.join(heads[:-1])} and {heads[-1]}")
     for name in wanted:
-        if name not in asked and not set(_takers(name)) & set(heads):
+        if name not in asked and not set(_find_takers(name)) & set(heads):
             not_with = f", not with {heads[0]}" if asked else ""
-            raise click.UsageError(f"{flag_of(name)} goes with {' or '.join(_takers(name))}{not_with}")
+            raise click.UsageError(f"{flag_of(name)} goes with {' or '.join(_find_takers(name))}{not_with}")
     if not asked:
         return None
     from termchat.decoding.walk_plan import PlanError, make_plan, parse_grid

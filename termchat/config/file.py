@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from termchat import atomic, paths
-from termchat.config.fields import TABLES
+from termchat.config.fields import ENGINES, KEYS, TABLES
 from termchat.config.named_engines import FIELDS
-from termchat.config.sources import ENGINES, KEYS
 from termchat.text import guess_of
 from termchat.toml import Statement, TomlError, TomlFile, dotted, literal, parsed
 
@@ -28,7 +27,7 @@ class ConfigFileError(Exception):
 
 
 def put(name: str, value: Written | None, file: Path | None = None) -> Path:
-    """Writes a setting into the config file, which is made if there is none; returns its path.
+    """Write a setting into the config file, which is made if there is none; return its path.
 
     Args:
         name: a setting, `keys.ID` for what is bound to ID, or `engines.NAME.KEY` for a key of an engine. The value is not
@@ -40,21 +39,21 @@ def put(name: str, value: Written | None, file: Path | None = None) -> Path:
         ConfigFileError: the file cannot be read, changed or written, or there is no such setting.
     """
     file = paths.config_file() if file is None else file
-    _change(_address(name), "fresh" if value is None else value, file)
+    _change_setting(_parse_name(name), "fresh" if value is None else value, file)
     return file
 
 
 def remove(name: str, file: Path | None = None) -> bool:
-    """Takes a setting out of the config file, so that its default counts again; returns whether it was there.
+    """Remove a setting from the config file, so that its default counts again; return whether it was there.
 
     Raises:
         ConfigFileError: see `put`.
     """
-    return _change(_address(name), None, paths.config_file() if file is None else file)
+    return _change_setting(_parse_name(name), None, paths.config_file() if file is None else file)
 
 
 def write(file: Path, text: str) -> None:
-    """Replaces the file; see `atomic.replace`.
+    """Replace the file; see `atomic.replace`.
 
     Raises:
         ConfigFileError: it cannot be written.
@@ -67,8 +66,8 @@ def write(file: Path, text: str) -> None:
         raise ConfigFileError("the config file can only hold UTF-8 text") from error
 
 
-def _address(name: str) -> tuple[str, ...]:
-    """The keys of a setting, its table first."""
+def _parse_name(name: str) -> tuple[str, ...]:
+    """Return the keys of a setting, its table first."""
     table, _, id = name.partition(".")
     if table == KEYS and id:
         return (KEYS, id)
@@ -82,12 +81,12 @@ def _address(name: str) -> tuple[str, ...]:
     return (TABLES[name], name) if TABLES[name] else (name,)
 
 
-def _change(keys: tuple[str, ...], value: Written | None, path: Path) -> bool:
-    """Sets or, with None, removes what has these keys; whether there was something to do."""
+def _change_setting(keys: tuple[str, ...], value: Written | None, path: Path) -> bool:
+    """Set the value with these keys, or with None remove it; return whether the file has changed."""
     mark, text, statements, before, place = "", "", list[Statement](), dict[tuple[str, ...], Any](), path.name
     try:
         file = TomlFile(path)
-        mark, text, statements, before = file.mark, file.text, file.statements, _flat(file.table)
+        mark, text, statements, before = file.mark, file.text, file.statements, _flatten_table(file.table)
         place = file.place(*keys)
     except TomlError as error:
         if not error.is_missing:
@@ -104,17 +103,17 @@ def _change(keys: tuple[str, ...], value: Written | None, path: Path) -> bool:
     elif line is not None:
         changed = text[: line.value] + literal(value) + text[line.end :]
     else:
-        changed = _added(text, statements, keys, literal(value))
+        changed = _add_line(text, statements, keys, literal(value))
     if value is not None:
         wanted[keys] = list(value) if isinstance(value, (list, tuple)) else value
-    if _said(changed) != wanted:
+    if _parse_flat(changed) != wanted:
         raise ConfigFileError(f"{place}: {'.'.join(keys)} cannot be changed here; change it by hand")
     write(path, mark + changed)
     return True
 
 
-def _added(text: str, statements: list[Statement], keys: tuple[str, ...], written: str) -> str:
-    """The text with one more line: under the commented one of that name, else the last of its table, else in a new table."""
+def _add_line(text: str, statements: list[Statement], keys: tuple[str, ...], written: str) -> str:
+    """Add a line to the text: under the commented one of that name, else the last of its table, else in a new table."""
     end, table = "\r\n" if "\r\n" in text else "\n", keys[:-1]
     line = f"{dotted(keys[-1:])} = {written}{end}"
     headers = [one for one in statements if one.value < 0]
@@ -136,16 +135,16 @@ def _added(text: str, statements: list[Statement], keys: tuple[str, ...], writte
     return text[:at] + (end if at and text[at - 1] != "\n" else "") + line + text[at:]
 
 
-def _flat(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    """What a file says, by the keys of all tables on the way; a table that lost its last key may be there still, or not."""
+def _flatten_table(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """Return the values of a table by all their keys, those of its inner tables first; empty tables are left out."""
     found: dict[tuple[str, ...], Any] = {}
     for key, value in table.items():
-        found |= _flat(value, (*above, key)) if isinstance(value, dict) else {(*above, key): value}
+        found |= _flatten_table(value, (*above, key)) if isinstance(value, dict) else {(*above, key): value}
     return found
 
 
-def _said(text: str) -> dict[tuple[str, ...], Any] | None:
+def _parse_flat(text: str) -> dict[tuple[str, ...], Any] | None:
     try:
-        return _flat(parsed(text))
+        return _flatten_table(parsed(text))
     except ValueError:
         return None

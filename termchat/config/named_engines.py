@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
-from termchat.config.named_tables import EntryRefused, only, valid_name
-from termchat.decoding.setting import Setting, SettingError
+from termchat.config.named_tables import EntryRefused, check_keys, check_name
+from termchat.decoding.setting import SettingError, declared
 from termchat.engine.address import (
     HERE,
-    REMOTE_COMMAND,
     AddressError,
     EngineAddress,
-    ServerKind,
     address_of,
     checked_url,
     is_url,
@@ -22,29 +20,7 @@ from termchat.text import guess_of
 
 ON_THIS_MACHINE = "here"
 """The word for the engine on this machine, where another one is configured."""
-FIELDS = {
-    field.name: field
-    for field in (
-        Setting(name="url", kind="text", foreign=True,
-            help="ssh://[USER@]HOST[:PORT] runs termchat's own worker there; http://HOST:PORT or https://… is a server"),
-        Setting(name="model", kind="text", foreign=True,
-            help="what to ask for there; a name or path of that machine. Empty leaves it to the engine"),
-        Setting(name="key_env", kind="text", foreign=True, help="variable that holds the server's key"),
-        Setting(name="key_file", kind="text", foreign=True,
-            help="file that holds the server's key; nobody else may open it (chmod 600)"),
-        Setting(name="key_keyring", kind="text", foreign=True,
-            help="service under which the keyring holds the key, for the user NAME; needs the package keyring"),
-        Setting(name="insecure_key", kind="bool", help="send the key over http:// to another machine, unencrypted"),
-        Setting(name="ssl_cert_file", kind="text", foreign=True, help="certificates of your own authority, in PEM format"),
-        Setting(name="draws", kind="choice", choices=("here", "server"),
-            help="here: termchat draws each token, every feature works; server: the server streams, faster on slow lines"),
-        Setting(name="kind", kind="choice", choices=get_args(ServerKind),
-            help=f"{', '.join(get_args(ServerKind))}: which server it is, if it cannot be seen; "
-            "openai takes url's path as it is"),
-        Setting(name="remote_command", kind="text", foreign=True,
-            help=f"command that ssh runs there instead of {REMOTE_COMMAND}"),
-    )
-}  # fmt: skip
+FIELDS = declared(EngineAddress)
 """Every key of such a table."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -62,10 +38,10 @@ def engine_from(name: str, table: object) -> EngineAddress:
     """
     if not isinstance(table, dict):
         raise EntryRefused(f"{name} must be a table, [engines.{name}]")
-    valid_name(name)
+    check_name(name)
     if name == ON_THIS_MACHINE:
         raise EntryRefused(f"{name!r} stands for this machine; choose another name")
-    only(table, FIELDS, ())
+    check_keys(table, FIELDS, ())
     if not table.get("url"):
         raise EntryRefused(f"the engine {name} needs a url")
     values = check_values(table)

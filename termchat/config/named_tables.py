@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from termchat import atomic
 from termchat.decoding.samplers import KNOBS, Value
@@ -22,50 +24,79 @@ _NAME = re.compile(r"[\w+-](?:[\w .+-]{0,38}[\w.+-])?")
 
 
 class NameRefused(Exception):
-    """There is nothing of that name, it is no name, or the file cannot be changed; the message says what to do."""
+    """An unknown or invalid name, or a file that cannot be changed; the message says what to do."""
 
 
-class EntryRefused(ValueError):
-    """A table that is no such entry; `keys` lead to what is wrong in it."""
+class EntryRefused(NameRefused):
+    """An invalid name or table of an entry; `keys` lead to the mistake."""
 
     def __init__(self, message: str, *keys: str) -> None:
         super().__init__(message)
         self.keys = keys
 
 
-def read(
-    path: Path, make: Callable[[str, Mapping[str, Any]], Entry], kind: str, problems: list[str], *, optional: bool
-) -> dict[str, Entry]:
-    """The entries of a file by name; `make` raises `EntryRefused`. What is wrong is added to `problems`, one line each, also
-    that there is no file unless it is `optional`."""
-    try:
-        source = TomlFile(path)
-    except TomlError as error:
-        if not (optional and error.is_missing):
-            problems.append(f"{error}; its {kind}s are ignored")
-        return {}
-    found = {}
-    for name, table in source.table.items():
+class NamedEntries(msgspec.Struct, Generic[Entry], frozen=True):
+    """All entries of a kind by name, and the mistakes in the files: one line each, which may hold foreign text."""
+
+    kind: str
+    entries: dict[str, Entry]
+    problems: tuple[str, ...] = ()
+
+    def get(self, name: str) -> Entry:
+        """Return the entry of a name, however it is capitalised.
+
+        Raises:
+            NameRefused: there is none.
+        """
+        if name in self.entries:
+            return self.entries[name]
+        for known, entry in self.entries.items():
+            if known.lower() == name.lower():
+                return entry
+        guess, all_names = guess_of(name, self.entries), ", ".join(self.entries)
+        raise NameRefused(f"unknown {self.kind} {name!r}{guess}; known {self.kind}s: {all_names}")
+
+
+def load(
+    kind: str, shipped: Path, own: Path, make: Callable[[str, Mapping[str, Any], bool], Entry]
+) -> NamedEntries[Entry]:
+    """Read the entries that ship, then the user's own, which replace those of the same name. The own file may be missing.
+
+    Args:
+        make: makes an entry of its name, its table, and whether it is the user's; it raises `EntryRefused`.
+    """
+    entries: dict[str, Entry] = {}
+    problems = []
+    for path in (shipped, own):
         try:
-            valid_name(name)
-            if not isinstance(table, dict):
-                raise EntryRefused(f"{name} must be a table, [{name}]")
-            found[name] = make(name, table)
-        except EntryRefused as wrong:
-            problems.append(f"{source.place(name, *wrong.keys)}: {wrong}; this {kind} is ignored")
-    return found
+            source = TomlFile(path)
+        except TomlError as error:
+            if path == shipped or not error.is_missing:
+                problems.append(f"{error}; its {kind}s are ignored")
+            continue
+        for name, table in source.table.items():
+            try:
+                check_name(name)
+                if not isinstance(table, dict):
+                    raise EntryRefused(f"{name} must be a table, [{name}]")
+                entries[name] = make(name, table, path == own)
+            except EntryRefused as wrong:
+                problems.append(f"{source.place(name, *wrong.keys)}: {wrong}; this {kind} is ignored")
+    return NamedEntries(kind, entries, tuple(problems))
 
 
-def valid_name(name: str) -> None:
-    """Raises:
-    EntryRefused: nothing can have this name.
+def check_name(name: str) -> None:
+    """Check the name of an entry.
+
+    Raises:
+        EntryRefused: it is invalid.
     """
     if not _NAME.fullmatch(name):
-        raise EntryRefused(_no_name(name))
+        raise EntryRefused(f"{name!r} is not a valid name: use up to 40 letters, digits, spaces and . _ + -")
 
 
-def knob(name: str, value: object) -> Value:
-    """A knob's value as written in such a file: numbers may also be words, such as "off".
+def read_knob(name: str, value: object) -> Value:
+    """Read a knob's value, as written in such a file: numbers may also be words, such as "off".
 
     Raises:
         EntryRefused: the knob refuses it.
@@ -76,11 +107,11 @@ def knob(name: str, value: object) -> Value:
         raise EntryRefused(str(error), name) from error
 
 
-def only(table: Mapping[str, Any], known: Iterable[str], texts: Iterable[str]) -> None:
-    """Refuses keys that are not known, and what should be a text and is none.
+def check_keys(table: Mapping[str, Any], known: Iterable[str], texts: Iterable[str]) -> None:
+    """Check the keys of a table, and that its texts are texts.
 
     Raises:
-        EntryRefused: see above.
+        EntryRefused: a key is unknown, or a text is something else.
     """
     for key, value in table.items():
         if key not in known:
@@ -89,70 +120,54 @@ def only(table: Mapping[str, Any], known: Iterable[str], texts: Iterable[str]) -
             raise EntryRefused(f"{key} must be a string, not {value!r}", key)
 
 
-def named(name: str, entries: Mapping[str, Entry], kind: str) -> Entry:
-    """The entry of that name, however it is capitalised.
-
-    Raises:
-        NameRefused: there is none.
-    """
-    folded = {known.lower(): entry for known, entry in entries.items()}
-    if name in entries or name.lower() in folded:
-        return entries[name] if name in entries else folded[name.lower()]
-    guess = guess_of(name, entries)
-    raise NameRefused(f"unknown {kind} {name!r}{guess}; known {kind}s: {', '.join(entries)}")
-
-
-def put(path: Path, name: str, table: Mapping[str, object], about: str) -> None:
-    """Writes an entry into the file, in place of one of that name; a file that is made begins with the comment `about`.
+def put(path: Path, name: str, table: Mapping[str, object], about: str) -> Path:
+    """Write an entry into the file, in place of one of that name; return the file. A new file begins with the comment `about`.
 
     Raises:
         NameRefused: the name is none, or the file cannot be changed.
     """
-    if not _NAME.fullmatch(name):
-        raise NameRefused(_no_name(name))
+    check_name(name)
     written = "\n".join([f"[{literal(name)}]", *(f"{key} = {literal(value)}" for key, value in table.items())]) + "\n"
-    source = _opened(path)
-    before, text = ({}, about) if source is None else (source.table, source.mark + _without(source, name))
-    _write(path, name, f"{text.rstrip()}\n\n{written}", {**before, **parsed(written)})
+    source = _open_file(path)
+    before, text = ({}, about) if source is None else (source.table, source.mark + _cut_table(source, name))
+    _write_checked(path, name, f"{text.rstrip()}\n\n{written}", {**before, **parsed(written)})
+    return path
 
 
-def remove(path: Path, name: str) -> None:
-    """Takes an entry out of the file.
+def remove(path: Path, name: str) -> Path:
+    """Remove an entry from the file; return the file.
 
     Raises:
         NameRefused: the file cannot be changed.
     """
-    source = _opened(path)
+    source = _open_file(path)
     if source is not None and name in source.table:
         left = {other: table for other, table in source.table.items() if other != name}
-        _write(path, name, source.mark + _without(source, name), left)
+        _write_checked(path, name, source.mark + _cut_table(source, name), left)
+    return path
 
 
-def rename(path: Path, name: str, new: str) -> None:
-    """Gives an entry of the file another name.
+def rename(path: Path, name: str, new: str) -> Path:
+    """Give an entry of the file another name; return the file.
 
     Raises:
         NameRefused: the new name is none, or the file cannot be changed.
     """
-    if not _NAME.fullmatch(new):
-        raise NameRefused(_no_name(new))
-    source = _opened(path)
+    check_name(new)
+    source = _open_file(path)
     if source is None or name not in source.table:
-        return
+        return path
     header = next((one for one in source.statements if one.keys == (name,) and one.value < 0), None)
     text = (
         source.text if header is None else source.text[: header.start] + f"[{literal(new)}]" + source.text[header.end :]
     )
     wanted = {new if other == name else other: table for other, table in source.table.items()}
-    _write(path, name, source.mark + text, wanted)
+    _write_checked(path, name, source.mark + text, wanted)
+    return path
 
 
-def _no_name(name: str) -> str:
-    return f"{name!r} is not a valid name: use up to 40 letters, digits, spaces and . _ + -"
-
-
-def _opened(path: Path) -> TomlFile | None:
-    """None where there is no such file."""
+def _open_file(path: Path) -> TomlFile | None:
+    """Read the file; None if it is missing."""
     try:
         return TomlFile(path)
     except TomlError as error:
@@ -161,8 +176,12 @@ def _opened(path: Path) -> TomlFile | None:
         raise NameRefused(str(error)) from error
 
 
-def _write(path: Path, name: str, text: str, wanted: Mapping[str, object]) -> None:
-    if _said(text) != wanted:
+def _write_checked(path: Path, name: str, text: str, wanted: Mapping[str, object]) -> None:
+    try:
+        is_right = parsed(text) == wanted
+    except ValueError:
+        is_right = False
+    if not is_right:
         raise NameRefused(f"{name!r} in {path} cannot be replaced automatically; remove it by hand first")
     try:
         atomic.replace(path, text.encode("utf-8"))
@@ -170,14 +189,7 @@ def _write(path: Path, name: str, text: str, wanted: Mapping[str, object]) -> No
         raise NameRefused(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _without(source: TomlFile, name: str) -> str:
-    """The text without the lines of one table; comments after them stay, as they may belong to what follows."""
+def _cut_table(source: TomlFile, name: str) -> str:
+    """Return the text without the lines of one table; comments after them stay, as they may belong to what follows."""
     mine = [statement for statement in source.statements if statement.keys[0] == name]
     return source.text[: mine[0].start] + source.text[mine[-1].after :] if mine else source.text
-
-
-def _said(text: str) -> dict[str, object] | None:
-    try:
-        return parsed(text)
-    except ValueError:
-        return None

@@ -18,7 +18,7 @@ PRESET = "preset "
 def followed(
     tuning: Tuning, origin: Mapping[str, str], recommended: Mapping[str, Value]
 ) -> tuple[Tuning, dict[str, str], list[str]]:
-    """The knobs, where each came from, and problems, once those that nobody set follow a model's recommendation.
+    """Return the knobs, their origins, and problems, once unset knobs follow a model's recommendation.
 
     `recommended` goes by knob name; what is no knob of ours is left out, what a knob refuses is a problem.
     """
@@ -38,7 +38,7 @@ def followed(
 def replaced(
     origin: Mapping[str, str], values: Mapping[str, Value], places: Mapping[str, str]
 ) -> tuple[dict[str, Value], dict[str, str]]:
-    """These values of knobs and their `places`, with those added that reset what another persona or a preset had set;
-    `origin` is where each knob came from by now."""
+    """Return values of knobs and their `places`, with those that reset the knobs of another persona or preset; `origin` is
+    the current origin of each knob."""
     left = [name for name in KNOBS if origin[name].startswith((PERSONA, PRESET)) and name not in values]
     return {name: KNOBS[name].default for name in left} | dict(values), dict.fromkeys(left, DEFAULT) | dict(places)

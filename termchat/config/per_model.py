@@ -59,7 +59,7 @@ class _File(msgspec.Struct):
 
 
 def machine() -> str:
-    """What the best settings depend on beside the model: the hardware, and the build of llama.cpp."""
+    """Return what the best settings depend on beside the model: the hardware, and the build of llama.cpp."""
     from importlib import metadata  # it takes longer than the first frame should wait, and most starts need none of it
 
     try:
@@ -70,7 +70,7 @@ def machine() -> str:
 
 
 def hardware() -> str:
-    """The processor and the cores available to this process."""
+    """Return the processor and the cores available to this process."""
     return f"{processor()}, {default_threads()} cores, {all_threads()} threads"
 
 
@@ -84,12 +84,12 @@ def processor() -> str:
 
 
 def entries(file: Path | None = None) -> list[Tuned]:
-    """Measurements of all models and machines."""
-    return _read(file).tuned
+    """Return the measurements of all models and machines."""
+    return _read_file(file).tuned
 
 
 def find(sha256: str, file: Path | None = None) -> Tuned | None:
-    """The measurement of this model on this machine."""
+    """Find the measurement of this model on this machine."""
     mine = [entry for entry in entries(file) if entry.sha256 == sha256]
     here = machine() if mine else ""
     return next((entry for entry in mine if entry.machine == here), None)
@@ -102,26 +102,26 @@ def find_rows(sha256: str, file: Path | None = None) -> tuple[Measurement, ...]:
 
 
 def picks(file: Path | None = None) -> list[Pick]:
-    """Choices for all models and machines."""
-    return _read(file).picks
+    """Return the choices for all models and machines."""
+    return _read_file(file).picks
 
 
 def find_pick(sha256: str, file: Path | None = None) -> Pick | None:
-    """The choice for this model on this machine."""
+    """Find the choice for this model on this machine."""
     mine = [entry for entry in picks(file) if entry.sha256 == sha256]
     here = hardware() if mine else ""
     return next((entry for entry in mine if entry.hardware == here), None)
 
 
 def keep_measured(tuned: Tuned, file: Path | None = None) -> Path:
-    """Writes it in place of what was measured before; returns where.
+    """Write a measurement in place of the one before; return the file.
 
     Raises:
         OSError: it cannot be written.
     """
-    kept = _read(file)
+    kept = _read_file(file)
     kept.tuned = [e for e in kept.tuned if (e.sha256, e.machine) != (tuned.sha256, tuned.machine)] + [tuned]
-    return _write(kept, file)
+    return _write_file(kept, file)
 
 
 def keep_rows(measured: Measurement, sha256: str, name: str, file: Path | None = None) -> Path:
@@ -137,25 +137,25 @@ def keep_rows(measured: Measurement, sha256: str, name: str, file: Path | None =
 
 
 def keep_pick(pick: Pick, file: Path | None = None) -> Path:
-    """Writes it in place of what was set before; without settings, that is forgotten. Returns where.
+    """Write a choice in place of the one before; one without settings is removed. Return the file.
 
     Raises:
         OSError: it cannot be written.
     """
-    kept = _read(file)
+    kept = _read_file(file)
     others = [e for e in kept.picks if (e.sha256, e.hardware) != (pick.sha256, pick.hardware)]
     kept.picks = [*others, pick] if pick.settings else others
-    return _write(kept, file)
+    return _write_file(kept, file)
 
 
-def _read(file: Path | None) -> _File:
+def _read_file(file: Path | None) -> _File:
     with contextlib.suppress(OSError, *UNREADABLE):
         found = msgspec.json.decode(regular_files.read(file or paths.tuned_file(), _MOST), type=_File)
         return found if found.version == VERSION else _File()
     return _File()
 
 
-def _write(kept: _File, file: Path | None) -> Path:
+def _write_file(kept: _File, file: Path | None) -> Path:
     file = file or paths.tuned_file()
     atomic.replace(file, msgspec.json.format(msgspec.json.encode(kept)))
     return file
@@ -180,7 +180,7 @@ class RunSettings(NamedTuple):
         return self.asked.with_picked(*self.picked).with_tuned(self.measured)
 
     def set(self, name: str, value: Value) -> RunSettings:
-        """A copy in which a person set an option for this model.
+        """Return a copy in which a person set an option for this model.
 
         Raises:
             SettingError: the option refuses the value.
@@ -189,7 +189,7 @@ class RunSettings(NamedTuple):
         return self._replace(picked=Picked({**settings, name: value}, newer | {name}))
 
     def unset(self, name: str) -> RunSettings:
-        """A copy in which the option is not chosen for this model."""
+        """Return a copy in which the option is not chosen for this model."""
         settings, newer = self.picked
         return self._replace(
             picked=Picked({other: value for other, value in settings.items() if other != name}, newer - {name})
@@ -197,7 +197,7 @@ class RunSettings(NamedTuple):
 
 
 def run_of(config: Settings, sha256: str, picked: Picked | None = None) -> RunSettings:
-    """How the model of this identity is run on this machine; `picked` None is what is kept for it."""
+    """Return how the model of this identity is run on this machine; `picked` None is the choice kept for it."""
     if picked is None:
         kept = find_pick(sha256)
         # Only what an option takes: the file may be from another termchat, or somebody's own work.
@@ -208,7 +208,7 @@ def run_of(config: Settings, sha256: str, picked: Picked | None = None) -> RunSe
 
 
 def keep_drafter(draft_model: str, sha256: str, name: str) -> None:
-    """Has this model draft for the one of this identity from now on, "" none; `name` is as for `keep_picked`.
+    """Keep the model that drafts for the one of this identity, "" for none; `name` is as for `keep_picked`.
 
     Raises:
         OSError: it cannot be written.
@@ -219,7 +219,7 @@ def keep_drafter(draft_model: str, sha256: str, name: str) -> None:
 
 
 def keep_picked(picked: Picked, sha256: str, name: str) -> None:
-    """Has a model run so from now on; `name` is for people who read the file.
+    """Keep how a model is run; `name` is for people who read the file.
 
     Raises:
         OSError: it cannot be written.

@@ -16,9 +16,9 @@ import msgspec
 
 from termchat import paths
 from termchat.config import named_tables, presets
-from termchat.config.named_tables import EntryRefused, NameRefused
+from termchat.config.named_tables import EntryRefused, NamedEntries, NameRefused
 from termchat.config.origins import PERSONA
-from termchat.config.presets import Preset, PresetError, Presets
+from termchat.config.presets import Preset
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
 
 _TEXTS = ("description", "system", "preset")
@@ -28,10 +28,6 @@ _ABOUT = (
     "# Your personas. Each table is one persona: description, system, preset, and any knob by name. "
     "/persona save NAME adds one.\n"
 )
-
-
-class PersonaError(Exception):
-    """Unknown persona, or one that cannot be saved; the message says what to do."""
 
 
 class Persona(msgspec.Struct, frozen=True):
@@ -62,63 +58,35 @@ class Persona(msgspec.Struct, frozen=True):
         return chain | dict.fromkeys(self.knobs, self.origin)
 
 
-class Personas(msgspec.Struct, frozen=True):
-    """All there are, by name, and what is wrong in the files: one line each, which may hold foreign text."""
-
-    entries: dict[str, Persona]
-    problems: tuple[str, ...] = ()
-
-    def get(self, name: str) -> Persona:
-        """The persona of that name, however it is capitalised.
-
-        Raises:
-            PersonaError: there is none.
-        """
-        try:
-            return named_tables.named(name, self.entries, "persona")
-        except NameRefused as error:
-            raise PersonaError(str(error)) from None
-
-
-def load(own: Path | None = None) -> Personas:
-    """All personas, the shipped ones first. `own` is the user's file (None: beside config.toml); it need not be there."""
-    own = paths.personas_file() if own is None else own
-    known = presets.load()
-    problems: list[str] = []
-    shipped = named_tables.read(_SHIPPED, partial(_persona, known, own=False), "persona", problems, optional=False)
-    users = named_tables.read(own, partial(_persona, known, own=True), "persona", problems, optional=True)
-    return Personas(shipped | users, tuple(problems))
+def load(own: Path | None = None) -> NamedEntries[Persona]:
+    """Read all personas. `own` is the user's file, by default the one beside config.toml."""
+    make = partial(_persona, presets.load())
+    return named_tables.load("persona", _SHIPPED, own or paths.personas_file(), make)
 
 
 def save(persona: Persona, own: Path | None = None) -> Path:
-    """Keeps a persona in the user's file, in place of one of that name; returns the file.
+    """Save a persona in the user's file, in place of one of that name; return the file.
 
     Raises:
-        PersonaError: the name is none, or the file cannot be read as it is, or not be written.
+        NameRefused: the name is invalid, or the file cannot be read or written.
     """
-    own = paths.personas_file() if own is None else own
     preset = persona.preset.name if persona.preset is not None else ""
     texts = {"description": persona.description, "system": persona.system, "preset": preset}
-    try:
-        named_tables.put(
-            own, persona.name, {k: text for k, text in texts.items() if text} | dict(persona.knobs), _ABOUT
-        )
-    except NameRefused as error:
-        raise PersonaError(str(error)) from error
-    return own
+    table = {key: text for key, text in texts.items() if text} | dict(persona.knobs)
+    return named_tables.put(own or paths.personas_file(), persona.name, table, _ABOUT)
 
 
 def differing(tuning: Tuning) -> dict[str, Value]:
-    """The knobs that a persona made of these settings would set, by name. The seed is no part of one."""
+    """Return the knobs that a persona made of these settings sets. The seed is no part of one."""
     return {name: value for name, value in tuning.differing().items() if name != "seed"}
 
 
-def _persona(known: Presets, name: str, table: Mapping[str, Any], *, own: bool) -> Persona:
-    named_tables.only(table, _KNOWN, _TEXTS)
-    knobs = {key: named_tables.knob(key, value) for key, value in table.items() if key in KNOBS}
+def _persona(known: NamedEntries[Preset], name: str, table: Mapping[str, Any], own: bool) -> Persona:
+    named_tables.check_keys(table, _KNOWN, _TEXTS)
+    knobs = {key: named_tables.read_knob(key, value) for key, value in table.items() if key in KNOBS}
     texts = {key: well_formed(table.get(key, "")).strip() for key in _TEXTS}
     try:
         preset = known.get(texts["preset"]) if texts["preset"] else None
-    except PresetError as error:
+    except NameRefused as error:
         raise EntryRefused(str(error), "preset") from error
     return Persona(name, texts["system"], texts["description"], knobs, own, preset)

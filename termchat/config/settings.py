@@ -4,62 +4,76 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from pydantic import BeforeValidator, Field
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from termchat import paths
 from termchat.config import personas, presets, sources
-from termchat.config.fields import SETTINGS, TABLES, EngineSettings, Fields
+from termchat.config.fields import ENGINE, ENGINES, KEYS, SAMPLING, SETTINGS, TABLES, ChatSettings, EngineTable
 from termchat.config.named_engines import engine_of
+from termchat.config.named_tables import NameRefused
 from termchat.config.origins import DEFAULT, FLAG, MODEL, PERSONA, PICKER, TUNED, followed
-from termchat.config.personas import Persona, PersonaError
-from termchat.config.presets import Preset, PresetError
+from termchat.config.personas import Persona
+from termchat.config.presets import Preset
 from termchat.config.sources import (
     CHAIN_PRESET,
     CHAT,
-    ENGINES,
     FILE,
-    KEYS,
     NEWER,
     FlagError,
     SettingsSource,
-    kept,
-    ranked,
+    make_source,
+    rank_sources,
 )
 from termchat.decoding.samplers import KNOBS, Tuning, Value, well_formed
 from termchat.engine.address import AddressError, EngineAddress, is_url
 from termchat.engine.port import Measurement, ModelSpec
 
+
+def _make_table(table: type[msgspec.Struct], values: Any) -> Any:
+    """Make the struct of a table, of what the sources say together."""
+    return table(**values) if isinstance(values, dict) else values
+
+
 _SET_TOGETHER = {"threads_batch": "threads", "prefill_batch": "fast_prefill"}
 """Settings that `tune` leaves alone if the second one is set."""
 
 
-class Settings(Fields, frozen=True, dict=True):
-    """All settings in force; `sources` are the places that set them, those that count most first."""
+class Settings(ChatSettings, BaseSettings):
+    """All settings in force, as `sources` set them: each has the value of the first one that does, else its default."""
 
-    sources: tuple[SettingsSource, ...] = ()
+    model_config = SettingsConfigDict(frozen=True, defer_build=True, arbitrary_types_allowed=True)
+
+    engine: Annotated[EngineTable, BeforeValidator(partial(_make_table, EngineTable))] = EngineTable()
+    tuning: Annotated[Tuning, BeforeValidator(partial(_make_table, Tuning))] = Field(Tuning(), alias="sampling")
+    """The knobs, as every chat begins."""
+    keys: dict[str, str] = {}
+    """Ids to the keys that the config file binds them to, as written there: "ctrl+k", "f2,ctrl+o". Not checked: which ids
+    and keys there are is the screen's to say."""
+    engines: dict[str, EngineAddress] = {}
+    """Engines elsewhere, by their names."""
+    _sources: tuple[SettingsSource, ...] = ()
+
+    def __init__(self, *sources: SettingsSource) -> None:
+        BaseSettings.__init__(self, _sources=sources)
+        self._sources = sources
 
     @classmethod
-    def of(cls, *sources: SettingsSource) -> Settings:
-        """Merge the sources: each setting has the value of the first one that sets it."""
-        tables: dict[str, dict[str, Any]] = {name: {} for name in ("", "engine", "sampling", KEYS, ENGINES)}
-        for source in reversed(sources):
-            for name, value in source.values.items():
-                if name in tables:
-                    tables[name].update(value)
-                else:
-                    tables[""][name] = value
-        return cls(
-            **tables[""],
-            engine=EngineSettings(**tables["engine"]),
-            tuning=Tuning(**tables["sampling"]),
-            keys=tables[KEYS],
-            engines=tables[ENGINES],
-            sources=sources,
-        )
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - a parameter of pydantic-settings
+        init_settings: PydanticBaseSettingsSource,
+        *_others: PydanticBaseSettingsSource,
+        **_more: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Replace the sources of pydantic-settings by those that the settings are made of."""
+        assert isinstance(init_settings, InitSettingsSource)
+        return tuple(init_settings.init_kwargs["_sources"])
 
     @cached_property
     def origin(self) -> dict[str, str]:
@@ -70,7 +84,7 @@ class Settings(Fields, frozen=True, dict=True):
     def places(self) -> dict[str, str]:
         """Origin of each value with the line in a file: "config.toml, line 3". Key bindings go by `keys.ID`, engines by
         `engines.NAME`."""
-        places = {name: place for source in reversed(self.sources) for name, place in source.places.items()}
+        places = {name: place for source in reversed(self._sources) for name, place in source.places.items()}
         return dict.fromkeys(SETTINGS, DEFAULT) | places
 
     @property
@@ -84,13 +98,13 @@ class Settings(Fields, frozen=True, dict=True):
     @property
     def problems(self) -> tuple[str, ...]:
         """Mistakes in the sources, one line each; their texts may be foreign."""
-        return tuple(dict.fromkeys(problem for source in reversed(self.sources) for problem in source.problems))
+        return tuple(dict.fromkeys(problem for source in reversed(self._sources) for problem in source.problems))
 
     def knob_origin(self) -> dict[str, str]:
         return {name: self.origin[name] for name in KNOBS}
 
     def value(self, name: str) -> Value:
-        holder = {"engine": self.engine, "sampling": self.tuning}.get(TABLES[name], self)
+        holder = {ENGINE: self.engine, SAMPLING: self.tuning}.get(TABLES[name], self)
         return getattr(holder, name)  # type: ignore[no-any-return]
 
     @cached_property
@@ -100,11 +114,11 @@ class Settings(Fields, frozen=True, dict=True):
         A `model` that is set in the same place as the engine, or in one that counts more, is one of that engine; any other is
         one of this machine. In the config file the model of the engine's own table counts more.
         """
-        address = self.engine_at(self._configured)
+        address = self.engine_at(self._configured_engine)
         if is_url(self.model) or not address.url or not self.model:
             return address
-        model, engine = self._rank("model"), self._rank("default_engine")
-        together = model == engine < len(self.sources) and not (address.model and self.sources[model].place == FILE)
+        model, engine = self._rank_of("model"), self._rank_of("default_engine")
+        together = model == engine < len(self._sources) and not (address.model and self._sources[model].place == FILE)
         return msgspec.structs.replace(address, model=self.model) if model < engine or together else address
 
     def engine_at(self, wanted: str) -> EngineAddress:
@@ -116,21 +130,25 @@ class Settings(Fields, frozen=True, dict=True):
             AddressError: there is none.
         """
         address = engine_of(wanted, self.engines)
-        if not self.remote_command or address.scheme != "ssh" or address != engine_of(self._configured, self.engines):
+        if (
+            not self.remote_command
+            or address.scheme != "ssh"
+            or address != engine_of(self._configured_engine, self.engines)
+        ):
             return address
-        if address.remote_command and self.sources[self._rank("remote_command")].place == FILE:
+        if address.remote_command and self._sources[self._rank_of("remote_command")].place == FILE:
             return address
         return msgspec.structs.replace(address, remote_command=self.remote_command)
 
     @property
-    def _configured(self) -> str:
+    def _configured_engine(self) -> str:
         """The name or URL of the configured engine."""
         return self.model if is_url(self.model) else self.default_engine
 
-    def _rank(self, name: str) -> int:
+    def _rank_of(self, name: str) -> int:
         """Return the index of the first source that sets a setting of no table."""
-        ranks = (rank for rank, source in enumerate(self.sources) if name in source.values)
-        return next(ranks, len(self.sources))
+        ranks = (rank for rank, source in enumerate(self._sources) if name in source.values)
+        return next(ranks, len(self._sources))
 
     def spec(
         self,
@@ -165,15 +183,15 @@ class Settings(Fields, frozen=True, dict=True):
         values: dict[str, object] = {"system": persona.system, **persona.knobs}
         values |= {"preset": persona.preset.name} if persona.preset is not None else {}
         origin = dict.fromkeys(values, persona.origin) | {"persona": self.origin["persona"]}
-        return self._with(kept(PERSONA, {**values, "persona": persona.name}, origin, problems))
+        return self._with_sources(make_source(PERSONA, {**values, "persona": persona.name}, origin, problems))
 
     def with_preset(self, preset: Preset, problems: Collection[str] = ()) -> Settings:
         """Return a copy with a preset's chain, but for knobs that are set where the preset is named, or in a place before."""
-        return self._with(kept(CHAIN_PRESET, preset.knobs, preset.origin, problems))
+        return self._with_sources(make_source(CHAIN_PRESET, preset.knobs, preset.origin, problems))
 
     def with_left(self, values: Mapping[str, Value], origin: Mapping[str, str]) -> Settings:
         """Return a copy with the values of a saved chat, which override everything except flags."""
-        return self._with(kept(CHAT, values, origin))
+        return self._with_sources(make_source(CHAT, values, origin))
 
     def with_recommended(self, recommended: Mapping[str, Value], mistakes: Collection[str] = ()) -> Settings:
         """Return a copy whose unset knobs follow a model's recommendation, unless that is switched off; see `followed`.
@@ -181,25 +199,25 @@ class Settings(Fields, frozen=True, dict=True):
         advice = recommended if self.recommendations else {}
         tuning, origin, problems = followed(self.tuning, self.knob_origin(), advice)
         values = {name: getattr(tuning, name) for name, place in origin.items() if place == MODEL}
-        return self._with(kept(MODEL, values, problems=(*mistakes, *problems)))
+        return self._with_sources(make_source(MODEL, values, problems=(*mistakes, *problems)))
 
     def with_picked(self, picked: Mapping[str, object], newer: Collection[str] = ()) -> Settings:
         """Return a copy with a person's choices for one model; the `newer` ones override flags, too.
 
         Refused values are left out.
         """
-        ours = {name: value for name, value in picked.items() if TABLES.get(name) == "engine"}
+        ours = {name: value for name, value in picked.items() if TABLES.get(name) == ENGINE}
         first = {name: value for name, value in ours.items() if name in newer}
-        return self._with(kept(NEWER, first, PICKER), kept(PICKER, ours))
+        return self._with_sources(make_source(NEWER, first, PICKER), make_source(PICKER, ours))
 
     def with_tuned(self, measured: Mapping[str, int]) -> Settings:
         """Return a copy whose unset engine settings are those that `tune` measured for a model; refused values are left out."""
-        free = {name for name, place in self.origin.items() if place in (DEFAULT, TUNED) and TABLES[name] == "engine"}
+        free = {name for name, place in self.origin.items() if place in (DEFAULT, TUNED) and TABLES[name] == ENGINE}
         best = {name: value for name, value in measured.items() if {name, _SET_TOGETHER.get(name, name)} <= free}
-        return self._with(kept(TUNED, best))
+        return self._with_sources(make_source(TUNED, best))
 
-    def _with(self, *others: SettingsSource) -> Settings:
-        return Settings.of(*ranked((*self.sources, *others)))
+    def _with_sources(self, *others: SettingsSource) -> Settings:
+        return Settings(*rank_sources((*self._sources, *others)))
 
 
 def load(
@@ -208,7 +226,7 @@ def load(
     """Read the settings of all places; none of them has to exist.
 
     Args:
-        flags: those that were given, see `sources.flags`.
+        flags: those that were given, see `sources.read_flags`.
         environ: None is the process's own environment.
         file: None is the user's own config.toml.
 
@@ -216,25 +234,25 @@ def load(
         FlagError: a flag's value is refused.
     """
     given = [
-        sources.flags(flags or {}),
-        sources.variables(os.environ if environ is None else environ),
-        sources.config_file(paths.config_file() if file is None else file),
+        sources.read_flags(flags or {}),
+        sources.read_variables(os.environ if environ is None else environ),
+        sources.read_config_file(paths.config_file() if file is None else file),
     ]
     engines = given[-1].values.get(ENGINES, {})
     for source in given:
         _check_names(source, engines)
-    config = Settings.of(*given)
+    config = Settings(*given)
     if config.origin["remote_command"] == FLAG and config.address.is_server:
         raise FlagError("remote_command", f"remote_command does not apply to {config.address.scheme}://")
     if config.persona:
         known, origin = personas.load(), config.origin["persona"]
         try:
             config = config.with_persona(known.get(config.persona), known.problems)
-        except PersonaError as error:
+        except NameRefused as error:
             if origin == FLAG:
                 raise FlagError("persona", str(error)) from error
             problem = f"{config.places['persona']}: {error} (ignored)"
-            config = config._with(kept(PERSONA, {"persona": ""}, origin, (*known.problems, problem)))
+            config = config._with_sources(make_source(PERSONA, {"persona": ""}, origin, (*known.problems, problem)))
     if not config.preset:
         return config
     listed = presets.load()
@@ -254,7 +272,7 @@ def _check_names(source: SettingsSource, engines: Mapping[str, EngineAddress]) -
                 presets.load().get(value)
             elif name == "default_engine" or (name == "model" and is_url(value)):
                 engine_of(value, engines)
-        except (AddressError, PresetError) as error:
+        except (AddressError, NameRefused) as error:
             if source.place == FLAG:
                 raise FlagError(name, str(error)) from error
             about = "" if name == "preset" else f"{name}: "

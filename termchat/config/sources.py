@@ -12,7 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from termchat.config.fields import SETTINGS, TABLES
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from termchat.config.fields import ENGINE, ENGINES, KEYS, SETTINGS, TABLES
 from termchat.config.named_engines import engine_from
 from termchat.config.named_tables import EntryRefused
 from termchat.config.origins import FLAG, MODEL, PERSONA, PICKER, TUNED
@@ -38,10 +41,6 @@ PLACES = (
 PREFIX = "TERMCHAT_"
 _NOT_OURS = "TERMCHAT_OFFLINE"
 """A variable of another part of termchat."""
-KEYS = "keys"
-"""The table of the config file that binds keys."""
-ENGINES = "engines"
-"""The table of the config file that names engines elsewhere."""
 _TABLES = tuple(dict.fromkeys(filter(None, (*TABLES.values(), KEYS, ENGINES))))
 _MOST_PROBLEMS, _LONGEST = 20, 500
 """Problems that a source lists, and characters of one: a file may be all wrong."""
@@ -55,7 +54,7 @@ class FlagError(ValueError):
         self.name = name
 
 
-class SettingsSource:
+class SettingsSource(PydanticBaseSettingsSource):
     """The settings of one of `PLACES`: `values` by name, those of a table in a dict under the table's name.
 
     `places` are the origins of the values: "flag", "TERMCHAT_TOP_K", "config.toml, line 3"; key bindings go by `keys.ID`,
@@ -63,11 +62,18 @@ class SettingsSource:
     """
 
     def __init__(self, place: str) -> None:
+        super().__init__(BaseSettings)
         self.place = place
         self.values: dict[str, Any] = {}
         self.places: dict[str, str] = {}
         self.problems: list[str] = []
         self._more = 0
+
+    def __call__(self) -> dict[str, Any]:
+        return self.values
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return self.values.get(field_name), field_name, False
 
     def put(self, name: str, value: object, place: str, table: str | None = None) -> None:
         table = TABLES[name] if table is None else table
@@ -91,7 +97,7 @@ class SettingsSource:
         self.problems[_MOST_PROBLEMS:] = [f"and {self._more:,} more mistakes"]
 
 
-def flags(given: Mapping[str, object]) -> SettingsSource:
+def read_flags(given: Mapping[str, object]) -> SettingsSource:
     """Read the flags that were given, by setting; texts as typed, `stop` a list of them.
 
     Raises:
@@ -120,7 +126,7 @@ def _with_drafter(given: Mapping[str, object]) -> Mapping[str, object]:
     return {**given, "draft": "model", "draft_model": word}
 
 
-def variables(environ: Mapping[str, str]) -> SettingsSource:
+def read_variables(environ: Mapping[str, str]) -> SettingsSource:
     """Read `TERMCHAT_*`. An empty variable sets a text, and nothing else."""
     source, names = SettingsSource(VARIABLES), {PREFIX + name.upper(): name for name in SETTINGS}
     for variable, text in environ.items():
@@ -132,7 +138,7 @@ def variables(environ: Mapping[str, str]) -> SettingsSource:
     return source
 
 
-def config_file(path: Path) -> SettingsSource:
+def read_config_file(path: Path) -> SettingsSource:
     """Read config.toml, if it exists."""
     source = SettingsSource(FILE)
     try:
@@ -156,7 +162,7 @@ def _read_engines(source: SettingsSource, file: TomlFile, tables: Mapping[str, o
     for name, table in tables.items():
         if table == {}:  # what `termchat config unset` leaves of an engine
             continue
-        if not isinstance(table, dict) and TABLES.get(name) == "engine":
+        if not isinstance(table, dict) and TABLES.get(name) == ENGINE:
             source.tell(f"{file.place(ENGINES, name)}: {name} belongs under [engine]; [engines.NAME] is one elsewhere")
             continue
         try:
@@ -165,7 +171,7 @@ def _read_engines(source: SettingsSource, file: TomlFile, tables: Mapping[str, o
             source.tell(f"{file.place(ENGINES, name, *error.keys)}: {error}")
 
 
-def kept(
+def make_source(
     place: str, values: Mapping[str, object], origin: str | Mapping[str, str] = "", problems: Iterable[str] = ()
 ) -> SettingsSource:
     """Return saved values as a source; their origin is the place unless it is given. Refused values are left out silently:
@@ -179,7 +185,7 @@ def kept(
     return source
 
 
-def ranked(sources: Iterable[SettingsSource]) -> list[SettingsSource]:
+def rank_sources(sources: Iterable[SettingsSource]) -> list[SettingsSource]:
     """Sort sources by how much they count; the last one of each place."""
     by_place = {source.place: source for source in sources}
     ordered = [by_place[place] for place in PLACES if place in by_place]

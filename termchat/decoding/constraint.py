@@ -46,6 +46,11 @@ def shown(constraint: Constraint | None) -> str:
     )
 
 
+def grammar(text: str, name: str = "") -> Constraint:
+    """Make a constraint of a grammar in GBNF or Lark, told apart by how they define rules."""
+    return Constraint("gbnf" if "::=" in text else "lark", text, name)
+
+
 def choice(texts: Sequence[str]) -> Constraint:
-    """The reply is one of these texts."""
+    """Make a constraint to one of these texts."""
     return Constraint("choice", json.dumps(list(texts), ensure_ascii=False))

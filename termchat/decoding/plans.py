@@ -82,7 +82,7 @@ _RUNS = PlanField(
     flag_help="print N replies for each value, each with the next seed",
 )  # fmt: skip
 _BEST_OF = replace(
-    _WALKS, name="best_of", default=8,
+    _WALKS, name="best_of", also=("best",), default=8,
     flag_help="make N replies and print the one with the highest score"
     " (its mean logprob, unless --length-penalty changes it)",
 )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -21,6 +21,9 @@ Value = float | int | str | bool | None | tuple[str, ...]
 
 Kind = Literal["float", "int", "switch", "bool", "choice", "text", "texts", "biases", "order", "seed"]
 """A switch is a number of the sampler chain, 0 or 1; a bool is true or false."""
+
+_KINDS: dict[object, Kind] = {float: "float", int: "int", bool: "bool", tuple: "texts", Literal: "choice"}
+"""The kinds of fields, by their types; the others are texts."""
 
 _TRUTHS = {"true": True, "on": True, "yes": True, "y": True, "t": True, "1": True} | {
     "false": False, "off": False, "no": False, "n": False, "f": False, "0": False,
@@ -35,6 +38,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting: its name, its range and its steps.
 
     Attributes:
+        kind: of a field of a class, only where its type does not say it: see `declared`.
         table: its table in the config file; "" is before any.
         key, label, stage: of a sampler setting: its key in TUNE, its name on the panel, and the stage that reads it.
         flag: the name of its flag, where that is another one; `metavar`: the value there, where the kind does not say it.
@@ -52,8 +56,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         foreign: texts may have characters that no encoding takes, such as those of paths.
     """
 
-    kind: Kind
     help: str
+    kind: Kind = "text"
     name: str = ""
     table: str = ""
     key: str = ""
@@ -286,22 +290,15 @@ def _show_number(number: float) -> str:
     return str(number) if abs(number) < 1e21 or isinstance(number, float) else "a number that long"
 
 
-_Default = TypeVar("_Default")
-
-
-class Declarations:
-    """Collects the settings of one table while the body of a class declares its fields."""
-
-    def __init__(self, table: str = "") -> None:
-        self._table = table
-        self._settings: list[Setting] = []
-
-    def add(self, default: _Default, setting: Setting) -> _Default:
-        """Declare the setting of a field; return the field's default."""
-        self._settings.append(msgspec.structs.replace(setting, default=default, table=self._table))
-        return default
-
-    def named(self, fields: type[msgspec.Struct]) -> dict[str, Setting]:
-        """Return the settings by name; the class has their fields first, in the same order."""
-        names = zip(fields.__struct_fields__, self._settings, strict=False)
-        return {name: msgspec.structs.replace(setting, name=name) for name, setting in names}
+def declared(owner: type, table: str = "") -> dict[str, Setting]:
+    """Return the settings of the fields of a class, by name: `NAME: Annotated[TYPE, Setting(…)] = DEFAULT`."""
+    values, settings = owner(), {}
+    for name, annotation in get_type_hints(owner, include_extras=True).items():
+        if get_origin(annotation) is Annotated:
+            kind, setting = get_args(annotation)
+            choices = get_args(kind) if get_origin(kind) is Literal else setting.choices
+            kind = _KINDS.get(get_origin(kind) or kind, "text") if setting.kind == "text" else setting.kind
+            settings[name] = msgspec.structs.replace(
+                setting, name=name, table=table, kind=kind, choices=choices, default=getattr(values, name)
+            )
+    return settings

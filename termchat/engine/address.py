@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
+
+from termchat.decoding.setting import Setting
 
 SCHEMES = ("ssh", "http", "https")
 ServerKind = Literal["llama-server", "vllm", "sglang", "openai"]
@@ -27,24 +29,42 @@ class AddressError(ValueError):
 
 
 class EngineAddress(msgspec.Struct, frozen=True):
-    """Where an engine is and how to reach it. It holds no secret: `key_env`, `key_file` and `key_keyring` say where the key is.
+    """Where an engine is and how to reach it: a table [engines.NAME] of the config file, or a URL. It holds no secret.
 
-    `name` is what the config file calls it, "" where only the URL was given. `model` is what to ask for there, "" leaves that
-    to the engine. `draws` says where a server's tokens are drawn, `kind` which server it is, where that cannot be
-    seen. `insecure_key` allows a key to travel unencrypted.
+    `name` is that of the table; "" if only the URL was given.
     """
 
     name: str = ""
-    url: str = ""
-    model: str = ""
-    key_env: str = ""
-    key_file: str = ""
-    key_keyring: str = ""
-    insecure_key: bool = False
-    ssl_cert_file: str = ""
-    draws: Literal["here", "server"] = "here"
-    remote_command: str = ""
-    kind: ServerKind | None = None
+    url: Annotated[str, Setting(
+        foreign=True,
+        help="ssh://[USER@]HOST[:PORT] runs termchat's own worker there; http://HOST:PORT or https://… is a server",
+    )] = ""  # fmt: skip
+    model: Annotated[str, Setting(
+        foreign=True, help="what to ask for there; a name or path of that machine. Empty leaves it to the engine",
+    )] = ""  # fmt: skip
+    key_env: Annotated[str, Setting(foreign=True, help="variable that holds the server's key")] = ""
+    key_file: Annotated[str, Setting(
+        foreign=True, help="file that holds the server's key; nobody else may open it (chmod 600)",
+    )] = ""  # fmt: skip
+    key_keyring: Annotated[str, Setting(
+        foreign=True,
+        help="service under which the keyring holds the key, for the user NAME; needs the package keyring",
+    )] = ""  # fmt: skip
+    insecure_key: Annotated[bool, Setting(help="send the key over http:// to another machine, unencrypted")] = False
+    ssl_cert_file: Annotated[str, Setting(
+        foreign=True, help="certificates of your own authority, in PEM format",
+    )] = ""  # fmt: skip
+    draws: Annotated[Literal["here", "server"], Setting(
+        help="here: termchat draws each token, every feature works; server: the server streams, faster on slow lines",
+    )] = "here"  # fmt: skip
+    kind: Annotated[ServerKind | None, Setting(
+        kind="choice", choices=get_args(ServerKind),
+        help=f"{', '.join(get_args(ServerKind))}: which server it is, if it cannot be seen; "
+        "openai takes url's path as it is",
+    )] = None  # fmt: skip
+    remote_command: Annotated[str, Setting(
+        foreign=True, help=f"command that ssh runs there instead of {REMOTE_COMMAND}",
+    )] = ""  # fmt: skip
 
     @property
     def shown(self) -> str:

@@ -35,6 +35,7 @@ from termchat.decoding.records import Penalised as Penalised
 from termchat.decoding.records import Remedy as Remedy
 from termchat.decoding.records import StageEffect as StageEffect
 from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.setting import Setting
 from termchat.decoding.thinking import ThinkingTags
 from termchat.engine.abilities import ALL_FEATURES as ALL_FEATURES
 from termchat.engine.abilities import FEATURES as FEATURES
@@ -48,6 +49,7 @@ from termchat.text import show_piece
 
 MOST_CONTEXT = 8192
 """Tokens of context that an engine chooses at most by itself; more is for whoever asks for it."""
+_QUANTIZED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
 
 
 class Measurement(msgspec.Struct, frozen=True):
@@ -93,15 +95,68 @@ class Measurement(msgspec.Struct, frozen=True):
         )
 
 
-class ModelSpec(msgspec.Struct, frozen=True):
-    """Which file to load and how. 0 lets the engine choose; `gpu_layers` -1 offloads all that the build can.
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the engine runs a model.
 
     Threads that the engine chooses are fewer while other programs keep the machine busy; those that are given here stay, unless
-    they are `proposed_threads`.
-    `prefill_batch` is the most prompt tokens decoded at once; `fast_prefill` makes it 512 at the price of exactness. `main_gpu`
-    is the one GPU to use, counted from 0; -1 spreads the model over all. `rpc` are servers of llama.cpp's RPC, each HOST:PORT,
-    whose devices are used as GPUs are. `kv_type` is that of the cache's numbers, of keys and values as "K/V" where they differ;
-    "auto" leaves it to the engine (`cache.kv_type_of`). `mlock` keeps the model from being swapped out.
+    the model's are `proposed_threads`. `prefill_batch` is the most prompt tokens decoded at once; `fast_prefill` makes it 512
+    at the price of exactness. `kv_type` is "K/V" where keys and values differ; "auto" leaves it to the engine
+    (see `llama.cache`). With `main_gpu` -1 the model is spread over all GPUs; the devices of `rpc` are used as GPUs are.
+    """
+
+    context: Annotated[int, Setting(
+        also=("ctx_size",), high=10_000_000, step=1024,
+        help=f"context size in tokens; 0 uses the model's training length, at most {MOST_CONTEXT}",
+    )] = 0  # fmt: skip
+    threads: Annotated[int, Setting(
+        high=1024,
+        help="threads for generating tokens; 0 chooses automatically, fewer while the machine is busy",
+    )] = 0  # fmt: skip
+    threads_batch: Annotated[int, Setting(
+        high=1024, help="threads for processing the prompt; 0 chooses automatically",
+    )] = 0  # fmt: skip
+    gpu_layers: Annotated[int, Setting(
+        low=-1, high=10_000, help="layers to put on the GPU; -1 means all, if this build supports it",
+    )] = -1  # fmt: skip
+    prefill_batch: Annotated[int, Setting(
+        high=4096, help="prompt tokens per batch; 0 chooses automatically, up to 63 keeps results exact",
+    )] = 0  # fmt: skip
+    flash_attention: Annotated[Literal["auto", "on", "off"], Setting(
+        help="use flash attention",
+    )] = "auto"  # fmt: skip
+    kv_type: Annotated[str, Setting(
+        kind="choice", choices=("auto", "f32", "f16", "bf16/f16", "bf16", *_QUANTIZED),
+        help="data type of the KV cache; auto is bf16/f16 (keys/values) on the CPU, with the same numbers for any "
+        "number of threads, and f16 on a GPU; smaller types save memory",
+    )] = "auto"  # fmt: skip
+    mmap: Annotated[Literal["auto", "on", "off"], Setting(
+        help="memory-map the model file instead of reading it into memory",
+    )] = "auto"  # fmt: skip
+    mlock: Annotated[bool, Setting(
+        help="lock the model in memory so it is never swapped out",
+    )] = False  # fmt: skip
+    main_gpu: Annotated[int, Setting(
+        low=-1, high=64, help="use only this GPU, counting from 0; -1 uses all",
+    )] = -1  # fmt: skip
+    rpc: Annotated[tuple[str, ...], Setting(
+        metavar="HOST:PORT", separator=",", high=16,
+        help="other machines that run ggml-rpc-server, as HOST:PORT, separated by commas; only in a network you trust",
+    )] = ()  # fmt: skip
+    fast_prefill: Annotated[bool, Setting(
+        help="process prompts 512 tokens at a time: faster, but no longer exact",
+    )] = False  # fmt: skip
+
+    @property
+    def conflict(self) -> str:
+        """Why no model can run with these values, though each may be right by itself; "" if one can."""
+        if self.kv_type in _QUANTIZED and self.flash_attention == "off":
+            return f"kv_type {self.kv_type} needs flash_attention, which is off"
+        return ""
+
+
+class ModelSpec(EngineSettings, frozen=True):
+    """Which file to load and how.
+
     `sha256`, `quantization` and `layers` are what the file's header said. `path_bytes` says where the file is when its path is
     not UTF-8; `path` is then only what to show. `thinking` are the tags of its thoughts (see `thinking.tags_from`); () leaves
     them to its template. `measured` is what was measured of it on this machine, for each way in which it was loaded.
@@ -112,21 +167,9 @@ class ModelSpec(msgspec.Struct, frozen=True):
 
     path: str
     name: str
-    context: int = 0
-    threads: int = 0
-    threads_batch: int = 0
-    gpu_layers: int = -1
-    prefill_batch: int = 0
-    flash_attention: Literal["auto", "on", "off"] = "auto"
-    kv_type: str = "auto"
-    fast_prefill: bool = False
     sha256: str = ""
     quantization: str = ""
     path_bytes: bytes = b""
-    mmap: Literal["auto", "on", "off"] = "auto"
-    mlock: bool = False
-    main_gpu: int = -1
-    rpc: tuple[str, ...] = ()
     layers: int = 0
     proposed_threads: bool = False
     thinking: tuple[str, ...] = ()

@@ -6,21 +6,18 @@ feature; it imports rooms below it alone, which a contract of import-linter chec
     slash        commands that are typed: they act on the screen
     screen       the chat's screen: what stands where, actions, notices, the line of keys, the table of dialogs
     lessons      a lesson above the composer, and who plays it
-    models       the list of models, downloads, how a model is run
-    sessions     saved chats, branches, personas, a new chat's set-up, saving
+    lists        models, chats, branches, personas, presets, breakpoints, history, themes, keys: what is chosen from a list
     constraint   what replies have to match
-    tokens       dialogs: breakpoints, the tokenizer, logit biases
-    presets      whole sampler chains: applied, taken back, saved
+    tokens       dialogs: the tokenizer, logit biases
     context      `ScreenContext`: what all of the above know of the screen
     composer     the message being written: history, files, completion, the editor; sending
     pages        what stands beside the chat or in its place: panels, TUNE, token mode, walks
-    dialogs      what all dialogs are made of, the list of keys, themes, the full context
     transcript   the chat as text: looks, Markdown, selection, the token cursor
 
-Below them: `draw` (lines in colours and the widgets that show them, threads), `terminal` (the driver, what it can show,
-Textual's private parts), `keys` (every key, declared once), `themes` (colours). `demo` is the app that plays a recording,
+Below them: `draw` (lines in colours, the widgets and dialogs that show them, threads), `terminal` (the driver, what it can
+show, Textual's private parts), `keys` (every key, declared once), `themes` (colours). `demo` is the app that plays a recording,
 `lesson_robot` one that plays a lesson by its deeds.
 
-Calls go down, one signal comes up: a widget calls the chat, the chat calls `on_change`, and the screen's `tick()` takes what
-changed from `Chat.pump` and calls each view with it. News of a widget come up as messages: it posts what a person did.
+Calls go down, one signal comes up: a widget calls the chat, the chat calls `Chat.on_change`, and the screen's `tick()` takes
+the changes from `Chat.pump` and calls each view with them. News of a widget come up as messages: it posts what a person did.
 """

@@ -30,17 +30,17 @@ from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import lacking, lacking_for
 from termchat.tui.keys.tables import APP, CHAT, COMPOSER, LESSON, MODEL, TOKENS, WALKS, name_of, way_to
 from termchat.tui.lessons.learning import Learning
-from termchat.tui.models.gather import Models
+from termchat.tui.lists.gather import Models
+from termchat.tui.lists.session_list import SessionList
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
-from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.slash.slash import Slash
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
 from termchat.tui.terminal.input_stream import BackgroundIs
 from termchat.tui.terminal.screens import ClosedOnce, LeavingApp
 from termchat.tui.terminal.typeahead import TypeAhead, burst_of
-from termchat.tui.themes.library import ThemeChooser, ThemeLibrary
-from termchat.tui.themes.theme_file import AUTO, Palette
+from termchat.tui.themes.library import ThemeChooser
+from termchat.tui.themes.theme_file import AUTO, textual_theme
 
 if sys.platform != "win32":
     from termchat.tui.terminal.driver import Terminal, TerminalGone
@@ -128,14 +128,12 @@ class TermchatApp(LeavingApp):
         self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
         self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
-        self.theme_chooser, self._keeps_theme = (
-            ThemeChooser(ThemeLibrary(abilities.depth), theme, contrast=big),
-            keeps_theme,
-        )
+        self.theme_chooser, self._keeps_theme = ThemeChooser(abilities.depth, theme, contrast=big), keeps_theme
         others = list(notices)
         wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.theme_chooser.missing(theme_place)]
         self._notices = [*in_short(wrong, len(others)), *others]
-        self._loaded_theme = self.theme_chooser.current()
+        self.palette = self.theme_chooser.of(theme)
+        """The colours for widgets that draw their own lines."""
         self.show_theme(self.theme_chooser.wanted)
         self._chat_screen = ChatScreen(
             chat,
@@ -151,11 +149,6 @@ class TermchatApp(LeavingApp):
         self.quit_keys = self._chat_screen.quits
         remap(keys)
         self.set_keymap({id: names or NO_KEY for id, names in keys.items()})
-
-    @property
-    def palette(self) -> Palette:
-        """The colours of widgets that draw their own lines."""
-        return self._loaded_theme.palette
 
     @property
     def learning(self) -> Learning:
@@ -176,9 +169,9 @@ class TermchatApp(LeavingApp):
 
     def show_theme(self, wanted: str) -> None:
         """Show a theme, or for "auto" the one that suits the background."""
-        before, self._loaded_theme = self._loaded_theme.palette, self.theme_chooser.of(wanted)
-        self.register_theme(self._loaded_theme.theme)
-        self.theme = self._loaded_theme.palette.name
+        before, self.palette = self.palette, self.theme_chooser.of(wanted)
+        self.register_theme(textual_theme(self.palette))
+        self.theme = self.palette.name
         if before.name == self.theme and before != self.palette:
             self.mutate_reactive(TermchatApp.theme)  # other colours under the same name
 
@@ -328,7 +321,7 @@ class TermchatApp(LeavingApp):
         self._chat_screen.quit()
 
     def action_keys(self) -> None:
-        from termchat.tui.dialogs.keylist import KeyList  # not needed before the first frame
+        from termchat.tui.lists.keylist import KeyList  # not needed before the first frame
 
         if isinstance(self.screen, KeyList):
             self.screen.dismiss(None)
@@ -342,10 +335,10 @@ class TermchatApp(LeavingApp):
         self.post_message(event)
 
     def action_theme(self) -> None:
-        from termchat.tui.dialogs.theme import ThemePicker  # not needed before the first frame
+        from termchat.tui.lists.theme import ThemePicker  # not needed before the first frame
 
         if not isinstance(self.screen, ThemePicker):
-            self.theme_chooser.library.renew()  # whoever writes a theme comes here to see it
+            self.theme_chooser.renew()  # whoever writes a theme comes here to see it
             self.show_theme(self.theme_chooser.wanted)
             self.push_screen(ThemePicker(self.theme_chooser, self.show_theme), self._theme_chosen)
 
@@ -370,7 +363,7 @@ class TermchatApp(LeavingApp):
                     yield SystemCommand(
                         key.palette, f"{keys}  {help}" if keys else help, lambda key=key: self._act(key)
                     )
-        for name in (AUTO, *self.theme_chooser.library.all()):
+        for name in (AUTO, *self.theme_chooser.all()):
             yield SystemCommand(f"Theme {name}", f"The {name} colours", lambda name=name: self.keep_theme(name))
 
     async def run_action(

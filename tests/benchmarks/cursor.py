@@ -27,6 +27,7 @@ from termchat.conversation.tree import Conversation
 from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.pages.ribbon import ribbon_line
 from termchat.tui.terminal.compositor import LineCompositor
+from termchat.tui.themes.theme_file import textual_theme
 from termchat.tui.transcript import MOVES, Move, TranscriptView
 from tests.tui.transcripts import PROSE, THEMES, ask, finished, in_pieces, reply, settings_record, token
 
@@ -74,7 +75,7 @@ class Chat(Screen[None]):
         super().__init__()
         self._compositor = LineCompositor()
         self._conversation = conversation
-        self.transcript = TranscriptView(THEMES["dark"].palette)
+        self.transcript = TranscriptView(THEMES["dark"])
         self.ribbon = LinesView()
 
     def compose(self) -> ComposeResult:
@@ -82,7 +83,7 @@ class Chat(Screen[None]):
         yield self.ribbon
 
     def on_mount(self) -> None:
-        self.ribbon.paint_with(THEMES["dark"].palette)
+        self.ribbon.paint_with(THEMES["dark"])
         self.transcript.look = "entropy"
         self.transcript.show(self._conversation)
 
@@ -101,7 +102,7 @@ class Host(App[None]):
     def __init__(self, conversation: Conversation) -> None:
         super().__init__()
         self.chat = Chat(conversation)
-        self.register_theme(THEMES["dark"].theme)
+        self.register_theme(textual_theme(THEMES["dark"]))
         self.theme = "dark"
         self.drawn = asyncio.Event()
 

@@ -15,7 +15,7 @@ from termchat.conversation.tree import Conversation
 from termchat.decoding.conditions import Every
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.engine.port import ModelSpec, Render
-from termchat.tui.models.welcome import welcome_lines
+from termchat.tui.lists.welcome import welcome_lines
 from tests.chat.driven_chat import Faked
 from tests.tui.fake_engine import INFO
 

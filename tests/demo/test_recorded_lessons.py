@@ -21,7 +21,7 @@ from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.demo.player import DemoApp, build
 from termchat.tui.lesson_robot import play_lesson
 from termchat.tui.lessons.lesson_words import lesson_names
-from termchat.tui.models.engine_dialog import FIELDS
+from termchat.tui.lists.engine_dialog import FIELDS
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.made_lessons import FIRST
 from tests.whole.terminal import Terminal

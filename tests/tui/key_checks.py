@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import monotonic
 
-from termchat.tui.dialogs.list_dialog import ListDialog
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.keys.dialogs import ARROWS, DIALOG, GROUPS, KeyGroup
 from termchat.tui.keys.key import keys_of
 from termchat.tui.keys.tables import APP, BIG, CHAT, TOKENS, WALKS

@@ -15,11 +15,11 @@ from termchat import paths
 from termchat.conversation.tree import Conversation
 from termchat.engine.port import LoadDraft
 from termchat.models.disk.discovery import Skipped
-from termchat.tui.dialogs.list_dialog import ListDialog, ReadDialog
+from termchat.tui.draw.list_dialog import ListDialog, ReadDialog
 from termchat.tui.keys.dialogs import KeyGroup
-from termchat.tui.models.models_dialog import skipped_lines
-from termchat.tui.sessions.branch_tree import ReplyPicker, TreeDialog
-from termchat.tui.sessions.compare import CompareDialog, ComparedReply
+from termchat.tui.lists.branch_tree import ReplyPicker, TreeDialog
+from termchat.tui.lists.compare import CompareDialog, ComparedReply
+from termchat.tui.lists.models_dialog import skipped_lines
 from tests import made_records
 from tests.models.gguf_files import named
 from tests.tui.key_checks import Place, Presses, Sees
@@ -200,7 +200,7 @@ async def tree(group: KeyGroup, _: Path) -> Place:
         await place.press("tree-last", place.at(last), "home")
         await place.press("tree-first", place.at(0), "end")
         await place.press("tree-parent", place.at(0), "home", "j")
-        await place.press("tree-mark", lambda: screen._marked is not None, "end")
+        await place.press("tree-mark", lambda: screen.marked is not None, "end")
         await place.press("tree-compare", lambda: not place.here, "k")
         await desk.type("", "escape")
         await place.press("tree-other", place.shows("chats are not saved in this mode"))
@@ -274,7 +274,7 @@ async def sessions(group: KeyGroup, _: Path) -> Place:
         await place.press("session-new", place.gone())
         await place.enter()
         await desk.at_rest()
-        with patch.object(desk.list, "open") as opened:
+        with patch.object(desk.list, "take") as opened:
             await place.press("session-enter", lambda: opened.called, "down")
     return place
 

@@ -14,8 +14,8 @@ from textual.widgets import Input
 
 from termchat.config.settings import load
 from termchat.engine.port import Load, ModelSpec
-from termchat.tui.models.gather import Models
-from termchat.tui.models.models_dialog import ModelsDialog
+from termchat.tui.lists.gather import Models
+from termchat.tui.lists.models_dialog import ModelsDialog
 from tests.models.gguf_files import ARRAY, BASE, TEXT, U32, named, whole
 from tests.pull.file_server import FileServer, Served, gguf, sha256
 from tests.tui.running_app import Desktop, desktop

@@ -41,7 +41,7 @@ class Desk(Host):
         self.heard: list[TokenRef | None] = []
 
     def compose(self) -> ComposeResult:
-        yield TranscriptView(THEMES[self.theme].palette)
+        yield TranscriptView(THEMES[self.theme])
 
     def action_move(self, how: str) -> None:
         self.transcript.move_cursor(how)  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ class Desk(Host):
 
 def marked(app: Host) -> list[tuple[int, str]]:
     """Row and text of what is painted as the cursor."""
-    ground = THEMES[app.theme].palette.cursor
+    ground = THEMES[app.theme].cursor
     return [
         (y, segment.text)
         for y in range(app.transcript.size.height)
@@ -225,7 +225,7 @@ async def test_it_keeps_its_token_through_widths_looks_and_palettes() -> None:
         app.transcript.look = "time"
         assert "".join(text for _, text in marked(app)) == written
         app.theme = "light"
-        app.transcript.palette = THEMES["light"].palette
+        app.transcript.palette = THEMES["light"]
         assert "".join(text for _, text in marked(app)) == written
         assert app.transcript.cursor == TokenRef(4, 30)
 

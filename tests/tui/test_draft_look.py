@@ -21,7 +21,7 @@ from tests.tui.transcripts import THEMES, chat_of, reply
 
 @pytest.mark.parametrize("theme", [*THEMES, "no-color"])
 def test_accepted_rejected_and_plain_tokens_look_different_in_every_theme(theme: str) -> None:
-    paint = Paint(NO_COLOUR if theme == "no-color" else THEMES[theme].palette)
+    paint = Paint(NO_COLOUR if theme == "no-color" else THEMES[theme])
     chat = chat_of("Go")
     node = reply(chat)
     drafted(node, 4)

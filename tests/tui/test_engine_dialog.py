@@ -17,13 +17,13 @@ from termchat.config.per_model import Picked, RunSettings, run_of
 from termchat.config.settings import Settings, load
 from termchat.decoding.setting import SettingError
 from termchat.models.gguf.header import read_header
-from termchat.tui.models.engine_dialog import (
+from termchat.tui.lists.engine_dialog import (
     FIELDS,
     EngineDialog,
     EngineForm,
-    engine_heading,
 )
-from termchat.tui.models.models_dialog import ModelsDialog
+from termchat.tui.lists.models_dialog import ModelsDialog
+from termchat.tui.themes.depth import PLAIN
 from tests.models.gguf_files import U32, named
 from tests.tui.models_dialog import Shop, shop
 
@@ -139,10 +139,12 @@ def test_what_is_typed_is_dropped_before_anything_else() -> None:
 
 @pytest.mark.parametrize("width", [24, 36, 50, 76, 120])
 def test_every_line_fits(width: int) -> None:
-    one = write(form(config({"threads": 3}), kv_type="bf16"), "main_gpu", *"99999999999999999")
-    one.accept()
-    lines = [*one.lines(range(len(FIELDS)), width, {"threads": 2, "context": 8192}), engine_heading(width)]
-    lines += one.details("300 MB of 24.6 GB free: fits" * 4, width, 3)
+    run = RunSettings(config({"threads": 3}), Picked({"kv_type": "bf16"}), {})
+    running = {"threads": 2, "context": 8192}
+    dialog = EngineDialog(PLAIN, "tiny", run, None, running, lambda _: "300 MB of 24.6 GB free: fits" * 4)  # type: ignore[arg-type]
+    write(dialog.form, "main_gpu", *"99999999999999999").accept()
+    lines = [dialog.line(row, width, chosen=row == dialog.form.field) for row in dialog.rows]
+    lines += [dialog.render_heading(width), *dialog.render_details(dialog.form.field, width, 3)]
     assert max(cell_len(line.text) for line in lines) <= width
 
 

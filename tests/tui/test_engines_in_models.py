@@ -19,8 +19,8 @@ from termchat.engine.port import LoadDraft, ModelSpec
 from termchat.models import elsewhere
 from termchat.models.elsewhere import engine_rows
 from termchat.models.listing import ModelRow
-from termchat.tui.models import gather
-from termchat.tui.models.models_dialog import ModelsDialog
+from termchat.tui.lists import gather
+from termchat.tui.lists.models_dialog import ModelsDialog
 from termchat.tui.screen.header_line import header_line
 from tests.fake_ssh import install, lab
 from tests.tui.models_dialog import Shop, shop
@@ -116,7 +116,7 @@ def test_that_an_engine_is_asked_no_more_is_news_also_after_its_rows(
     assert models.asks("lab")
     assert not models.take()
     ends.set()
-    while models._asking["lab"].running:
+    while models._tasks["ask lab"].running:
         assert monotonic() < end
         sleep(0.01)
     assert models.take()
@@ -237,7 +237,9 @@ async def on_box(tmp_path: Path, address: EngineAddress = BOX, engine: str = "")
         desk.app.chat.loading.switch(Choice(ModelSpec("", address.shown, engine=address), {}))
         await desk.until(lambda: desk.app.chat.phase == "idle")
         await desk.type("", "f3")
-        await desk.until(lambda: "draws here" in desk.text and not desk.app._models.busy)  # else it is not asked again
+        await desk.until(
+            lambda: "draws here" in desk.text and not desk.app._models._tasks
+        )  # else it is not asked again
         yield desk
 
 

@@ -20,8 +20,8 @@ from termchat.models import catalogue, memory
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
 from termchat.tui.app import TermchatApp
-from termchat.tui.models.gather import Models
-from termchat.tui.models.welcome import first_run_lines
+from termchat.tui.lists.gather import Models
+from termchat.tui.lists.welcome import first_run_lines
 from tests.chats import chat_on
 from tests.models.gguf_files import named
 from tests.tui.fake_engine import FakeEngine
@@ -202,7 +202,7 @@ def test_pictures_of_the_first_run(
             await desk.type("", "down", "down")
         for _ in range(8):  # rows in view are read a little after the last key
             await pilot.pause(0.05)
-        while app._models._reading is not None:
+        while "read" in app._models._tasks:
             await pilot.pause(0.05)
         await looked(desk)
 

@@ -1233,7 +1233,7 @@ async def test_the_way_to_the_strip_leads_out_of_a_dialog_in_a_dialog(tmp_path: 
 
 @pytest.mark.parametrize("theme", [*THEMES, "no-color"])
 def test_what_is_to_be_typed_stands_out_to_its_last_character_in_every_theme(theme: str) -> None:
-    paint = Paint(NO_COLOUR if theme == "no-color" else THEMES[theme].palette)
+    paint = Paint(NO_COLOUR if theme == "no-color" else THEMES[theme])
     typed = next(ink for text, ink in filled("Type ` green`, with the space.") if text == " green")
     style, around = paint.style(typed, "panel"), paint.style(Ink(), "panel")
     colours = [said.bgcolor.name for said in (style, around) if said.bgcolor is not None]

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 from textual.widgets import Input
 
-from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Line
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import TEXT
 from termchat.tui.keys.dialogs import SESSIONS
 from tests.tui.running_app import Desktop, desktop

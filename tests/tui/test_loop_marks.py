@@ -37,7 +37,7 @@ def chat_with(pieces: list[str]) -> tuple[Conversation, Node]:
 
 def marked_text(app: Host) -> str:
     """What of the screen is in italics: on the ground of a loop in the reading look, on that of its heat in any other."""
-    palette = THEMES["dark"].palette
+    palette = THEMES["dark"]
     grounds = (palette.panel,) if app.transcript.look == "reading" else palette.heat
     triplets = {Color.parse(ground).rich_color.triplet for ground in grounds}
     rows = map(app.transcript.render_line, range(app.transcript.size.height))

@@ -20,9 +20,8 @@ from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
 from termchat.models.memory import Memory
 from termchat.tui import start
-from termchat.tui.models.downloads import Pull
-from termchat.tui.models.gather import Facts, Models
-from termchat.tui.models.model_lines import Item, heading, matches, model_line, model_lines, rank, text_of
+from termchat.tui.lists.gather import Facts, Models, Pull
+from termchat.tui.lists.model_lines import Item, heading, matches, model_line, model_lines, rank, text_of
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.slash.commands import COMMANDS
 from tests.chats import chat_on

@@ -20,9 +20,8 @@ from termchat.models.errors import ModelError
 from termchat.models.gguf import header
 from termchat.models.listing import ModelRow
 from termchat.tui.app import TermchatApp
-from termchat.tui.models import downloads, model_lines
-from termchat.tui.models.downloads import Pull
-from termchat.tui.models.gather import Models
+from termchat.tui.lists import model_lines
+from termchat.tui.lists.gather import Models, Pull
 from tests.chats import chat_on
 from tests.models.gguf_files import F32, TEXT, U32, named
 from tests.tui.fake_engine import FakeEngine
@@ -61,7 +60,7 @@ def screen(home: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> TermchatA
     everything = catalogue.load([paths.shipped_file("models.toml")])
     without = {name: entry for name, entry in everything.entries.items() if not entry.package}
     monkeypatch.setattr(catalogue, "load", lambda: catalogue.Catalogue(without))
-    monkeypatch.setattr(downloads.Pull, "_work", lambda _: iter(()))
+    monkeypatch.setattr(Pull, "_work", lambda _: iter(()))
     models = Models(load({}, {}, home / "none"))
     for name, now in DOWNLOADS.items():
         models.pulls[name] = pull = Pull(name, lambda _: None)
@@ -126,7 +125,7 @@ async def read(desk: Desktop) -> None:
     models = desk.app._models
     for _ in range(8):
         await desk.pilot.pause(0.05)
-    while models.looking or models._reading is not None:
+    while models.looking or "read" in models._tasks:
         await desk.pilot.pause(0.05)
     await desk.settle()
 

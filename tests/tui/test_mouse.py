@@ -8,15 +8,15 @@ from textual.app import App, ComposeResult
 from termchat.chat.changes import Notice
 from termchat.decoding.samplers import KNOBS
 from termchat.engine.port import Force
-from termchat.tui.dialogs.keylist import KeyList
 from termchat.tui.draw.ink import Ink, Line, doing
 from termchat.tui.draw.lines_view import LinesView
-from termchat.tui.draw.picker import Picker
-from termchat.tui.models.models_dialog import ModelsDialog
+from termchat.tui.draw.list_dialog import Picker
+from termchat.tui.lists.branch_tree import TreeDialog
+from termchat.tui.lists.breakpoints import BreakpointsDialog
+from termchat.tui.lists.keylist import KeyList
+from termchat.tui.lists.models_dialog import ModelsDialog
 from termchat.tui.pages.token_bar import Tokens
-from termchat.tui.sessions.branch_tree import TreeDialog
 from termchat.tui.themes.theme_file import load_themes
-from termchat.tui.tokens.breakpoints import BreakpointsDialog
 from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import Desktop, click, desktop, place
 from tests.tui.token_mode import looking
@@ -34,7 +34,7 @@ class Clicked(App[None]):
         yield self.view
 
     def on_mount(self) -> None:
-        self.view.paint_with(load_themes()[0]["dark"].palette)
+        self.view.paint_with(load_themes()[0]["dark"])
         runs = [
             ("語 ", Ink()),
             *doing("app.hear('one')", [("one ", Ink())]),

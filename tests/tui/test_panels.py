@@ -333,8 +333,8 @@ def test_a_typed_value_counts_when_it_is_accepted_and_a_bad_one_says_the_range()
     assert "top_p must be a number from 0 to 1" in tune.error
     assert chat.tuning.top_p == 0.5
     assert "from 0 to 1" in tune_line(tune, 120).text
-    assert tune.back()
-    assert not tune.back()
+    assert tune.drop()
+    assert not tune.drop()
 
 
 @pytest.fixture
@@ -413,7 +413,7 @@ def test_a_letter_that_means_nothing_says_so_and_how_to_leave() -> None:
         tune.press(key, {"space": " "}.get(key, key))
         assert said in tune_line(tune, 120).text
     assert not tune.press("f12", None)
-    assert not tune.back()  # Esc leaves at once
+    assert not tune.drop()  # Esc leaves at once
 
 
 def test_off_and_default() -> None:

@@ -10,7 +10,7 @@ from termchat.config import presets
 from termchat.config.presets import CHAIN, Preset
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Adjust
-from termchat.tui.presets.preset_dialog import PresetsDialog
+from termchat.tui.lists.preset_dialog import PresetsDialog
 from tests.tui.running_app import SPEC, Desktop, click, desktop
 
 pytestmark = pytest.mark.usefixtures("home")

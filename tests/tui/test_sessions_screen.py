@@ -17,7 +17,7 @@ from termchat.conversation.store.store import Store
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import Load, Render
 from termchat.tui.draw.background import TaskQueue
-from termchat.tui.sessions.sessions_dialog import heading, matched, preview_lines, session_line, when
+from termchat.tui.lists.sessions_dialog import heading, matched, preview_lines, session_line, when
 from termchat.tui.transcript import TranscriptView
 from tests.chat.driven_chat import Faked
 from tests.chats import chat_on
@@ -156,7 +156,7 @@ async def test_ten_thousand_chats_are_read_a_page_at_a_time() -> None:
         for _ in range(8):
             await desk.type("", "pagedown")
             await desk.at_rest()
-        await desk.until(lambda: len(desk.list.rows) > desk.list.at + 50)
+        await desk.until(lambda: len(desk.list.rows) > desk.list.picker.chosen + 50)
         assert all(limit <= 100 for what, limit, *_ in store.asked if what == "sessions")  # type: ignore[operator]
         assert len({row.id for row in desk.list.rows}) == len(desk.list.rows) < 1000
         await desk.type("number 9876")
@@ -190,7 +190,7 @@ async def test_enter_waits_for_what_was_typed_and_opens_that() -> None:
     store = FakeStore()
     opened: list[str] = []
     async with library(store) as desk:
-        desk.list.open = lambda session, *_: opened.append(session)  # type: ignore[method-assign, assignment]
+        desk.list.take = lambda row: opened.append(row.id)  # type: ignore[method-assign]
         store.closed.clear()
         await desk.type("bread", "enter")
         assert not opened
@@ -297,7 +297,7 @@ async def test_enter_opens_nothing_where_the_search_failed() -> None:
     store = FakeStore()
     opened: list[str] = []
     async with library(store) as desk:
-        desk.list.open = lambda session, *_: opened.append(session)  # type: ignore[method-assign, assignment]
+        desk.list.take = lambda row: opened.append(row.id)  # type: ignore[method-assign]
         store.closed.clear()
         await desk.type("bread", "enter")
         store.broken = "no disk"
@@ -503,7 +503,7 @@ async def test_a_reply_is_compared_with_one_of_another_chat_which_stays_as_it_is
         await desk.type("", "ctrl+g", "y", "o")
         await desk.shows("about a fox", "Compare with a reply of another chat")
         await desk.type("fox")
-        await desk.until(lambda: not desk.app.screen.list.looking)  # type: ignore[attr-defined]
+        await desk.until(lambda: not desk.app.screen.looking)  # type: ignore[attr-defined]
         await desk.type("", "enter")
         await desk.shows("Compare with a reply of: about a fox")
         await desk.type("", "enter")

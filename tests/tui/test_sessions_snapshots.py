@@ -11,8 +11,8 @@ from termchat.config.settings import load
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelSpec
 from termchat.tui.app import TermchatApp
-from termchat.tui.sessions import sessions_dialog
-from termchat.tui.sessions.session_list import PAGE, SessionList
+from termchat.tui.lists import sessions_dialog
+from termchat.tui.lists.session_list import SessionList
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.running_app import without_naps
@@ -54,8 +54,8 @@ def test_the_saved_chats(
             await desk.type("", key)
             await desk.at_rest()
         # The next one moves up to the end of a page that one was deleted of.
-        await desk.until(lambda: desk.list.searched or len(desk.list.rows) == min(number, PAGE))
-        await desk.until(lambda: desk.list.row is not None and desk.list.preview(desk.list.row) is not None)
+        await desk.until(lambda: desk.list.searched or len(desk.list.rows) == min(number, sessions_dialog.PAGE))
+        await desk.until(lambda: (row := desk.list.row) is not None and (row.id, row.updated) in saved.previews)
         await desk.settle()
 
     with without_naps():

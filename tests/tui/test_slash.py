@@ -11,7 +11,7 @@ from termchat.cli.tasks import run
 from termchat.decoding.conditions import After, Loop
 from termchat.decoding.samplers import KNOBS
 from termchat.tui.composer.commands import message_of, parted
-from termchat.tui.dialogs.list_dialog import ReadDialog
+from termchat.tui.draw.list_dialog import ReadDialog
 from termchat.tui.keys import tables
 from termchat.tui.slash.commands import ALSO, COMMANDS
 from termchat.tui.slash.slash import Slash

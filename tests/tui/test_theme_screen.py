@@ -15,8 +15,8 @@ from textual.selection import SELECT_ALL
 
 from termchat.config import file
 from termchat.conversation.heat import probability_heat
-from termchat.tui.dialogs.theme import ThemePicker
 from termchat.tui.draw.ink import HEATS, Ink, Line, Paint
+from termchat.tui.lists.theme import ThemePicker
 from termchat.tui.terminal.capabilities import TABLE, Abilities, abilities_of, glyphs_for, redrawn
 from termchat.tui.themes.depth import PLAIN, Colorless
 from termchat.tui.themes.theme_file import load_themes
@@ -60,13 +60,13 @@ async def test_a_theme_is_shown_while_it_is_highlighted_and_esc_goes_back(kept: 
         await desk.type("", "down")
         await desk.settle()
         assert desk.app.theme == "dusk"
-        assert ground(desk) == THEMES["dusk"].palette.surface
+        assert ground(desk) == THEMES["dusk"].surface
         await desk.type("", "end")
         assert not desk.app.current_theme.dark
         await desk.type("", "escape")
         await desk.settle()
         assert desk.app.theme == "dark"
-        assert ground(desk) == THEMES["dark"].palette.surface
+        assert ground(desk) == THEMES["dark"].surface
         assert kept == []
 
 
@@ -207,9 +207,9 @@ def test_without_colours_heat_is_bold_and_underlined_and_the_cursor_reversed() -
 
 @pytest.mark.parametrize("name", ["dark", "terminal-dark"])
 def test_with_colours_heat_changes_no_attributes(name: str) -> None:
-    styles = [Paint(THEMES[name].palette).style(Ink(heat=heat)) for heat in range(HEATS)]
+    styles = [Paint(THEMES[name]).style(Ink(heat=heat)) for heat in range(HEATS)]
     assert not any(style.bold or style.underline for style in styles)
-    assert len({style.bgcolor for style in styles}) == len(THEMES[name].palette.heat)
+    assert len({style.bgcolor for style in styles}) == len(THEMES[name].heat)
 
 
 def test_colours_of_textuals_widgets_become_reverse_or_nothing() -> None:
@@ -306,6 +306,6 @@ def test_how_many_colours_a_terminal_has(environ: dict[str, str], depth: str) ->
 
 
 def test_a_line_on_a_selected_ground_is_one_bar_of_16_colours() -> None:
-    strip = Paint(THEMES["terminal-dark"].palette).strip(Line((("a", Ink("muted")), ("b", Ink("accent"))), "panel"), 10)
+    strip = Paint(THEMES["terminal-dark"]).strip(Line((("a", Ink("muted")), ("b", Ink("accent"))), "panel"), 10)
     assert all(segment.style is not None and segment.style.reverse for segment in strip)
     assert len({segment.style.color for segment in strip if segment.style is not None}) == 1

@@ -157,7 +157,7 @@ async def test_another_palette_repaints_and_moves_nothing() -> None:
     app = Host(chat_of("Go", REPLY))
     async with app.run_test(size=(60, 20)):
         before = screen(app)
-        app.transcript.palette = light = THEMES["light"].palette
+        app.transcript.palette = light = THEMES["light"]
         assert screen(app) == before
         colors = {segment.style.bgcolor.get_truecolor().hex for segment in app.transcript.render_line(19)}  # type: ignore[union-attr]
         assert colors == {light.background}

@@ -184,7 +184,7 @@ async def test_the_token_look_is_the_exact_text_in_the_heat_of_its_probability()
     app = Host(chat, "probability")
     async with app.run_test(size=(60, 20)):
         assert [line.rstrip() for line in texts(app)[4:]] == ["# A fox", "", "**x**▌"]
-        heat = THEMES["dark"].palette.heat
+        heat = THEMES["dark"].heat
         grounds = {
             segment.text.strip(): segment.style.bgcolor.get_truecolor().hex
             for y in range(20)

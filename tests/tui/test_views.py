@@ -31,18 +31,20 @@ from termchat.decoding.records import (
     Token,
     TokenBias,
 )
-from termchat.decoding.samplers import SamplerSettings
+from termchat.decoding.samplers import SamplerSettings, Tuning
 from termchat.engine.port import Explained, Scored, Tokenized
 from termchat.tui.draw.ink import Line
+from termchat.tui.lists.branch_tree import BranchList, leaf_of, tree_rows
+from termchat.tui.lists.breakpoints import BreakpointsDialog
+from termchat.tui.lists.compare import ComparedReply, Comparison, compare, compare_lines, summary
 from termchat.tui.pages.record import Shown, from_columns, record_lines, step_lines
 from termchat.tui.pages.whatif import ending_lines, whatif_lines
 from termchat.tui.pages.why import remedies, why_lines
-from termchat.tui.sessions.branch_tree import leaf_of, tree_lines, tree_rows
-from termchat.tui.sessions.compare import ComparedReply, Comparison, compare, compare_lines, summary
-from termchat.tui.tokens.breakpoints import rule_line
+from termchat.tui.themes.depth import PLAIN
 from termchat.tui.tokens.tokenizer import piece_flow, piece_lines, pieces_title
 from tests import made_records
-from tests.tui.fake_engine import replaced
+from tests.chats import chat_on
+from tests.tui.fake_engine import FakeEngine, replaced
 
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e\r\x00"
 FOX = made_records.token(5, b" fox", " fox", token_id=1)
@@ -368,10 +370,18 @@ def forked() -> tuple[Conversation, Node, Node]:
     return chat, first, other
 
 
+def tree(chat: Conversation, width: int, *, selected: int = 0, marked: int | None = None) -> list[Line]:
+    """The lines of the branches."""
+    branches = BranchList(chat, PLAIN)
+    branches.show_rows()
+    branches.marked = marked
+    return branches.draw(range(len(branches.rows)), selected, width)
+
+
 def test_the_tree_steps_to_the_right_at_a_fork_and_says_where_it_left(forked: tuple[Conversation, Node, Node]) -> None:
     chat, first, other = forked
     rows = tree_rows(chat)
-    lines = tree_lines(chat, rows, 50, path={first.parent or 0, first.number}, selected=1, marked=other.number)
+    lines = tree(chat, 50, selected=1, marked=other.number)
     assert read(lines) == [
         "● tell me",
         "● Once upon a time                           4 tok",
@@ -393,7 +403,7 @@ def test_replies_without_text_say_how_they_differ() -> None:
         node.add(made_records.start([1], seed))
         node.add(made_records.settings(stops=stops, temperature=temperature))
         node.add(made_records.finished(reason, detail))  # type: ignore[arg-type]
-    lines = read(tree_lines(chat, tree_rows(chat), 100, path=(), selected=0, marked=None))
+    lines = read(tree(chat, 100))
     assert [line.strip(" └├●○").split("  ")[0] + "; " + line.split("  ")[-1].strip() for line in lines[1:]] == [
         'no text: stop sequence "}"; seed 1 · temperature 0.8 · stop "}" · 0 tok',
         "no text: ended by the model; seed 1 · temperature 0.8 · 0 tok",
@@ -472,7 +482,7 @@ def test_replies_say_what_differs_beside_their_words() -> None:
         "                              │",
         "Hello there (ends here)       │ Hello there (ends here)",
     ]
-    rows = read(tree_lines(chat, tree_rows(chat), 200, path=(), selected=0, marked=None))
+    rows = read(tree(chat, 200))
     assert [row.split("  ")[-1].strip() for row in rows] == [
         "prompt: Be kind.",
         "seed 42 · temperature 0.8 · 2 tok",
@@ -535,12 +545,17 @@ def test_pieces_in_line_alternate_show_spaces_and_break_where_a_line_ends() -> N
     assert read(piece_flow(Tokenized([7], [b"a\n\nb"]), 20, ids=True)) == ["a⏎⏎", "b 7"]
 
 
+def rule_lines(rules: list[Breakpoint], width: int) -> list[Line]:
+    dialog = BreakpointsDialog(chat_on(FakeEngine(), Tuning()), PLAIN)
+    return [dialog.line(rule, width, chosen=False) for rule in rules]
+
+
 def test_a_rule_says_whether_it_is_on_what_it_does_and_when() -> None:
     rules = [
         (Threshold("entropy", ">", 3.0), True), (Stop("\n6."), False), (Text("fo+", True, "stop"), True),
         (Length(64), True),
     ]  # fmt: skip
-    lines = [rule_line(Breakpoint(*rule), 40) for rule in rules]
+    lines = rule_lines([Breakpoint(*rule) for rule in rules], 40)
     assert read(lines) == [
         "[x] pauses at  entropy > 3",
         '[ ] stops  at  sequence "\\n6."',
@@ -567,7 +582,7 @@ def hostile_branches() -> tuple[Conversation, Node]:
 
 def hostile_tree(width: int) -> list[Line]:
     chat, _ = hostile_branches()
-    return tree_lines(chat, tree_rows(chat), width, path=(), selected=0, marked=None)
+    return tree(chat, width)
 
 
 def hostile_comparison(width: int) -> list[Line]:
@@ -593,7 +608,7 @@ VIEWS: dict[str, Callable[[int], list[Line]]] = {
     "tree": hostile_tree,
     "compare": hostile_comparison,
     "pieces": lambda width: piece_lines(Tokenized([1], [HOSTILE.encode()], [HOSTILE], [0]), width),
-    "rules": lambda width: [rule_line(Breakpoint(rule), width) for rule in (Text(HOSTILE, regex=True), Stop(HOSTILE))],
+    "rules": lambda width: rule_lines([Breakpoint(Text(HOSTILE, regex=True)), Breakpoint(Stop(HOSTILE))], width),
 }
 
 

@@ -16,7 +16,7 @@ from termchat.decoding.conditions import Length
 from termchat.decoding.records import Failed, Finished, ModelIdentity, Reason, SettingsRecord, Start, Token
 from termchat.decoding.samplers import SamplerSettings
 from termchat.tui.draw.ink import Paint
-from termchat.tui.themes.theme_file import load_themes
+from termchat.tui.themes.theme_file import load_themes, textual_theme
 from termchat.tui.transcript import Look, TranscriptView
 from termchat.tui.transcript.cursor.cursor import Cursor
 from termchat.tui.transcript.document import Document
@@ -114,12 +114,12 @@ class Host(App[None]):
     ) -> None:
         super().__init__()
         self.chat, self.look, self.running = chat, look, running
-        for loaded in THEMES.values():
-            self.register_theme(loaded.theme)
+        for palette in THEMES.values():
+            self.register_theme(textual_theme(palette))
         self.theme = theme
 
     def compose(self) -> ComposeResult:
-        yield TranscriptView(THEMES[self.theme].palette)
+        yield TranscriptView(THEMES[self.theme])
 
     @property
     def transcript(self) -> TranscriptView:
@@ -207,7 +207,7 @@ LONG = {
 }
 
 
-PAINT = Paint(THEMES["dark"].palette)
+PAINT = Paint(THEMES["dark"])
 
 
 def shown(chat: Conversation, width: int, *, running: bool = True) -> tuple[Document, Cursor]:

@@ -8,5 +8,4 @@
 
 `sending.ChatComposer` is the field of a chat: it reads the files that a message names, refuses what is too long, counts tokens
 while one writes, passes messages on in order, opens the person's own `editor`, and keeps the draft with the chat that is shown.
-`history_dialog` lists earlier and queued messages.
 """

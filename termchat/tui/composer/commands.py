@@ -12,7 +12,7 @@ class CommandRefused(ValueError):
 
 
 def parted(text: str) -> tuple[str, str] | None:
-    """The name and the argument of a command, None where the text is a message.
+    """Return the name and the argument of a command, None if the text is a message.
 
     A first word with a second slash in it is a path, and with nothing behind its slash it is no name: both are messages.
     """
@@ -23,5 +23,5 @@ def parted(text: str) -> tuple[str, str] | None:
 
 
 def message_of(text: str) -> str:
-    """The message in a text that is not a command: a second slash at its start says that the first is part of it."""
+    """Return the message in a text that is not a command: a second slash at its start says that the first is part of it."""
     return text[1:] if text.startswith("//") and parted(text[1:]) is not None else text

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Iterable
 
-from textual.app import ComposeResult
-from textual.containers import Vertical
+import msgspec
+from textual import work
+from textual.widget import Widget
 from textual.widgets import Label
 
-from termchat.decoding.constraint import Constraint, Kind
+from termchat.decoding.constraint import Constraint
 from termchat.decoding.text_error import TextError
 from termchat.text import one_line, sanitize
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import (
-    KINDS,
+    FORMS,
+    ConstraintForm,
     ConstraintSetting,
-    by_example,
-    choices,
-    file_or_text,
+    constraint_of,
     name_of_constraint,
     typed,
 )
-from termchat.tui.dialogs.base import Dialog
-from termchat.tui.keys.dialogs import hint
+from termchat.tui.draw.dialog import Dialog
 
-EXAMPLE = "example"
-_KINDS: tuple[Kind, ...] = get_args(Kind)
-_PAGES = (*_KINDS, EXAMPLE)
-_NAMES = {**{str(kind): name for kind, name in KINDS.items()}, EXAMPLE: "example"}
-_HELP = {
+_PAGES = tuple(FORMS)
+_HELP: dict[ConstraintForm, str] = {
     "json_schema": 'the text or the path of a schema, such as {"type": "object"}',
     "regex": "the whole reply matches it, such as [0-9]{4}-[0-9]{2}",
     "choice": "yes | no, or one text on each line",
     "gbnf": 'a grammar or its path, such as root ::= "yes" | "no"',
     "lark": 'a grammar or its path, such as start: "yes" | "no"',
-    EXAMPLE: 'JSON like what you want, or its path, such as {"name": "Ada", "age": 36}',
+    "example": 'JSON like what you want, or its path, such as {"name": "Ada", "age": 36}',
 }
 
 
@@ -48,6 +44,12 @@ class ConstraintDialog(Dialog[None]):
     ConstraintDialog #constraint-stage { color: $muted; }
     """
     KEYS = "CONSTRAINT"
+    TITLE = "Constraint: what each reply has to match"
+    HINTS = (
+        ("constraint-set", "applies it, or removes it if the text is empty"), ("constraint-kind", "changes the kind"),
+        ("constraint-recent", "recent ones"), ("constraint-stage", "moves the stage"),
+        ("constraint-editor", "opens your editor"), ("newline", "breaks the line"), ("close", "closes"),
+    )  # fmt: skip
 
     def __init__(self, setting: ConstraintSetting, now: Constraint | None) -> None:
         super().__init__()
@@ -56,24 +58,16 @@ class ConstraintDialog(Dialog[None]):
         self._after = now.after_chain if now is not None else False
         self._recent = [*([now] if now is not None else []), *(one for one in setting.recent if one != now)]
         self._at = 0 if now is not None else -1
-        self._given = now.name if now is not None else ""
-        self._read = typed(now) if now is not None else ""
-        self._field = ConstraintText(self._read)
+        self._given = now
+        """The constraint whose text was put into the field."""
+        self._field = ConstraintText(typed(now) if now is not None else "")
         self._waits = False
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Label("Constraint: what each reply has to match", classes="title", markup=False)
-            yield Label("", id="constraint-kinds", markup=False)
-            yield self._field
-            yield Label("", classes="problem", markup=False)
-            yield Label("", id="constraint-stage", markup=False)
-            does = (
-                ("constraint-set", "applies it, or removes it if the text is empty"), ("constraint-kind", "changes the kind"),
-                ("constraint-recent", "recent ones"), ("constraint-stage", "moves the stage"),
-                ("constraint-editor", "opens your editor"), ("newline", "breaks the line"), ("close", "closes"),
-            )  # fmt: skip
-            yield Label(hint(*does), classes="hint", markup=False)
+    def body(self) -> Iterable[Widget]:
+        yield Label("", id="constraint-kinds", markup=False)
+        yield self._field
+        yield self.message_label()
+        yield Label("", id="constraint-stage", markup=False)
 
     def on_mount(self) -> None:
         self._setting.listener = self._heard
@@ -96,19 +90,16 @@ class ConstraintDialog(Dialog[None]):
             self.say("no constraint was used yet")
             return
         self._at = (self._at + by) % len(self._recent)
-        chosen = self._recent[self._at]
-        self._page, self._after, self._given = _PAGES.index(chosen.kind), chosen.after_chain, chosen.name
-        self._read = typed(chosen)
-        self._field.put(self._read)
+        self._given = chosen = self._recent[self._at]
+        self._page, self._after = _PAGES.index(chosen.kind), chosen.after_chain
+        self._field.put(typed(chosen))
         self._show()
 
     def action_set(self) -> None:
         self._field.action_send()
 
-    def action_editor(self) -> None:
-        self.run_worker(self._edit(), group="editor", exclusive=True)
-
-    async def _edit(self) -> None:
+    @work(group="editor", exclusive=True)
+    async def action_editor(self) -> None:
         from termchat.external_editor import EditorError  # rarely needed
         from termchat.tui.composer import editor
 
@@ -145,22 +136,12 @@ class ConstraintDialog(Dialog[None]):
     def _made(self, text: str) -> Constraint | None:
         if not text.strip():
             return None
-        page = _PAGES[self._page]
-        name, source = "", text
-        if page not in ("regex", "choice"):
-            name, source = file_or_text(text)
-        if not name and text == self._read:
-            name = self._given
-        if page == EXAMPLE:
-            made = by_example(source)
-        elif page == "choice":
-            made = choices(source)
-        else:
-            made = Constraint(_KINDS[self._page], source, name)
-        return Constraint(made.kind, made.text, made.name, self._after)
+        constraint = constraint_of(_PAGES[self._page], text)
+        given = self._given.name if self._given is not None and text == typed(self._given) else ""
+        return msgspec.structs.replace(constraint, name=constraint.name or given, after_chain=self._after)
 
     def _show(self) -> None:
-        shown = "  ".join(f"[{_NAMES[page]}]" if at == self._page else _NAMES[page] for at, page in enumerate(_PAGES))
+        shown = "  ".join(f"[{FORMS[page]}]" if at == self._page else FORMS[page] for at, page in enumerate(_PAGES))
         self.query_one("#constraint-kinds", Label).update(shown)
         self._field.placeholder = _HELP[_PAGES[self._page]]
         where = "after the other stages" if self._after else "first, before the other stages"
@@ -172,7 +153,7 @@ class ConstraintDialog(Dialog[None]):
 
 
 class ConstraintText(Composer):
-    """Its text is taken as it is; also none."""
+    """A composer that sends its text unchanged, also an empty one."""
 
     def action_send(self) -> None:
         self.post_message(self.Submitted(self.message))

@@ -14,7 +14,7 @@ from termchat.decoding.partial_json import PartialDocument, described, schema_at
 from termchat.text import one_line
 from termchat.tui.constraint.constraint_setting import name_of_constraint
 from termchat.tui.draw.ink import Ink, Line, Run, doing
-from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, length, percent, spread
+from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, fitting, length, percent, spread
 
 _LONGEST = 200_000
 """Bytes up to which a reply is read anew in each frame."""
@@ -30,7 +30,7 @@ _DIALOG = "dialog('constraint')"
 
 
 def constraint_line(chat: Chat, place: tuple[Node, int] | None, width: int) -> Line | None:
-    """Of the reply that the chat ends in, or, with `place`, up to a token of another; None where nothing is constrained."""
+    """Render the constraint of the last reply of a chat, or, with `place`, of another up to a token; None without one."""
     node, index = place or _newest(chat)
     reply = standing_reply(chat.conversation, node, index) if node is not None else None
     ended = place is None and not chat.busy
@@ -73,7 +73,7 @@ def _where(reply: StandingReply, room: int) -> list[Run]:
     return [(tail, TEXT), ("▌  ", ACCENT), (what, MUTED)]
 
 
-def _end(reply: StandingReply, room: int) -> list[Run]:
+def _end(reply: StandingReply, room: int) -> tuple[Run, ...]:
     kind, detail = _judged(reply.constraint, reply.data)
     runs: list[Run] = [(kind if kind != "unknown" else "not checked", _INKS.get(kind, STRONG))]
     if detail:
@@ -84,16 +84,7 @@ def _end(reply: StandingReply, room: int) -> list[Run]:
         cost += f", bent at {len(reply.bent)} token{'s' * (len(reply.bent) > 1)}: {shown}"
     if cost:
         runs.append((cost, MUTED))
-    return _cut(runs, room)
-
-
-def _cut(runs: list[Run], room: int) -> list[Run]:
-    kept: list[Run] = []
-    for text, ink in runs:
-        shown = one_line(text, max(room - length(kept), 0)) if length(kept) < room else ""
-        if shown:
-            kept.append((shown, ink))
-    return kept
+    return fitting(runs, room)
 
 
 @lru_cache(8)
@@ -105,7 +96,7 @@ def _judged(constraint: Constraint, data: bytes) -> tuple[str, str]:
 
 @lru_cache(64)
 def what_comes(constraint: Constraint, data: bytes) -> str:
-    """What stands open at the end of a text, or what may follow it."""
+    """Describe what is open at the end of a text, or may follow it."""
     if constraint.kind == "json_schema":
         at = _document(constraint).standing(data.decode("utf-8", "ignore"))
         if at.whole:
@@ -128,7 +119,7 @@ def _document(_constraint: Constraint) -> PartialDocument:
 
 @lru_cache(4)
 def _schema(text: str) -> Any:
-    """The schema; None where a saved one is not JSON."""
+    """Parse a schema; None for a saved one that is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -136,7 +127,7 @@ def _schema(text: str) -> Any:
 
 
 def _allowed(chat: Chat) -> str:
-    """What the constraint did to the newest token: `allowed 3 of 49,152 · removed 97.1% · forced`."""
+    """Describe the constraint's effect on the newest token: `allowed 3 of 49,152 · removed 97.1% · forced`."""
     token = chat.live.shown
     stage = next((one for one in token.stages if one.name == GRAMMAR), None) if token is not None else None
     if stage is None or chat.model is None:

@@ -5,37 +5,36 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from termchat import regular_files
 from termchat.chat.changes import Notice
-from termchat.decoding.constraint import LONGEST, Constraint, Kind, choice
+from termchat.decoding.constraint import LONGEST, Constraint, Kind, choice, grammar
 from termchat.decoding.text_error import TextError
 from termchat.tui.context import ScreenContext
 
+ConstraintForm = Kind | Literal["example", "grammar"]
+"""How a person writes a constraint: as one of a kind, as an example of the JSON, or as a grammar of either kind."""
 _MOST_RECENT = 20
 _REFUSED = "constraint not set: "
-KINDS: dict[Kind, str] = {
+FORMS: dict[ConstraintForm, str] = {
     "json_schema": "JSON schema",
     "regex": "regular expression",
     "choice": "choice",
     "gbnf": "GBNF grammar",
     "lark": "Lark grammar",
+    "example": "example",
 }
-"""What people call them."""
+"""What people call them, but for grammars of either kind."""
 
 
 def name_of_constraint(constraint: Constraint) -> str:
-    """Its file, else its kind."""
-    return constraint.name or KINDS[constraint.kind]
-
-
-def grammar(text: str, name: str = "") -> Constraint:
-    """A grammar in GBNF or Lark, told apart by how they define rules."""
-    return Constraint("gbnf" if "::=" in text else "lark", text, name)
+    """Return the name of its file, else of its kind."""
+    return constraint.name or FORMS[constraint.kind]
 
 
 def choices(text: str) -> Constraint:
-    """`a | b | c`, or one of them on each line.
+    """Parse `a | b | c`, or one of them on each line.
 
     Raises:
         TextError: one of them is empty.
@@ -50,7 +49,7 @@ def choices(text: str) -> Constraint:
 
 
 def typed(constraint: Constraint) -> str:
-    """Its text as a person types it."""
+    """Return its text as a person types it."""
     if constraint.kind != "choice":
         return constraint.text
     try:
@@ -60,7 +59,7 @@ def typed(constraint: Constraint) -> str:
 
 
 def by_example(text: str) -> Constraint:
-    """The schema of an example in JSON.
+    """Make the schema of an example in JSON.
 
     Raises:
         TextError: it is not JSON.
@@ -72,7 +71,7 @@ def by_example(text: str) -> Constraint:
 
 
 def file_or_text(text: str) -> tuple[str, str]:
-    """The name and the text of a file, where that is what the text names, else "" and the text.
+    """Read the file that a text names; return its name and its text, else "" and the text itself.
 
     Raises:
         TextError: the file cannot be read, or is no text.
@@ -95,11 +94,28 @@ def file_or_text(text: str) -> tuple[str, str]:
         return "", text
 
 
+def constraint_of(form: ConstraintForm, text: str) -> Constraint:
+    """Make a constraint of what a person wrote: a text, or but for patterns and choices the path of its file.
+
+    Raises:
+        TextError: it cannot be read, or is faulty.
+    """
+    name, source = ("", text) if form in ("regex", "choice") else file_or_text(text)
+    match form:
+        case "example":
+            return by_example(source)
+        case "choice":
+            return choices(source)
+        case "grammar":
+            return grammar(source, name)
+    return Constraint(form, source, name)
+
+
 class ConstraintSetting:
     """`problem` is what the model had against the one that was set last; "" where nothing."""
 
-    def __init__(self, parts: ScreenContext) -> None:
-        self._parts = parts
+    def __init__(self, screen: ScreenContext) -> None:
+        self._screen = screen
         self._asked: Constraint | None = None
         self._dropped: Constraint | None = None
         self.recent: list[Constraint] = []
@@ -113,21 +129,21 @@ class ConstraintSetting:
         return self._asked is not None
 
     def set(self, constraint: Constraint | None) -> None:
-        """Sets it as soon as the model has said that it can; None: nothing has to be matched.
+        """Set a constraint as soon as the model has confirmed that it can use it; None drops the one in force.
 
         Raises:
             TextError: the text is faulty.
         """
         from termchat.decoding.constraint_check import check
 
-        self._parts.withdraw(_REFUSED + self.problem)
+        self._screen.withdraw(_REFUSED + self.problem)
         self.problem, self._asked = "", None
         if constraint is None:
             self._put(None)
             return
         check(constraint)
         self._remember(constraint)
-        chat = self._parts.chat
+        chat = self._screen.chat
         if chat.model is None:
             self._put(constraint)
             return
@@ -135,16 +151,16 @@ class ConstraintSetting:
         chat.questions.check(constraint)
 
     def toggle(self) -> bool:
-        """Drops the constraint, or puts the one back that was dropped; False if there is neither."""
-        now = self._parts.chat.constraint
+        """Drop the constraint, or restore the dropped one; return False if there is neither."""
+        now = self._screen.chat.constraint
         if now is None and self._dropped is None:
             return False
         self._put(None if now is not None else self._dropped)
         return True
 
     def heard(self) -> None:
-        """The model may have answered."""
-        asked, questions = self._asked, self._parts.chat.questions
+        """Set the constraint if the model has answered that it can."""
+        asked, questions = self._asked, self._screen.chat.questions
         if asked is None:
             return
         answer = questions.checked
@@ -160,12 +176,12 @@ class ConstraintSetting:
         if self.listener is not None:
             self.listener()
         elif self.problem:
-            self._parts.tell(Notice(_REFUSED + self.problem, "change its text", "error"))
+            self._screen.tell(Notice(_REFUSED + self.problem, "change its text", "error"))
         if not self.problem and answer is not None:
             self._put(asked, answer.checked.ms, answer.checked.warnings)
 
     def _put(self, constraint: Constraint | None, ms: float = 0.0, warnings: list[str] | None = None) -> None:
-        chat = self._parts.chat
+        chat = self._screen.chat
         before = chat.constraint
         if before is not None:
             self._dropped = before
@@ -173,11 +189,11 @@ class ConstraintSetting:
         chat.constrain(constraint)
         if constraint is not None:
             compiled = f", compiled in {ms:.1f} ms" if ms else ""
-            self._parts.tell(
+            self._screen.tell(
                 Notice(f"replies match {name_of_constraint(constraint)}{compiled}", "; ".join(warnings or ()))
             )
         elif before is not None:
-            self._parts.tell(Notice(f"replies no longer match {name_of_constraint(before)}"))
+            self._screen.tell(Notice(f"replies no longer match {name_of_constraint(before)}"))
 
     def _remember(self, constraint: Constraint) -> None:
         self.recent = [constraint, *(one for one in self.recent if one != constraint)][:_MOST_RECENT]

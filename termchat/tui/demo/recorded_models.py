@@ -16,7 +16,7 @@ from termchat.models.gguf.header import Header
 from termchat.models.listing import ModelRow
 from termchat.models.memory import Memory
 from termchat.tui.demo.engine import NOT_RECORDED, SPEC
-from termchat.tui.models.gather import Chosen, Facts, Models, file_of
+from termchat.tui.lists.gather import Chosen, Facts, Models, file_of
 
 _RECORDED = frozenset({"fast_prefill"})
 """The engine settings that were recorded with several values."""

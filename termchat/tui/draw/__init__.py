@@ -4,10 +4,13 @@
 
 - `ink`: `Ink` names how a run looks and what a click on it does; `Line` is runs of it; `Paint` makes strips of them.
 - `wrap`: foreign text, sanitised, on lines. `marks`: small parts of lines: bars, columns, numbers, prose.
-- `lines_view`: the widget that most panels are; only lines that changed are drawn again. `picker`: rows with a chosen one.
+- `lines_view`: the widget that most panels are; only lines that changed are drawn again.
 - `clicking`: a click does what the ink under it says; the base of both.
 - `field`: a text input that draws nothing foreign as it is. `form`: the keys of forms: a selected setting whose value is typed,
   moved and erased.
+- `dialog`: a modal box with a title, a body and a line of keys; it binds those of its group in `keys.dialogs`. `list_dialog`:
+  `ListDialog`, rows with a search, details, names typed in place and actions asked for twice; and `ReadDialog`, text to read.
+  While a dialog is open, `say()` and `tell()` show a line in it.
 - `background`: work in threads (`BackgroundTask`, `TaskQueue`), and `EnginePolling`, which wakes the screen for the engine.
 
 Everything under `tui` draws with these; nothing here knows a chat.

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from textual.timer import Timer
@@ -39,14 +40,14 @@ class BackgroundTask(Generic[T]):
         return self._thread.is_alive()
 
     def take(self) -> Iterator[T]:
-        """The results since the last call. Raises what `work` raised."""
+        """Yield the results since the last call; raise the exception of `work`, if any."""
         while self._made:
             yield self._made.popleft()
         if self._mistake is not None:
             raise self._mistake
 
     def stop(self) -> None:
-        """Ends the work after the result that is being made."""
+        """End the work after the next result."""
         self._stopped.set()
 
     def join(self, seconds: float) -> None:
@@ -86,68 +87,63 @@ class TaskQueue:
         self, deliver: Callable[[Callable[[], object]], object], failures: tuple[type[Exception], ...] = ()
     ) -> None:
         self._deliver, self._failures = deliver, failures
-        self._jobs: list[_Job] = []
+        self._changes: deque[_Job] = deque()
+        self._questions: deque[_Job] = deque()
         self._newest: dict[str, _Job] = {}
-        self._wake = threading.Condition()
+        self._waiting = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
 
     def change(self, work: Callable[[], _T], hear: Callable[[_T | Exception], object]) -> None:
-        """Does a job after all other changes and before every question; `hear` gets its result, in the event loop."""
-        self._put(_Job("", work, hear), first=True)
+        """Do a job after all other changes and before every question; `hear` gets its result, in the event loop."""
+        self._put(self._changes, _Job("", work, hear))
 
     def ask(self, kind: str, work: Callable[[], _T], hear: Callable[[_T | Exception], object]) -> None:
-        """Asks a question; `hear` gets the answer in the event loop, unless a newer question of its kind comes before that.
+        """Ask a question; `hear` gets the answer in the event loop, unless a newer question of its kind comes before that.
 
-        Questions are answered in order; those that nobody waits for any more are dropped.
+        Questions are answered in order; those without anybody waiting for the answer are dropped.
         """
-        job = _Job(kind, work, hear)
-        self._newest[kind] = job
-        self._put(job)
+        self._newest[kind] = job = _Job(kind, work, hear)
+        self._put(self._questions, job)
 
     def waits(self, kind: str) -> bool:
+        """Return whether a question of this kind has not been answered yet."""
         return kind in self._newest
 
     def forget(self, *kinds: str) -> None:
+        """Drop the questions of these kinds."""
         for kind in kinds:
             self._newest.pop(kind, None)
-        with self._wake:
-            self._jobs = [job for job in self._jobs if job.kind not in kinds]
 
-    def _put(self, job: _Job, *, first: bool = False) -> None:
-        with self._wake:
-            kept = [other for other in self._jobs if first or other.kind != job.kind]
-            at = sum(not other.kind for other in kept) if first else len(kept)
-            self._jobs = [*kept[:at], job, *kept[at:]]
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="termchat-chats", daemon=True)
-                self._thread.start()
-            self._wake.notify()
+    def _put(self, jobs: deque[_Job], job: _Job) -> None:
+        jobs.append(job)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="termchat-chats", daemon=True)
+            self._thread.start()
+        self._waiting.release()
 
     def _run(self) -> None:
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._jobs)
-                job = self._jobs.pop(0)
-            self._do(job)
-
-    def _do(self, job: _Job) -> None:
-        mistake: BaseException | None = None
-        answer: Any = None
-        try:
-            answer = job.work()
-        except self._failures as failure:
-            answer = failure
-        except BaseException as other:  # noqa: BLE001 (raised again in the event loop)
-            mistake = other
-        with suppress(RuntimeError):  # the app has ended meanwhile
-            self._deliver(lambda: self._hear(job, answer, mistake))
+        while self._waiting.acquire():
+            job = (self._changes or self._questions).popleft()
+            if job.kind and self._newest.get(job.kind) is not job:
+                continue
+            mistake: BaseException | None = None
+            answer: Any = None
+            try:
+                answer = job.work()
+            except self._failures as failure:
+                answer = failure
+            except BaseException as other:  # noqa: BLE001 (raised again in the event loop)
+                mistake = other
+            with suppress(RuntimeError):  # the app has ended meanwhile
+                self._deliver(partial(self._hear, job, answer, mistake))
 
     def _hear(self, job: _Job, answer: Any, mistake: BaseException | None) -> None:
         if mistake is not None:
             raise mistake
-        if job.kind and self._newest.get(job.kind) is not job:
-            return
-        self._newest.pop(job.kind, None)
+        if job.kind:
+            if self._newest.get(job.kind) is not job:
+                return
+            del self._newest[job.kind]
         job.hear(answer)
 
 
@@ -168,7 +164,7 @@ class EnginePolling:
             self._watched = -1
 
     def arm(self, descriptor: int, *, running: bool) -> None:
-        """Looks again by the timer if something runs, else as soon as the descriptor is readable (-1: there is none)."""
+        """Look again by the timer if something runs, else as soon as the descriptor is readable; -1 is none."""
         if running != self._running:
             self._running = running
             (self._timer.resume if running else self._timer.pause)()
@@ -177,12 +173,12 @@ class EnginePolling:
             self._watched = descriptor
 
     def nudge(self) -> None:
-        """From any thread."""
+        """Wake the screen from any thread."""
         with suppress(RuntimeError):  # the loop is closed: there is no screen any more
             self._loop.call_soon_threadsafe(self._wake)
 
     def stop(self) -> None:
-        self.disarm()
+        """End the work after the next result."""
         self._timer.stop()
 
     def _word(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Generic, TypeVar
 
@@ -10,29 +11,32 @@ from textual.actions import parse
 
 from termchat.decoding.setting import Setting, SettingError, Value
 from termchat.text import erase_last
-from termchat.tui.keys.key import Key
 
 
 class Form:
     """A form without a screen. Its methods `do_NAME` are the actions of the table of its keys.
 
-    `typed` is the text being typed for the selected setting, None while there is none; `error` is why the last value was
-    refused.
+    `at` is the selected row; `typed` is the text being typed for its setting, None while there is none; `error` is why the last
+    value was refused.
     """
 
+    KEYS = ""
+    """The title of the group of its keys, see `keys.dialogs.GROUPS`."""
+
     def __init__(self) -> None:
+        self.at = 0
         self.typed: str | None = None
         self.error = ""
 
     @property
-    def keys(self) -> tuple[Key, ...]:
-        """The table of its keys."""
+    def fields(self) -> Sequence[Setting]:
+        """The settings, in the order of their rows."""
         raise NotImplementedError
 
     @property
     def field(self) -> Setting:
         """The selected setting."""
-        raise NotImplementedError
+        return self.fields[self.at]
 
     def set(self, value: Value) -> None:
         """Set the value of the selected setting."""
@@ -71,6 +75,12 @@ class Form:
         self.set(value)
         return True
 
+    def drop(self) -> bool:
+        """Drop what is being typed; False if that is nothing."""
+        is_typing = self.typed is not None
+        self.typed, self.error = None, ""
+        return is_typing
+
     def do_erase(self) -> None:
         self.error = ""
         if self.typed is not None:
@@ -78,9 +88,10 @@ class Form:
 
     @cached_property
     def _actions(self) -> dict[str, str]:
-        from termchat.tui.keys.dialogs import actions  # not needed before the first frame
+        from termchat.tui.keys.dialogs import actions, group_of  # not needed before the first frame
 
-        return actions(self.keys)
+        group = group_of(self.KEYS)
+        return actions(group.table) if group is not None else {}
 
 
 AnyForm = TypeVar("AnyForm", bound=Form)

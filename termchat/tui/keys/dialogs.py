@@ -16,217 +16,188 @@ from termchat.tui.keys import tables
 from termchat.tui.keys.key import Key, Label, displayed, families, keys_of, pressed
 
 TUNE: tuple[Key, ...] = (
-    Key("tune-less", "left", "move(-1)", "Change the value by one step", {}, display="←→"),
-    Key("tune-more", "right", "move(1)", "", {}),
-    Key("tune-much-less", "shift+left", "move(-1, True)", "Change the value by a large step", {}, display="Shift+←→"),
-    Key("tune-much-more", "shift+right", "move(1, True)", "", {}),
-    Key("tune-before", "up", "step(-1)", "Previous or next knob", {}, display="↑↓"),
-    Key("tune-after", "down", "step(1)", "", {}),
-    Key(
-        "tune-earlier",
-        "shift+up",
-        "reorder(-1)",
-        "Move the stage earlier or later in the chain",
-        {},
-        display="Shift+↑↓",
-    ),
-    Key("tune-later", "shift+down", "reorder(1)", "", {}),
-    Key("tune-unfold", "v", "unfold", "Show every knob, or only those that do something", {}),
-    Key("tune-type", "0-9", "", "Type a value", {}),
-    Key("tune-accept", "enter", "accept", "Accept the value; edit texts and the order", {}),
-    Key(
-        "tune-stop-after",
-        "tab",
-        "",
-        "In the editor of stop sequences: stop after the text and keep it in the reply",
-        {},
-    ),
-    Key("tune-erase", "backspace", "erase", "Erase the last character", {}),
-    Key("tune-off", "x", "off", "Set the knob to off", {}),
-    Key("tune-default", "d", "default", "Reset the knob to its default", {}),
-    Key("tune-undo", "z", "take_back", "Undo the last change, or a preset", {}),
-    *(Key(f"tune-{name}", knob.key, f"select('{name}')", f"{name}: {knob.help}", {}) for name, knob in KNOBS.items()),
+    Key("tune-less", "left", "move(-1)", "Change the value by one step", display="←→"),
+    Key("tune-more", "right", "move(1)", ""),
+    Key("tune-much-less", "shift+left", "move(-1, True)", "Change the value by a large step", display="Shift+←→"),
+    Key("tune-much-more", "shift+right", "move(1, True)", ""),
+    Key("tune-before", "up", "step(-1)", "Previous or next knob", display="↑↓"),
+    Key("tune-after", "down", "step(1)", ""),
+    Key("tune-earlier", "shift+up", "reorder(-1)", "Move the stage earlier or later in the chain", display="Shift+↑↓"),
+    Key("tune-later", "shift+down", "reorder(1)", ""),
+    Key("tune-unfold", "v", "unfold", "Show every knob, or only those that do something"),
+    Key("tune-type", "0-9", "", "Type a value"),
+    Key("tune-accept", "enter", "accept", "Accept the value; edit texts and the order"),
+    Key("tune-stop-after", "tab", "", "In the editor of stop sequences: stop after the text and keep it in the reply"),
+    Key("tune-erase", "backspace", "erase", "Erase the last character"),
+    Key("tune-off", "x", "off", "Set the knob to off"),
+    Key("tune-default", "d", "default", "Reset the knob to its default"),
+    Key("tune-undo", "z", "take_back", "Undo the last change, or a preset"),
+    *(Key(f"tune-{name}", knob.key, f"select('{name}')", f"{name}: {knob.help}") for name, knob in KNOBS.items()),
 )
 
-DIALOG: tuple[Key, ...] = (Key("close", "escape", "close", "Close the innermost dialog or field", {}),)
+DIALOG: tuple[Key, ...] = (Key("close", "escape", "close", "Close the innermost dialog or field"),)
 """What works in every dialog."""
 
 ARROWS: tuple[Key, ...] = (
-    Key("list-up", "up", "move('up')", "Move one row up or down", {}, display="↑↓"),
-    Key("list-down", "down", "move('down')", "", {}),
-    Key("list-page-up", "pageup", "move('page_up')", "Move one page up or down", {}, display="PgUp PgDn"),
-    Key("list-page-down", "pagedown", "move('page_down')", "", {}),
+    Key("list-up", "up", "move('up')", "Move one row up or down", display="↑↓"),
+    Key("list-down", "down", "move('down')", ""),
+    Key("list-page-up", "pageup", "move('page_up')", "Move one page up or down", display="PgUp PgDn"),
+    Key("list-page-down", "pagedown", "move('page_down')", ""),
 )
 """What moves in a list, also while a field has the keyboard."""
 
 READING: tuple[Key, ...] = (
-    Key("read-first", "home,g", "move('first')", "First or last line", {}, display="g G", priority=False),
-    Key("read-last", "end,G", "move('last')", "", {}, priority=False),
+    Key("read-first", "home,g", "move('first')", "First or last line", display="g G", priority=False),
+    Key("read-last", "end,G", "move('last')", "", priority=False),
 )
 """What moves in text that is only read, beside the arrows."""
 
 COMPARE: tuple[Key, ...] = (
-    Key(
-        "compare-why",
-        "w",
-        "why",
-        "Why the replies differ, with both distributions; again: the texts",
-        {},
-        priority=False,
-    ),
+    Key("compare-why", "w", "why", "Why the replies differ, with both distributions; again: the texts", priority=False),
 )
 
 PIECES: tuple[Key, ...] = (
-    Key("pieces-view", "tab", "next_view", "Show the ids of the tokens; again: one per line, with its bytes", {}),
+    Key("pieces-view", "tab", "next_view", "Show the ids of the tokens; again: one per line, with its bytes"),
 )
 
 MODELS: tuple[Key, ...] = (
-    Key("model-enter", "enter", "", "Chat with the highlighted model, or download it", {}),
-    Key("model-engine", "ctrl+t", "engine", "Settings of the highlighted model", {}),
-    Key("model-reload", "ctrl+r", "reload", "Reload the model", {}),
-    Key("model-unload", "ctrl+o", "unload", "Unload the model", {}),
-    Key("model-draft", "ctrl+g", "draft", "Draft for the loaded model with the highlighted one, or unload it", {}),
-    Key("model-cancel", "delete", "cancel", "Stop the highlighted download; it can be resumed", {}),
-    Key("model-skipped", "ctrl+s", "skipped", "Files that were skipped", {}),
+    Key("model-enter", "enter", "", "Chat with the highlighted model, or download it"),
+    Key("model-engine", "ctrl+t", "engine", "Settings of the highlighted model"),
+    Key("model-reload", "ctrl+r", "reload", "Reload the model"),
+    Key("model-unload", "ctrl+o", "unload", "Unload the model"),
+    Key("model-draft", "ctrl+g", "draft", "Draft for the loaded model with the highlighted one, or unload it"),
+    Key("model-cancel", "delete", "cancel", "Stop the highlighted download; it can be resumed"),
+    Key("model-skipped", "ctrl+s", "skipped", "Files that were skipped"),
 )
 
 ENGINE: tuple[Key, ...] = (
-    Key("engine-less", "left", "move(-1)", "Change the selected setting", {}, display="←→"),
-    Key("engine-more", "right", "move(1)", "", {}),
-    Key("engine-next", "space", "move(1)", "Next value of the selected setting", {}),
-    Key("engine-type", "a-z 0-9", "", "Type a value", {}),
-    Key("engine-erase", "backspace", "erase", "Erase the last character", {}),
-    Key("engine-unset", "delete", "unset", "Reset this setting for this model", {}),
-    Key("engine-load", "enter", "load", "Load the model with these settings and save them", {}),
+    Key("engine-less", "left", "move(-1)", "Change the selected setting", display="←→"),
+    Key("engine-more", "right", "move(1)", ""),
+    Key("engine-next", "space", "move(1)", "Next value of the selected setting"),
+    Key("engine-type", "a-z 0-9", "", "Type a value"),
+    Key("engine-erase", "backspace", "erase", "Erase the last character"),
+    Key("engine-unset", "delete", "unset", "Reset this setting for this model"),
+    Key("engine-load", "enter", "load", "Load the model with these settings and save them"),
 )
 
 SESSIONS: tuple[Key, ...] = (
-    Key("session-enter", "enter", "", "Open the highlighted chat", {}),
-    Key("session-rename", "ctrl+r", "rename", "Rename the highlighted chat", {}),
-    Key("session-duplicate", "f5", "duplicate", "Duplicate the highlighted chat", {}),
-    Key("session-delete", "delete", "drop", "Delete the highlighted chat", {}),
-    Key("session-undelete", "ctrl+y", "undo", "Restore the last deleted chat", {}),
-    Key("session-new", "ctrl+n", "new", "New chat", {}),
+    Key("session-enter", "enter", "", "Open the highlighted chat"),
+    Key("session-rename", "ctrl+r", "rename", "Rename the highlighted chat"),
+    Key("session-duplicate", "f5", "duplicate", "Duplicate the highlighted chat"),
+    Key("session-delete", "delete", "drop", "Delete the highlighted chat"),
+    Key("session-undelete", "ctrl+y", "undo", "Restore the last deleted chat"),
+    Key("session-new", "ctrl+n", "new", "New chat"),
 )
 
 TREE: tuple[Key, ...] = (
-    Key("tree-up", "k", "move('up')", "Move one row up or down", {}, display="k j"),
-    Key("tree-down", "j", "move('down')", "", {}),
-    Key("tree-first", "home,g", "move('first')", "First or last row", {}, display="g G"),
-    Key("tree-last", "end,G", "move('last')", "", {}),
-    Key("tree-parent", "left,h", "parent", "Parent turn", {}),
-    Key("tree-go", "enter", "go", "Go to the end of the branch", {}),
-    Key("tree-rename", "n", "rename", "Name the branch", {}),
-    Key("tree-delete", "d,delete", "drop", "Delete the branch and everything below it", {}),
-    Key("tree-undelete", "z,u", "undo", "Restore the last deleted branch", {}),
-    Key("tree-mark", "m", "mark", "Mark the reply, to compare others with it", {}),
-    Key("tree-compare", "c", "compare", "Compare with the marked reply, or with the last one of the chat", {}),
-    Key("tree-other", "o", "other", "Compare with a reply of another saved chat", {}),
+    Key("tree-up", "k", "move('up')", "Move one row up or down", display="k j"),
+    Key("tree-down", "j", "move('down')", ""),
+    Key("tree-first", "home,g", "move('first')", "First or last row", display="g G"),
+    Key("tree-last", "end,G", "move('last')", ""),
+    Key("tree-parent", "left,h", "parent", "Parent turn"),
+    Key("tree-go", "enter", "go", "Go to the end of the branch"),
+    Key("tree-rename", "n", "rename", "Name the branch"),
+    Key("tree-delete", "d,delete", "drop", "Delete the branch and everything below it"),
+    Key("tree-undelete", "z,u", "undo", "Restore the last deleted branch"),
+    Key("tree-mark", "m", "mark", "Mark the reply, to compare others with it"),
+    Key("tree-compare", "c", "compare", "Compare with the marked reply, or with the last one of the chat"),
+    Key("tree-other", "o", "other", "Compare with a reply of another saved chat"),
 )
 
 REPLIES: tuple[Key, ...] = (
-    Key("reply-up", "k", "move('up')", "Move one row up or down", {}, display="k j"),
-    Key("reply-down", "j", "move('down')", "", {}),
-    Key("reply-choose", "enter", "choose", "Compare with the highlighted reply", {}),
+    Key("reply-up", "k", "move('up')", "Move one row up or down", display="k j"),
+    Key("reply-down", "j", "move('down')", ""),
+    Key("reply-choose", "enter", "choose", "Compare with the highlighted reply"),
 )
 
 THEMES: tuple[Key, ...] = (
-    Key("theme-first", "home,g", "move('first')", "First or last theme", {}, display="g G", priority=False),
-    Key("theme-last", "end,G", "move('last')", "", {}, priority=False),
-    Key("theme-keep", "enter", "keep", "Use the highlighted theme", {}, priority=False),
+    Key("theme-first", "home,g", "move('first')", "First or last theme", display="g G", priority=False),
+    Key("theme-last", "end,G", "move('last')", "", priority=False),
+    Key("theme-keep", "enter", "keep", "Use the highlighted theme", priority=False),
 )
 
 START: tuple[Key, ...] = (
-    Key("start-walks", "enter", "start", "Start the walks", {}, priority=False),
-    Key("start-before", "up", "step(-1)", "Previous or next row", {}, display="↑↓"),
-    Key("start-after", "down", "step(1)", "", {}),
-    Key("start-less", "left", "move(-1)", "Change the selected value", {}, display="←→"),
-    Key("start-more", "right", "move(1)", "", {}),
-    Key("start-next", "space", "move(1)", "Next value; in a text, a space", {}),
-    Key("start-type", "a-z 0-9", "", "Type a value", {}),
-    Key("start-erase", "backspace", "erase", "Erase the last character", {}),
-    Key("start-reset", "delete", "reset", "Empty a text, or reset the value", {}),
+    Key("start-walks", "enter", "start", "Start the walks", priority=False),
+    Key("start-before", "up", "step(-1)", "Previous or next row", display="↑↓"),
+    Key("start-after", "down", "step(1)", ""),
+    Key("start-less", "left", "move(-1)", "Change the selected value", display="←→"),
+    Key("start-more", "right", "move(1)", ""),
+    Key("start-next", "space", "move(1)", "Next value; in a text, a space"),
+    Key("start-type", "a-z 0-9", "", "Type a value"),
+    Key("start-erase", "backspace", "erase", "Erase the last character"),
+    Key("start-reset", "delete", "reset", "Empty a text, or reset the value"),
 )
 """What works in the dialog that starts walks."""
 
 BREAKPOINTS: tuple[Key, ...] = (
-    Key("rule-enter", "enter", "", "Add the typed rule, or switch the selected one on or off", {}),
-    Key("rule-delete", "delete", "drop", "Delete the selected rule", {}),
+    Key("rule-enter", "enter", "", "Add the typed rule, or switch the selected one on or off"),
+    Key("rule-delete", "delete", "drop", "Delete the selected rule"),
 )
 
 CONSTRAINT: tuple[Key, ...] = (
-    Key("constraint-set", "enter", "set", "Apply the constraint; without text, remove it", {}, priority=False),
-    Key("constraint-kind", "tab", "kind(1)", "Next or previous kind of constraint", {}, display="Tab"),
-    Key("constraint-kind-before", "shift+tab", "kind(-1)", "", {}),
-    Key("constraint-recent", "pageup", "recent(1)", "Earlier or later constraint", {}, display="PgUp PgDn"),
-    Key("constraint-later", "pagedown", "recent(-1)", "", {}),
-    Key("constraint-stage", "f2", "stage", "Put the stage first, or after the others", {}),
-    Key("constraint-editor", "f8", "editor", "Edit the text in $VISUAL or $EDITOR", {}),
+    Key("constraint-set", "enter", "set", "Apply the constraint; without text, remove it", priority=False),
+    Key("constraint-kind", "tab", "kind(1)", "Next or previous kind of constraint", display="Tab"),
+    Key("constraint-kind-before", "shift+tab", "kind(-1)", ""),
+    Key("constraint-recent", "pageup", "recent(1)", "Earlier or later constraint", display="PgUp PgDn"),
+    Key("constraint-later", "pagedown", "recent(-1)", ""),
+    Key("constraint-stage", "f2", "stage", "Put the stage first, or after the others"),
+    Key("constraint-editor", "f8", "editor", "Edit the text in $VISUAL or $EDITOR"),
 )
 
 BIASES: tuple[Key, ...] = (
-    Key("bias-ban", "enter", "", "Ban the selected token, or lift the ban", {}),
-    Key("bias-less", "shift+left", "shift(-1)", "Add to or take from its logit", {}, display="Shift+←→"),
-    Key("bias-more", "shift+right", "shift(1)", "", {}),
-    Key("bias-word", "tab", "word", "Ban the typed word in all its spellings; again: those of several tokens, too", {}),
-    Key("bias-remove", "delete", "remove", "Remove the selected bias", {}),
-    Key("bias-undo", "ctrl+y", "undo", "Undo the last change", {}),
+    Key("bias-ban", "enter", "", "Ban the selected token, or lift the ban"),
+    Key("bias-less", "shift+left", "shift(-1)", "Add to or take from its logit", display="Shift+←→"),
+    Key("bias-more", "shift+right", "shift(1)", ""),
+    Key("bias-word", "tab", "word", "Ban the typed word in all its spellings; again: those of several tokens, too"),
+    Key("bias-remove", "delete", "remove", "Remove the selected bias"),
+    Key("bias-undo", "ctrl+y", "undo", "Undo the last change"),
 )
 
-SAVE: tuple[Key, ...] = (Key("save-enter", "enter", "", "Save; press again to overwrite an existing file", {}),)
+SAVE: tuple[Key, ...] = (Key("save-enter", "enter", "", "Save; press again to overwrite an existing file"),)
 
 SETUP: tuple[Key, ...] = (
-    Key("setup-start", "enter", "start", "Start the chat", {}, priority=False),
-    Key("setup-raw", "tab", "raw", "Switch raw mode on or off", {}),
-    Key("setup-keep", "shift+tab", "keep", "Keep the knobs and breakpoints of this chat, or not", {}),
+    Key("setup-start", "enter", "start", "Start the chat", priority=False),
+    Key("setup-raw", "tab", "raw", "Switch raw mode on or off"),
+    Key("setup-keep", "shift+tab", "keep", "Keep the knobs and breakpoints of this chat, or not"),
 )
 
 FULL: tuple[Key, ...] = (
-    Key("full-drop", "d", "choose('drop')", "Drop the oldest turns from the model's context", {}, priority=False),
-    Key("full-summarise", "s", "choose('summarise')", "Let the model summarise them first", {}, priority=False),
+    Key("full-drop", "d", "choose('drop')", "Drop the oldest turns from the model's context", priority=False),
+    Key("full-summarise", "s", "choose('summarise')", "Let the model summarise them first", priority=False),
 )
 
 
 PERSONAS: tuple[Key, ...] = (
-    Key("persona-up", "k", "move('up')", "Previous or next persona", {}, display="k j", priority=False),
-    Key("persona-down", "j", "move('down')", "", {}, priority=False),
-    Key("persona-begin", "enter", "begin", "Start a chat with the highlighted persona", {}, priority=False),
-    Key("persona-here", "h,H", "here", "Use only its knobs, from here on in this chat", {}, priority=False),
+    Key("persona-up", "k", "move('up')", "Previous or next persona", display="k j", priority=False),
+    Key("persona-down", "j", "move('down')", "", priority=False),
+    Key("persona-begin", "enter", "begin", "Start a chat with the highlighted persona", priority=False),
+    Key("persona-here", "h,H", "here", "Use only its knobs, from here on in this chat", priority=False),
 )
 
 PRESETS: tuple[Key, ...] = (
-    Key("preset-up", "k", "move('up')", "Previous or next preset", {}, display="k j", priority=False),
-    Key("preset-down", "j", "move('down')", "", {}, priority=False),
-    Key(
-        "preset-apply",
-        "enter",
-        "apply",
-        "Apply the highlighted preset, or save under the typed name",
-        {},
-        priority=False,
-    ),
-    Key("preset-save", "s", "save", "Save the knobs of the chain as a preset of your own", {}, priority=False),
-    Key("preset-rename", "r", "rename", "Rename the highlighted preset, if it is your own", {}, priority=False),
-    Key("preset-remove", "delete,d", "drop", "Remove the highlighted preset, if it is your own", {}, priority=False),
+    Key("preset-up", "k", "move('up')", "Previous or next preset", display="k j", priority=False),
+    Key("preset-down", "j", "move('down')", "", priority=False),
+    Key("preset-apply", "enter", "apply", "Apply the highlighted preset, or save under the typed name", priority=False),
+    Key("preset-save", "s", "save", "Save the knobs of the chain as a preset of your own", priority=False),
+    Key("preset-rename", "r", "rename", "Rename the highlighted preset, if it is your own", priority=False),
+    Key("preset-remove", "delete,d", "drop", "Remove the highlighted preset, if it is your own", priority=False),
 )
 
 LESSONS: tuple[Key, ...] = (
-    Key("lessons-up", "k", "move('up')", "Previous or next lesson", {}, display="k j", priority=False),
-    Key("lessons-down", "j", "move('down')", "", {}, priority=False),
-    Key("lessons-number", "0-9", "", "Go to the lesson with this number", {}),
-    Key("lessons-begin", "enter", "begin", "Begin the highlighted lesson, or resume it", {}, priority=False),
-    Key("lessons-anew", "r", "begin(True)", "Begin it from the start", {}, priority=False),
+    Key("lessons-up", "k", "move('up')", "Previous or next lesson", display="k j", priority=False),
+    Key("lessons-down", "j", "move('down')", "", priority=False),
+    Key("lessons-number", "0-9", "", "Go to the lesson with this number"),
+    Key("lessons-begin", "enter", "begin", "Begin the highlighted lesson, or resume it", priority=False),
+    Key("lessons-anew", "r", "begin(True)", "Begin it from the start", priority=False),
 )
 
-HISTORY: tuple[Key, ...] = (
-    Key("history-enter", "enter", "", "Put the highlighted message back into the composer", {}),
-)
+HISTORY: tuple[Key, ...] = (Key("history-enter", "enter", "", "Put the highlighted message back into the composer"),)
 
 QUEUE: tuple[Key, ...] = (
-    Key("queue-edit", "enter", "edit", "Edit the highlighted message", {}),
-    Key("queue-remove", "delete,d", "drop", "Remove the highlighted message", {}),
-    Key("queue-earlier", "shift+up,K", "shift(-1)", "Move it earlier or later in the queue", {}, display="Shift+↑↓"),
-    Key("queue-later", "shift+down,J", "shift(1)", "", {}),
+    Key("queue-edit", "enter", "edit", "Edit the highlighted message"),
+    Key("queue-remove", "delete,d", "drop", "Remove the highlighted message"),
+    Key("queue-earlier", "shift+up,K", "shift(-1)", "Move it earlier or later in the queue", display="Shift+↑↓"),
+    Key("queue-later", "shift+down,J", "shift(1)", ""),
 )
 
 
@@ -287,29 +258,29 @@ _FAMILIES = {family[0].id: family for group in GROUPS for family in families(gro
 
 
 def name_of(id: str) -> str:
-    """How the key of that id is written: "Ctrl+Y"."""
+    """Return the key of that id for readers, as "Ctrl+Y"."""
     return displayed(_FAMILIES[id])
 
 
 def group_of(place: str) -> KeyGroup | None:
-    """The keys of the place with that title."""
+    """Return the group of keys with that title."""
     return next((group for group in GROUPS if group.title == place), None)
 
 
 def actions(table: tuple[Key, ...]) -> dict[str, str]:
-    """For widgets that handle keys themselves."""
+    """Return the actions by key, for widgets that handle keys themselves."""
     return {name: key.action for key in table if key.action for name in keys_of(key)}
 
 
 def hint(*does: tuple[str, str], before: str = "") -> Content:
-    """A sentence of keys and what they do, each by its id, after `before`. A click on one presses it."""
+    """Format a sentence of keys, by their ids, and their effects, after `before`. A click on one presses it."""
     parts = [part for id, words in does if (part := link(id, words))]
     said = Content(", ").join(parts) + "." if parts else Content()
     return Content(before + " ") + said if before and parts else Content(before) + said
 
 
 def link(id: str, words: str, gap: str = " ") -> Content:
-    """A key and what it does, clickable; empty if it has no key."""
+    """Format a key and its effect, clickable; empty if it has no key."""
     family = _FAMILIES[id]
     name = displayed(family)
     content = Content(f"{name}{gap}{words}" if name else "")

@@ -36,7 +36,7 @@ class Key(NamedTuple):
     keys: str
     action: str
     help: str
-    labels: Mapping[Situation, str]
+    labels: Mapping[Situation, str] = {}
     palette: str = ""
     priority: bool = True
     display: str = ""
@@ -65,7 +65,7 @@ _NAMED = {
 
 
 def shown(key: str) -> str:
-    """A key as the key line writes it: `ctrl+t,f5` is Ctrl+T, `g` is g."""
+    """Format a key for the key line: `ctrl+t,f5` is Ctrl+T, `g` is g."""
     first = key.split(",")[0].strip()
     if len(first) == 1:
         return first
@@ -73,7 +73,7 @@ def shown(key: str) -> str:
 
 
 def _character(name: str) -> str:
-    """The character a key with a name writes, "" for other keys: question_mark is ?."""
+    """Return the character that a named key writes, as ? for question_mark; "" for other keys."""
     character = key_to_character(REPLACED_KEYS.get(name, name)) if len(name) > 1 else None
     return character if character is not None and character.isprintable() else ""
 
@@ -82,7 +82,7 @@ _remapped: dict[str, str] = {}
 
 
 def remap(keymap: Mapping[str, str]) -> None:
-    """From now on these keys replace the defaults; `keymap` is id to keys, "" for none. See `remap.checked`."""
+    """Replace the default keys by those of `keymap`: id to keys, "" for none. See `remap.checked`."""
     _remapped.clear()
     _remapped.update(keymap)
 
@@ -92,7 +92,7 @@ def keys_of(key: Key) -> tuple[str, ...]:
 
 
 def families(table: Iterable[Key]) -> Iterator[list[Key]]:
-    """Keys that belong together: one with its help, and those after it without."""
+    """Yield keys that belong together: one with a help, and those after it without."""
     family: list[Key] = []
     for key in table:
         if key.help and family:
@@ -104,7 +104,7 @@ def families(table: Iterable[Key]) -> Iterator[list[Key]]:
 
 
 def displayed(family: list[Key]) -> str:
-    """The keys of a family as people read them, "" where there are none."""
+    """Format the keys of a family for readers; "" for none."""
     first = family[0]
     if first.display and not any(key.id in _remapped for key in family):
         return first.display
@@ -112,12 +112,12 @@ def displayed(family: list[Key]) -> str:
 
 
 def pressed(family: list[Key]) -> str:
-    """The key that a click on the name of a family presses; "" where that stands for a few."""
+    """Return the key that a click on the name of a family presses; "" for a family of several."""
     return keys_of(family[0])[0] if len(family) == 1 and keys_of(family[0]) else ""
 
 
 def key_of(character: str) -> str:
-    """The key that writes a character, as Textual names it: question_mark."""
+    """Return Textual's name of the key that writes a character, as question_mark."""
     key = character
     if not character.isalnum():
         key = unicode_name(character, "").lower().replace("-", "_").replace(" ", "_")

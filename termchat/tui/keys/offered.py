@@ -33,12 +33,12 @@ _NEEDS_WHILE: dict[tuple[str, Situation], Feature] = {("continue", "idle"): "con
 
 
 def lacking(id: str, offers: Collection[Feature], situation: Situation | None = None) -> Feature | None:
-    """What the key of that id needs and the engine does not offer; None where it works."""
+    """Return the feature that the key of that id needs and the engine does not offer; None for a key that works."""
     need = NEEDS.get(id) or (_NEEDS_WHILE.get((id, situation)) if situation is not None else None)
     return None if need is None or need in offers else need
 
 
 def lacking_for(action: str, table: Iterable[Key], offers: Collection[Feature]) -> Feature | None:
-    """The same for the action of one of these keys."""
+    """Return the same for the action of one of these keys."""
     needs = (lacking(key.id, offers) for key in table if key.action == action)
     return next((need for need in needs if need is not None), None)

@@ -34,7 +34,7 @@ _CHARACTERS = frozenset(
 
 
 def checked(keys: Mapping[str, str], places: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The valid remaps, and the problems of the others, which keep their defaults.
+    """Return the valid remaps, and the problems of the others, which keep their defaults.
 
     Args:
         keys: id to keys, "" for none: `{"tune": "ctrl+k", "look": "f12,ctrl+l"}`.
@@ -58,7 +58,7 @@ def checked(keys: Mapping[str, str], places: Mapping[str, str]) -> tuple[dict[st
 
 
 def _read(id: str, asked: str) -> str:
-    """The keys as Textual writes them. Raises ValueError for invalid ones."""
+    """Return the keys as Textual writes them. Raises ValueError for invalid ones."""
     key = _KEYS.get(id)
     if key is None:
         raise ValueError(f"unknown key id {id!r}{guess_of(id, _KEYS)}")
@@ -71,13 +71,14 @@ def _read(id: str, asked: str) -> str:
     for name in names:
         if name == _INTERRUPT and id != "interrupt":
             raise ValueError(f"{shown(_INTERRUPT)} is reserved for copy, stop and quit")
-        if _writes(name) and any(group.written for group in _groups_of(id)):
+        writes = "+" not in name and (len(name) == 1 or name in _CHARACTERS or name == "space")
+        if writes and any(group.written for group in _groups_of(id)):
             raise ValueError(f"{shown(name)} would be typed as text where {id} applies")
     return ",".join(dict.fromkeys(names))
 
 
 def _normal(name: str) -> str:
-    """A key as Textual writes it: `Ctrl+PgUp` is ctrl+pageup, `shift+g` is G. Raises ValueError for an unknown one."""
+    """Return a key as Textual writes it: `Ctrl+PgUp` is ctrl+pageup, `shift+g` is G. Raises ValueError for an unknown one."""
     *modifiers, base = [*name[:-1].split("+"), name[-1]] if name.endswith("+") else name.split("+")
     held = [_SAID.get(one.lower(), one.lower()) for one in modifiers if one]
     unknown = next((one for one in held if one not in _MODIFIERS), None)
@@ -96,18 +97,14 @@ def _normal(name: str) -> str:
 
 
 def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """A remapped id, its key, and the id beside which it has it; of two that were remapped, the later one."""
-    for id in reversed(list(keymap)):
+    """Yield remapped ids, their keys, and the ids beside which they clash; of two that were remapped, the later one."""
+    ids = list(keymap)
+    for id in reversed(ids):
         beside = {key.id for group in _groups_of(id) for table in (group.table, *group.at) for key in table} - {id}
         for name in keymap[id].split(","):
             for other in beside:
-                if name and name in _names(other, keymap) and (other not in keymap or _later(id, other, keymap)):
+                if name and name in _names(other, keymap) and (other not in keymap or ids.index(id) > ids.index(other)):
                     yield id, name, other
-
-
-def _later(id: str, other: str, keymap: Mapping[str, str]) -> bool:
-    ids = list(keymap)
-    return ids.index(id) > ids.index(other)
 
 
 def _names(id: str, keymap: Mapping[str, str]) -> list[str]:
@@ -118,7 +115,3 @@ def _names(id: str, keymap: Mapping[str, str]) -> list[str]:
 
 def _groups_of(id: str) -> list[KeyGroup]:
     return [group for group in GROUPS if any(key.id == id for table in (group.table, *group.at) for key in table)]
-
-
-def _writes(name: str) -> bool:
-    return "+" not in name and (len(name) == 1 or name in _CHARACTERS or name == "space")

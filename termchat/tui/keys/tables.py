@@ -350,7 +350,7 @@ _ALWAYS = ("token-keys", "walks-keys", "back")
 
 
 def name_of(id: str) -> str:
-    """How the key of that id is written: "Ctrl+T"."""
+    """Return the key of that id for readers, as "Ctrl+T"."""
     key = next(key for key in (*TOKENS, *COMPOSER, *CHAT, *MODEL, *APP, *WALKS, *LESSON) if key.id == id)
     return displayed([key._replace(display="")])
 
@@ -360,14 +360,14 @@ _IN_SHORT = {"TUNE": "tune", "TOKEN MODE": "token mode", "BIG VIEW": "full view"
 
 
 def way_to_type(place: str) -> str:
-    """How text is typed although letters are keys in this place; "" where they are text."""
+    """Describe how text is typed in a place whose letters are keys; "" for other places."""
     if place == "WALKS":  # in which Esc ends the replies
         return "walks · / to type"
     return f"{_IN_SHORT[place]} · {name_of('back')} to type" if place in _IN_SHORT else ""
 
 
 def way_to(id: str) -> str:
-    """The keys that lead to it from the chat: "Ctrl+T", "Ctrl+G v"; "" where none do."""
+    """Return the keys that lead to it from the chat, as "Ctrl+T" or "Ctrl+G v"; "" for none."""
     name = name_of(id)
     way = next(
         (way for table, way in ((TOKENS, "tokens"), (LESSON, "learn")) if any(key.id == id for key in table)), ""

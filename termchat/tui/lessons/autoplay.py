@@ -11,7 +11,7 @@ from textual import events
 from termchat.lessons.deeds import Deed
 from termchat.tui.composer.composer import Composer
 from termchat.tui.context import ScreenContext
-from termchat.tui.dialogs.list_dialog import ListDialog
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.keys.key import key_of, keys_of
 from termchat.tui.keys.tables import CHAT
 from termchat.tui.lessons.lesson_words import keys_for

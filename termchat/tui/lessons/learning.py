@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from termchat.tui.demo.engine import DemoEngine
     from termchat.tui.lessons.lesson_session import LessonSession
     from termchat.tui.lessons.strip import LessonStrip
-    from termchat.tui.sessions.session_list import SessionList
+    from termchat.tui.lists.session_list import SessionList
 
 
 class Learning:

@@ -14,8 +14,9 @@ from termchat.lessons.lesson_file import LessonError
 from termchat.lessons.playing import LessonState
 from termchat.lessons.shelf import COURSE, Shelf
 from termchat.text import home, one_line
-from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog
+from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.lessons.lesson_words import plain
 from termchat.tui.themes.theme_file import Palette
@@ -150,7 +151,7 @@ class LessonsDialog(ListDialog[Lesson | LessonError, tuple[Lesson, bool]]):
         longer = self._number + digit
         self._number = longer if digit and any(number.startswith(longer) for number in numbers) else digit
         if self._number in numbers and digit:
-            self.picker.show(self.picker.count, numbers.index(self._number))
+            self.picker.show(numbers.index(self._number))
             self.moved()
 
     def action_begin(self, anew: bool = False) -> None:

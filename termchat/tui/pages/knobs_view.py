@@ -121,7 +121,7 @@ class KnobsView(LinesView):
 
     def _end_turn(self) -> None:
         if not self._is_open:
-            self._knobs.back()  # nobody reads there what the knob said to it
+            self._knobs.drop()  # nobody reads there what the knob said to it
         self.post_message(self.Turned())
 
     def _knob_at(self, y: int) -> str:

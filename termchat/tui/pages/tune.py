@@ -15,7 +15,7 @@ from termchat.decoding.samplers import KNOBS, Tuning, Value
 from termchat.decoding.setting import Setting, SettingError
 from termchat.decoding.stages import LOGIT_BIAS, STAGES
 from termchat.tui.draw.form import Form
-from termchat.tui.keys.key import Key, shown
+from termchat.tui.keys.key import shown
 from termchat.tui.keys.tables import name_of
 from termchat.tui.pages.chain import shown_knobs
 
@@ -43,6 +43,8 @@ class Tune(Form):
     `editing` is whether a knob's texts are being written elsewhere. `unfolded`: the panel shows every knob.
     """
 
+    KEYS = "TUNE"
+
     def __init__(self, chat: Chat, run: ReplyRun | None = None, reply: int = 0) -> None:
         super().__init__()
         self._chat, self._of, self._reply = chat, run, reply
@@ -54,12 +56,6 @@ class Tune(Form):
         """When the last letter of the run was typed; 0.0 where the next one begins another."""
         self.editing = False
         self.unfolded = False
-
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        from termchat.tui.keys.dialogs import TUNE  # not needed before the first frame
-
-        return TUNE
 
     @property
     def field(self) -> Setting:
@@ -112,15 +108,16 @@ class Tune(Form):
         self.do_move(steps, coarse)
 
     def slide(self, name: str, fraction: float, *, begins: bool) -> None:
-        """Select a knob and set it to a fraction of its bar, 0 to 1. One undo covers all from the slide that `begins`."""
+        """Go to a knob and set it to the value at a fraction of its bar, 0 to 1. Moves that follow one that `begins` are taken
+        back with it."""
         if begins:
             self._follow()
         self.select(name)
         self._set(name, KNOBS[name].at(fraction))
 
     def carry(self, name: str, onto: str, *, down: bool, begins: bool) -> None:
-        """Move a knob's stage to the place of another knob's, which lies below it (`down`) or above. One undo covers all
-        from the move that `begins`."""
+        """Move a knob's stage to where that of another knob is, which lies below it (`down`) or above. Moves that follow one
+        that `begins` are taken back with it."""
         if begins:
             self._follow()
         self.select(name)
@@ -141,11 +138,11 @@ class Tune(Form):
         self._set(name, value)
 
     def bias_of(self, token: int) -> float:
-        """What its own bias adds to a token's logit; 0 without one."""
+        """Return what its own bias adds to a token's logit; 0 without one."""
         return next((one.value for one in map(biases.parse, self.tuning.logit_bias) if one.what == token), 0.0)
 
     def bias(self, token: int, how: str) -> None:
-        """Ban a token, or lifts the ban, or adds 1 to its logit ("ban", "more")."""
+        """Ban a token, or lift the ban, or add 1 to its logit ("ban", "more")."""
         own = self.bias_of(token)
         banned = own == biases.BANNED
         value = (0.0 if banned else biases.BANNED) if how == "ban" else 1.0 if banned else min(own + 1, biases.MOST)
@@ -157,18 +154,12 @@ class Tune(Form):
         self.do_take_back()
 
     def forget(self) -> None:
-        """Leave nothing to undo."""
+        """Forget all changes: nothing can be undone."""
         self._undo.clear()
         self._run = _Run(self.selected)
 
-    def back(self) -> bool:
-        """Drop the typed text; False for none."""
-        open_ = self.typed is not None
-        self.typed, self.error = None, ""
-        return open_
-
     def apply(self, values: Mapping[str, Value], places: Mapping[str, str]) -> None:
-        """Set several knobs with one undo; `places` are the origins of their values."""
+        """Set several knobs at once, which are taken back at once; `places` are the origins of their values."""
         self._follow()
         self.typed, self.error = None, ""
         before = {name: (getattr(self.tuning, name), self.origin[name]) for name in values}
@@ -213,7 +204,7 @@ class Tune(Form):
         )
 
     def drop_text(self) -> None:
-        """Remove the last of the selected knob's texts."""
+        """Remove the last of the selected knob's texts, if there is one."""
         self._follow()
         self.error = ""
         value = self._value
@@ -290,7 +281,7 @@ class Tune(Form):
         self._typed_at = now if letter else 0.0
 
     def _kept(self) -> dict[str, tuple[Value, str]]:
-        """Return the values of the run, and put it on the undo."""
+        """Return the values noted in the run, which can be taken back from now on."""
         if not self._undo or self._undo[-1] is not self._run:
             self._undo.append(self._run)
         return self._run.values
@@ -318,8 +309,7 @@ class Tune(Form):
         self._letter()
 
     def _letter(self) -> None:
-        """Count a letter that changes no value; several in a run were meant for another widget, and have an undo of their
-        own."""
+        """Count a letter that changes no value; many in a run were meant for elsewhere, and are taken back by themselves."""
         self._run.picks += 1
         if self._run.picks >= _TYPING:
             self._kept()

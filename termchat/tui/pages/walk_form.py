@@ -16,8 +16,6 @@ from termchat.text import cells, erase_last
 from termchat.tui.draw.form import Form
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, STRONG, TEXT, column, length
-from termchat.tui.keys.dialogs import START
-from termchat.tui.keys.key import Key
 
 _NAME = 9
 _KIND = PlanField(name="kind", label="kind", kind="choice", default="walks", choices=tuple(PLANS))
@@ -31,24 +29,22 @@ def _values_of(knob: str) -> str:
 
 
 class WalkForm(Form):
-    """`at` is the selected row, 0 that of the kind. `refused` returns why the engine cannot make a kind, "" if it can.
+    """The first row is that of the kind. `refused` returns why the engine cannot make a kind, "" if it can.
 
     Values are texts, as they are typed; `typed` is None until the selected one is changed letter by letter.
     """
 
+    KEYS = "START WALKS"
+
     def __init__(self, kind: GroupKind = "walks", refused: Callable[[GroupKind], str] = lambda _: "") -> None:
         super().__init__()
-        self.kind, self.at = kind, 0
+        self.kind = kind
         self._refused = refused
         self._rows = {kind: tuple(field for field in plan.fields if field.label) for kind, plan in PLANS.items()}
         self._initial = {kind: {field.name: field.typed_default for field in rows} for kind, rows in self._rows.items()}
         runs = PRESETS["temperature"].group.runs
         self._initial["grid"] |= {"values": _values_of("temperature"), "runs": str(runs)}
         self._values = {kind: dict(values) for kind, values in self._initial.items()}
-
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        return START
 
     @property
     def fields(self) -> tuple[PlanField, ...]:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.widget import Widget
 from textual.widgets import Label
 
 from termchat.decoding.group import GroupKind
 from termchat.decoding.plans import PLANS
 from termchat.decoding.walk_plan import PlanError, WalkPlan
 from termchat.text import one_line
-from termchat.tui.dialogs.base import Dialog
+from termchat.tui.draw.dialog import Dialog
 from termchat.tui.draw.form import FormKeys
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.lines_view import Sheet
 from termchat.tui.draw.marks import MUTED, TEXT, prose
-from termchat.tui.keys.dialogs import START, hint
+from termchat.tui.keys.dialogs import START
 from termchat.tui.pages.walk_form import WalkForm
 from termchat.tui.themes.theme_file import Palette
-
-_DOES = (
-    ("start-before", "selects"),
-    ("start-less", "or typing changes"),
-    ("start-walks", "starts"),
-    ("close", "closes"),
-)
 
 
 class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
@@ -39,7 +31,11 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
     WalksDialog #walks-help { height: 3; margin-top: 1; }
     WalksDialog #walks-where, WalksDialog #walks-same { color: $muted; height: 1; }
     """
-    KEYS = "START WALKS"
+    KEYS = WalkForm.KEYS
+    TITLE = "Walks: several replies at once"
+    HINTS = (
+        ("start-before", "selects"), ("start-less", "or typing changes"), ("start-walks", "starts"), ("close", "closes"),
+    )  # fmt: skip
     BINDINGS = [key.binding for key in START if key.id in ("start-walks", "start-before", "start-after")]  # noqa: RUF012
     AUTO_FOCUS = ""
 
@@ -54,18 +50,16 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
         super().__init__()
         self._palette, self._where, self._missing = palette, where, missing
         self.form = WalkForm(kind, refused)
+        self.problem = one_line(self.form.refusal, 200)
         self._sheet = Sheet(lambda: self.form.lines(self._sheet.room), id="walks-form")
         self._help = Sheet(self._help_lines, id="walks-help")
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Label("Walks: several replies at once", classes="title", markup=False)
-            yield Label(one_line(self._where, 80), id="walks-where", markup=False)
-            yield self._sheet
-            yield self._help
-            yield Label(one_line(self.form.refusal, 200), classes="problem", markup=False)
-            yield Label(self._same, id="walks-same", markup=False)
-            yield Label(hint(*_DOES), classes="hint", markup=False)
+    def body(self) -> Iterable[Widget]:
+        yield Label(one_line(self._where, 80), id="walks-where", markup=False)
+        yield self._sheet
+        yield self._help
+        yield self.message_label()
+        yield Label(self._same, id="walks-same", markup=False)
 
     def on_mount(self) -> None:
         self._sheet.paint_with(self._palette)
@@ -82,12 +76,12 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
 
     def action_start(self) -> None:
         if self.form.refusal or self._missing:
-            self._say(self.form.refusal or self._missing)
+            self.say(self.form.refusal or self._missing)
             return
         try:
             plan = self.form.read().plan
         except PlanError as error:
-            self._say(error.message + (f"; {error.hint}" if error.hint else ""))
+            self.say("; ".join(filter(None, (error.message, error.hint))))
             return
         if self.is_current:  # a second Enter in the same burst does nothing
             self.dismiss(plan)
@@ -95,8 +89,8 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
     def show_form(self) -> None:
         self._sheet.show()
         self._help.show()
-        self._say(self.form.problem)
-        self.query_one("#walks-same", Label).update(self._same)
+        self.say(self.form.problem)
+        self.put("#walks-same", self._same)
 
     @property
     def _same(self) -> str:
@@ -106,6 +100,3 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
     def _help_lines(self) -> list[Line]:
         lines = prose(self.form.help, self._help.room, MUTED)
         return [*lines, Line(((self.form.summary, TEXT),))]
-
-    def _say(self, problem: str) -> None:
-        self.query_one(".problem", Label).update(one_line(problem, 200))

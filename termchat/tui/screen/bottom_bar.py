@@ -73,7 +73,7 @@ class BottomBar(Column):
         self.post_message(KeyLine.Turned())
 
     def close_tune(self) -> None:
-        self.knobs.back()
+        self.knobs.drop()
         self.keys.tuning = None
         self._edit_stops(False)
         self._chat_screen.take_keyboard()
@@ -93,7 +93,7 @@ class BottomBar(Column):
         if self.knobs.editing:
             self._edit_stops(False)
             self.screen.set_focus(self.keys)
-        elif not self.tune.back():
+        elif not self.tune.drop():
             self.close_tune()
         self.post_message(KeyLine.Turned())
         return True

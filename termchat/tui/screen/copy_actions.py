@@ -71,7 +71,7 @@ class CopyActions(ScreenContext):
             self.copy_to_clipboard(text, "the last reply as JSON")
 
     def action_pretty_json(self) -> None:
-        from termchat.tui.dialogs.list_dialog import ReadDialog  # rarely needed
+        from termchat.tui.draw.list_dialog import ReadDialog  # rarely needed
         from termchat.tui.draw.marks import prose
 
         if (text := self._json()) is not None:

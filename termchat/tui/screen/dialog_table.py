@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _history(screen: ChatScreen) -> None:
-    from termchat.tui.composer.history_dialog import HistoryDialog
+    from termchat.tui.lists.history_dialog import HistoryDialog
 
     composer = screen.composer
 
@@ -30,7 +30,7 @@ def _history(screen: ChatScreen) -> None:
 
 
 def _queue(screen: ChatScreen) -> None:
-    from termchat.tui.composer.history_dialog import QueueDialog
+    from termchat.tui.lists.history_dialog import QueueDialog
 
     turns = screen.chat.turns
 
@@ -42,7 +42,7 @@ def _queue(screen: ChatScreen) -> None:
 
 
 def _full(screen: ChatScreen) -> None:
-    from termchat.tui.dialogs.full import FullDialog
+    from termchat.tui.lists.full import FullDialog
 
     chat = screen.chat
 
@@ -54,7 +54,7 @@ def _full(screen: ChatScreen) -> None:
 
 
 def _breakpoints(screen: ChatScreen) -> None:
-    from termchat.tui.tokens.breakpoints import BreakpointsDialog
+    from termchat.tui.lists.breakpoints import BreakpointsDialog
 
     screen.open(BreakpointsDialog(screen.chat, screen.palette))
 
@@ -69,7 +69,7 @@ def _bias(screen: ChatScreen) -> None:
 
 
 def _tree(screen: ChatScreen) -> None:
-    from termchat.tui.sessions.branch_tree import TreeDialog
+    from termchat.tui.lists.branch_tree import TreeDialog
 
     chat = screen.chat
 
@@ -121,12 +121,11 @@ def _constraint(screen: ChatScreen) -> None:
 
 
 def _presets(screen: ChatScreen) -> None:
-    from termchat.tui.presets.applying import apply
-    from termchat.tui.presets.preset_dialog import PresetsDialog
+    from termchat.tui.lists.preset_dialog import PresetsDialog, apply_preset
 
     def closed(chosen: Preset | None) -> None:
         if chosen is not None:
-            apply(screen, chosen)
+            apply_preset(screen, chosen)
 
     screen.open(PresetsDialog(screen), closed)
 
@@ -145,7 +144,7 @@ DIALOGS: Mapping[str, Callable[[ChatScreen], None]] = {
     "sessions": lambda screen: screen.conversations.browse(),
     "setup": lambda screen: screen.conversations.set_up(),
     "save": lambda screen: screen.conversations.save(),
-    "persona": lambda screen: screen.personating.open(),
+    "persona": lambda screen: screen.conversations.browse_personas(),
     "presets": _presets,
     "history": _history,
     "queue": _queue,

@@ -12,7 +12,7 @@ from termchat.engine.port import ModelInfo
 from termchat.text import one_line
 from termchat.tui.draw.ink import Ink, Line, Run, doing
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, bar, count, length
-from termchat.tui.models.downloads import Pull
+from termchat.tui.lists.gather import Pull
 
 _GAP = "   "
 _ORDER = ("name", "model", "draws", "device", "context", "drafts", "title")

@@ -22,9 +22,11 @@ from termchat.tui.draw.lines_view import Column, LinesView, Row
 from termchat.tui.keys.tables import CHAT, MODEL, NOT_OTHERWISE, name_of, situation_of, way_to_type
 from termchat.tui.lessons.learning import Learning
 from termchat.tui.lessons.strip import LessonStrip
-from termchat.tui.models.gather import Models
-from termchat.tui.models.model_switching import Heard, ModelSwitching
-from termchat.tui.models.welcome import welcome_lines
+from termchat.tui.lists.chat_switching import ChatSwitching
+from termchat.tui.lists.gather import Models
+from termchat.tui.lists.model_switching import Heard, ModelSwitching
+from termchat.tui.lists.session_list import SessionList
+from termchat.tui.lists.welcome import welcome_lines
 from termchat.tui.pages.panels import ALONE, Panels
 from termchat.tui.pages.record import piece_of
 from termchat.tui.pages.token_bar import Legend, Tokens
@@ -47,9 +49,6 @@ from termchat.tui.screen.notices import (
 )
 from termchat.tui.screen.panel_actions import PanelActions, newest_reply
 from termchat.tui.screen.walking import Walking
-from termchat.tui.sessions.begin_as import PersonaStarting
-from termchat.tui.sessions.chat_switching import ChatSwitching
-from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.terminal.compositor import LineCompositor
 from termchat.tui.terminal.screens import LeavingApp, draw_now, use_compositor
 from termchat.tui.themes.library import ThemeChooser
@@ -132,7 +131,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.choosing: ModelSwitching = ModelSwitching(self, models)
         self.conversations: ChatSwitching = ChatSwitching(self, sessions)
         self.learning = Learning(self, sessions, models.end_lesson, big=big)
-        self.personating: PersonaStarting = PersonaStarting(self, self.conversations)
         self.constraining = ConstraintSetting(self)
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
@@ -553,7 +551,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
             self._versions.step(by, node)
 
     def action_new(self) -> None:
-        self.conversations.new()
+        self.conversations.begin()
 
     def action_dialog(self, name: str) -> None:
         self.learning.dialog = name

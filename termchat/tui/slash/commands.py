@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from termchat.chat.changes import Notice
 from termchat.config import presets
-from termchat.config.personas import PersonaError
-from termchat.config.presets import PresetError
+from termchat.config.named_tables import NameRefused
 from termchat.conversation.session import Breakpoint
 from termchat.conversation.transcripts import of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
 from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
-from termchat.decoding.constraint import Constraint
 from termchat.decoding.group import GroupKind
 from termchat.decoding.plan_words import offered, read
 from termchat.decoding.plans import PLANS, PlanKind
@@ -33,14 +31,14 @@ from termchat.text import guess_of, one_line, sanitize
 from termchat.tui.composer.commands import CommandRefused
 from termchat.tui.composer.completion import Offer
 from termchat.tui.composer.composer import Composer
-from termchat.tui.constraint.constraint_setting import by_example, choices, file_or_text, grammar
-from termchat.tui.dialogs.list_dialog import ReadDialog
+from termchat.tui.constraint.constraint_setting import ConstraintForm, constraint_of
 from termchat.tui.draw.ink import BLANK, Line
+from termchat.tui.draw.list_dialog import ReadDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, TITLE, column
 from termchat.tui.keys.key import Key
 from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, name_of
+from termchat.tui.lists.preset_dialog import apply_preset, keep_preset
 from termchat.tui.pages.rolls import MOST
-from termchat.tui.presets import applying
 from termchat.tui.screen import walk_start
 from termchat.tui.screen.dialog_table import tokenize
 from termchat.tui.screen.screen import ChatScreen
@@ -109,8 +107,10 @@ class Command(NamedTuple):
 
 
 def _needs(screen: ChatScreen, feature: Feature) -> None:
-    """Raises:
-    CommandRefused: the engine does not offer it.
+    """Check that the engine offers a feature.
+
+    Raises:
+        CommandRefused: it does not.
     """
     refused = screen.chat.refused(feature)
     if refused is not None:
@@ -124,7 +124,7 @@ def _press(screen: ChatScreen, key: Key) -> None:
 
 
 def _turn(screen: ChatScreen, knob: Setting, text: str) -> None:
-    """Without a text it shows the knob's value."""
+    """Turn a knob; without a text show its value."""
     if text:
         try:
             value = _written(screen, knob, text)
@@ -138,7 +138,7 @@ def _turn(screen: ChatScreen, knob: Setting, text: str) -> None:
 def _new(screen: ChatScreen, keep: str) -> None:
     if keep != _KEEP:
         raise CommandRefused(f"/new takes {_KEEP} or nothing, not {one_line(keep, 40)!r}", "/new keep keeps the knobs")
-    screen.conversations.new(keep=True)
+    screen.conversations.begin(keep=True)
 
 
 def _begin(screen: ChatScreen, system: str) -> None:
@@ -160,18 +160,18 @@ def _model(screen: ChatScreen, name: str) -> None:
 
 
 def _persona(screen: ChatScreen, name: str) -> None:
-    personating, saves = screen.personating, _SAVE.fullmatch(name)
+    conversations, saves = screen.conversations, _SAVE.fullmatch(name)
     try:
         if saves is None:
-            personating.take(name)
+            conversations.begin_as(name)
         elif saves[1]:
-            personating.keep(saves[1].strip())
+            conversations.save_persona(saves[1].strip())
         else:
             raise CommandRefused(
                 "/persona save needs a name",
                 "/persona save NAME saves this chat's system prompt and knobs as a persona",
             )
-    except PersonaError as error:
+    except NameRefused as error:
         raise CommandRefused(str(error)) from error
 
 
@@ -179,14 +179,14 @@ def _preset(screen: ChatScreen, name: str) -> None:
     saves = _SAVE.fullmatch(name)
     try:
         if saves is None:
-            applying.apply(screen, presets.load().get(name))
+            apply_preset(screen, presets.load().get(name))
         elif saves[1]:
             kept = saves[1].strip()
-            path = applying.keep(screen, kept)
+            path = keep_preset(screen, kept)
             screen.tell(Notice(f"saved as preset {kept}", f"you can add a description in {path}"))
         else:
             raise CommandRefused("/preset save needs a name", "/preset save NAME saves the chain's knobs as a preset")
-    except PresetError as error:
+    except NameRefused as error:
         hint = f"the list of presets ({name_of('presets')}) can replace it" if saves is not None else ""
         raise CommandRefused(str(error), hint) from error
 
@@ -212,7 +212,7 @@ def _prefill(screen: ChatScreen, text: str) -> None:
 
 
 def _rule(screen: ChatScreen, text: str) -> None:
-    """A rule that is there goes, another is added."""
+    """Add a rule, or remove it if it is there."""
     chat = screen.chat
     try:
         rule = parse(text)
@@ -243,7 +243,7 @@ def _tokens(screen: ChatScreen, text: str) -> None:
 
 
 def _learn(screen: ChatScreen, name: str) -> None:
-    """Without a name it lists the lessons."""
+    """Begin a lesson; without a name list them."""
     from termchat.lessons.shelf import LessonRefused
 
     if not name:
@@ -256,7 +256,7 @@ def _learn(screen: ChatScreen, name: str) -> None:
 
 
 def _what(screen: ChatScreen, word: str) -> None:
-    """Without a word it lists the glossary."""
+    """Explain a word; without one list the glossary."""
     from termchat.lessons.glossary import UnknownTerm, find
     from termchat.tui.lessons.lesson_words import plain
 
@@ -285,7 +285,7 @@ def _lessons(screen: ChatScreen) -> Iterable[Offer]:
 
 
 def _draft(screen: ChatScreen, text: str) -> None:
-    """Turns the knob, or has a model draft. Undone like any other turn of a knob."""
+    """Turn the knob, or have a model draft. Undone like any other turn of a knob."""
     knob = KNOBS["draft"]
     word = text.strip().lower()
     if word in knob.choices:
@@ -298,7 +298,7 @@ def _draft(screen: ChatScreen, text: str) -> None:
 
 
 def _drafters(screen: ChatScreen) -> Iterable[Offer]:
-    """The words of the knob, then the models on this machine that can draft for the loaded one."""
+    """Offer the words of the knob, then the models on this machine that can draft for the loaded one."""
     yield from (Offer(word, told) for word, told in _DRAFTERS.items())
     models, spec = screen.models, screen.chat.spec
     rows = _ready(screen)
@@ -309,7 +309,7 @@ def _drafters(screen: ChatScreen) -> Iterable[Offer]:
 
 
 def _title(screen: ChatScreen, text: str) -> None:
-    """Without a text it shows the title."""
+    """Change the title; without a text show it."""
     title = sanitize(" ".join(text.split()), keep="")
     if title:
         screen.chat.retitle(title)
@@ -360,31 +360,17 @@ def _help(screen: ChatScreen, name: str) -> None:
         screen.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
 
 
-def _constrain(make: Callable[[str], Constraint]) -> Run:
-    """Return what sets the constraint that is made of an argument."""
+def _constrain(form: ConstraintForm) -> Run:
+    """Return what sets the constraint that is written as a form."""
 
     def run(screen: ChatScreen, text: str) -> None:
         _needs(screen, "constrain")
         try:
-            screen.constraining.set(make(text))
+            screen.constraining.set(constraint_of(form, text))
         except TextError as error:
             raise CommandRefused(str(error)) from error
 
     return run
-
-
-def _schema(text: str) -> Constraint:
-    name, source = file_or_text(text)
-    return Constraint("json_schema", source, name)
-
-
-def _example(text: str) -> Constraint:
-    return by_example(file_or_text(text)[1])
-
-
-def _grammar(text: str) -> Constraint:
-    name, source = file_or_text(text)
-    return grammar(source, name)
 
 
 def _walking(kind: GroupKind) -> Run:
@@ -404,7 +390,7 @@ def _walking(kind: GroupKind) -> Run:
 
 
 def _offers_of_knob(screen: ChatScreen, knob: Setting) -> Iterable[Offer]:
-    """The current value, the default, and off; each once."""
+    """Offer the current value, the default, and off; each once."""
     told = {knob.show(knob.default): "default", knob.show(_value(screen, knob)): "current value"}
     if knob.off is not None:
         told |= {knob.show(knob.off): "off"}
@@ -413,13 +399,13 @@ def _offers_of_knob(screen: ChatScreen, knob: Setting) -> Iterable[Offer]:
 
 
 def _models(screen: ChatScreen) -> Iterable[Offer]:
-    """On this machine, and the engines elsewhere."""
+    """Offer the models on this machine, and the engines elsewhere."""
     yield from map(_model_offer, _ready(screen))
     yield from (Offer(name, one_line(address.url, 60)) for name, address in screen.models.config.engines.items())
 
 
 def _ready(screen: ChatScreen) -> list[ModelRow]:
-    """The models on this machine; looks for them first, and once more where the loaded one is not among them."""
+    """Return the models on this machine; look for them first, and once more if the loaded one is not among them."""
     models, spec = screen.models, screen.chat.spec
     models.take()
     models.look_for(spec.path if spec is not None else "", _learnt(screen))
@@ -427,7 +413,7 @@ def _ready(screen: ChatScreen) -> list[ModelRow]:
 
 
 def _learnt(screen: ChatScreen) -> Callable[[], object]:
-    """Has the composer ask again for what completes the draft; called in a thread."""
+    """Return a call, made in a thread, that has the composer complete the draft again."""
     composer = screen.composer
     return lambda: composer.post_message(Composer.Learnt())
 
@@ -437,7 +423,7 @@ def _model_offer(row: ModelRow) -> Offer:
 
 
 def _personas(screen: ChatScreen) -> Iterable[Offer]:
-    known = screen.personating.known.entries.values()
+    known = screen.conversations.personas.entries.values()
     yield from (Offer(persona.name, persona.description or persona.system) for persona in known)
     yield Offer("save ", "NAME  Save this chat's system prompt and knobs as a persona")
 
@@ -448,10 +434,10 @@ def _presets(_screen: ChatScreen) -> Iterable[Offer]:
 
 
 def _themes(screen: ChatScreen) -> Iterable[Offer]:
-    """Not those of Textual."""
+    """Offer the themes, but for those of Textual."""
     yield Offer(AUTO, "follows the terminal's background")
-    known = screen.theme_chooser.library.all()
-    yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
+    known = screen.theme_chooser.all()
+    yield from (Offer(name, "dark" if palette.dark else "light") for name, palette in known.items())
 
 
 def _walks_offers(plan: PlanKind) -> Offers:
@@ -468,14 +454,14 @@ def _value(screen: ChatScreen, knob: Setting) -> Value:
 
 
 def _written(screen: ChatScreen, knob: Setting, text: str) -> Value:
-    """What is written for a knob; a bias joins those that are there."""
+    """Parse what is written for a knob; a bias joins those that are there."""
     if knob.kind == "biases" and text not in ("off", knob.none):
         return knob.check([*screen.chat.tuning.logit_bias, text])
     return _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
 
 
 def _texts(knob: Setting, text: str) -> Value:
-    r"""The texts, each in quotes; one without spaces needs none. `off` is no text.
+    r"""Parse texts, each in quotes; one without spaces needs none. `off` is no text.
 
     Raises:
         CommandRefused: it has spaces and no quotes, so that nobody can tell whether it is one text or several.
@@ -518,12 +504,12 @@ _TAKE: tuple[Command, ...] = (
     Command("what", "WORD", "Explain a word of decoding, and say where it is seen; without WORD, the glossary", _what, _terms,
         None, free=True),
     Command("title", "TEXT", "Change the title of the chat", _title),
-    Command("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _constrain(_schema), key="constraint"),
-    Command("example", "FILE|TEXT", "Replies are JSON like this example", _constrain(_example), key="constraint"),
-    Command("regex", "PATTERN", "Replies match this regular expression as a whole",
-        _constrain(lambda text: Constraint("regex", text)), key="constraint"),
-    Command("choice", "A | B", "Replies are one of these texts", _constrain(choices), key="constraint"),
-    Command("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _constrain(_grammar), key="constraint"),
+    Command("schema", "FILE|TEXT", "Replies are JSON that matches this JSON schema", _constrain("json_schema"),
+        key="constraint"),
+    Command("example", "FILE|TEXT", "Replies are JSON like this example", _constrain("example"), key="constraint"),
+    Command("regex", "PATTERN", "Replies match this regular expression as a whole", _constrain("regex"), key="constraint"),
+    Command("choice", "A | B", "Replies are one of these texts", _constrain("choice"), key="constraint"),
+    Command("grammar", "FILE|TEXT", "Replies match this grammar, in GBNF or Lark", _constrain("grammar"), key="constraint"),
     *(Command(plan.command, plan.argument, plan.help, _walking(kind), _walks_offers(plan), free=True, words=_walks_words(kind))
         for kind, plan in PLANS.items()),
     Command("roll", "N SEED", "Roll the dice N times at the token that is shown, with the seeds from SEED on", _roll),

@@ -42,7 +42,7 @@ class Slash:
         return written.startswith("/") and self.take(self._screen.composer.attachments.unfold(written))
 
     def take(self, text: str) -> bool:
-        """Does what a text says; False where it is a message and goes out as it stands.
+        """Run the command in a text; False if it is a message, which goes out as it stands.
 
         A command that there is not, or that cannot be done, is told so, and stays in the field.
         """
@@ -60,7 +60,7 @@ class Slash:
         return True
 
     def complete(self, line: str, column: int, *, first: bool) -> Completion | None:
-        """Names of commands, and after one of them its argument."""
+        """Complete names of commands, and after one of them its argument."""
         name, space, _ = line.partition(" ")
         if not first or not line.startswith("/") or "/" in name[1:]:
             return None
@@ -122,7 +122,7 @@ class Slash:
 
 
 def _fitting(start: int, typed: str, offers: Iterable[Offer], *, free: bool = False) -> Completion | None:
-    """Of the offers those that begin with what is typed, the very same first, then those that have it somewhere.
+    """Return the offers that begin with what is typed, the very same first, then those that have it somewhere.
 
     What is typed freely is not guessed at: Enter would put in something else.
     """

@@ -30,7 +30,7 @@ PLAIN = Palette(
 
 
 def fitted(palette: Palette, depth: Depth) -> Palette:
-    """The palette as such a terminal can show it; with 256 colours, hotter steps still stand out more."""
+    """Return the palette as such a terminal can show it; with 256 colours, hotter steps still stand out more."""
     if depth != "256":
         return palette
     return msgspec.structs.replace(
@@ -42,7 +42,7 @@ def fitted(palette: Palette, depth: Depth) -> Palette:
 
 
 def _in_order(heat: tuple[str, ...]) -> tuple[str, ...]:
-    """The nearest colours whose distance in luminance from the calm one never shrinks as the heat rises."""
+    """Return the nearest colours whose distance in luminance from the calm one never shrinks as the heat rises."""
     if not all(color.startswith("#") for color in heat):
         return tuple(map(_nearest, heat))
     cells = _cells()
@@ -78,7 +78,7 @@ class _Cell(NamedTuple):
 
 @cache
 def _cells() -> list[_Cell]:
-    """Those of the 256 that no terminal lets a person change. Rich finds greys by lightness in 25 steps, never the cube's."""
+    """Return the colours of the 256 that no user can change. Rich finds greys by lightness in 25 steps, never the cube's."""
     levels = (0, 95, 135, 175, 215, 255)
     cube = [(r, g, b) for r in levels for g in levels for b in levels if not r == g == b or r in (0, 255)]
     greys = [(round(10.2 * step), 10 * step - 2) for step in range(1, 25)]
@@ -88,7 +88,7 @@ def _cells() -> list[_Cell]:
 
 @cache
 def _nearest(color: str) -> str:
-    """The nearest of the 256 colours; the terminal's own stay."""
+    """Return the nearest of the 256 colours; the terminal's own stay."""
     return _nearest_of(color, _cells()).ask if color.startswith("#") else color
 
 

@@ -1,8 +1,9 @@
 """Themes are TOML files: a name, whether it is dark, and colours by what they are for.
 
 A colour is #rrggbb, or one of the terminal's own: `ansi_default` or `ansi_` and a name, as in `ansi_bright_blue`. A file
-becomes a Textual theme for CSS (every colour of ours is a variable of its own, `$stamp` or `$code-string`, the heat scale is
-`$heat-0` and so on) and a `Palette` for widgets that draw their own lines. A bad file fails alone.
+becomes a `Palette` for widgets that draw their own lines; that which is shown also a Textual theme for CSS, in which every
+colour of ours is a variable of its own, `$stamp` or `$code-string`, and the heat scale is `$heat-0` and so on. A bad file
+fails alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from textual.theme import Theme
@@ -94,13 +95,6 @@ COLORS = tuple(name for name in Palette.__struct_fields__ if name not in ("name"
 """What a theme must have a colour for, besides its heat."""
 
 
-class LoadedTheme(NamedTuple):
-    """One theme file: for Textual, and for widgets that draw their own lines."""
-
-    theme: Theme
-    palette: Palette
-
-
 class ThemeError(ValueError):
     """A theme file that cannot be used. The message names the file and, where there is one, the line."""
 
@@ -114,30 +108,22 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None and text != AUTO
 
 
-def load_themes(folders: Iterable[Path] | None = None) -> tuple[dict[str, LoadedTheme], list[ThemeError]]:
-    """All themes of the folders by name, and the problems of the files that could not be loaded.
+def load_themes(folders: Iterable[Path] | None = None) -> tuple[dict[str, Palette], list[ThemeError]]:
+    """Return the themes of the folders by name, and the problems of the files that could not be loaded.
 
     Without folders, the ones that come with termchat. A later folder's theme replaces an earlier one of the same name.
     """
-    themes: dict[str, LoadedTheme] = {}
+    themes: dict[str, Palette] = {}
     problems: list[ThemeError] = []
     for folder in [paths.shipped_folder("themes")] if folders is None else folders:
         for path in sorted(folder.glob("*.toml")):
             try:
-                loaded = load_theme(path)
+                palette = load_theme(path)
             except ThemeError as error:
                 problems.append(error)
             else:
-                themes[loaded.palette.name] = loaded
+                themes[palette.name] = palette
     return themes, problems
-
-
-def load_theme(path: Path) -> LoadedTheme:
-    """Raises:
-    ThemeError: the file cannot be read, is not TOML, or a colour is missing, unknown or no colour.
-    """
-    palette = _palette(path)
-    return LoadedTheme(textual_theme(palette), palette)
 
 
 class _Source:
@@ -160,13 +146,18 @@ class _Source:
             raise ThemeError(path, line, _LINE.sub("", str(error))) from error
 
     def refuse(self, key: str, problem: str) -> ThemeError:
-        """With the line of the key or [table], if there is one."""
+        """Return an error with the line of the key or [table], if the file has it."""
         said = (re.split(r"[=\]#]", line)[0].strip().strip("\"'") for line in self._lines)
         wanted = key.rstrip("]")
         return ThemeError(self.path, next((n for n, text in enumerate(said, 1) if text == wanted), None), problem)
 
 
-def _palette(path: Path) -> Palette:
+def load_theme(path: Path) -> Palette:
+    """Read a theme file.
+
+    Raises:
+        ThemeError: the file cannot be read, is not TOML, or a colour is missing, unknown or no colour.
+    """
     source = _Source(path)
     name, dark, colors = (source.table.get(key) for key in ("name", "dark", "colors"))
     if not isinstance(name, str) or not is_name(name):
@@ -205,6 +196,7 @@ def _is_scale(value: object) -> bool:
 
 
 def textual_theme(palette: Palette) -> Theme:
+    """Return the theme that has the colours of a palette for style sheets."""
     ours = {name.replace("_", "-"): str(getattr(palette, name)) for name in COLORS}
     ours |= {f"heat-{index}": color for index, color in enumerate(palette.heat)}
     derived = {

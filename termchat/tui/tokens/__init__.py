@@ -1,4 +1,4 @@
 """Dialogs about tokens and replies, which the screen opens by its table.
 
-`breakpoints`, `tokenizer` (the tokens of any text), `bias_dialog` (logit biases).
+`tokenizer` (the tokens of any text), `bias_dialog` (logit biases).
 """

@@ -17,8 +17,8 @@ from termchat.decoding.samplers import KNOBS
 from termchat.decoding.stages import LOGIT_BIAS
 from termchat.engine.port import Spelling
 from termchat.text import one_line, show_piece
-from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, percent
 from termchat.tui.keys.dialogs import name_of
 from termchat.tui.pages.tune import Tune
@@ -75,7 +75,17 @@ class BiasDialog(ListDialog[_Row, None]):
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def line(self, row: _Row, width: int, *, chosen: bool) -> Line:
-        return _line(row, width)
+        if row.title:
+            return Line(((one_line(row.name, width), TITLE),))
+        amount = column(biases.shown(row.amount), _AMOUNT)
+        token = column(row.target if row.target.isdecimal() else "", _ID)
+        room = max(width - _AMOUNT - _ID, 8)
+        name = column(row.name, min(max(16, len(row.name) + 2), room // 2)) if row.detail else one_line(row.name, room)
+        detail = one_line(row.detail, room - len(name)) if row.detail else ""
+        return Line((
+            (amount, _BAN if row.amount == BANNED else ACCENT), (token, MUTED),
+            (name, STRONG if row.amount else TEXT), (detail, MUTED),
+        ))  # fmt: skip
 
     def action_move(self, how: str) -> None:
         """Move past titles, up to the first and last row."""
@@ -233,16 +243,3 @@ def _shared(spelling: Spelling) -> str:
         return f"{pieces}: ban {first}"
     more = " …" if spelling.begins > len(spelling.examples) else ""
     return f"{pieces}: {first} also begins {' '.join(spelling.examples)}{more} ({spelling.begins})"
-
-
-def _line(row: _Row, width: int) -> Line:
-    if row.title:
-        return Line(((one_line(row.name, width), TITLE),))
-    amount = column(biases.shown(row.amount), _AMOUNT)
-    ink = _BAN if row.amount == BANNED else ACCENT
-    token = column(row.target if row.target.isdecimal() else "", _ID)
-    room = max(width - _AMOUNT - _ID, 8)
-    name = column(row.name, min(max(16, len(row.name) + 2), room // 2)) if row.detail else one_line(row.name, room)
-    detail = one_line(row.detail, room - len(name)) if row.detail else ""
-    runs = ((amount, ink), (token, MUTED), (name, STRONG if row.amount else TEXT), (detail, MUTED))
-    return Line(runs)

@@ -14,9 +14,9 @@ from termchat.chat.questions import Pieces, Questions
 from termchat.decoding.escapes import escape, unescape
 from termchat.engine.port import Tokenized
 from termchat.text import extent
-from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.list_dialog import ReadDialog
 from termchat.tui.draw.marks import MUTED, TEXT, column
 from termchat.tui.themes.theme_file import Palette
 

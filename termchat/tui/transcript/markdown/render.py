@@ -10,7 +10,7 @@ from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.transcript.markdown.code import render_code, render_label
 from termchat.tui.transcript.markdown.inline import close_marks, make_runs, math, measure_closed
-from termchat.tui.transcript.markdown.table import Cell, render_table
+from termchat.tui.transcript.markdown.table import TableCell, render_table
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -200,7 +200,7 @@ class _Writer:
         self.lines += lines
 
     def _table(self, tokens: Sequence[MarkdownToken], index: int) -> int:
-        rows: list[list[Cell]] = []
+        rows: list[list[TableCell]] = []
         while tokens[index].type != "table_close":
             token = tokens[index]
             if token.type == "tr_open":
@@ -208,7 +208,7 @@ class _Writer:
             elif token.type in ("th_open", "td_open"):
                 ink = TEXT._replace(bold=token.type == "th_open")
                 align = str(token.attrs.get("style", "")).removeprefix("text-align:")
-                rows[-1].append(Cell(_runs(tokens[index + 1].content, ink), align))
+                rows[-1].append(TableCell(_runs(tokens[index + 1].content, ink), align))
             index += 1
         first, rest = self._take_prefix()
         for number, line in enumerate(render_table(rows, self._room(), self._hidden)):

@@ -17,19 +17,19 @@ BAR: Run = (" │ ", FRAME)
 NARROWEST = 4
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A cell's runs, and "left", "right", "center" or ""."""
 
     runs: tuple[Run, ...]
     align: str
 
 
-def render_table(rows: list[list[Cell]], width: int, hidden: int = 0) -> Iterator[Line]:
+def render_table(rows: list[list[TableCell]], width: int, hidden: int = 0) -> Iterator[Line]:
     """The lines of a table in `width` cells but for the first `hidden` rows; the first row is its head.
 
     Where there are too many columns to stand beside each other each row is told cell by cell, with the names of the columns.
     """
-    natural = [max(map(_width_of, column)) for column in zip_longest(*rows, fillvalue=Cell((), ""))]
+    natural = [max(map(_width_of, column)) for column in zip_longest(*rows, fillvalue=TableCell((), ""))]
     room = width - len(BAR[0]) * (len(natural) - 1)
     widths = _fitted(natural, room)
     if sum(widths) > room:
@@ -44,7 +44,7 @@ def render_table(rows: list[list[Cell]], width: int, hidden: int = 0) -> Iterato
             yield Line((("─┼─".join("─" * size for size in widths), FRAME),))
 
 
-def _told(head: list[Cell], row: list[Cell], width: int) -> Iterator[Line]:
+def _told(head: list[TableCell], row: list[TableCell], width: int) -> Iterator[Line]:
     """A row as a list of its cells, each behind its column's name, below a rule."""
     yield Line((("─" * max(width, 1), FRAME),))
     for name, cell in zip(head, row, strict=False):
@@ -55,7 +55,7 @@ def _told(head: list[Cell], row: list[Cell], width: int) -> Iterator[Line]:
             yield from wrapper.lines
 
 
-def _in_one(row: list[Cell], width: int) -> list[Line]:
+def _in_one(row: list[TableCell], width: int) -> list[Line]:
     """A head without a row below it: one text, wrapped."""
     wrapper = Wrapper(width)
     for index, cell in enumerate(row):
@@ -64,7 +64,7 @@ def _in_one(row: list[Cell], width: int) -> list[Line]:
     return wrapper.lines
 
 
-def _width_of(cell: Cell) -> int:
+def _width_of(cell: TableCell) -> int:
     return max(sum(cell_len(text) for text, _ in line.runs) for line in _wrapped(cell.runs, 10_000))
 
 
@@ -89,7 +89,7 @@ def _fitted(natural: list[int], room: int) -> list[int]:
     return widths
 
 
-def _row(row: list[Cell], widths: list[int]) -> Iterator[Line]:
+def _row(row: list[TableCell], widths: list[int]) -> Iterator[Line]:
     columns = [_wrapped(cell.runs, size) for cell, size in zip(row, widths, strict=False)]
     for parts in zip_longest(*columns, fillvalue=BLANK):
         runs: list[Run] = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.draw.ink import BLANK, Line
+from termchat.tui.draw.list_dialog import ReadDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, TITLE, column, prose
 from termchat.tui.keys.dialogs import GROUPS, KeyGroup
 from termchat.tui.keys.key import displayed, families, keys_of
@@ -35,7 +35,7 @@ class KeyList(ReadDialog):
         self.lay_out()
 
     def render_text(self, width: int) -> list[Line]:
-        """One line per key, or more if its help is long."""
+        """Render a line per key, or more if its help is long."""
         words = self.field.value.lower().split()
         lines: list[Line] = []
         for group in self._groups:

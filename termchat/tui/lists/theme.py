@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from textual.content import Content
 
 from termchat.text import one_line
-from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import BLANK, Ink, Line
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, bar, column
 from termchat.tui.keys import dialogs
 from termchat.tui.themes.library import ThemeChooser
@@ -41,27 +41,27 @@ class ThemePicker(ListDialog[str, str]):
     LOW = 16
 
     def __init__(self, chooser: ThemeChooser, preview: Callable[[str], None]) -> None:
-        super().__init__(chooser.current().palette)
+        super().__init__(chooser.of(chooser.wanted))
         self._chooser, self._preview = chooser, preview
-        shown = chooser.library.all() if chooser.library.depth != "none" else ()
+        shown = chooser.all() if chooser.depth != "none" else ()
         names = [AUTO, *sorted(shown, key=self._rank)]
         self.set_rows(names, names.index(chooser.wanted) if chooser.wanted in names else 0)
-        self.problem = "; ".join(map(str, chooser.library.problems))
+        self.problem = "; ".join(map(str, chooser.problems))
 
     def hint(self) -> Content:
-        return dialogs.hint(*self.HINTS, before=_LIMITS.get(self._chooser.library.depth, ""))
+        return dialogs.hint(*self.HINTS, before=_LIMITS.get(self._chooser.depth, ""))
 
     def moved(self) -> None:
         assert self.row is not None
         self._preview(self.row)
-        self.paint_with(self._chooser.of(self.row).palette)
+        self.paint_with(self._chooser.of(self.row))
 
     def action_keep(self) -> None:
         self.dismiss(self.row)
 
     def line(self, row: str, width: int, *, chosen: bool) -> Line:
         kept = "●" if row == self._chooser.wanted else " "
-        kind = _FOLLOWS if row == AUTO else "dark" if self._chooser.of(row).palette.dark else "light"
+        kind = _FOLLOWS if row == AUTO else "dark" if self._chooser.of(row).dark else "light"
         name = column(one_line(row, _NAME), _NAME)
         return Line(((f"{kept} ", ACCENT), (name, STRONG if chosen else TEXT), (kind, MUTED)))
 
@@ -69,11 +69,11 @@ class ThemePicker(ListDialog[str, str]):
         return list(sample_lines())
 
     def _rank(self, name: str) -> tuple[bool, str]:
-        return not self._chooser.of(name).palette.dark, name
+        return not self._chooser.of(name).dark, name
 
 
 def sample_lines() -> Iterable[Line]:
-    """A little of everything: who speaks, what stands out, code, a bar, and the heat."""
+    """Yield a sample of the colours: speakers, marks, code, a bar, and the heat."""
     yield Line(((" you  ", Ink("user", bold=True)), ("Write a story.", TEXT)), "panel")
     yield Line(((" model ", Ink("reply")), ("Once upon a time a ", TEXT), ("fox", STRONG), (" met …", TEXT)))
     yield Line(((" def ", _CODE), ("fox", Ink("code_name", _GROUND)), ("():  ", _PLAIN), ("# sly", _SAID)), _GROUND)

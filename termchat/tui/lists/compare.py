@@ -11,9 +11,9 @@ from termchat.conversation.recorded_reply import TokenSource, reply_on_record
 from termchat.conversation.reply_facts import DifferingFact, differences, facts_of, is_same_model
 from termchat.conversation.tree import Conversation
 from termchat.text import one_line
-from termchat.tui.dialogs.list_dialog import ReadDialog
-from termchat.tui.draw.ink import BLANK, Ink, Line
-from termchat.tui.draw.marks import MUTED, TEXT, beside, column
+from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.list_dialog import ReadDialog
+from termchat.tui.draw.marks import FAINT, MUTED, TEXT, column, length
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.themes.theme_file import Palette
 
@@ -22,11 +22,11 @@ _BEFORE = 12
 _FACT_LINES = 3
 """Lines of a fact, at most: a system prompt may be long."""
 _MARKED = Ink("background", ground="accent", bold=True)
-_NAME = Ink("accent", bold=True)
+_BETWEEN = " │ "
 
 
 class ComparedReply(NamedTuple):
-    """A reply, by the node that it ends in, the head of its column, and the source of its records."""
+    """A reply, by the node that it ends in, what stands over its column, and where the records of its tokens are."""
 
     conversation: Conversation
     end: int
@@ -35,7 +35,7 @@ class ComparedReply(NamedTuple):
 
 
 class ComparedPiece(NamedTuple):
-    """A token, or text without tokens: its identity, and its text."""
+    """A token, or text that came with none: what it is, and its text."""
 
     key: int | str
     text: str
@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
 
 
 def compare(left: ComparedReply, right: ComparedReply) -> Comparison:
-    """Token by token: by ids if one model wrote both, else by texts."""
+    """Compare two replies token by token: by ids if one model wrote both, else by texts."""
     facts = [facts_of(reply.conversation, reply.conversation.nodes[reply.end]) for reply in (left, right)]
     one, other = (_pieces(reply, ids=is_same_model(*facts)) for reply in (left, right))
     common = 0
@@ -63,7 +63,7 @@ def compare(left: ComparedReply, right: ComparedReply) -> Comparison:
 
 
 def summary(comparison: Comparison) -> str:
-    """Where they part, and how long each is from there, in tokens."""
+    """Describe the place where the replies part, and their lengths from there, in tokens."""
     left, right, common, _ = comparison
     if common == len(left) == len(right):
         return f"identical, {common} tokens"
@@ -73,17 +73,17 @@ def summary(comparison: Comparison) -> str:
 
 
 def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = ("", "")) -> list[Line]:
-    """Render both in columns under their names: first the differing facts, then the texts. Common text is faint, and the
-    first difference is marked."""
-    half = max((width - 3) // 2, 10)
-    sides: list[list[Line]] = [[Line(((column(one_line(name, half), half), _NAME),))] for name in names]
+    """Both in columns under their names: first what differs beside the texts. Of these what is common is faint, and the first
+    difference is marked."""
+    half = max((width - len(_BETWEEN)) // 2, 10)
+    heads: list[list[Run]] = [[(column(one_line(name, half), half), Ink("accent", bold=True))] for name in names]
+    rows = [(heads[0], heads[1])]
     for name, *both in comparison.differing:
-        facts = [_fact(name, value, half) for value in both]
-        for side, lines in zip(sides, facts, strict=True):
-            side += [*lines, *[BLANK] * (max(map(len, facts)) - len(lines))]
-    for side, pieces in zip(sides, (comparison.left, comparison.right), strict=True):
-        side += [*([BLANK] if comparison.differing else []), *_column(pieces, comparison.common, half)]
-    return beside(sides[0], sides[1], half)
+        rows += _paired(*(_fact(name, value, half) for value in both))
+    if comparison.differing:
+        rows.append(([], []))
+    rows += _paired(*(_column(side, comparison.common, half) for side in comparison[:2]))
+    return [_beside(left, right, half) for left, right in rows]
 
 
 def _pieces(reply: ComparedReply, *, ids: bool) -> list[ComparedPiece]:
@@ -121,24 +121,36 @@ def _column(pieces: Sequence[ComparedPiece], common: int, width: int) -> list[Li
     return wrapper.lines
 
 
+def _paired(left: Sequence[Line], right: Sequence[Line]) -> list[tuple[list[Run], list[Run]]]:
+    """Pair the lines of two columns, the shorter one filled up."""
+    rows = range(max(len(left), len(right)))
+    both = ((side[row].runs if row < len(side) else BLANK.runs for side in (left, right)) for row in rows)
+    return [(list(one), list(other)) for one, other in both]
+
+
+def _beside(left: list[Run], right: list[Run], half: int) -> Line:
+    gap = " " * max(half - length(left), 0)
+    return Line((*left, (gap, TEXT), (_BETWEEN, FAINT), *right))
+
+
 def why(left: ComparedReply, right: ComparedReply) -> WhyDifferent | None:
-    """Find the cause of the first difference; None if the replies are equal or one has no tokens."""
+    """Return the causes of the first difference; None for identical replies, or one without tokens."""
     replies = [reply_on_record(reply.conversation, reply.end, reply.token) for reply in (left, right)]
     return why_different(replies[0], replies[1]) if all(reply.ids for reply in replies) else None
 
 
-def detail_lines(reason: WhyDifferent, width: int) -> list[Line]:
-    """All causes, and both distributions at the first token that differs."""
+def detail_lines(found: WhyDifferent, width: int) -> list[Line]:
+    """Render all causes, and both distributions at the first token that differs."""
     wrapper = Wrapper(width)
-    heading = f"token {reason.index}: left {step_name(reason.left)}, right {step_name(reason.right)}"
+    heading = f"token {found.index}: left {step_name(found.left)}, right {step_name(found.right)}"
     wrapper.feed(heading + "\n\n", Ink("accent", bold=True))
-    for line in cause_lines(reason, _SIDES):
+    for line in cause_lines(found, _SIDES):
         wrapper.feed(line + "\n", TEXT if line.startswith("cause") else MUTED)
     for line in (
         "",
-        *tie_lines(reason.left, reason.right, _SIDES),
+        *tie_lines(found.left, found.right, _SIDES),
         "",
-        *distribution_lines(reason.left, reason.right, _SIDES),
+        *distribution_lines(found.left, found.right, _SIDES),
     ):
         wrapper.feed(line + "\n", TEXT)
     return wrapper.lines

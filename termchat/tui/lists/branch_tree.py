@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from termchat.chat.service import Chat
@@ -10,11 +10,11 @@ from termchat.conversation.reply_facts import facts_of, varying
 from termchat.conversation.session import Session
 from termchat.conversation.tree import Conversation, Node
 from termchat.text import one_line, sanitize
-from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Ink, Line, Run
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, TEXT, column, length
-from termchat.tui.sessions.compare import CompareDialog, ComparedReply
-from termchat.tui.sessions.session_list import SessionList
+from termchat.tui.lists.compare import CompareDialog, ComparedReply
+from termchat.tui.lists.session_list import SessionList
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.transcript.turn_source import describe_ending
 
@@ -35,7 +35,7 @@ class BranchRow(NamedTuple):
 
 
 def tree_rows(conversation: Conversation) -> list[BranchRow]:
-    """All turns that are not deleted, each branch whole before the next one; what goes straight on comes after the forks."""
+    """Return the turns in order, each branch whole before the next one, a straight continuation after the forks."""
     rows: list[BranchRow] = []
     waiting = _below(conversation, None, 0)
     while waiting:
@@ -46,18 +46,18 @@ def tree_rows(conversation: Conversation) -> list[BranchRow]:
 
 
 def leaf_of(conversation: Conversation, node: Node) -> int:
-    """Find the newest end behind a turn, taken whole."""
+    """Return the newest end of the branches through a whole turn."""
     after = node.kept() - 1 if node.role == "assistant" else -1
     return conversation.newest_leaf(node.number, after=after)
 
 
 def label_of(node: Node) -> str:
-    """What a branch is called: its name, else how it begins."""
+    """Return the name of a branch, else its beginning."""
     return node.name or node.text(40).strip() or f"turn {node.number}"
 
 
 def reply_of(conversation: Conversation, node: Node) -> int | None:
-    """Find the end of the reply of a turn, or of the newest one to a message."""
+    """Return the end of the reply of which a turn is part, or of the newest reply to a message; None for a message without."""
     replies = [child for child in conversation.children(node.number) if child.role == "assistant"]
     if node.role == "user":
         return reply_of(conversation, replies[-1]) if replies else None
@@ -65,32 +65,8 @@ def reply_of(conversation: Conversation, node: Node) -> int | None:
     return reply_of(conversation, onward[-1]) if onward else node.number
 
 
-def tree_lines(
-    conversation: Conversation,
-    rows: list[BranchRow],
-    width: int,
-    *,
-    path: Collection[int],
-    selected: int,
-    marked: int | None,
-) -> list[Line]:
-    """A line a row. `path` holds the turns of the chat as it is shown, `marked` the branch to compare with."""
-    differences = _Differences(conversation)
-    return [
-        _line(
-            row,
-            _tail(conversation, row, differences.of(row.node), width // 2),
-            width,
-            on_path=row.node.number in path,
-            chosen=index == selected,
-            marked=row.node.number == marked,
-        )
-        for index, row in enumerate(rows)
-    ]
-
-
 def _below(conversation: Conversation, node: Node | None, depth: int) -> list[BranchRow]:
-    """What grows from a turn, the first one last."""
+    """Return the rows right below a turn, the first one last."""
     children = conversation.children(node.number if node is not None else None)
     straight = [child for child in children if node is None or child.at >= node.kept()]
     if node is not None and len(straight) > 1:
@@ -102,28 +78,14 @@ def _below(conversation: Conversation, node: Node | None, depth: int) -> list[Br
 
 
 def _remark(node: Node) -> str:
-    """Replace a missing text."""
+    """Describe a turn without text."""
     if node.role == "user":
         return "…"
     return f"no text: {(describe_ending(node) or 'ended by the model') if node.done else 'unfinished'}"
 
 
-def _line(row: BranchRow, tail: str, width: int, *, on_path: bool, chosen: bool, marked: bool) -> Line:
-    node = row.node
-    depth = min(row.depth, _MOST_DEPTH)
-    bend = ("└ " if row.last else "├ ") if row.fork else ""
-    stem = " " * (_INDENT * max(depth - int(row.fork), 0)) + bend
-    dot = _MARK if marked else _HERE if on_path else "○"
-    head: list[Run] = [(stem, FAINT), (dot + " ", Ink("stamp", bold=True) if marked else ACCENT if on_path else FAINT)]
-    name: list[Run] = [(one_line(node.name, width // 2) + "  ", Ink("stamp", bold=True))] if node.name else []
-    room = max(width - length(head) - length(name) - len(tail) - 1, 4)
-    text = column(node.text(60).strip() or _remark(node), room)
-    runs: list[Run] = [*head, *name, (text, _INKS[node.role] if on_path else MUTED), (" " + tail, MUTED)]
-    return Line(tuple(runs), "panel" if chosen else "")
-
-
 def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], width: int) -> str:
-    """Summarize the facts that set the row's reply apart, its length, and the place where it left its parent."""
+    """Format the facts in which a reply differs from its siblings, the place of its fork, and its length."""
     node = row.node
     if node.role == "user":
         prompts = {conversation.system_of(child.number) for child in conversation.children(None)}
@@ -131,12 +93,12 @@ def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], 
         return one_line(f"prompt: {conversation.system_of(node.number) or 'none'}", width) if shown else ""
     size = f"{node.size} tok" if node.size is not None else ""
     room = width - len(size) - len(f"at {node.at} · ") - 3
-    apart = [one_line(" · ".join(f"{name} {facts[name]}" for name in facts), room)] if facts and room > 1 else []
-    return " · ".join(filter(None, [*apart, *([f"at {node.at}"] if row.fork and node.at else []), size]))
+    told = [one_line(" · ".join(f"{name} {facts[name]}" for name in facts), room)] if facts and room > 1 else []
+    return " · ".join(filter(None, [*told, *([f"at {node.at}"] if row.fork and node.at else []), size]))
 
 
 class _Differences:
-    """The facts of replies that differ from their siblings. Each reply is read once."""
+    """The facts in which replies differ from their siblings; each reply is read once."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._chat = conversation
@@ -144,7 +106,7 @@ class _Differences:
         self._varying: dict[tuple[int, ...], list[str]] = {}
 
     def of(self, node: Node) -> dict[str, str]:
-        """Of a fork, what the reply that it left has not; of a message nothing."""
+        """Return the differing facts of a reply, of a fork against the reply that it left; none of a message."""
         parent = self._chat.nodes.get(node.parent or 0)
         beside = [child for child in self._chat.children(node.parent) if child.role == "assistant"]
         if parent is not None and parent.role == "assistant":
@@ -167,16 +129,33 @@ class BranchList(ListDialog[BranchRow, int]):
     def __init__(self, conversation: Conversation, palette: Palette) -> None:
         super().__init__(palette)
         self.conversation = conversation
-        self._marked: int | None = None
+        self.marked: int | None = None
+        """The turn whose reply others are compared with."""
+        self._path: set[int] = set()
+        """The turns of the chat as it is shown."""
+        self._differences = _Differences(conversation)
 
     def on_mount(self) -> None:
         self.show_rows(self.conversation.leaf)
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         """Render the rows together: what a reply has of its own shows beside its siblings."""
-        path = {span.node.number for span in self.conversation.path()}
-        shown, selected = list(self.rows[rows.start : rows.stop]), chosen - rows.start
-        return tree_lines(self.conversation, shown, width, path=path, selected=selected, marked=self._marked)
+        self._path = {span.node.number for span in self.conversation.path()}
+        self._differences = _Differences(self.conversation)
+        return super().draw(rows, chosen, width)
+
+    def line(self, row: BranchRow, width: int, *, chosen: bool) -> Line:
+        node, on_path, marked = row.node, row.node.number in self._path, row.node.number == self.marked
+        tail = _tail(self.conversation, row, self._differences.of(node), width // 2)
+        bend = ("└ " if row.last else "├ ") if row.fork else ""
+        stem = " " * (_INDENT * max(min(row.depth, _MOST_DEPTH) - int(row.fork), 0)) + bend
+        dot = _MARK if marked else _HERE if on_path else "○"
+        dot_ink = Ink("stamp", bold=True) if marked else ACCENT if on_path else FAINT
+        head: list[Run] = [(stem, FAINT), (dot + " ", dot_ink)]
+        if node.name:
+            head.append((one_line(node.name, width // 2) + "  ", Ink("stamp", bold=True)))
+        text = column(node.text(60).strip() or _remark(node), max(width - length(head) - len(tail) - 1, 4))
+        return Line((*head, (text, _INKS[node.role] if on_path else MUTED), (" " + tail, MUTED)))
 
     def show_rows(self, number: int | None = None) -> None:
         """Read the tree again, and highlight the turn of that number."""
@@ -260,12 +239,12 @@ class TreeDialog(BranchList):
 
     def action_mark(self) -> None:
         number = self.node.number if self.node is not None else None
-        self._marked = None if number == self._marked else number
+        self.marked = None if number == self.marked else number
         self.show_rows()
 
     def action_compare(self) -> None:
         chat, reply = self.conversation, self.reply
-        marked = chat.nodes.get(self._marked or chat.leaf or 0)
+        marked = chat.nodes.get(self.marked or chat.leaf or 0)
         other = reply_of(chat, marked) if marked is not None else None
         if reply is None or other is None:
             return
@@ -276,7 +255,7 @@ class TreeDialog(BranchList):
         self._compare(self._named(other), self._named(reply))
 
     def action_other(self) -> None:
-        from termchat.tui.sessions.sessions_dialog import ChatPicker  # only for whoever compares with another chat
+        from termchat.tui.lists.sessions_dialog import ChatPicker  # only for whoever compares with another chat
 
         sessions, reply = self._sessions, self.reply
         if sessions is None:

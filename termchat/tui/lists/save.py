@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Input, Label
 
 from termchat.conversation.transcripts import FORMATS, of_file
 from termchat.conversation.transcripts.transcript import TranscriptError
-from termchat.tui.dialogs.base import Dialog
+from termchat.tui.draw.dialog import Dialog, KeyHints
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.dialogs import hint
 
 _WIDE = max(len(form.endings[0]) for form in FORMATS.values())
-_LIST = "\n".join(f"{form.endings[0]:<{_WIDE}}  {form.what}" for form in FORMATS.values())
+_KEYS: KeyHints = (("save-enter", "saves"), ("close", "closes"))
+_FORMATS = "\n".join(f"{form.endings[0]:<{_WIDE}}  {form.what}" for form in FORMATS.values())
 
 
 def default_path(title: str) -> Path:
-    """A file name made from a chat's title, in the folder where the app was started."""
+    """Return a file name made from a chat's title, in the folder where the app was started."""
     return Path(("-".join(_words(title.lower())[:8])[:60] or "chat") + ".md")
 
 
 def _words(text: str) -> list[str]:
-    """Marks after letters belong to words: Thai or Hindi would fall apart without them."""
+    """Split a text into words. Marks after letters belong to them: Thai or Hindi would fall apart without."""
     kept = [" "]
     for char in text:
         marks = kept[-1] != " " and unicodedata.category(char).startswith("M")
@@ -36,17 +36,14 @@ def _words(text: str) -> list[str]:
     return "".join(kept).split()
 
 
-def _hint() -> Content:
-    return hint(("save-enter", "saves"), ("close", "closes"))
-
-
 class SaveDialog(Dialog[None]):
-    """Asks for a path and saves; what went wrong is said in place.
+    """A path to save to; problems are shown in the dialog.
 
     `save` begins to save to a path; `over` is to be called in the end, if the dialog is still there.
     """
 
     KEYS = "SAVE"
+    TITLE = "Save transcript"
 
     def __init__(self, path: Path, save: Callable[[Path], object]) -> None:
         super().__init__()
@@ -54,13 +51,13 @@ class SaveDialog(Dialog[None]):
         self._confirmed: Path | None = None
         self._saving = False
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Label("Save transcript", classes="title", markup=False)
-            yield Field(str(self._path))
-            yield Label("", classes="problem", markup=False)
-            yield Label(_hint(), classes="hint", markup=False)
-            yield Label(f"The extension chooses the format:\n{_LIST}", classes="hint", markup=False)
+    def body(self) -> Iterable[Widget]:
+        yield Field(str(self._path))
+        yield self.message_label()
+        yield Label(hint(*_KEYS), id="save-keys", classes="hint", markup=False)
+
+    def hint(self) -> Content:
+        return Content(f"The extension chooses the format:\n{_FORMATS}")
 
     def on_input_changed(self) -> None:
         self._confirmed = None
@@ -85,13 +82,13 @@ class SaveDialog(Dialog[None]):
             self.say(f"{path.name} exists; press Enter again to overwrite it")
         else:
             self._saving = True
-            self.query_one(".hint", Label).update("Saving … You can close this; saving continues.")
+            self.put("#save-keys", "Saving … You can close this; saving continues.")
             self._save(path)
 
     def over(self, problem: str) -> None:
-        """Closes, or shows why the transcript was not saved."""
+        """Close, or show why the transcript was not saved."""
         self._saving = False
-        self.query_one(".hint", Label).update(_hint())
+        self.put("#save-keys", hint(*_KEYS))
         self.say(problem)
         if not problem and self.is_current:  # else somebody reads the list of keys
             self.dismiss(None)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Label
 
 from termchat.text import sanitize
@@ -15,6 +19,8 @@ from termchat.tui.terminal.compositor import PlacingCompositor
 from termchat.tui.terminal.screens import ClosedOnce, use_compositor
 
 Result = TypeVar("Result")
+KeyHints = Sequence[tuple[str, str]]
+"""Ids of keys and what they do, for the last line of a dialog."""
 
 _LONGEST_MESSAGE = 2000
 """Characters of a message: an error may quote a foreign text of any length."""
@@ -23,7 +29,7 @@ _TIGHT = 16
 
 
 class Dialog(ClosedOnce[Result | None]):
-    """A modal box; its result is None if it was closed."""
+    """A modal box: a title, a body, and a line of keys. Its result is None if it was closed."""
 
     DEFAULT_CSS = """
     Dialog { align: center middle; background: $background 60%; }
@@ -47,6 +53,12 @@ class Dialog(ClosedOnce[Result | None]):
     BINDINGS = [key.binding for key in dialogs.DIALOG]  # noqa: RUF012
     KEYS = "DIALOGS"
     """Title of its group of keys, which it binds."""
+    TITLE = ""
+    HINT = ""
+    HINTS: KeyHints = (("close", "closes"),)
+    """Keys that the last line names, after `HINT`."""
+    problem = ""
+    """Message shown when the dialog opens."""
 
     def __init_subclass__(cls) -> None:
         group = dialogs.group_of(cls.__dict__.get("KEYS", ""))
@@ -58,6 +70,29 @@ class Dialog(ClosedOnce[Result | None]):
         super().__init__(name, id, classes)
         use_compositor(self, PlacingCompositor())
 
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Label(self.title_line(), classes="title", markup=False)
+            yield from self.body()
+            yield Label(self.hint(), classes="hint", markup=False)
+
+    def title_line(self) -> str:
+        return self.TITLE
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the widgets between the title and the keys, the label of messages among them."""
+        yield self.message_label()
+
+    def message_label(self) -> Label:
+        """Return the label that `say` and `tell` write in."""
+        return Label(sanitize(self.problem, keep="\n"), classes="problem", markup=False)
+
+    def hint(self) -> Content:
+        return dialogs.hint(*self.hints(), before=self.HINT)
+
+    def hints(self) -> KeyHints:
+        return self.HINTS
+
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < _TIGHT, "-tight")
 
@@ -65,7 +100,7 @@ class Dialog(ClosedOnce[Result | None]):
         self.dismiss(None)
 
     def on_key(self, event: events.Key) -> None:
-        """In a lesson, the key that leads to it closes all that covers it."""
+        """Close all that covers a lesson, on the key that leads to it."""
         learning = getattr(self.app, "learning", None)
         if learning is not None and learning.runner is not None and dialogs.actions(CHAT).get(event.key) == "learn":
             event.stop()

@@ -10,8 +10,8 @@ from termchat.chat.service import Chat
 from termchat.conversation.session import Breakpoint
 from termchat.decoding.conditions import EXAMPLES, ConditionError, describe, parse
 from termchat.text import one_line
-from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Ink, Line
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, TEXT, column
 from termchat.tui.themes.theme_file import Palette
 
@@ -20,15 +20,6 @@ _ACTIONS = {
     "stop": ("stops  at  ", Ink("warning")),
     "ignore": ("ignores    ", Ink("stamp")),
 }
-
-
-def rule_line(rule: Breakpoint, width: int) -> Line:
-    """Render a rule: on or off, its action, its condition."""
-    does, ink = _ACTIONS[rule.condition.action]
-    words = describe(rule.condition).removeprefix("stop ").removeprefix("ignore ")
-    text = one_line(words, max(width - 15, 4))
-    box = "[x] " if rule.enabled else "[ ] "
-    return Line(((box, ACCENT), (does, ink if rule.enabled else MUTED), (text, TEXT if rule.enabled else MUTED)))
 
 
 class BreakpointsDialog(ListDialog[Breakpoint, None]):
@@ -51,7 +42,12 @@ class BreakpointsDialog(ListDialog[Breakpoint, None]):
         self.set_rows(chat.breakpoints)
 
     def line(self, row: Breakpoint, width: int, *, chosen: bool) -> Line:
-        return rule_line(row, width)
+        """Render a rule: whether it is on, what it does, and when."""
+        does, ink = _ACTIONS[row.condition.action]
+        words = describe(row.condition).removeprefix("stop ").removeprefix("ignore ")
+        text = one_line(words, max(width - 15, 4))
+        box = "[x] " if row.enabled else "[ ] "
+        return Line(((box, ACCENT), (does, ink if row.enabled else MUTED), (text, TEXT if row.enabled else MUTED)))
 
     def empty_lines(self, width: int) -> list[Line]:
         half = width // 2

@@ -1,4 +1,4 @@
-"""All models there are: searched for, read and checked in threads."""
+"""All models there are: searched for, read, checked and downloaded in threads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Event
 from time import monotonic, time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,12 +19,12 @@ from termchat.engine.address import EngineAddress
 from termchat.engine.port import MOST_CONTEXT, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.tui.draw.background import BackgroundTask
-from termchat.tui.models.downloads import Pull
 
 if TYPE_CHECKING:
     from termchat.config.settings import Settings
     from termchat.models.catalogue import Catalogue
     from termchat.models.disk.discovery import Skipped
+    from termchat.models.download.progress import Pulling
     from termchat.models.gguf.header import Header
     from termchat.models.listing import ModelRow
     from termchat.models.memory import Memory
@@ -32,6 +33,48 @@ if TYPE_CHECKING:
 _FAST_BATCH = 512
 _PATIENCE = 2.0
 """Seconds that the end of the app waits for downloads to store their parts; others are found again anyway."""
+
+
+class Pull:
+    """One download. `now` is its progress, None before anything is known; it is over when `path` or `problem` is set."""
+
+    def __init__(self, wanted: str, told: Callable[[Pull], object]) -> None:
+        self.wanted = wanted
+        self.now: Pulling | None = None
+        self.path: Path | None = None
+        self.problem: ModelError | None = None
+        self._cancelled = Event()
+        self._aside: BackgroundTask[None] = BackgroundTask(self._work, lambda: told(self))
+
+    @property
+    def running(self) -> bool:
+        return self.path is None and self.problem is None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was ended by hand; the partial download stays."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """End the download, in about a tenth of a second."""
+        self._cancelled.set()
+
+    def join(self, seconds: float) -> None:
+        self._aside.join(seconds)
+
+    def _work(self) -> Iterator[None]:
+        from termchat.models.download.pull import pull  # a slow import, in this thread
+
+        def at(now: Pulling) -> None:
+            self.now = now
+
+        try:
+            self.path = pull(self.wanted, progress=at, cancelled=self._cancelled.is_set)
+        except ModelError as problem:
+            self.problem = problem
+        except Exception as mistake:  # noqa: BLE001 (the chat goes on, and a person reads what it was)
+            self.problem = ModelError(f"{self.wanted} could not be downloaded: {mistake!r}")
+        yield
 
 
 class Facts(NamedTuple):
@@ -122,13 +165,9 @@ class Models:
         """Engines on other machines, and the models that those have."""
         self.silent: dict[str, float] = {}
         """Engines without an answer, and the first time without, in seconds since the epoch."""
-        self._asking: dict[str, BackgroundTask[Update]] = {}
-        self._looking: BackgroundTask[Update] | None = None
+        self._tasks: dict[str, BackgroundTask[Update]] = {}
+        """Threads at work: one that looks, one that reads, one that chooses, and one for each engine that is asked."""
         self._looked_for: str | None = None
-        self._seen: set[str] = set()
-        self._left_out: list[Skipped] = []
-        self._reading: BackgroundTask[Update] | None = None
-        self._choosing: BackgroundTask[Update] | None = None
 
     @property
     def config(self) -> Settings:
@@ -144,10 +183,12 @@ class Models:
     def look(self, then: Callable[[], object] = lambda: None) -> None:
         """Search the catalogue and the disk in a thread, which calls `then` at its end; known rows stay until they prove to be
         gone."""
-        if self._looking is None:
-            self._seen, self._left_out = set(), []
-            self._looking = BackgroundTask(self._look, then)
-            self._ask_engines()
+        if self.looking:
+            return
+        self._tasks["look"] = BackgroundTask(self._look, then)
+        own = self.config.address
+        for name in (*self.config.engines, *([own.url] if own.url and not own.name else [])):
+            self.ask_engine(name)
 
     def look_for(self, path: str, then: Callable[[], object]) -> None:
         """Search, unless the model in this file ("" for none) is known or was searched for last."""
@@ -157,39 +198,24 @@ class Models:
 
     @property
     def looking(self) -> bool:
-        return self._looking is not None
+        return "look" in self._tasks
 
     @property
     def chooses(self) -> bool:
         """Whether a chosen model is still being read."""
-        return self._choosing is not None
-
-    @property
-    def busy(self) -> bool:
-        """Whether `take` may bring something soon."""
-        return self.looking or self._reading is not None or self.chooses or bool(self._asking or self.downloads)
+        return "choose" in self._tasks
 
     def take(self) -> bool:
         """Take in the results of the threads since the last call; return whether anything changed."""
         changed = False
-        if self._choosing is not None and _apply(self._choosing)[1]:
-            self._choosing = None
-        if self._looking is not None:
-            some, over = _apply(self._looking)
-            changed |= some or over
-            if over:
-                self._looking, self.skipped = None, self._left_out
-                for wanted in self.rows.keys() - self._seen:
-                    del self.rows[wanted], self._files[wanted]
-        if self._reading is not None:
-            some, over = _apply(self._reading)
-            changed |= some
-            self._reading = None if over else self._reading
-        for name, asking in list(self._asking.items()):
-            some, over = _apply(asking)
-            changed |= some or over  # the end is news, also where its rows came before
-            if over:
-                del self._asking[name]
+        for kind, task in list(self._tasks.items()):
+            is_over = not task.running  # asked before the last results are taken
+            updates = list(task.take())
+            for update in updates:
+                update()
+            if is_over:
+                del self._tasks[kind]
+            changed |= bool(updates) or (is_over and kind not in ("read", "choose"))
         return changed
 
     def in_file(self, path: str | Path) -> str:
@@ -198,39 +224,40 @@ class Models:
         return next((wanted for wanted, known in self._files.items() if known == file), "")
 
     def _look(self) -> Iterator[Update]:
+        from termchat.config import settings
         from termchat.models import catalogue, listing, memory
 
-        known = catalogue.load()
-        yield partial(self._know_surroundings, known, memory.available())
-        for one in listing.gather(self._folders(), known):
-            if isinstance(one, listing.ModelRow):
-                yield partial(self._add_row, one, os.path.realpath(one.path) if one.path is not None else "")
-            else:
-                yield partial(self._left_out.append, one)
+        known, available = catalogue.load(), memory.available()
 
-    def _know_surroundings(self, known: Catalogue, available: int | None) -> None:
-        self.catalogue, self.available = known, available
+        def know_surroundings() -> None:
+            self.catalogue, self.available = known, available
+
+        yield know_surroundings
+        files: dict[str, str] = {}
+        skipped: list[Skipped] = []
+        # The folders are those that the config file has by now; those of a flag stay.
+        given = self.config.origin["model_folders"] == FLAG
+        for one in listing.gather((self.config if given else settings.load()).model_folders, known):
+            if isinstance(one, listing.ModelRow):
+                files[one.wanted] = os.path.realpath(one.path) if one.path is not None else ""
+                yield partial(self._add_row, one, files[one.wanted])
+            else:
+                skipped.append(one)
+
+        def drop_others() -> None:
+            self.skipped = skipped
+            for wanted in self.rows.keys() - files.keys():
+                del self.rows[wanted], self._files[wanted]
+
+        yield drop_others
 
     def _add_row(self, row: ModelRow, file: str) -> None:
         self.rows[row.wanted], self._files[row.wanted] = row, file
-        self._seen.add(row.wanted)
-
-    def _folders(self) -> tuple[str, ...]:
-        """Return the folders to search, as the config file has them by now; those of a flag stay."""
-        from termchat.config import settings
-
-        given = self.config.origin["model_folders"] == FLAG
-        return self.config.model_folders if given else settings.load().model_folders
-
-    def _ask_engines(self) -> None:
-        own = self.config.address
-        for name in (*self.config.engines, *([own.url] if own.url and not own.name else [])):
-            self.ask_engine(name)
 
     def ask_engine(self, name: str) -> None:
         """Ask an engine for its models, in a thread of its own; known rows stay until it answers."""
         own = self.config.address
-        if name in self._asking or (name not in self.config.engines and name != own.shown):
+        if self.asks(name) or (name not in self.config.engines and name != own.shown):
             return
         address = self.config.engine_at(name) if name in self.config.engines else own
         from termchat.models.listing import ModelRow
@@ -239,7 +266,7 @@ class Models:
             wanted=address.asked_as(), name=name, state="ready", engine=name, source=address.url, told="asking …"
         )
         self.elsewhere.setdefault(first.wanted, first)
-        self._asking[name] = BackgroundTask(
+        self._tasks[f"ask {name}"] = BackgroundTask(
             lambda: (partial(self._list_engine, name, rows) for rows in _ask_engine(address))
         )
 
@@ -254,7 +281,7 @@ class Models:
 
     def asks(self, name: str) -> bool:
         """Return whether the answer of an engine is pending."""
-        return name in self._asking
+        return f"ask {name}" in self._tasks
 
     # --- what the files say ------------------------------------------------------------------------------------------
 
@@ -292,10 +319,10 @@ class Models:
         here = [row for row in rows if row.path is not None]
         unread = [row for row in here if self.facts(row) is None]
         unpaired = [] if loaded is None else [row for row in here if self.why_not_draft(row, loaded) is None]
-        if self._reading is not None:
-            self._reading.stop()
-        work = bool(unread or unpaired)
-        self._reading = BackgroundTask(lambda: self._read(unread, unpaired, loaded, then)) if work else None
+        if (before := self._tasks.pop("read", None)) is not None:
+            before.stop()
+        if unread or unpaired:
+            self._tasks["read"] = BackgroundTask(lambda: self._read(unread, unpaired, loaded, then))
 
     def _read(
         self,
@@ -333,7 +360,7 @@ class Models:
                 self.told(Chosen(wanted, None, problem))
             return ()
 
-        self._choosing = BackgroundTask(work)
+        self._tasks["choose"] = BackgroundTask(work)
 
     def pick(self, row: ModelRow, facts: Facts, *, lesson: bool = False) -> str:
         """Run the model by these facts from now on, and save them; return the problem of saving, "" for none. In a `lesson`
@@ -422,15 +449,6 @@ def _pair(rows: Iterable[ModelRow], loaded: ModelRow) -> Iterator[tuple[ModelRow
             except ModelError as problem:
                 why_not = problem.message
             yield row, why_not
-
-
-def _apply(task: BackgroundTask[Update]) -> tuple[bool, bool]:
-    """Apply the results of a task; return whether there were some, and whether it is over."""
-    over, some = not task.running, False  # asked before the last of them are taken
-    for update in task.take():
-        update()
-        some = True
-    return some, over
 
 
 def _file_in(row: ModelRow) -> Path:

@@ -1,19 +1,23 @@
-"""The list of presets with what the highlighted one would change; choosing one applies it."""
+"""Presets: applied to the chat, saved from its chain, and listed with what the highlighted one would change."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from termchat.chat.changes import Notice
 from termchat.config import presets
-from termchat.config.presets import Preset, PresetError
+from termchat.config.named_tables import NameRefused
+from termchat.config.presets import Preset
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.text import cells, home, one_line
 from termchat.tui.context import ScreenContext
-from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog
+from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Line
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
-from termchat.tui.presets.applying import changes, differences, keep
+from termchat.tui.keys.dialogs import name_of as key_of
+from termchat.tui.keys.tables import name_of
 
 _CHOOSE: KeyHints = (
     ("list-up", "selects"), ("preset-apply", "applies"), ("preset-save", "saves the knobs as they are"),
@@ -24,6 +28,38 @@ _MARKS = 5
 """Cells of a row that are neither name nor description."""
 _LEAST_HELP = 20
 """Cells from which a knob's help is worth beginning."""
+
+
+def changes(preset: Preset, now: Tuning) -> dict[str, str]:
+    """Return the knobs that a preset would change, with both values, as "0.8 → 0"."""
+    values = {name: (getattr(now, name), value) for name, value in preset.knobs.items()}
+    return {name: " → ".join(map(KNOBS[name].show, both)) for name, both in values.items() if both[0] != both[1]}
+
+
+def differences(preset: Preset, now: Tuning) -> list[str]:
+    """Return the changes as texts, as "temperature 0.8 → 0"."""
+    return [f"{name} {both}" for name, both in changes(preset, now).items()]
+
+
+def apply_preset(screen: ScreenContext, preset: Preset) -> None:
+    """Set the chain, from the next token on."""
+    changed = differences(preset, screen.chat.tuning)
+    screen.knobs.apply(preset.knobs, dict.fromkeys(preset.knobs, preset.origin))
+    undo = f"{name_of('tune')} {key_of('tune-undo')} undoes it" if changed else ""
+    screen.tell(Notice(f"{preset.origin}: {', '.join(changed) or 'nothing changed'}", undo))
+
+
+def keep_preset(screen: ScreenContext, name: str, *, replacing: bool = False) -> Path:
+    """Save the chain as the user's preset of that name; return the file.
+
+    Raises:
+        NameRefused: the name is none or taken, unless that one is to be replaced, or the file cannot be written.
+    """
+    taken = presets.load().entries.get(name)
+    if taken is not None and not replacing:
+        raise NameRefused(f"{name} {'exists' if taken.own else 'ships with termchat'}")
+    description = taken.description if taken is not None and taken.own else ""
+    return presets.save(presets.of_tuning(name, screen.chat.tuning, description))
 
 
 def knob_lines(knobs: Sequence[tuple[str, str, str]], width: int) -> list[Line]:
@@ -54,16 +90,16 @@ class PresetsDialog(ListDialog[Preset, Preset]):
     NAME = "name of the preset"
     BESIDE = 104
 
-    def __init__(self, parts: ScreenContext) -> None:
-        super().__init__(parts.palette)
-        self._parts = parts
+    def __init__(self, screen: ScreenContext) -> None:
+        super().__init__(screen.palette)
+        self._chat_screen = screen
         self._read(None)
         at = (at for at, preset in enumerate(self.rows) if not differences(preset, self._tuning))
         self.set_rows(self.rows, next(at, 0))
 
     @property
     def _tuning(self) -> Tuning:
-        return self._parts.chat.tuning
+        return self._chat_screen.chat.tuning
 
     def _read(self, name: str | None) -> None:
         """Read the files, and highlight the preset of that name."""
@@ -118,7 +154,7 @@ class PresetsDialog(ListDialog[Preset, Preset]):
         if taken is not None and not self.confirm(f"replace {name}"):
             self.say(f"{name} {'exists' if taken.own else 'ships with termchat'}")
         elif name:
-            self._change(lambda: keep(self._parts, name, replacing=True), f"{name} is saved", name)
+            self._change(lambda: keep_preset(self._chat_screen, name, replacing=True), f"{name} is saved", name)
         else:
             self.end_naming()
 
@@ -152,7 +188,7 @@ class PresetsDialog(ListDialog[Preset, Preset]):
         """Change the user's file, and highlight the preset of that name."""
         try:
             file = change()
-        except PresetError as error:
+        except NameRefused as error:
             self.withdraw()
             self.say(str(error))
             return

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from time import localtime, strftime, time
 from typing import Literal, NamedTuple, TypeVar
 
+import msgspec
 from rich.cells import cell_len
 from textual.content import Content
 
@@ -14,15 +15,23 @@ from termchat.chat.service import Chat
 from termchat.conversation.session import Session, SessionSummary
 from termchat.conversation.tree import Role
 from termchat.text import one_line, sanitize
-from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog
+from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, count, length
 from termchat.tui.draw.wrap import Wrapper
 from termchat.tui.keys.dialogs import name_of
-from termchat.tui.sessions.session_list import Opened, SessionList
+from termchat.tui.lists.session_list import Opened, SessionList, Turns
 from termchat.tui.themes.theme_file import Palette
 
 Result = TypeVar("Result")
+T = TypeVar("T")
+PAGE = 100
+"""Chats read at a time."""
+_AHEAD = 50
+"""Rows below the highlighted one from which the next page is read."""
+_KEPT = 200
+"""Previews that are kept in memory."""
 _SHORT = 40
 """Cells of a title in a message: it may be longer than the screen."""
 _HINTS: KeyHints = (
@@ -123,13 +132,18 @@ def matched(snippet: str, width: int) -> list[Run]:
     return shown
 
 
-def preview_lines(row: SessionSummary, turns: Sequence[tuple[Role, str]] | None, width: int, height: int) -> list[Line]:
+def preview_lines(row: SessionSummary, turns: Turns | None, width: int, height: int) -> list[Line]:
     """Render a chat's title and facts, then as much of its last turns as fits. `turns` None means they are not read yet."""
     counted = f"{row.turns} turn" + ("s" if row.turns != 1 else "")
     facts = [counted, f"{count(row.tokens)} tokens", *([row.model] if row.model else [])]
     head = [Line(((one_line(row.called, width), STRONG),)), _muted(" · ".join(facts), width)]
     if height >= _ROOMY:
-        head.append(_muted(f"started {_date(row.created)}, used {_date(row.updated)} {_clock(row.updated)}", width))
+        head.append(
+            _muted(
+                f"started {_date(row.created)}, used {_date(row.updated)} {strftime('%H:%M', localtime(row.updated))}",
+                width,
+            )
+        )
     room = height - len(head) - 1
     if room <= 0:
         return head[:height]
@@ -142,7 +156,7 @@ def _muted(text: str, width: int) -> Line:
     return Line(((one_line(text, width), MUTED),))
 
 
-def _last_lines(turns: Sequence[tuple[Role, str]], width: int, rows: int) -> list[Line]:
+def _last_lines(turns: Turns, width: int, rows: int) -> list[Line]:
     lines: list[Line] = []
     for role, text in reversed(turns):
         if len(lines) >= rows:
@@ -162,12 +176,8 @@ def _date(moment: float) -> str:
     return strftime("%Y-%m-%d", localtime(moment))
 
 
-def _clock(moment: float) -> str:
-    return strftime("%H:%M", localtime(moment))
-
-
 class SavedChats(ListDialog[SessionSummary, Result]):
-    """All saved chats; `take` gets the chosen one."""
+    """All saved chats, searched and read page by page; `take` gets the chosen one."""
 
     DEFAULT_CSS = """
     SavedChats > Vertical { width: 100%; max-width: 180; height: 100%; max-height: 56; }
@@ -181,74 +191,90 @@ class SavedChats(ListDialog[SessionSummary, Result]):
 
     def __init__(self, sessions: SessionList, palette: Palette) -> None:
         super().__init__(palette)
-        self.list = sessions
+        self.sessions = sessions
+        self.searched, rows = sessions.listed
+        """The words with which the rows were found, "" for all chats."""
+        self._answered = self._more = False
+        """Whether the store has answered, and whether it has more rows than are listed."""
         self._waits = False
         """Whether the highlighted chat is taken once the search has answered."""
-        sessions.deliver, sessions.changed = self.call_later, self.changed
-        self.set_rows(sessions.rows)
+        sessions.deliver = self.call_later
+        self.set_rows(rows)
 
     @property
     def opened(self) -> str:
         """The id of the chat on the screen."""
         return ""
 
+    @property
+    def looking(self) -> bool:
+        """Whether other rows will arrive in a moment."""
+        return not self._answered or self.sessions.work.waits("list")
+
     def take(self, row: SessionSummary) -> None:
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        self.call_after_refresh(lambda: self.list.search(self.field.value))
+        self.call_after_refresh(self._read_rows)
 
     def on_unmount(self) -> None:
-        """Stop listening, unless the next dialog already does."""
-        if self.list.changed == self.changed:
-            self.list.close()
+        """Drop all questions, unless the next dialog has asked already; pending changes are still made."""
+        if self.sessions.deliver == self.call_later:
+            self.sessions.work.forget("list", "page", "preview", "open")
 
     def on_lines_view_laid(self) -> None:
         self.changed()
 
     def title_line(self) -> str:
-        listed = self.list
-        number = f"{len(listed.rows):,}" + (" and more" if listed.more else "")
-        counted = f"{number} {'found' if listed.searched else 'saved'}" if listed.rows else ""
+        number = f"{len(self.rows):,}" + (" and more" if self._more else "")
+        counted = f"{number} {'found' if self.searched else 'saved'}" if self.rows else ""
         return f"{self.TITLE}   {counted}".rstrip()
 
     def render_heading(self, width: int) -> Line:
-        return heading(width, searching=bool(self.list.searched))
+        return heading(width, searching=bool(self.searched))
 
     def line(self, row: SessionSummary, width: int, *, chosen: bool) -> Line:
-        return session_line(row, width, time(), searching=bool(self.list.searched), opened=row.id == self.opened)
+        return session_line(row, width, time(), searching=bool(self.searched), opened=row.id == self.opened)
 
     def empty_lines(self, width: int) -> list[Line]:
-        nothing = "no chat contains all these words" if self.list.searched else "no saved chats yet"
-        return [Line((("searching …" if self.list.looking else nothing, MUTED),))]
+        nothing = "no chat contains all these words" if self.searched else "no saved chats yet"
+        return [Line((("searching …" if self.looking else nothing, MUTED),))]
 
     def render_details(self, row: SessionSummary, width: int, height: int) -> list[Line]:
-        return preview_lines(row, self.list.preview(row), width, height)
+        return preview_lines(row, self.sessions.previews.get((row.id, row.updated)), width, height)
 
-    def changed(self) -> None:
+    def hint(self) -> Content:
+        return Content("opening …") if self.sessions.work.waits("open") else super().hint()
+
+    def changed(self, rows: Sequence[SessionSummary] | None = None, at: int | None = None) -> None:
         """Draw the chats as they are now, and read the highlighted one unless something else follows soon."""
-        listed = self.list
-        self.set_rows(listed.rows, listed.at)
-        if listed.problem:
-            self.say(listed.problem)
-        self.at_rest(listed.read)
-        if self._waits and not listed.looking:
+        if not self.is_attached:  # an answer to a dialog that is closed
+            return
+        self.set_rows(self.rows if rows is None else rows, at)
+        if self.problem:
+            self.say(self.problem)
+        self.at_rest(self._read_preview)
+        if self._waits and not self.looking:
             self._waits = False
-            if not listed.problem:
+            if not self.problem:
                 self.enter("")
 
     def moved(self) -> None:
+        """Read the next page near the end of the list."""
         self._waits = False
-        self.list.choose(self.picker.chosen)
+        words, offset = self.searched, len(self.rows)
+        waits = self.looking or self.sessions.work.waits("page")
+        if self._more and self.picker.chosen + _AHEAD >= offset and not waits:
+            self._ask("page", lambda: self.sessions.store.sessions(PAGE, words, offset), self._add_page)
         self.changed()
 
     def search(self, text: str) -> None:
         self.say("")
-        self.list.search(text)
+        self._read_rows()
 
     def enter(self, text: str) -> None:
         """Take the highlighted chat, as soon as the search has answered."""
-        if self.list.looking:
+        if self.looking:
             self._waits = True
         elif self.row is not None and self.is_current:
             self.say("")
@@ -260,8 +286,50 @@ class SavedChats(ListDialog[SessionSummary, Result]):
         if self.is_current:
             self.dismiss(result)
 
-    def hint(self) -> Content:
-        return Content("opening …") if self.list.opening else super().hint()
+    def _ask(self, kind: str, work: Callable[[], T], take: Callable[[T], object]) -> None:
+        """Ask the store a question in its thread; `take` gets the answer, a failure is shown."""
+
+        def hear(answer: T | Exception) -> None:
+            self._answered = True
+            if isinstance(answer, Exception):
+                self.problem = str(answer)
+                self.changed()
+            else:
+                take(answer)
+
+        self.sessions.work.ask(kind, work, hear)
+
+    def _read_rows(self, limit: int = PAGE, session: str = "", at: int = 0) -> None:
+        """Read the chats that contain all words of the field, and highlight `session`, else the row `at`."""
+        words = self.field.value.strip()
+
+        def take(rows: list[SessionSummary]) -> None:
+            self._more, self.searched, self.problem = len(rows) == limit, words, ""
+            self.sessions.listed = words, rows
+            self.changed(rows, next((place for place, row in enumerate(rows) if row.id == session), at))
+
+        self.sessions.work.forget("page")
+        self._ask("list", lambda: self.sessions.store.sessions(limit, words), take)
+
+    def _add_page(self, page: list[SessionSummary]) -> None:
+        """Add a page; a chat that was used since has moved to the top, and another one into its place."""
+        known = {row.id for row in self.rows}
+        self._more = len(page) == PAGE
+        self.changed([*self.rows, *(row for row in page if row.id not in known)])
+
+    def _read_preview(self) -> None:
+        """Read the last turns of the highlighted chat, and no longer those of the ones before."""
+        row, previews = self.row, self.sessions.previews
+        if row is None or (row.id, row.updated) in previews:
+            return
+
+        def hear(turns: Turns | Exception) -> None:
+            if len(previews) >= _KEPT:
+                previews.clear()
+            previews[row.id, row.updated] = [] if isinstance(turns, Exception) else turns
+            self.changed()
+
+        self.sessions.work.ask("preview", lambda: self.sessions.store.preview(row.id), hear)
 
 
 class ChatPicker(SavedChats[Session]):
@@ -271,7 +339,7 @@ class ChatPicker(SavedChats[Session]):
     HINTS = (("reply-choose", "opens"), ("close", "closes"))
 
     def take(self, row: SessionSummary) -> None:
-        self.list.load(row.id, self.taken)
+        self._ask("open", lambda: self.sessions.store.load(row.id), self.taken)
 
 
 class SessionsDialog(SavedChats[Opened | Literal["new"]]):
@@ -303,7 +371,7 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
     def hints(self) -> KeyHints:
         if self.is_naming:
             return ("session-enter", "renames"), ("close", "cancels")
-        return [hint for hint in _HINTS if hint[0] != "session-undelete" or self.list.deleted]
+        return [hint for hint in _HINTS if hint[0] != "session-undelete" or self.sessions.deleted]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave Del to the search where it has something to delete."""
@@ -317,13 +385,15 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
     def _rename(self, row: SessionSummary, title: str) -> None:
         self.end_naming()
         if title and title != sanitize(row.title, keep=""):
-            self.list.rename(row, title)
+            self.rows = [msgspec.structs.replace(one, title=title) if one.id == row.id else one for one in self.rows]
+            self._change(lambda: self.sessions.store.rename(row.id, title))
             if row.id == self.opened:
                 self._chat.retitle(title)
 
     def action_duplicate(self) -> None:
-        if self.row is not None:
-            self.list.duplicate(self.row)
+        row = self.row
+        if row is not None:
+            self._change(lambda: self.sessions.store.duplicate(row.id))
             self.say("")
 
     def action_drop(self) -> None:
@@ -333,16 +403,19 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
         opened = row.id == self.opened
         if opened:
             self._new()
-        self.list.delete(row)
+        self.sessions.deleted.append(row)
+        self.rows = [one for one in self.rows if one.id != row.id]
+        self._change(lambda: self.sessions.store.delete(row.id))
         new = "; a new chat is open instead" if opened else ""
         self.tell(f'"{one_line(row.called, _SHORT)}" deleted; {name_of("session-undelete")} restores it{new}')
 
     def action_undo(self) -> None:
-        row = self.list.undelete()
-        if row is not None:
-            self.tell(f'"{one_line(row.called, _SHORT)}" restored')
-        else:
+        if not self.sessions.deleted:
             self.say("nothing to restore")
+            return
+        row = self.sessions.deleted.pop()
+        self._change(lambda: self.sessions.store.restore(row.id), row.id)
+        self.tell(f'"{one_line(row.called, _SHORT)}" restored')
 
     def action_new(self) -> None:
         self.dismiss("new")
@@ -351,4 +424,21 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
         if row.id == self.opened and self._chat.session.is_own:
             self.dismiss(None)
         else:  # one that another termchat writes is read anew
-            self.list.open(row.id, self._chat.host.loaded, self.taken)
+            loaded = self._chat.host.loaded
+            self._ask("open", lambda: self.sessions.fetch(row.id, loaded), self.taken)
+
+    def _change(self, work: Callable[[], str | None], session: str = "") -> None:
+        """Make a change, then read the rows again; highlight the chat it made, else `session`, else the same chat or place."""
+
+        def hear(answer: str | Exception | None) -> None:
+            if not self.is_attached:  # the next dialog reads its own rows
+                return
+            if isinstance(answer, Exception):
+                self.problem = str(answer)
+            same = self.row.id if self.row is not None else ""
+            highlighted = answer if isinstance(answer, str) else session or same
+            self._read_rows(max(len(self.rows), PAGE), highlighted, self.picker.chosen)
+            self.changed()
+
+        self.sessions.work.change(work, hear)
+        self.changed()

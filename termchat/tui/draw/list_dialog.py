@@ -11,33 +11,121 @@ width, and takes the keyboard from the search.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from textual import events
 from textual.app import ComposeResult
-from textual.containers import Container, Vertical
-from textual.content import Content
+from textual.containers import Container
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Label
 
 from termchat.text import sanitize
-from termchat.tui.dialogs.base import Dialog, Result
+from termchat.tui.draw.dialog import Dialog, KeyHints, Result
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Line
-from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.lines_view import LinesView, Sheet
 from termchat.tui.draw.marks import MUTED
-from termchat.tui.draw.picker import Picker
-from termchat.tui.keys import dialogs
 from termchat.tui.themes.theme_file import Palette
 
 Row = TypeVar("Row")
-KeyHints = Sequence[tuple[str, str]]
-"""Ids of keys and what they do, for the last line of a dialog."""
-
 _WHEEL = 3
 """Lines of text that the wheel scrolls."""
 _REST_SECONDS = 0.15
 """Time without a key after which the highlighted row is read."""
+
+
+_MOVES: dict[str, Callable[[int, int], int]] = {
+    "up": lambda row, _: row - 1,
+    "down": lambda row, _: row + 1,
+    "page_up": lambda row, page: row - page,
+    "page_down": lambda row, page: row + page,
+    "first": lambda _row, _page: 0,
+    "last": lambda _row, _page: 10**9,
+}
+
+
+class Picker(LinesView):
+    """The rows of a dialog, rendered as far as they are in view, one of them chosen. The dialog has the keyboard."""
+
+    DEFAULT_CSS = "Picker { height: 1fr; }"
+    GROUND = "surface"
+
+    class Pointed(Message):
+        """The mouse wants a move: "up" or "down" by the wheel, "pointed" to the row that was clicked; `twice` at once."""
+
+        def __init__(self, how: str, twice: bool = False) -> None:
+            super().__init__()
+            self.how, self.twice = how, twice
+
+    def __init__(self, dialog: ListDialog[Any, Any]) -> None:
+        super().__init__()
+        self._dialog = dialog
+        self._top = self._clicked = 0
+        self.chosen = 0
+        self._arranged = Size()
+
+    @property
+    def line(self) -> int:
+        """The line of the chosen row, counted from the first row in view."""
+        return self.chosen - self._top
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self._dialog.rows)
+
+    def show(self, chosen: int | None = None) -> None:
+        """Show the rows of the dialog, with the chosen one in view; also before the dialog is open."""
+        self.chosen = min(max(self.chosen if chosen is None else chosen, 0), max(self.count - 1, 0))
+        if self.is_attached:
+            self.show_lines(self._arrange())
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Render the visible rows, already in the first frame of a new size."""
+        if self.size != self._arranged:
+            self._arranged = self.size
+            self._strips.clear()
+            self._lines = self._arrange()
+        return super().render_lines(crop)
+
+    def _arrange(self) -> list[Line]:
+        count, rows = self.count, max(self.size.height, 1)
+        self._top = min(max(self._top, self.chosen - rows + 1), self.chosen, max(count - rows, 0))
+        return self._dialog.draw(range(self._top, min(self._top + rows, count)), self.chosen, self.room)
+
+    def move(self, how: str) -> None:
+        """Choose another row: up, down, page_up, page_down, first, last, or pointed for the clicked one."""
+        self.show(self._move_from(self.chosen, how))
+
+    def scroll_by(self, how: str) -> None:
+        """Scroll rows without a chosen one; `how` as for `move`."""
+        last = max(self.count - max(self.size.height, 1), 0)
+        self._top = min(max(self._move_from(self._top, how), 0), last)
+        self.show(self._top)
+
+    def _move_from(self, row: int, how: str) -> int:
+        return self._clicked if how == "pointed" else _MOVES[how](row, max(self.size.height - 1, 1))
+
+    def on_click(self, event: events.Click) -> None:
+        row = self._top + event.y
+        if event.button == 1 and row < self.count:
+            self._clicked = row
+            self.post_message(self.Pointed("pointed", event.chain == 2))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.post_message(self.Pointed("up"))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.post_message(self.Pointed("down"))
+
+    def on_resize(self) -> None:
+        self.show()
 
 
 class ListDialog(Dialog[Result], Generic[Row, Result]):
@@ -66,12 +154,8 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     ListDialog.-detailed.-low #details { display: none; }
     ListDialog.-low #heading, ListDialog.-low Input, ListDialog.-low Input:focus { margin-top: 0; }
     """
-    TITLE = ""
     EMPTY = ""
     """Text in place of rows."""
-    HINT = ""
-    HINTS: KeyHints = (("close", "closes"),)
-    """Keys that the last line names, after `HINT`."""
     KEYS = "LISTS"
     TWICE = "enter"
     """The key that a double click on a row presses."""
@@ -85,19 +169,17 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     """Columns of the screen from which the details stand beside the list."""
     LOW = 20
     """Rows of the screen below which the details are hidden."""
-    problem = ""
-    """Message shown when the dialog opens."""
 
     def __init__(self, palette: Palette, *, text: str = "") -> None:
         """`text` is in the field at first."""
         super().__init__()
         self._palette = palette
         self.rows: Sequence[Row] = ()
-        self.picker = Picker(self.draw)
+        self.picker = Picker(self)
         self.field = Field(text, placeholder=self.FIELD, id="search", select_on_focus=False)
         self._name_field = Field(placeholder=self.NAME or "", id="name", classes="-off", select_on_focus=False)
         self._name_field.can_focus = self.field.cursor_blink = self._name_field.cursor_blink = False
-        self._heading = Sheet(self._fill_heading, id="heading")
+        self._heading = Sheet(lambda: [self.render_heading(self._heading.room)], id="heading")
         self.details = Sheet(self._fill_details, id="details")
         self._name_entered: Callable[[str], object] | None = None
         self.asked = ""
@@ -109,34 +191,31 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     def compose(self) -> ComposeResult:
         """Lay out for the size of the app, so that rows known by now are in the first frame."""
         self._arrange()
+        return super().compose()
+
+    def body(self) -> Iterable[Widget]:
         above = self.NAME is not None and not self.NAME_COLUMN
-        with Vertical():
-            yield Label(self.title_line(), classes="title", markup=False)
-            yield from self.inputs()
-            if above:
-                yield self._name_field
-            if not self._is_detailed:
-                yield self.picker
-            else:
-                with Container(id="body"):
-                    with Container(id="list"):
-                        if self._has_heading:
-                            yield self._heading
-                        yield self.picker
-                        if self.NAME is not None and not above:
-                            yield self._name_field
-                    yield self.details
-            yield Label(sanitize(self.problem, keep="\n"), classes="problem", markup=False)
-            yield Label(self.hint(), classes="hint", markup=False)
+        yield from self.inputs()
+        if above:
+            yield self._name_field
+        if not self._is_detailed:
+            yield self.picker
+        else:
+            with Container(id="body"):
+                with Container(id="list"):
+                    if self._has_heading:
+                        yield self._heading
+                    yield self.picker
+                    if self.NAME is not None and not above:
+                        yield self._name_field
+                yield self.details
+        yield self.message_label()
 
     # --- what a list is made of --------------------------------------------------------------------------------------
 
     def inputs(self) -> Iterable[Widget]:
         if self.FIELD:
             yield self.field
-
-    def title_line(self) -> str:
-        return self.TITLE
 
     def render_heading(self, width: int) -> Line:
         raise NotImplementedError
@@ -151,12 +230,6 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
 
     def render_details(self, row: Row, width: int, height: int) -> list[Line]:
         raise NotImplementedError
-
-    def hint(self) -> Content:
-        return dialogs.hint(*self.hints(), before=self.HINT)
-
-    def hints(self) -> KeyHints:
-        return self.HINTS
 
     def search(self, text: str) -> None:
         """Take in a change of the field's text."""
@@ -180,12 +253,9 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
     def set_rows(self, rows: Sequence[Row], at: int | None = None) -> None:
         """Show other rows with one of them highlighted, by default the same place; also before the dialog is open."""
         self.rows = rows
+        self.picker.show(at)
         if self.picker.is_attached:
-            self.picker.show(len(rows), at)
             self.show_row()
-        else:
-            self.picker.count = len(rows)
-            self.picker.chosen = min(self.picker.chosen if at is None else at, max(len(rows) - 1, 0))
 
     def show_row(self) -> None:
         """Draw all that may depend on the highlighted row."""
@@ -206,9 +276,6 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         if self._rest_timer is not None:
             self._rest_timer.stop()
         self._rest_timer = self.set_timer(_REST_SECONDS, read)
-
-    def _fill_heading(self) -> list[Line]:
-        return [self.render_heading(self._heading.room)]
 
     def _fill_details(self) -> list[Line]:
         row, view = self.row, self.details
@@ -269,9 +336,6 @@ class ListDialog(Dialog[Result], Generic[Row, Result]):
         self.moved()
 
     def on_picker_pointed(self, event: Picker.Pointed) -> None:
-        self.point(event)
-
-    def point(self, event: Picker.Pointed) -> None:
         self.action_move(event.how)
         if event.twice:
             self.call_later(self.app.run_action, f"press({self.TWICE!r})")
@@ -328,13 +392,10 @@ class ReadDialog(ListDialog[Line, None]):
     ) -> None:
         """`text` renders all lines for a width in cells; a subclass may override `render_text` instead."""
         super().__init__(palette)
-        self._heading_text, self._text_lines, self._note = title or self.TITLE, text, hint or self.HINT
+        self._title_text, self._text_lines, self.HINT = title or self.TITLE, text, hint or self.HINT
 
     def title_line(self) -> str:
-        return self._heading_text
-
-    def hint(self) -> Content:
-        return dialogs.hint(*self.hints(), before=self._note)
+        return self._title_text
 
     def render_text(self, width: int) -> list[Line]:
         """Render all lines, at most `width` cells wide."""
@@ -343,7 +404,7 @@ class ReadDialog(ListDialog[Line, None]):
     def lay_out(self) -> None:
         """Render the text again, after it has changed."""
         self.rows = self.render_text(self.picker.room)
-        self.picker.show(len(self.rows))
+        self.picker.show()
 
     def draw(self, rows: range, chosen: int, width: int) -> list[Line]:
         return list(self.rows[rows.start : rows.stop])
@@ -351,7 +412,8 @@ class ReadDialog(ListDialog[Line, None]):
     def on_lines_view_laid(self) -> None:
         self.lay_out()
 
-    def point(self, event: Picker.Pointed) -> None:
+    def on_picker_pointed(self, event: Picker.Pointed) -> None:
+        event.prevent_default()
         for _ in range(_WHEEL if event.how != "pointed" else 0):
             self.action_move(event.how)
 

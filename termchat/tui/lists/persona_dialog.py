@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from termchat.config.personas import Persona, Personas
+from termchat.config.named_tables import NamedEntries
+from termchat.config.personas import Persona
 from termchat.decoding.samplers import KNOBS
 from termchat.text import cells
-from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import BLANK, Line
+from termchat.tui.draw.list_dialog import ListDialog
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.keys import dialogs
-from termchat.tui.presets.preset_dialog import knob_lines
+from termchat.tui.lists.preset_dialog import knob_lines
 from termchat.tui.themes.theme_file import Palette
 
 _VALUE = 8
@@ -46,7 +47,7 @@ class PersonasDialog(ListDialog[Persona, tuple[Persona, bool]]):
     KEYS = "PERSONAS"
     BESIDE = 104
 
-    def __init__(self, personas: Personas, palette: Palette, *, begun: bool, asked: str = "") -> None:
+    def __init__(self, personas: NamedEntries[Persona], palette: Palette, *, begun: bool, asked: str = "") -> None:
         super().__init__(palette)
         names = list(personas.entries)
         self._begun, self._longest = begun, max(map(cells, names), default=0)

@@ -55,7 +55,7 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
 
 
 def _turned(chat: Chat) -> str:
-    """The knobs that are not at their defaults, with who set them, a preset before all of its own, and the breakpoints."""
+    """Format the knobs that are not at their defaults, with their origins, a preset before its knobs, and the breakpoints."""
     knobs = [
         (f"{name} {KNOBS[name].show(value)}", chat.origin[name]) for name, value in chat.tuning.differing().items()
     ]
@@ -66,7 +66,7 @@ def _turned(chat: Chat) -> str:
 
 
 def first_run_lines(rows: Sequence[ModelRow], width: int, *, looking: bool) -> list[Line]:
-    """What termchat is, what is on this machine, and what can be downloaded; `looking`: more may be found."""
+    """Render the purpose of termchat, the models on this machine, and the downloads; with `looking` more may follow."""
     here, away, broken = (
         [row for row in rows if row.state == state] for state in ("ready", "not downloaded", "broken")
     )

@@ -14,16 +14,16 @@ from termchat.decoding.samplers import KNOBS, Value
 from termchat.engine.port import ModelInfo
 from termchat.models.errors import ModelError
 from termchat.text import cells, duration, home, one_line, size
-from termchat.tui.dialogs.list_dialog import KeyHints
+from termchat.tui.draw.dialog import KeyHints
 from termchat.tui.draw.ink import BLANK, Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, bar, column, count, length, prose
-from termchat.tui.models.gather import Facts
+from termchat.tui.lists.gather import Facts
 
 if TYPE_CHECKING:
     from termchat.config.settings import Settings
     from termchat.decoding.setting import Value
     from termchat.models.listing import ModelRow
-    from termchat.tui.models.downloads import Pull
+    from termchat.tui.lists.gather import Pull
 
 
 State = Literal[

@@ -13,11 +13,10 @@ from termchat.chat.loading import Choice
 from termchat.engine.address import SIGN
 from termchat.tui.context import ScreenContext
 from termchat.tui.keys.tables import name_of
-from termchat.tui.models.downloads import Pull
-from termchat.tui.models.gather import Chosen, Models
+from termchat.tui.lists.gather import Chosen, Models, Pull
 
 if TYPE_CHECKING:
-    from termchat.tui.models.models_dialog import ModelsDialog
+    from termchat.tui.lists.models_dialog import ModelsDialog
 
 
 _LOOK_AGAIN = 0.5
@@ -34,17 +33,17 @@ class Heard(Message):
 class ModelSwitching:
     """Opens the dialog, and takes in downloads and models that were read while it is closed."""
 
-    def __init__(self, parts: ScreenContext, models: Models) -> None:
-        self._parts, self._chat, self._models = parts, parts.chat, models
-        self._tell = parts.tell
+    def __init__(self, screen: ScreenContext, models: Models) -> None:
+        self._screen, self._chat, self._models = screen, screen.chat, models
+        self._tell = screen.tell
         self._dialog: ModelsDialog | None = None
         self._first = self._drafter = ""
-        models.told = lambda said: parts.post_message(Heard(said))
+        models.told = lambda said: screen.post_message(Heard(said))
 
     def open(self, problem: str = "", then: Callable[[], object] = lambda: None) -> None:
         """Open the dialog, with the `problem` that there is no model; `then` is called when it is closed."""
         # With all that they take, not needed before the first frame.
-        from termchat.tui.models.models_dialog import ModelsDialog
+        from termchat.tui.lists.models_dialog import ModelsDialog
 
         def closed(choice: Choice | None) -> None:
             self._dialog = None
@@ -57,14 +56,14 @@ class ModelSwitching:
 
         if self._dialog is not None:  # asked for twice in the same burst
             return
-        palette = self._parts.palette
+        palette = self._screen.palette
         first = bool(problem) and not self._models.config.model
         told = "" if first else problem
         self._dialog = ModelsDialog(self._chat, self._models, palette, self.draft_with, told, first=first)
-        self._parts.open(self._dialog, closed)
+        self._screen.open(self._dialog, closed)
 
     def remind(self) -> None:
-        """Tell how to get a model if there is none and none is on its way."""
+        """Tell how to get a model, unless one is loaded or on its way."""
         if self._chat.spec is None and self._chat.phase == "no model" and not self.downloads:
             self._tell(Notice("no model yet", f"{name_of('models')} lists installed and downloadable models"))
 
@@ -89,9 +88,9 @@ class ModelSwitching:
         self._chat.loading.speculation.draft_with(choice)
         by = self._chat.tuning.draft
         if choice is not None and by not in ("model", "auto"):
-            self._parts.knobs.put("draft", "model")
+            self._screen.knobs.put("draft", "model")
         elif choice is None and by == "model":
-            self._parts.knobs.put("draft", "off")
+            self._screen.knobs.put("draft", "off")
 
     def drafts_with(self, change: DrafterChanged) -> None:
         self._models.drafts_with(change.sha256, change.draft_model)
@@ -105,7 +104,7 @@ class ModelSwitching:
         """Have the chat's screen show the progress of downloads, until all are over."""
         self._chat.changed(StatusChanged())
         if self.downloads and self._dialog is None:
-            self._parts.set_timer(_LOOK_AGAIN, self._show_downloads)
+            self._screen.set_timer(_LOOK_AGAIN, self._show_downloads)
 
     def heard(self, said: Pull | Chosen) -> None:
         """Show news in the dialog, or without it as a notice; the very first model is loaded at once."""
@@ -127,8 +126,6 @@ class ModelSwitching:
         self._drafter = "" if drafts else self._drafter
         if drafts and chosen.choice is not None:
             self._draft(chosen.choice)
-            if self._dialog is not None:
-                self._dialog.wake()
         elif self._dialog is not None:
             self._dialog.chosen(chosen)
         elif (drafts or first) and chosen.problem is not None:

@@ -8,28 +8,25 @@ from functools import partial
 from textwrap import wrap
 
 from textual.content import Content
-from textual.timer import Timer
 from textual.widget import Widget
 
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
 from termchat.chat.service import Chat
 from termchat.config.per_model import Picked, RunSettings
-from termchat.decoding.setting import Value
 from termchat.models.disk.discovery import Skipped
 from termchat.models.errors import ModelError
 from termchat.models.listing import ModelRow
 from termchat.text import cells, home, one_line, size
-from termchat.tui.dialogs.list_dialog import ListDialog, ReadDialog
 from termchat.tui.draw.background import FRAMES
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Sheet
+from termchat.tui.draw.list_dialog import ListDialog, ReadDialog
 from termchat.tui.draw.marks import MUTED, TEXT, prose
 from termchat.tui.keys.dialogs import hint
-from termchat.tui.models.downloads import Pull
-from termchat.tui.models.engine_dialog import EngineDialog
-from termchat.tui.models.gather import Chosen, Facts, Models, file_of
-from termchat.tui.models.model_lines import (
+from termchat.tui.lists.engine_dialog import EngineDialog
+from termchat.tui.lists.gather import Chosen, Facts, Models, Pull, file_of
+from termchat.tui.lists.model_lines import (
     DRAFT_ROLES,
     STATES,
     DraftRole,
@@ -43,7 +40,7 @@ from termchat.tui.models.model_lines import (
     rank,
     text_of,
 )
-from termchat.tui.models.welcome import first_run_lines
+from termchat.tui.lists.welcome import first_run_lines
 from termchat.tui.terminal.screens import draw_now
 from termchat.tui.themes.theme_file import Palette
 
@@ -111,7 +108,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         self._asked = ""
         """The engine that a person had asked again."""
         self._seen = chat.phase, chat.host.drafter, chat.host.drafter_failure
-        self._looks: Timer | None = None
         self._order_models()
         self._filter_rows()
         self.set_rows(self.rows)
@@ -122,7 +118,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         yield self.field
 
     def on_mount(self) -> None:
-        self._looks = self.set_interval(1 / FRAMES, self._look)
+        self.set_interval(1 / FRAMES, self._look)
         self.call_after_refresh(self.models.look)
 
     def on_lines_view_laid(self) -> None:
@@ -136,14 +132,11 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return [Line((("looking …" if looking else "no model matches", MUTED),))]
 
     def _look(self) -> None:
-        """Take in the results of threads; a timer calls this while there may be more."""
+        """Take in the results of threads."""
         if self.models.take() | self._has_changed():
             self.gather()
         elif self.models.downloads:
             self.set_rows(self.rows)
-        loading = self.chat.phase == "loading" or self.chat.host.drafter_progress is not None
-        if not self.models.busy and not loading and self._looks is not None:
-            self._looks.pause()
 
     def _has_changed(self) -> bool:
         """Return whether the chat has changed; tell what became of a draft model."""
@@ -157,20 +150,11 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             self.tell(f"{before[1].name} is unloaded and drafts no more")
         return before != self._seen
 
-    def wake(self) -> None:
-        """Resume the timer, which pauses when all threads are done."""
-        if self._looks is not None:
-            self._looks.resume()
-
     def gather(self) -> None:
         self._order_models()
         self._filter_rows()
         self.changed()
-        self._tell_answer()
         self._open_engine()
-
-    def _tell_answer(self) -> None:
-        """Tell the answer of an engine that was asked again."""
         if self._asked and not self.models.asks(self._asked):
             rows = (row for row in self.models.elsewhere.values() if row.is_engine and row.engine == self._asked)
             problem = next((row.problem for row in rows), "")
@@ -186,7 +170,12 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return heading(width, self.longest)
 
     def render_details(self, row: ModelRow, width: int, height: int) -> list[Line]:
-        return model_lines(self._detailed_item(row), width, height)
+        item, info = self._item(row), self.chat.model if row is self.loaded else None
+        config = item.facts.run.config if info is not None and isinstance(item.facts, Facts) else None
+        item = item._replace(
+            recommended=self.models.recommended(row), running=info, config=config, speculation=self._drafts(row)
+        )
+        return model_lines(item, width, height)
 
     def _welcomed(self) -> Sequence[Line]:
         assert self._welcome is not None
@@ -224,7 +213,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         at, height = self.picker.chosen, max(self.picker.size.height, 1)
         wanted = [self.row, self.loaded, *self.rows[max(at - height, 0) : at + height]]
         self.models.read([row for row in wanted if row is not None], self.drafted_for)
-        self.wake()
 
     def search(self, text: str) -> None:
         self.say("")
@@ -254,7 +242,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
                 self._ask_again(row)
             case "not installed" | "broken":
                 self.say(row.problem)
-        self.wake()
 
     def moved(self) -> None:
         self._selected = self.row.wanted if self.row is not None else ""
@@ -294,7 +281,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             else:
                 self.tell(f"loading {row.name} to draft …")
                 self._draft(row.wanted)
-            self.wake()
 
     def _why_not_draft(self, row: ModelRow) -> str:
         loaded = self.drafted_for
@@ -360,8 +346,10 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         def memory(run: RunSettings) -> str:
             return memory_text(Item(row, self.state(row), facts.run_as(run), self.spare))
 
-        dialog = EngineDialog(self._palette, row.name, facts.run, self.chat, self._options_of(row), memory)
-        self.app.push_screen(dialog, closed)
+        info = self.chat.model if row is self.loaded else None
+        options = self.models.config.engine.__struct_fields__
+        in_effect = {name: getattr(info, name) for name in options if hasattr(info, name)}
+        self.app.push_screen(EngineDialog(self._palette, row.name, facts.run, self.chat, in_effect, memory), closed)
 
     def _load(self, row: ModelRow, facts: Facts, picked: Picked) -> None:
         if picked == facts.run.picked and self.state(row) == "loaded":
@@ -375,7 +363,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             text = f"the settings of {row.name} could not be saved: {problem}"
             self.chat.changed(Notice(text, "they apply until you quit termchat", "warning"))
         self.models.choose(row.wanted)
-        self.wake()
 
     def chosen(self, chosen: Chosen) -> None:
         if chosen.problem is not None:
@@ -395,14 +382,12 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
     def _again(self) -> None:
         self.gather()
         self.models.look()
-        self.wake()
 
     def _ask_again(self, row: ModelRow) -> None:
         self.say("")
         self.tell(f"asking {row.engine} …")
         self._asked = row.engine
         self.models.ask_engine(row.engine)
-        self.wake()
 
     def _refuse_while_busy(self) -> bool:
         """Return whether a reply is running, and say so."""
@@ -424,8 +409,10 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         if there and chat.spec is not None:
             spec = chat.spec
             wanted = spec.engine.asked_as(spec.path) if spec.engine.url else models.in_file(file_of(spec))
-        match = rows.get(wanted) or (self._own_choice(rows) if there else None)
-        self.loaded = match if match is not None and not self._has_another(match) else self._unlisted()
+        match, info = rows.get(wanted) or (self._own_choice(rows) if there else None), chat.model
+        # An engine may have got another model in place of the one that was loaded.
+        other = match is not None and info is not None and bool(match.serves) and info.path not in match.serves
+        self.loaded = self._unlisted() if match is None or other else match
         self.drafter = models.in_file(chat.host.drafter.path) if chat.host.drafter is not None else ""
         if self.loaded is not None:
             rows[self.loaded.wanted] = self.loaded
@@ -463,13 +450,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             self.draft_role(row), self.models.silent.get(row.engine),
         )  # fmt: skip
 
-    def _detailed_item(self, row: ModelRow) -> Item:
-        item, info = self._item(row), self.chat.model if row is self.loaded else None
-        config = item.facts.run.config if info is not None and isinstance(item.facts, Facts) else None
-        return item._replace(
-            recommended=self.models.recommended(row), running=info, config=config, speculation=self._drafts(row)
-        )
-
     @property
     def drafted_for(self) -> ModelRow | None:
         """The loaded model, if others of this machine can draft for it."""
@@ -485,19 +465,22 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return "can draft" if row.path is not None and self._pair_problem(row) == "" else ""
 
     def _pair_problem(self, row: ModelRow) -> str | None:
-        """Why it cannot draft for the loaded model, as the end of a sentence; "" if it can, None while that is unknown."""
+        """Return why it cannot draft for the loaded model, as the end of a sentence; "" if it can, None while unknown."""
         loaded = self.drafted_for
         return self.models.why_not_draft(row, loaded) if loaded is not None else None
 
     def _drafts(self, row: ModelRow) -> str:
-        """What a model has to do with speculation, in words; "" for nothing, and while that is unknown."""
+        """Describe a model's part in speculation; "" for none, and while unknown."""
         loaded, why_not = self.drafted_for, self._pair_problem(row)
         if loaded is not None and row.wanted == loaded.wanted:
             return self._drafts_for_loaded(loaded)
         if loaded is not None and row.wanted == self.drafter:
             return f"it drafts for {loaded.name}"
         if loaded is not None and row.path is not None and why_not is not None:
-            return f"it cannot draft for {loaded.name}: {why_not}" if why_not else _able(row, loaded)
+            if why_not:
+                return f"it cannot draft for {loaded.name}: {why_not}"
+            share = f", with {row.size / loaded.size:.0%} of its size" if row.size and loaded.size else ""
+            return f"it can draft for {loaded.name}{share}"  # the smaller it is, the sooner its drafts pay
         if loaded is not None and row.wanted == loaded.draft_model:
             return f"it can draft for {loaded.name} once it is downloaded"
         return f"{row.draft_model} can draft for it" if row.draft_model else ""
@@ -514,15 +497,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         named = self.models.rows.get(loaded.draft_model)
         away = named is not None and named.path is None
         return f"{loaded.draft_model} can draft for it once it is downloaded" if away else ""
-
-    def _options_of(self, row: ModelRow) -> dict[str, Value]:
-        """The engine settings in effect; empty for all models but the loaded one."""
-        info = self.chat.model
-        if info is None or row is not self.loaded:
-            return {}
-        return {
-            name: getattr(info, name) for name in self.models.config.engine.__struct_fields__ if hasattr(info, name)
-        }
 
     @property
     def spare(self) -> int | None:
@@ -548,7 +522,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         return ", ".join(short for _, short in texts)
 
     def _own_choice(self, rows: Mapping[str, ModelRow]) -> ModelRow | None:
-        """The row of the engine whose one model is the loaded one."""
+        """Return the row of the engine whose one model is the loaded one."""
         spec = self.chat.spec
         if spec is None or not spec.engine.url:
             return None
@@ -556,13 +530,8 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         one = len(there) == 1 and spec.engine.scheme != "ssh"  # whatever it was asked for with
         return rows.get(spec.engine.asked_as()) if one or spec.path == spec.engine.model else None
 
-    def _has_another(self, row: ModelRow) -> bool:
-        """Whether an engine has got another model in place of the one that was loaded."""
-        info = self.chat.model
-        return info is not None and bool(row.serves) and info.path not in row.serves
-
     def _unlisted(self) -> ModelRow | None:
-        """A row for a loaded model that is in no list."""
+        """Make a row for a loaded model that is in no list."""
         spec, info = self.chat.spec, self.chat.model
         if spec is None or info is None or not (spec.path or spec.engine.url):  # a recording has no file
             return None
@@ -590,14 +559,8 @@ def skipped_lines(skipped: Iterable[Skipped], width: int) -> list[Line]:
     return lines
 
 
-def _able(row: ModelRow, loaded: ModelRow) -> str:
-    """The smaller it is, the sooner its drafts pay."""
-    share = f", with {row.size / loaded.size:.0%} of its size" if row.size and loaded.size else ""
-    return f"it can draft for {loaded.name}{share}"
-
-
 def _in_file(text: str) -> ModelRow:
-    """A row for the model in a file that is in no list, or with what is wrong with its path."""
+    """Make a row for the model in a file that is in no list, or with the problem of its path."""
     from termchat.models.catalogue import Catalogue, resolve
 
     try:
@@ -609,6 +572,6 @@ def _in_file(text: str) -> ModelRow:
 
 
 def _anywhere(text: str) -> ModelRow:
-    """A row for a model to download that is in no list."""
+    """Make a row for a model to download that is in no list."""
     source = text.partition("://")[2].partition("/")[0] if "://" in text else "Hugging Face"
     return ModelRow(wanted=text, name=text, state="not downloaded", source=source)

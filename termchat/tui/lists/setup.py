@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.widget import Widget
 from textual.widgets import Label
 
 from termchat.chat.service import Chat
@@ -13,8 +13,8 @@ from termchat.decoding.constraint import shown
 from termchat.decoding.samplers import KNOBS
 from termchat.text import one_line
 from termchat.tui.composer.composer import Composer
-from termchat.tui.dialogs.base import Dialog
-from termchat.tui.keys.dialogs import hint, name_of
+from termchat.tui.draw.dialog import Dialog
+from termchat.tui.keys.dialogs import name_of
 
 _MOST_KEPT = 200
 """Cells of what can be kept."""
@@ -29,7 +29,7 @@ class Setup(NamedTuple):
 
 
 def turned(chat: Chat) -> str:
-    """What the chat has and a new one does not: knobs, breakpoints and a constraint; "" where that is nothing."""
+    """Format the knobs, breakpoints and constraint that a new chat would not have; "" for none."""
     knobs = [f"{name} {KNOBS[name].show(value)}" for name, value in chat.lost().items()]
     count = len(chat.breakpoints)
     points = [f"{count} breakpoint{'s' if count > 1 else ''}"] if count else []
@@ -46,23 +46,20 @@ class SetupDialog(Dialog[Setup]):
     SetupDialog #setup-raw { margin-top: 1; }
     """
     KEYS = "NEW CHAT"
+    TITLE = "New chat"
+    HINTS = (("setup-start", "starts"), ("newline", "inserts a line break"), ("close", "closes"))
 
     def __init__(self, system: str, *, raw: bool, turned: str, keep: bool = False, no_raw: str = "") -> None:
         super().__init__()
-        self._prompt = SystemPrompt(system, placeholder="System prompt (optional)")
+        self._prompt = Composer(system, placeholder="System prompt (optional)")
+        self._prompt.sends_blank = True
         what = f"no raw mode: {no_raw}" if no_raw else "raw mode: no chat template, no system prompt"
         self._raw = CheckMark("setup-raw", what, on=raw and not no_raw, works=not no_raw)
         self._keep = CheckMark("setup-keep", f"keep {one_line(turned, _MOST_KEPT)}", on=keep)
         self._keep.display = bool(turned)
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Label("New chat", classes="title", markup=False)
-            yield self._prompt
-            yield self._raw
-            yield self._keep
-            does = ("setup-start", "starts"), ("newline", "inserts a line break"), ("close", "closes")
-            yield Label(hint(*does), classes="hint", markup=False)
+    def body(self) -> Iterable[Widget]:
+        return self._prompt, self._raw, self._keep
 
     def action_raw(self) -> None:
         self._raw.toggle()
@@ -76,7 +73,7 @@ class SetupDialog(Dialog[Setup]):
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         event.stop()
-        self.dismiss(Setup(event.text, self._raw.on, self._keep.on))
+        self.dismiss(Setup(event.text.strip(), self._raw.on, self._keep.on))
 
 
 class CheckMark(Label):
@@ -96,10 +93,3 @@ class CheckMark(Label):
     @property
     def _text(self) -> str:
         return f"[{'x' if self.on else ' '}] {self._what}  ({self._key})" if self._works else self._what
-
-
-class SystemPrompt(Composer):
-    """A composer that may also send an empty text."""
-
-    def action_send(self) -> None:
-        self.post_message(self.Submitted(self.message.strip()))
