@@ -94,7 +94,7 @@ def build(
         configured=configured,
         measures=engine is None,
     )
-    return TermchatApp(
+    app = TermchatApp(
         chat,
         choose=lambda: choose_configured(config),
         models=Models(config),
@@ -106,12 +106,13 @@ def build(
         mistakes=[*config.problems, *mistaken],
         notices=notices,
         keymap=keymap,
-        save=lambda path: saving(chat.session, path),
+        save=lambda path: saving(app.chat.session, path),
         close=store.close,
         history=History(store),
         lesson=lesson,
         big=config.big,
     )
+    return app
 
 
 def _keymap(config: Settings) -> tuple[dict[str, str], list[str]]:

@@ -159,10 +159,11 @@ def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC
         "models": RecordedModels(config, lambda: engine.header if isinstance(engine, DemoEngine) else None),
         "theme": config.theme,
         "big": config.big,
-        "save": lambda path: saving(chat.session, path),
+        "save": lambda path: saving(app.chat.session, path),
         "close": store.close,
     }
-    return DemoApp(chat, spec, **given | options)
+    app: DemoApp = DemoApp(chat, spec, **given | options)
+    return app
 
 
 def start(config: Settings, *, lesson: str | None = None) -> int:

@@ -67,7 +67,11 @@ class Dialog(ClosedOnce[Result | None]):
     def on_key(self, event: events.Key) -> None:
         """In a lesson, the key that leads to it closes all that covers it."""
         learning = getattr(self.app, "learning", None)
-        if learning is not None and learning.runner is not None and dialogs.actions(CHAT).get(event.key) == "learn":
+        if (
+            learning is not None
+            and learning.session is not None
+            and dialogs.actions(CHAT).get(event.key) == "app.learn"
+        ):
             event.stop()
             event.prevent_default()
             learning.uncover()

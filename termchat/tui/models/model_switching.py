@@ -39,7 +39,10 @@ class ModelSwitching:
         self._do, self._tell = parts.do, parts.tell
         self._dialog: ModelsDialog | None = None
         self._first = self._drafter = ""
-        models.told = lambda said: parts.screen.post_message(Heard(said))
+
+    def listen(self) -> None:
+        """Hear of models that were read in a thread, and of downloads."""
+        self._models.told = lambda said: self._screen.post_message(Heard(said))
 
     def open(self, problem: str = "", then: Callable[[], object] = lambda: None) -> None:
         """Open the dialog, with the `problem` that there is no model; `then` is called when it is closed."""

@@ -44,6 +44,14 @@ class Drawer:
         self._screen.set_class(width < ALONE, "-alone")
         self._apply()
 
+    def open_like(self, other: Drawer) -> None:
+        """Show the panels where a person has asked for those of another screen."""
+        self._open = dict(other._open)
+        if other._unasked:
+            self._open[False] = False
+            self._open[True] = self._open[True] and not other._asked
+        self.fit(other._width)
+
     def toggle(self) -> None:
         self._open[self.beside] = not self.shown
         self._unasked = False

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from termchat.tui.composer.sending import Sending
 from termchat.tui.constraint.constraint_setting import ConstraintSetting
-from termchat.tui.lessons.learning import Learning
 from termchat.tui.models.gather import Models
 from termchat.tui.models.model_switching import ModelSwitching
 from termchat.tui.screen.parts import Parts
@@ -27,4 +26,3 @@ class Features(NamedTuple):
     theme_chooser: ThemeChooser
     keep_theme: Callable[[str], None]
     """Shows a theme from now on, at the next start too."""
-    learning: Learning

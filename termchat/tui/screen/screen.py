@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.reactive import Reactive
 from textual.widget import Widget
 
-from termchat.chat.changes import DrafterChanged, Notice, PathChanged, ReplyGrew
+from termchat.chat.changes import Change, DrafterChanged, Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
 from termchat.decoding.biases import shown as shown_bias
 from termchat.tui.composer.composer import Composer
@@ -24,9 +24,8 @@ from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
-from termchat.tui.keys.tables import CHAT, MODEL, NOT_OTHERWISE, name_of, situation_of, way_to_type
-from termchat.tui.lessons.learning import Learning
-from termchat.tui.lessons.strip import LessonStrip
+from termchat.tui.keys.key import Label
+from termchat.tui.keys.tables import CHAT, MODEL, NO_LIGHTS, NOT_OTHERWISE, Lights, name_of, situation_of, way_to_type
 from termchat.tui.models.gather import Models
 from termchat.tui.models.model_switching import Heard, ModelSwitching
 from termchat.tui.models.welcome import welcome_lines
@@ -138,7 +137,10 @@ class ChatScreen(LiveScreen):
         self._desk = Desk(chat, keymap)
         self._drawer = Drawer(self, asked=big)
         self.set_class(big, "-projector")
-        parts = Parts(
+        self.dialog = ""
+        """Name of the dialog that was opened last."""
+        self._rests = False
+        self.parts = parts = Parts(
             self, chat, self._transcript, self.tokens, self._panels, self._drawer, self._desk, self._told,
             palette=lambda: self._palette, do=self._do, tell=self.tell,
         )  # fmt: skip
@@ -152,12 +154,11 @@ class ChatScreen(LiveScreen):
         self._writing = Sending(parts, history or History())
         self._choosing = ModelSwitching(parts, models)
         self._conversations = ChatSwitching(parts, sessions, save)
-        self.learning = Learning(parts, sessions, self._show_soon, models.end_lesson, big=big)
         personating = PersonaStarting(parts, self._conversations)
         self._constraining = ConstraintSetting(parts)
         self._features = Features(
             parts, self._writing, models, self._choosing, self._conversations, personating, self._constraining,
-            theme_chooser, keep_theme, self.learning,
+            theme_chooser, keep_theme,
         )  # fmt: skip
         Slash(self._features).attach()
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
@@ -190,22 +191,43 @@ class ChatScreen(LiveScreen):
         self.paint_with(self._palette)
         timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
         self._pulse = EnginePolling(timer, lambda: self.call_next(self.tick))
-        self._listen(self._pulse.nudge)  # saving fails, or works again, also while nothing else happens
+        self._listen()
         self.tokens.mode.find()
         self._show_path()
         self._drafts.show()
         self._desk.query_one(Composer).focus()
         self.call_after_refresh(self._writing.begin)
-        self.call_after_refresh(self._drafts.begin)
+        if not self._chat.lesson:
+            self.call_after_refresh(self._drafts.begin)
 
     def on_unmount(self) -> None:
-        self._listen(None)
+        if (store := self._chat.session.store) is not None and not self._chat.lesson:
+            store.listen(None)
         if self._pulse is not None:
             self._pulse.stop()
 
-    def _listen(self, listener: Callable[[], None] | None) -> None:
-        if (store := self._chat.session.store) is not None:
-            store.listen(listener)
+    def _listen(self) -> None:
+        """Hear of the store, where saving fails, or works again, also while nothing else happens; and of models."""
+        self._choosing.listen()
+        if (store := self._chat.session.store) is not None and self._pulse is not None:
+            store.listen(self._pulse.nudge)
+
+    def rest(self) -> None:
+        """Neither draw nor react while the screen of another chat is above this one."""
+        self._drafts.keep()
+        self._rests = True
+        if self._pulse is not None:
+            self._pulse.disarm()
+            self._pulse.arm(-1, running=False)
+
+    def go_on(self) -> None:
+        """Draw and react again: the screen above is gone."""
+        self._rests = False
+        self._listen()
+        if self.size != self.app.size:
+            self.on_resize(events.Resize(self.app.size, self.app.size))
+        self.tick()
+        self._show_soon()
 
     def on_resize(self, event: events.Resize) -> None:
         width, height = event.size
@@ -227,14 +249,29 @@ class ChatScreen(LiveScreen):
         for view in (
             self._header, self._welcome, self._small, self._legend, self._told, self._queue, self._full, self._standing,
             self._panels,
-            self._desk, self.tokens, self._ask_line, self._walks, self.learning,
+            self._desk, self.tokens, self._ask_line, self._walks,
         ):  # fmt: skip
             view.paint_with(palette)
 
     @property
-    def in_lesson(self) -> bool:
-        """Whether a lesson is open."""
-        return self.learning.runner is not None
+    def chat(self) -> Chat:
+        """The chat that is shown."""
+        return self._chat
+
+    @property
+    def lights(self) -> Lights:
+        """Keys and pages that are pointed at."""
+        return NO_LIGHTS
+
+    @property
+    def labels(self) -> Sequence[Label]:
+        """Keys of what stands above the composer, while it has the keyboard."""
+        return self._ask_line.asked or self.tokens.asked
+
+    @property
+    def answers(self) -> str:
+        """Words for the keys in the composer that are no text."""
+        return ""
 
     @property
     def place(self) -> str:
@@ -243,8 +280,6 @@ class ChatScreen(LiveScreen):
             return "TUNE"
         if self.tokens.mode.open:
             return "TOKEN MODE"
-        if self.learning.open:
-            return "LESSON"
         return "BIG VIEW" if self._panels.big else "WALKS" if self._walking.has_keyboard else "CHAT"
 
     def tell(self, notice: Notice) -> None:
@@ -259,15 +294,15 @@ class ChatScreen(LiveScreen):
     def tick(self) -> None:
         """Pumps the chat and shows what changed. Called by the timer, the engine's pipe, and after each action."""
         chat = self._chat
-        if self._pulse is None:
+        if self._pulse is None or self._rests:
             return
         self._pulse.disarm()
         changes = chat.pump(0)
-        self.learning.heard(changes)
+        self.heed(changes)
         moved = any(isinstance(change, PathChanged) for change in changes)
-        if (moved and chat.busy) or chat.loading.attempts != self._attempts:  # the next reply, or another model
+        if (moved and chat.busy) or chat.host.attempts != self._attempts:  # the next reply, or another model
             self._told.go_on(warnings=False)
-            self._attempts = chat.loading.attempts
+            self._attempts = chat.host.attempts
         if moved:
             self._show_path()
         else:
@@ -291,6 +326,9 @@ class ChatScreen(LiveScreen):
         draw_now(self)
         self._pulse.arm(chat.engine.fileno(), running=chat.busy or chat.phase == "loading")
 
+    def heed(self, changes: Sequence[Change]) -> None:
+        """Take in what the chat reports before it is shown."""
+
     def _show_path(self) -> None:
         empty, walks = self._chat.conversation.leaf is None, self._chat.walks.shown is not None
         self._walks.display = walks and not self._panels.big
@@ -305,7 +343,7 @@ class ChatScreen(LiveScreen):
 
     def _greet(self) -> None:
         if self._welcome.display:
-            self._welcome.show_lines([] if self.in_lesson else welcome_lines(self._chat, self._room))
+            self._welcome.show_lines([] if self._chat.lesson else welcome_lines(self._chat, self._room))
 
     def _show_state(self) -> None:
         self._stale = ""
@@ -313,17 +351,16 @@ class ChatScreen(LiveScreen):
         room = self._header.room
         self._header.show_lines([header_line(chat, room, self._choosing.downloads, self._big.drafting(room))])
         mode = self.tokens.mode
-        self._panels.lit = self.learning.lights.pages
+        self._panels.lit = self.lights.pages
         self._big.show()
         empty, big = chat.conversation.leaf is None, self.focused is self._panels
         walks = self._walking.has_keyboard
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
-        asked = self.learning.asked or self._ask_line.asked or self.tokens.asked
-        lights, thinking = self.learning.lights, chat.thinking is not None
+        thinking = chat.thinking is not None
         below = self._walking.open and isinstance(self.focused, Composer)
         words = self._walking.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
         self._show_way()
-        self._desk.show_keys(situation, asked, chat.offers, thinking=thinking, words=words, lit=lights.keys)
+        self._desk.show_keys(situation, self.labels, chat.offers, thinking=thinking, words=words, lit=self.lights.keys)
         self._legend.draw()
         self._show_waiting()
         self._writing.follow()
@@ -334,7 +371,7 @@ class ChatScreen(LiveScreen):
     def _show_way(self) -> None:
         """Who gets letters and digits now, where that is not the composer alone."""
         typing = isinstance(self.focused, Composer)
-        self._desk.show_way(self.learning.answers if typing else way_to_type(self.place), instead=not typing)
+        self._desk.show_way(self.answers if typing else way_to_type(self.place), instead=not typing)
 
     def _show_standing(self) -> None:
         """Where in its constraint the reply stands, or stood at the cursor."""
@@ -373,7 +410,6 @@ class ChatScreen(LiveScreen):
         self._show_slips()
         self.tokens.show()
         self._greet()
-        self.learning.laid()
 
     def _do(self, what: Callable[[], object]) -> None:
         what()
@@ -484,26 +520,7 @@ class ChatScreen(LiveScreen):
         else:
             self._pointing.open_tune()
 
-    def learn(self, lesson: str) -> None:
-        """Begins the lesson of that name, or lists all where it is ""."""
-        self.learning.open_named(lesson)
-
-    def action_learn(self) -> None:
-        self.learning.toggle()
-
-    def action_lesson(self, what: str, *arguments: object) -> None:
-        self.learning.act(what, *arguments)
-
-    def on_lesson_strip_typed(self, event: LessonStrip.Typed) -> None:
-        self.learning.act("typed", event.key, event.character)
-
-    def on_lesson_strip_turned(self) -> None:
-        self.learning.laid()
-        self._show_soon()
-
     def action_back(self) -> None:
-        if self.learning.back():
-            return
         if self._ask_line.back() or self._desk.back() or self._big.back() or self.tokens.back() or self._walking.back():
             return
         if self._told:
@@ -628,7 +645,7 @@ class ChatScreen(LiveScreen):
         self._conversations.new()
 
     def action_dialog(self, name: str) -> None:
-        self.learning.dialog = name
+        self.dialog = name
         DIALOGS[name](self._features)
 
     def on_tokens_bias_wanted(self, event: Tokens.BiasWanted) -> None:

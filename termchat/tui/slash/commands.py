@@ -246,14 +246,14 @@ def _tokens(features: Features, text: str) -> None:
 def _learn(features: Features, name: str) -> None:
     """Without a name it lists the lessons."""
     from termchat.lessons.shelf import LessonRefused
+    from termchat.tui.lessons.lesson_words import known_lessons
 
-    if not name:
-        features.learning.browse()
-        return
     try:
-        features.learning.begin(features.learning.shelf().lesson(name))
+        lesson = known_lessons().lesson(name).id if name else ""
     except LessonRefused as error:
         raise CommandRefused(str(error), "/learn lists the lessons") from error
+    app = features.parts.screen.app
+    app.call_next(app.run_action, f"app.open_lesson({lesson!r})")
 
 
 def _what(features: Features, word: str) -> None:
@@ -283,8 +283,10 @@ def _terms(_features: Features) -> Iterable[Offer]:
     return (Offer(entry.term, entry.text) for entry in entries().values())
 
 
-def _lessons(features: Features) -> Iterable[Offer]:
-    return (Offer(lesson.id, lesson.summary) for lesson in features.learning.shelf().lessons)
+def _lessons(_features: Features) -> Iterable[Offer]:
+    from termchat.tui.lessons.lesson_words import known_lessons
+
+    return (Offer(lesson.id, lesson.summary) for lesson in known_lessons().lessons)
 
 
 def _draft(features: Features, text: str) -> None:
