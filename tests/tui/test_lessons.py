@@ -10,10 +10,11 @@ import pytest
 from textual.screen import ModalScreen
 
 from termchat import paths
+from termchat.chat.host import Choice
 from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
-from termchat.engine.port import ALL_FEATURES
+from termchat.engine.port import ALL_FEATURES, ModelSpec
 from termchat.lessons import shelf
 from termchat.lessons.playing import LessonState
 from termchat.tui.demo import tape
@@ -721,6 +722,80 @@ async def test_a_reply_of_the_reader_ends_where_a_lesson_begins_and_is_there_aft
         await desk.type("", "ctrl+space", "x")
         await desk.until(lambda: desk.app.learning.session is None)
         assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "one two"]
+
+
+async def test_the_readers_chat_is_found_as_it_was_left_below_a_lesson() -> None:
+    async with learner(lesson=None) as desk:
+        await desk.sent("mine", "one", " two", " three")
+        desk.engine.end()
+        await desk.type("", "ctrl+l", "ctrl+g", "left")
+        own, cursor = desk.app._chat_screen, desk.app._chat_screen.tokens.transcript.cursor
+        looks = own.parts.transcript.looks
+        assert cursor is not None
+        await begun(desk, "first-own")
+        assert desk.chat is not own.chat
+        await desk.type("", "ctrl+l", "ctrl+t", "right")
+        await desk.pilot.resize_terminal(90, 30)
+        desk.app.show_theme("light")
+        await desk.settle()
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.settle()
+        assert desk.app.screen is own
+        assert (own.tokens.mode.open, own.tokens.transcript.cursor, own.parts.transcript.looks) == (True, cursor, looks)
+        assert max(map(len, desk.text.splitlines())) <= 90
+        assert own.size == (90, 30)
+        strip = own.query_one("#header").render_line(0)
+        assert desk.app.palette.name == "light"
+        assert {segment.style.bgcolor.name for segment in strip if segment.style and segment.style.bgcolor} != set()
+        await desk.type("", "escape", "a")
+        assert desk.composer.text == "a"
+
+
+async def test_a_reply_of_a_lesson_that_is_left_ends_before_the_next_message_goes_out() -> None:
+    async with learner() as desk:
+        await desk.sent("", " blue")
+        chat = desk.chat
+        assert chat.busy
+        desk.app.learning.leave()
+        await desk.type("mine", "enter")
+        await desk.settle()
+        assert chat.conversation.nodes[2].finished is not None
+        assert chat.conversation.nodes[2].finished.reason == "user"
+        desk.engine.say("yes")
+        desk.engine.end()
+        await desk.settle()
+        assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "yes"]
+
+
+async def test_a_model_that_was_loaded_in_a_lesson_goes_on_after_it() -> None:
+    async with learner() as desk:
+        own = desk.app.learning.own.chat
+        desk.chat.loading.switch(Choice(ModelSpec("/other.gguf", "other", sha256="0" * 64), {}))
+        await desk.settle()
+        desk.app.learning.leave()
+        await desk.settle()
+        assert desk.chat is own
+        assert (own.phase, own.spec and own.spec.name) == ("idle", "other")
+        assert own.loading.earlier is not None
+        await desk.sent("mine", "yes")
+        assert own.busy
+
+
+async def test_a_model_that_does_not_come_in_a_lesson_is_told_after_it() -> None:
+    async with learner() as desk:
+        desk.engine.loads = False
+        desk.chat.loading.switch(Choice(ModelSpec("/other.gguf", "other", sha256="0" * 64), {}))
+        await desk.settle()
+        desk.app.learning.leave()
+        await desk.settle()
+        assert desk.chat.phase == "loading"
+        desk.engine.load_up_to(0.5)
+        await desk.settle()
+        await desk.shows("50%")
+        desk.engine.load_up_to(1.0)
+        await desk.settle()
+        assert desk.chat.phase == "idle"
 
 
 async def test_a_lesson_after_the_other_gives_the_same_chat_back() -> None:

@@ -14,6 +14,9 @@ and candidates), `ask_line` with `editing` and `searching` (what is asked above 
 `Sending` and `DraftKeeping` (composer), `ModelSwitching` (models), `ChatSwitching` and `PersonaStarting` (sessions),
 `TurnVersions` (tokens). `features` holds what dialogs and commands act on.
 
+The screen of a lesson's chat is one of these with a strip (`tui/lessons`): it stands above that of the reader's chat, which
+rests meanwhile (`rest`, `go_on`).
+
 Nothing that happens by itself takes the keyboard: it is told in a line that names a key, and a dialog opens when that is
 pressed. Keys that come before a focus has changed everywhere are not lost: who hears of a focus asks whether it is still so.
 
