@@ -72,7 +72,7 @@ class Chat(State):
         )
         self._wish: Choice | None = None
         """The model of the session that is shown, to be loaded as soon as nothing runs."""
-        self._read_only = False
+        self._read_only = self._rests = False
         self.replies = Replies(self)
         self.turns = Turns(self, self.replies)
         self.forks = Forks(self, self.turns, self.replies)
@@ -236,8 +236,9 @@ class Chat(State):
     # --- chats on one host ---------------------------------------------------------------------------------------------
 
     def beside(self, session: Session, configured: Session) -> Chat:
-        """Make another chat on the same host, served in the same way. What this one makes ends; its queue waits for the next
-        message."""
+        """Make another chat on the same host, served in the same way. What this one makes ends, and nothing begins until it
+        comes back; its queue waits for the next message."""
+        self._rests = True
         self.forks.leave()
         self.questions.forget()
         self._wish, self.loading.then_continue, self.replies.held = None, False, bool(self.turns.queue)
@@ -255,6 +256,7 @@ class Chat(State):
     def come_back(self, other: Chat, choice: Choice | None) -> None:
         """Go on after another chat on the host, with the session that it shows if that is no lesson's. The loaded model runs
         again as in `choice`."""
+        self._rests = False
         self.replies.forget_cells()
         if not other.session.view.lesson:
             self.show(other.session)
@@ -264,6 +266,7 @@ class Chat(State):
         self.check_template()
         self.loading.speculation.follow()
         self.run_as(choice)
+        self._go_on()
 
     def run_as(self, choice: Choice | None) -> None:
         """Have the loaded model run again as in `choice`, if it is the same one, as soon as nothing runs."""
@@ -381,7 +384,7 @@ class Chat(State):
 
     def _go_on(self) -> None:
         """Start what waits, once nothing else is going on."""
-        if self.phase != "idle" or self.host.busy or self._load_wish() or self.turns.go_on():
+        if self._rests or self.phase != "idle" or self.host.busy or self._load_wish() or self.turns.go_on():
             return
         if self.loading.then_continue:
             self.loading.then_continue = False

@@ -768,6 +768,17 @@ async def test_a_reply_of_a_lesson_that_is_left_ends_before_the_next_message_goe
         assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "yes"]
 
 
+async def test_nothing_goes_out_from_the_readers_chat_below_a_lesson() -> None:
+    async with learner() as desk:
+        desk.app.learning.own.chat.send("read from a file meanwhile")
+        await desk.settle()
+        assert desk.engine.generated == []
+        desk.app.learning.leave()
+        await desk.settle()
+        assert len(desk.engine.generated) == 1
+        assert desk.chat.busy
+
+
 async def test_a_model_that_was_loaded_in_a_lesson_goes_on_after_it() -> None:
     async with learner() as desk:
         own = desk.app.learning.own.chat

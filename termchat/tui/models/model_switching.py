@@ -43,6 +43,8 @@ class ModelSwitching:
     def listen(self) -> None:
         """Hear of models that were read in a thread, and of downloads."""
         self._models.told = lambda said: self._screen.post_message(Heard(said))
+        if self.downloads:
+            self._show_downloads()
 
     def open(self, problem: str = "", then: Callable[[], object] = lambda: None) -> None:
         """Open the dialog, with the `problem` that there is no model; `then` is called when it is closed."""

@@ -215,6 +215,8 @@ class ChatScreen(LiveScreen):
     def rest(self) -> None:
         """Neither draw nor react while the screen of another chat is above this one."""
         self._drafts.keep()
+        if self.tokens.mode.open:
+            self.tokens.mode.keep()
         self._rests = True
         if self._pulse is not None:
             self._pulse.disarm()
