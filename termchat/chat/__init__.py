@@ -13,8 +13,9 @@ through its rooms. They share the `State` that the chat is, and know the rooms t
     chat.loading     the model: load, switch, unload, restart; `loading.speculation` the one that drafts for it
     chat.questions   what is asked of a token, a reply or a text; the newest answers
 
-`Chat.show(session)` shows every session: the first one, one from the store (`opening` loads it), a new one, a lesson's, and the
-person's own after a lesson. Every record of a reply comes in by `Session.add`, which feeds tree, store and listeners.
+`Chat.show(session)` shows every session: the first one, one from the store (`opening` loads it), and a new one. Several chats
+may stand on one host (`Chat.beside`): a lesson has one of its own. Every record of a reply comes in by `Session.add`, which
+feeds tree, store and listeners.
 
 `Host.ask` sends a command and gives its answers to who asked; a question of several commands is an inquiry (`inquiries`).
 `pump()` takes in the engine's events and returns what changed (`changes`) to whoever shows the chat. A message carries how it

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+from weakref import WeakSet
 
-from termchat.conversation.session import ModelRef, known_as
+from termchat.conversation.session import ModelRef, Session, known_as
 from termchat.decoding.records import Failed, ModelIdentity
-from termchat.engine.port import Command, DraftInfo, Engine, Event, ModelInfo, ModelSpec, is_last
+from termchat.decoding.samplers import Value
+from termchat.engine.port import Command, DraftInfo, Engine, Event, ModelInfo, ModelSpec, Remark, is_last
+
+HostPhase = Literal["no model", "loading", "idle", "failed"]
+
+
+class Choice(NamedTuple):
+    """A model to chat with: how to load it, the recommended knobs, by name, and what is wrong in the lists it was looked for
+    in. The `drafter` is the model that is to draft for it, or why that cannot be used; `wanted` is what it was asked for with.
+    `heeds` says whether knobs follow what an engine elsewhere recommends.
+    """
+
+    spec: ModelSpec
+    recommended: Mapping[str, Value]
+    mistakes: tuple[str, ...] = ()
+    drafter: ModelSpec | Failed | None = None
+    wanted: str = ""
+    heeds: bool = True
 
 
 def known_of(spec: ModelSpec) -> str:
@@ -17,7 +36,8 @@ def known_of(spec: ModelSpec) -> str:
 class Host:
     """One engine, whoever waits for its answers, its model and the drafter of that; `Loading` and `Drafters` write the fields.
 
-    An answer goes to who asked, so it belongs to what was asked, whatever is shown by then.
+    An answer goes to who asked, so it belongs to what was asked, whatever is shown by then. `sessions` are those that a chat
+    has shown and that are still in memory: with a reply that is just ending, or with what can be undone.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -25,6 +45,21 @@ class Host:
         self._hearers: dict[int, Callable[[Event], None]] = {}
         self.spec: ModelSpec | None = None
         self.model: ModelInfo | None = None
+        self.phase: HostPhase = "no model"
+        """The phase of the model; a chat's replies have phases of their own while it is "idle"."""
+        self.sessions: WeakSet[Session] = WeakSet()
+        self.busy: set[object] = set()
+        """The chats with a reply that is being made."""
+        self.attempts = 0
+        """Times that a model was loaded or unloaded, whatever came of it."""
+        self.wanted: Choice | None = None
+        """The model that is loaded or to be loaded."""
+        self.last_loaded: Choice | None = None
+        self.loaded_before: Choice | None = None
+        self.remarks: set[Remark] = set()
+        """The remarks on models that were shown."""
+        self.vocabulary: tuple[int, list[int]] | None = None
+        """The size of the last model's vocabulary, and its end ids."""
         self.progress = 0.0
         """Of loading, from 0 to 1."""
         self.measuring = False
@@ -35,6 +70,9 @@ class Host:
         """Why the drafter that was chosen last does not draft."""
         self.drafter_progress: float | None = None
         """Of loading the drafter, from 0 to 1; None while none is being loaded."""
+        self.drafter_choice: ModelSpec | Failed | None = None
+        """The configured drafter, or why it cannot be used."""
+        self.drafters_pending = 0
 
     @property
     def loaded(self) -> str:

@@ -6,22 +6,21 @@ model, nothing of it changes: the next turn is rendered from its texts (see `tur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from termchat.chat.changes import DrafterChanged, Notice, StatusChanged, TuningChanged
+from termchat.chat.host import Choice as Choice
 from termchat.chat.state import State
 from termchat.config import per_model
 from termchat.config.origins import MODEL, followed
 from termchat.decoding.biases import parse
 from termchat.decoding.drafting import BatchTimes, explain_cost, gain_at_best
 from termchat.decoding.records import Failed
-from termchat.decoding.samplers import Value
 from termchat.decoding.stages import LOGIT_BIAS
 from termchat.engine.port import (
     BatchesMeasured,
@@ -35,7 +34,6 @@ from termchat.engine.port import (
     ModelInfo,
     ModelSpec,
     Progress,
-    Remark,
 )
 
 _COST = "cost"
@@ -44,41 +42,21 @@ _HINT = "--draft-always on drafts anyway"
 _SAVED = "saved for {}: --draft auto loads it from now on, until you unload it in the model list"
 
 
-class Choice(NamedTuple):
-    """A model to chat with: how to load it, the recommended knobs, by name, and what is wrong in the lists it was looked for
-    in. The `drafter` is the model that is to draft for it, or why that cannot be used; `wanted` is what it was asked for with.
-    `heeds` says whether knobs follow what an engine elsewhere recommends.
-    """
-
-    spec: ModelSpec
-    recommended: Mapping[str, Value]
-    mistakes: tuple[str, ...] = ()
-    drafter: ModelSpec | Failed | None = None
-    wanted: str = ""
-    heeds: bool = True
-
-
 class Loading:
-    """One model at a time. `wanted` is the one that is loaded or to be loaded, `attempts` how many times one was loaded or
-    unloaded, whatever came of it. `then_continue` says that the last reply goes on once the model is there; `speculation` has
-    the model that drafts for it. `forget` drops what waits for an answer of a model that goes.
+    """Loads one model at a time on the host. `then_continue` says that the last reply goes on once the model is there;
+    `speculation` has the model that drafts for it. `forget` drops what waits for an answer of a model that goes.
     """
 
     def __init__(self, chat: State, forget: Callable[[], None]) -> None:
-        self._chat, self._forget = chat, forget
-        self.attempts = 0
-        self.wanted: Choice | None = None
-        self._loaded: Choice | None = None
-        self._earlier: Choice | None = None
-        self._shown: set[Remark] = set()
-        self._vocabulary: tuple[int, list[int]] | None = None
+        self._chat, self._host, self._forget = chat, chat.host, forget
         self.then_continue = False
         self.speculation = Drafters(chat, self.set_drafter)
 
     @property
     def earlier(self) -> Choice | None:
         """What `switch_back` loads: the model before this one, or the last that was there if this one did not come."""
-        return self._earlier if self.wanted is self._loaded else self._loaded
+        host = self._host
+        return host.loaded_before if host.wanted is host.last_loaded else host.last_loaded
 
     def load(self, spec: ModelSpec, drafter: ModelSpec | Failed | None = None, *, heeds: bool = True) -> None:
         """Load the first model, whose recommendation the knobs follow already, or in place of the one that is there; for
@@ -118,71 +96,73 @@ class Loading:
 
     def reload(self) -> bool:
         """Unload the model and load it again; False while a reply runs, or if none was chosen yet."""
-        if self.wanted is None or not self._free_to("reload the model"):
+        host = self._host
+        if host.wanted is None or not self._free_to("reload the model"):
             return False
-        self._begin(self.wanted, follow=self.wanted is not self._loaded)
+        self._begin(host.wanted, follow=host.wanted is not host.last_loaded)
         return True
 
     def restart(self) -> None:
         """Load the model again after its engine died, and continues a reply that was cut off."""
-        chat, tree = self._chat, self._chat.conversation
-        if self.wanted is None or chat.phase not in ("failed", "no model"):
+        chat, host, tree = self._chat, self._host, self._chat.conversation
+        if host.wanted is None or chat.phase not in ("failed", "no model"):
             return
         spans = tree.reply()
         self.then_continue = spans[-1].node.failed is not None if spans else tree.leaf is not None
-        self._begin(self.wanted, follow=self.wanted is not self._loaded)
+        self._begin(host.wanted, follow=host.wanted is not host.last_loaded)
 
     # --- how it is done ----------------------------------------------------------------------------------------------
 
     def _free_to(self, what: str) -> bool:
-        if self._chat.busy:
+        if self._host.busy:
             self._chat.changed(Notice(f"cannot {what}: a reply is running", "stop it first"))
-        return not self._chat.busy
+        return not self._host.busy
 
     def _begin(self, choice: Choice, *, follow: bool) -> None:
         """Load a model in a new process; `follow` has the knobs follow its recommendation once it is there."""
-        chat = self._chat
+        host = self._host
         self._let_go()
-        self.wanted = choice
-        chat.host.spec, chat.host.model, chat.failure, chat.host.progress = choice.spec, None, None, 0.0
-        chat.enter("loading")
+        host.wanted, host.spec, host.model, host.progress = choice, choice.spec, None, 0.0
+        self._chat.failure = None
+        self._chat.enter("loading")
         try:
-            chat.host.ask(Load(choice.spec), partial(self._hear, self.attempts, choice, follow))
+            host.ask(Load(choice.spec), partial(self._hear, host.attempts, choice, follow))
         except EngineError as error:  # the process cannot be started; every other command meets one that runs
             self._failed(Failed(error.kind, error.message, error.hint))
 
     def set_drafter(self, drafter: ModelSpec | None) -> None:
         """Have this model draft whenever the one that is loaded is loaded again."""
-        assert self.wanted is not None
-        was_loaded, self.wanted = self.wanted is self._loaded, self.wanted._replace(drafter=drafter)
-        self._loaded = self.wanted if was_loaded else self._loaded
+        host = self._host
+        assert host.wanted is not None
+        was_loaded, host.wanted = host.wanted is host.last_loaded, host.wanted._replace(drafter=drafter)
+        host.last_loaded = host.wanted if was_loaded else host.last_loaded
 
     def _let_go(self) -> None:
         """End the process that holds a model, if there is one; nobody waits for its answers any more."""
-        chat = self._chat
-        self.attempts += 1
+        host = self._host
+        host.attempts += 1
         self.speculation.end()
-        if chat.host.spec is None or not chat.engine.alive:
+        if host.spec is None or not host.engine.alive:
             return
         self._forget()
-        chat.engine.close()
-        chat.host.broken(Failed("engine", "the model was unloaded"))
+        host.engine.close()
+        host.broken(Failed("engine", "the model was unloaded"))
 
     def _hear(self, attempt: int, choice: Choice, follow: bool, event: Event) -> None:
-        chat = self._chat
-        if attempt != self.attempts:
+        chat, host = self._chat, self._host
+        if attempt != host.attempts:
             return
         if isinstance(event, Progress):
-            chat.host.progress = event.fraction
+            host.progress = event.fraction
             chat.changed(StatusChanged())
         elif isinstance(event, Loaded):
             place = choice.spec.engine
             info = msgspec.structs.replace(event.info, engine=place.name or place.url)
-            chat.host.model, chat.host.progress, chat.live.threads, chat.host.measuring = info, 1.0, 0, False
-            if choice is not self._loaded:
-                self._earlier, self._loaded = self._loaded, choice
+            host.model, host.progress, chat.live.threads, host.measuring = info, 1.0, 0, False
+            if choice is not host.last_loaded:
+                host.loaded_before, host.last_loaded = host.last_loaded, choice
             if info.recommended and choice.heeds:
-                choice = self._loaded = self.wanted = choice._replace(recommended=info.recommended)
+                choice = host.last_loaded = host.wanted = choice._replace(recommended=info.recommended)
             if follow or choice.recommended is info.recommended:
                 tuning, origin, problems = followed(chat.tuning, chat.origin, choice.recommended)
                 if tuning != chat.tuning:
@@ -192,21 +172,21 @@ class Loading:
                 chat.changed(*(Notice(problem, severity="warning") for problem in problems))
             self._forget_ids(info)
             if lacking := chat.lacking(chat.tuning):
-                chat.changed(Notice(f"{chat.host.engine_name} has no {', '.join(lacking)}: without effect there"))
+                chat.changed(Notice(f"{host.engine_name} has no {', '.join(lacking)}: without effect there"))
             chat.changed(*(Notice(*why) for why in chat.refused_knobs(chat.tuning).values()))
             if chat.constraint is not None and (why := chat.refused_constraint(chat.constraint)) is not None:
                 chat.changed(Notice(*why))
-            new = [remark for remark in info.remarks if remark not in self._shown]
-            self._shown.update(new)
+            new = [remark for remark in info.remarks if remark not in host.remarks]
+            host.remarks.update(new)
             chat.changed(*(Notice(remark.message, remark.hint) for remark in new))
             chat.check_template()
             chat.check_thinking()
             if not chat.session.id:  # a chat keeps the model that wrote its last reply until another one writes
-                chat.session.update(model=chat.host.model_ref)
+                chat.session.update(model=host.model_ref)
             if chat.drafts is not None and isinstance(choice.drafter, ModelSpec):
                 measure(chat, needed=True)  # the draft model is judged by that
             self.speculation.begin(choice.drafter)
-            if chat.host.drafter_progress is None:
+            if host.drafter_progress is None:
                 chat.enter("idle")
         elif isinstance(event, Failed):
             self._failed(event)
@@ -217,11 +197,11 @@ class Loading:
 
     def _forget_ids(self, info: ModelInfo) -> None:
         """Drop logit biases by id where these are other tokens in this model than in the one before."""
-        chat, before = self._chat, self._vocabulary
-        self._vocabulary = info.vocabulary, info.end_ids
+        chat, before, now = self._chat, self._host.vocabulary, (info.vocabulary, info.end_ids)
+        self._host.vocabulary = now
         written = chat.tuning.logit_bias
         kept = [bias for bias in written if isinstance(parse(bias).what, str)]
-        if before in (None, self._vocabulary) or len(kept) == len(written):
+        if before in (None, now) or len(kept) == len(written):
             return
         chat.session.update(tuning=chat.tuning.turned({LOGIT_BIAS: kept}))
         gone = ", ".join(bias for bias in written if bias not in kept)
@@ -236,40 +216,37 @@ class Drafters:
 
     def __init__(self, chat: State, chosen: Callable[[ModelSpec | None], None]) -> None:
         self._chat, self._chosen = chat, chosen
-        self._configured: ModelSpec | Failed | None = None
-        self._engine = self._pending = 0
 
     def begin(self, configured: ModelSpec | Failed | None) -> None:
         """Note which model is to draft for the one that was loaded."""
-        self._configured = configured
+        self._chat.host.drafter_choice = configured
         self.follow()
 
     def end(self) -> None:
         """Forget the drafter: the engine is gone."""
-        self._engine += 1
-        self._pending = 0
         chat = self._chat
+        chat.host.drafters_pending = 0
         chat.host.drafter = chat.host.drafter_failure = chat.host.drafter_progress = None
 
     def follow(self) -> None:
         """Load what the knob `draft` needs, unless it is there; says where that cannot be."""
-        chat, wanted = self._chat, self._chat.tuning.drafts
-        if wanted is None or chat.host.model is None:
+        chat, host, wanted = self._chat, self._chat.host, self._chat.tuning.drafts
+        if wanted is None or host.model is None:
             return
         if chat.cannot_draft:
             chat.changed(Notice(f"nothing is drafted: {chat.cannot_draft}", severity="warning"))
             return
-        failed = chat.host.drafter_failure
+        failed, choice = host.drafter_failure, host.drafter_choice
         if failed is not None and failed.kind == _COST and wanted.by == "model":
             failed = None
-        if wanted.by == "ngram" or chat.host.drafter is not None or failed is not None or self._pending:
+        if wanted.by == "ngram" or host.drafter is not None or failed is not None or host.drafters_pending:
             return
-        if isinstance(self._configured, Failed):
-            self._fail(self._configured)
-        elif self._configured is not None and (why := self._why_too_large(self._configured)):
+        if isinstance(choice, Failed):
+            self._fail(choice)
+        elif choice is not None and (why := self._why_too_large(choice)):
             self._fail(Failed(_COST, why, _HINT))
-        elif self._configured is not None:
-            self._ask(self._configured)
+        elif choice is not None:
+            self._ask(choice)
 
     def _why_too_large(self, spec: ModelSpec) -> str:
         """Explain why a model cannot pay by the sizes of both and by what batches cost, if none was asked for; "" if it may, or
@@ -298,24 +275,24 @@ class Drafters:
 
     def _ask(self, spec: ModelSpec | None, draft_model: str | None = None) -> None:
         """`draft_model` None: as configured, so that there is nothing to keep."""
-        chat = self._chat
-        self._pending += 1
-        chat.host.drafter_failure, chat.host.drafter_progress = None, 0.0
-        chat.changed(StatusChanged())
-        chat.host.ask(LoadDraft(spec), partial(self._hear, self._engine, spec, draft_model))
+        host = self._chat.host
+        host.drafters_pending += 1
+        host.drafter_failure, host.drafter_progress = None, 0.0
+        self._chat.changed(StatusChanged())
+        host.ask(LoadDraft(spec), partial(self._hear, host.attempts, spec, draft_model))
 
-    def _hear(self, engine: int, spec: ModelSpec | None, draft_model: str | None, event: Event) -> None:
-        chat = self._chat
-        if engine != self._engine:
+    def _hear(self, attempt: int, spec: ModelSpec | None, draft_model: str | None, event: Event) -> None:
+        chat, host = self._chat, self._chat.host
+        if attempt != host.attempts:
             return
         if isinstance(event, Progress):
-            chat.host.drafter_progress = event.fraction
+            host.drafter_progress = event.fraction
             chat.changed(StatusChanged())
             return
-        self._pending -= 1
-        chat.host.drafter_progress = chat.host.drafter_progress if self._pending else None
+        host.drafters_pending -= 1
+        host.drafter_progress = host.drafter_progress if host.drafters_pending else None
         if isinstance(event, DraftLoaded):
-            chat.host.drafter, wanted = event.info, chat.tuning.drafts
+            host.drafter, wanted = event.info, chat.tuning.drafts
             if draft_model is not None:
                 self._keep(spec, draft_model)
             elif wanted is not None and wanted.by == "auto" and not wanted.always and event.info and event.info.why_not:
@@ -323,7 +300,7 @@ class Drafters:
                 self._fail(Failed(_COST, event.info.why_not, _HINT))
         elif isinstance(event, Failed):
             self._fail(event)
-        if chat.phase == "loading" and not self._pending:
+        if chat.phase == "loading" and not host.drafters_pending:
             chat.enter("idle")
         chat.changed(StatusChanged())
 
@@ -331,7 +308,7 @@ class Drafters:
         """Have this model draft whenever the one that is loaded is loaded again."""
         chat, model = self._chat, self._chat.host.model
         assert model is not None
-        self._configured = spec
+        chat.host.drafter_choice = spec
         self._chosen(spec)
         chat.changed(DrafterChanged(model.sha256, draft_model))
         drafter, by = chat.host.drafter, chat.tuning.draft

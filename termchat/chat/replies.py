@@ -200,6 +200,10 @@ class Replies:
         if number is not None:
             self._chat.host.ask(Keep(number), lambda _: None)  # where it cannot, the ids are decoded again
 
+    def forget_cells(self) -> None:
+        """Note that another chat has used the engine: the cells of the last group are gone."""
+        self._cells = None
+
     # --- what an engine does without ----------------------------------------------------------------------------------
 
     def _report_missing_drafter(self) -> None:

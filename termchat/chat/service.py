@@ -7,7 +7,6 @@ What a chat consists of is in `state`; how things are done is in the rooms besid
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from weakref import WeakSet
 
 import msgspec
 
@@ -23,15 +22,14 @@ from termchat.chat.changes import (
 )
 from termchat.chat.forks import Forks
 from termchat.chat.groups import Walks
-from termchat.chat.host import Host, known_of
+from termchat.chat.host import Choice, Host, known_of
 from termchat.chat.live import Live
-from termchat.chat.loading import Choice, Loading, measure
+from termchat.chat.loading import Loading, measure
 from termchat.chat.questions import Questions
 from termchat.chat.replies import Replies
 from termchat.chat.state import State
 from termchat.chat.turns import Turns
-from termchat.config.origins import LESSON, MODEL, followed
-from termchat.conversation.position import constraint_of
+from termchat.config.origins import MODEL, followed
 from termchat.conversation.session import Breakpoint, Session, View
 from termchat.conversation.tree import Conversation
 from termchat.conversation.unsent import ALONE, Wish
@@ -49,8 +47,9 @@ class Chat(State):
 
     `on_full` is what is done about a full context without asking, or "ask". With `keep_logits` a reply may be asked what other
     settings would have made of it. Replies begin with `step_by_step_text` while the knob `step_by_step` is on. `configured` is
-    what a new chat begins with; None stands for the settings of `session`. With `measures` batches of a model that is new here
-    are measured while the chat rests.
+    what a new chat begins with: its prompt and settings, those that nobody has set as the model recommends, else at their
+    defaults; None stands for those of `session`. With `measures` batches of a model that is new here are measured while the
+    chat rests.
     """
 
     def __init__(
@@ -68,18 +67,12 @@ class Chat(State):
         super().__init__(host, session, candidates, on_full, keep_logits, step_by_step_text)
         self._measures = measures
         tree = self.conversation
-        self._configured = configured or Session(
+        self.configured = configured or Session(
             tuning=self.tuning, origins=dict(self.origin), conversation=Conversation(tree.system, raw=tree.raw)
         )
-        self._lesson: Session | None = None
-        """What a new chat of the lesson that is played begins with."""
-        self._own: tuple[Session, Choice | None] | None = None
-        """The person's own chat while a lesson is played, and how the model ran."""
-        self._sessions: WeakSet[Session] = WeakSet()
-        """Those that were shown and are still in memory: with a reply that is just ending, or with what can be undone."""
         self._wish: Choice | None = None
         """The model of the session that is shown, to be loaded as soon as nothing runs."""
-        self._read_only = False
+        self._read_only = self._rests = False
         self.replies = Replies(self)
         self.turns = Turns(self, self.replies)
         self.forks = Forks(self, self.turns, self.replies)
@@ -152,20 +145,21 @@ class Chat(State):
         model of `choice` is loaded as soon as nothing runs, if it is another one; `missing` says why the session's own model
         cannot be had.
         """
-        known = next((one for one in self._sessions if one.id and one.is_own and one.current_id == session.id), None)
+        sessions = self.host.sessions
+        known = next((one for one in sessions if one.id and one.is_own and one.current_id == session.id), None)
         if known is not None:
             known.conversation.title = session.conversation.title
             session = known
-        if session is self.session and session in self._sessions:
+        if session is self.session and session in sessions:
             return
         self.forks.leave()
         self._wish, self.loading.then_continue = None, False
-        if session not in self._sessions:
+        if session not in sessions:
             session.close_interrupted()
         chat = session.conversation
         if not chat.nodes and not session.view.lesson:
             chat.unsent = self.blank
-        self._sessions.add(session)
+        sessions.add(session)
         self.session, self._read_only = session, not session.is_own
         if session.newest is None:
             session.read_newest()
@@ -182,19 +176,19 @@ class Chat(State):
             self.changed(Notice(f"this chat used {missing}", goes_on, "warning"))
         elif choice is not None and known_of(choice.spec) != self.host.loaded:
             self._wish = choice
-            if not self.busy:
+            if not self.host.busy:
                 self._load_wish()
         if self._wish is None:
             self.loading.speculation.follow()
 
     @property
-    def configured(self) -> Session:
-        """The settings and prompt of a new chat. A knob that nobody has set is as the model recommends, else at its default."""
-        return self._lesson or self._configured
+    def lesson(self) -> str:
+        """The id of the lesson whose chat it is, or ""."""
+        return self.configured.view.lesson
 
     def fresh_settings(self) -> tuple[Tuning, dict[str, str]]:
         """Compute the settings of a new chat with the loaded model, and the origin of each."""
-        tuning, origins, wanted = self.configured.tuning, dict(self.configured.origins), self.loading.wanted
+        tuning, origins, wanted = self.configured.tuning, dict(self.configured.origins), self.host.wanted
         recommended = wanted.recommended if wanted is not None else {}
         if recommended or MODEL in origins.values():
             tuning, origins, _ = followed(tuning, origins, recommended)
@@ -239,68 +233,49 @@ class Chat(State):
             self._read_only = True  # until `_report` tells
             self.changed(PathChanged(), StatusChanged())
 
-    # --- lessons ------------------------------------------------------------------------------------------------------
+    # --- chats on one host ---------------------------------------------------------------------------------------------
 
-    @property
-    def lesson(self) -> str:
-        """The id of the lesson that is played, or ""."""
-        return self._lesson.view.lesson if self._lesson is not None else ""
-
-    @property
-    def shows_other(self) -> bool:
-        """Whether a lesson is played, and a chat is shown that is not of it."""
-        return self._lesson is not None and self.session.view.lesson != self.lesson
-
-    def begin_lesson(
-        self,
-        lesson: str,
-        knobs: Mapping[str, object],
-        system: str,
-        *,
-        raw: bool,
-        text: str = "",
-        title: str = "",
-        left: Session | None = None,
-    ) -> None:
-        """Show the chat in which a lesson was `left`, or an empty one with these knobs and all others at their defaults, with
-        `text` in its composer. So does a new chat begin from now on.
-
-        Raises:
-            SettingError: a knob refuses its value; nothing has changed.
-        """
-        chat = left.conversation if left is not None else None
-        begins = Session(
-            tuning=Tuning().turned(knobs),
-            origins=dict.fromkeys(KNOBS, LESSON),
-            view=View(lesson=lesson),
-            conversation=Conversation(chat.first_system if chat else system, raw=chat.raw if chat else raw),
+    def beside(self, session: Session, configured: Session) -> Chat:
+        """Make another chat on the same host, served in the same way. What this one makes ends, and nothing begins until it
+        comes back; its queue waits for the next message."""
+        self._rests = True
+        self.forks.leave()
+        self.questions.forget()
+        self._wish, self.loading.then_continue, self.replies.held = None, False, bool(self.turns.queue)
+        return Chat(
+            self.host,
+            session,
+            candidates=self.candidates,
+            on_full=self.on_full,
+            keep_logits=self.keep_logits,
+            step_by_step_text=self.step_by_step_text,
+            configured=configured,
+            measures=self._measures,
         )
-        self._own = self._own or (self.session, self.loading.wanted)
-        self._lesson = begins
-        if left is not None:
-            left.origins, left.constraint = dict(begins.origins), constraint_of(left.conversation)
-            self.show(left)
-        else:
-            self.new()
-            self.conversation.title, self.conversation.unsent.draft = title, text
-        self._run_as(self._own[1])
 
-    def end_lesson(self, *, back: bool = True) -> None:
-        """Show the person's own chat again, unless another is to be shown (`back` is False), and run the model as before."""
-        if self._own is not None:
-            (own, choice), self._own, self._lesson = self._own, None, None
-            if back:
-                self.show(own)
-            self._run_as(choice)
+    def come_back(self, other: Chat, choice: Choice | None) -> None:
+        """Go on after another chat on the host, with the session that it shows if that is no lesson's. The loaded model runs
+        again as in `choice`."""
+        self._rests = False
+        self.replies.forget_cells()
+        if not other.session.view.lesson:
+            self.show(other.session)
+            self._wish, other._wish = other._wish, None
+        if self.phase == "failed":
+            self.failure = other.failure
+        self.check_template()
+        self.loading.speculation.follow()
+        self.run_as(choice)
+        self._go_on()
 
-    def _run_as(self, choice: Choice | None) -> None:
+    def run_as(self, choice: Choice | None) -> None:
         """Have the loaded model run again as in `choice`, if it is the same one, as soon as nothing runs."""
         spec = self.spec
         if choice is None or spec is None or self._wish is not None:
             return
         if spec != choice.spec and known_of(spec) == known_of(choice.spec):
             self._wish = choice
-            if not self.busy:
+            if not self.host.busy:
                 self._load_wish()
 
     def _load_wish(self) -> bool:
@@ -361,12 +336,12 @@ class Chat(State):
         self.questions.repeat()
 
     def close(self) -> None:
-        """End the engine; a running reply is cancelled first, so that its end is recorded."""
-        if self.busy and self.engine.alive:
+        """End the engine; replies that run on it are cancelled first, so that their ends are recorded."""
+        if self.host.busy and self.engine.alive:
             self.stop()
             for _ in range(20):
                 self.pump(0.05)
-                if self.replies.run is None or not self.engine.alive:
+                if not self.host.busy or not self.engine.alive:
                     break
         self.engine.close()
 
@@ -384,12 +359,8 @@ class Chat(State):
         finally:
             self._pumping = False
 
-    def advance(self) -> list[Change]:
-        """Go on after another chat on the host has taken in the engine's events; return what changed since."""
-        self._go_on()
-        return self._report()
-
     def _report(self) -> list[Change]:
+        self.follow_host()
         self.turns.withdraw_question()
         self.walks.sync_with_tree()
         if self._read_only and self.session.is_own:
@@ -417,7 +388,7 @@ class Chat(State):
 
     def _go_on(self) -> None:
         """Start what waits, once nothing else is going on."""
-        if self.phase != "idle" or self._load_wish() or self.turns.go_on():
+        if self._rests or self.phase != "idle" or self.host.busy or self._load_wish() or self.turns.go_on():
             return
         if self.loading.then_continue:
             self.loading.then_continue = False

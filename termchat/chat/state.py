@@ -45,6 +45,9 @@ from termchat.engine.port import Engine, ModelInfo, ModelSpec, Paused
 class State:
     """A session on a host, as it is now. The phase and the failure are written by `enter` and `fail`."""
 
+    _phase: Phase = "idle"
+    """The phase of its replies."""
+
     def __init__(
         self, host: Host, session: Session, candidates: int, on_full: str, keep_logits: bool, step_by_step_text: str
     ) -> None:
@@ -56,7 +59,6 @@ class State:
         self.blank = Unsent() if tree.nodes else tree.unsent
         """What was written in a chat that has no message yet: there is one such chat, however often it is begun."""
         self.live = Live()
-        self.phase: Phase = "no model" if host.model is None else "idle"
         self.paused: Paused | None = None
         """What the running reply waits with, of several the one that is looked at; None while it does not wait."""
         self.failure: Failed | None = None
@@ -71,6 +73,7 @@ class State:
         self._pumping = False
         self.on_change: Callable[[], object] = lambda: None
         """Called once as soon as `pump` has something to report that it did not bring itself."""
+        self._reported = host.phase, host.progress
         self.group: ReplyGroup | None = None
         """The group of several replies that runs, the last one, or one that was opened."""
 
@@ -99,6 +102,11 @@ class State:
     @property
     def engine(self) -> Engine:
         return self.host.engine
+
+    @property
+    def phase(self) -> Phase:
+        """Phase of the host's model, or of the replies of this chat once a model is there."""
+        return self._phase if self.host.phase == "idle" else self.host.phase
 
     @property
     def spec(self) -> ModelSpec | None:
@@ -260,8 +268,20 @@ class State:
         return changes
 
     def enter(self, phase: Phase) -> None:
-        self.phase = phase
+        """Enter a phase of the host's model, or of the chat's replies."""
+        if phase in ("no model", "loading", "failed"):
+            self.host.phase, self._phase = phase, "idle"
+        else:
+            self.host.phase, self._phase = "idle", phase
+        (self.host.busy.discard if self._phase == "idle" else self.host.busy.add)(self)
         self.changed(StatusChanged())
+
+    def follow_host(self) -> None:
+        """Report what another chat on the host did to its model."""
+        before, self._reported = self._reported, (self.host.phase, self.host.progress)
+        if self._reported != before:
+            self.check_template()
+            self.changed(StatusChanged())
 
     def fail(self, failure: Failed) -> None:
         """Report a failure once, whoever hears of it first."""

@@ -3,6 +3,7 @@
 - `lesson`: a lesson as values. `lesson_file` reads one from TOML, and says the line of what is wrong in it.
 - `lesson_facts`: what a lesson may ask of the chat, one method a fact. `expressions`: checks and values, as Python expressions
   of facts. `deeds`: what "do it for me" does.
+- `lesson_chat`: the chat of a lesson, beside the reader's own.
 - `playing`: where somebody is in a lesson, and what moves them on.
 - `glossary`: the words of decoding, each in one sentence; it reads `glossary.toml`.
 - `lesson_claims`: what a lesson relies on, measured in chats of its own.

@@ -4,8 +4,8 @@
 feature; it imports rooms below it alone, which a contract of import-linter checks (`pyproject.toml`):
 
     slash        commands that are typed: they act on the screen
+    lessons      the screen of a lesson, with a strip above the composer, and who plays it
     screen       the chat's screen: what stands where, actions, notices, the line of keys, the table of dialogs
-    lessons      a lesson above the composer, and who plays it
     lists        models, chats, branches, personas, presets, breakpoints, history, themes, keys: what is chosen from a list
     constraint   what replies have to match
     tokens       dialogs: the tokenizer, logit biases

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from textual import events
 from textual.actions import ActionParseResult
@@ -30,6 +31,7 @@ from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import lacking, lacking_for
 from termchat.tui.keys.tables import APP, CHAT, COMPOSER, LESSON, MODEL, TOKENS, WALKS, name_of, way_to
 from termchat.tui.lessons.learning import Learning
+from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.lists.gather import Models
 from termchat.tui.lists.session_list import SessionList
 from termchat.tui.screen.notices import in_short
@@ -113,7 +115,6 @@ class TermchatApp(LeavingApp):
         big: bool = False,
     ) -> None:
         super().__init__(driver_class=Terminal if sys.platform != "win32" else None)
-        self.chat = chat
         keys = dict(keymap or {})
         self.asks_background = abilities.depth != "none"
         defaults = {key.id: key.keys for key in (*CHAT, *MODEL, *TOKENS, *APP, *COMPOSER)}
@@ -135,25 +136,30 @@ class TermchatApp(LeavingApp):
         self.palette = self.theme_chooser.of(theme)
         """The colours for widgets that draw their own lines."""
         self.show_theme(self.theme_chooser.wanted)
-        self._chat_screen = ChatScreen(
-            chat,
-            self.palette,
-            models=self._models,
-            sessions=sessions,
-            keymap=keys,
-            theme_chooser=self.theme_chooser,
-            keep_theme=self.keep_theme,
-            big=big,
-        )
-        Slash(self._chat_screen).attach()
+        options: dict[str, Any] = {
+            "models": self._models,
+            "sessions": sessions,
+            "keymap": keys,
+            "theme_chooser": self.theme_chooser,
+            "keep_theme": self.keep_theme,
+            "attach": lambda screen: Slash(screen).attach(),
+            "big": big,
+        }
+        own = ChatScreen(chat, self.palette, **options)
+        self.learning = Learning(own, options, self._models, sessions, big=big)
         self.quit_keys = self._chat_screen.quits
         remap(keys)
         self.set_keymap({id: names or NO_KEY for id, names in keys.items()})
 
     @property
-    def learning(self) -> Learning:
-        """The lessons of the chat's screen."""
-        return self._chat_screen.learning
+    def _chat_screen(self) -> ChatScreen:
+        """The screen of the chat that is shown."""
+        return self.learning.screen
+
+    @property
+    def chat(self) -> Chat:
+        """The chat that is shown."""
+        return self._chat_screen.chat
 
     @property
     def typing(self) -> bool:
@@ -161,7 +167,7 @@ class TermchatApp(LeavingApp):
         return self._typed.busy
 
     def get_default_screen(self) -> Screen[None]:
-        return self._chat_screen
+        return self.learning.own
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return our own filters: Textual's turn the terminal's colours into others, and no colours into greys."""
@@ -215,13 +221,17 @@ class TermchatApp(LeavingApp):
                 self._listen(*_KEY_SIGNALS)
 
     def on_mount(self) -> None:
-        self.theme_changed_signal.subscribe(self, lambda _: self._chat_screen.paint_with(self.palette))
+        self.theme_changed_signal.subscribe(self, lambda _: self._paint())
         # The terminal shows nothing of ours when it is taken over again, and Textual would only draw what changes.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh())
         self.call_after_refresh(self._begin)
 
     def on_unmount(self) -> None:
         self.close()
+
+    def _paint(self) -> None:
+        for screen in self.learning.screens:
+            screen.paint_with(self.palette)
 
     async def on_event(self, event: events.Event) -> None:
         """Have keys and pastes taken in the order in which they come; tell the chat of clicks before anybody takes them. On the
@@ -301,11 +311,11 @@ class TermchatApp(LeavingApp):
         """End the engine, then call `close`; a second call does nothing."""
         if not self._ended:
             self._ended = True
-            mode = self._chat_screen.tokens.mode
             try:
-                if mode.open:
-                    mode.keep()
-                self._chat_screen.composer.keep_draft()
+                for screen in self.learning.screens:
+                    if screen.tokens.mode.open:
+                        screen.tokens.mode.keep()
+                    screen.composer.keep_draft()
                 self._models.close()
                 self.chat.close()
             finally:
@@ -328,6 +338,20 @@ class TermchatApp(LeavingApp):
         else:
             place = self._chat_screen.place if self.screen is self._chat_screen else getattr(self.screen, "KEYS", "")
             self.push_screen(KeyList(self.palette, place))
+
+    def action_learn(self) -> None:
+        self.learning.toggle()
+
+    def action_open_lesson(self, name: str) -> None:
+        self.learning.open_named(name)
+
+    def action_lesson(self, what: str, *arguments: object) -> None:
+        self.learning.act(what, *arguments)
+
+    def on_lesson_strip_left(self, event: LessonStrip.Left) -> None:
+        session = self.learning.session
+        if session is not None and session.is_over:  # else another lesson was begun
+            self.learning.leave(*event.notices)
 
     def action_press(self, key: str) -> None:
         event = events.Key(key_of(key) if len(key) == 1 else key, None)
@@ -353,7 +377,7 @@ class TermchatApp(LeavingApp):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         if screen is self._chat_screen:
-            lesson = LESSON if self._chat_screen.in_lesson else ()
+            lesson = LESSON if self.learning.session is not None else ()
             for key in (*CHAT, *MODEL, *TOKENS, *lesson, *APP):
                 if key.palette:
                     need = lacking(key.id, self.chat.offers)

@@ -1,4 +1,4 @@
-"""Plays a whole lesson by its deeds, in the real app without a terminal: whether every step passes, and all comes back."""
+"""Plays a whole lesson by its deeds, in the real app without a terminal: whether every step passes."""
 
 from __future__ import annotations
 
@@ -52,45 +52,43 @@ async def play_lesson(app: TermchatApp, lesson: Lesson, say: Callable[[str], obj
         return [chat.failure.message if chat.failure is not None else "no model is loaded"]
     if (refused := learning.refusal(lesson)) is not None:
         return [f"{refused.message}; {refused.hint}"]
-    before = chat.tuning, chat.conversation, chat.constraint, chat.breakpoints
     learning.begin(lesson, anew=True)
-    await _until(chat, lambda: learning.runner is not None, _RESULT)
-    if learning.runner is None:
+    await _until(chat, lambda: learning.session is not None and learning.session.begun, _RESULT)
+    if learning.session is None:
         return ["the lesson does not begin"]
-    failure = await _play_steps(chat, learning.runner, say)
+    failure = await _play_steps(app.chat, learning.session, say)
     learning.leave()
-    is_back = (chat.tuning, chat.conversation, chat.constraint, chat.breakpoints) == before
-    return [*([failure] if failure else []), *([] if is_back else ["the knobs or the chat did not come back"])]
+    return [failure] if failure else []
 
 
-async def _play_steps(chat: Chat, runner: LessonSession, say: Callable[[str], object]) -> str:
+async def _play_steps(chat: Chat, session: LessonSession, say: Callable[[str], object]) -> str:
     """Have each step done; return which one fails and why, "" if none does."""
-    playing = runner.playing
+    playing = session.playing
     while not playing.finished:
         at, step = playing.step, playing.current
         early = "; its check holds before anything is done" if playing.already else ""
-        say(f"step {playing.number} of {len(runner.lesson.steps)}{early}")
+        say(f"step {playing.number} of {len(session.lesson.steps)}{early}")
         failed = f"step {at + 1}{f' (line {step.line})' if step.line else ''}"
-        _answer(runner)
-        runner.act("do")
-        if not await _until(chat, lambda: not runner.doing, _STEP):
+        _answer(session)
+        session.act("do")
+        if not await _until(chat, lambda: not session.doing, _STEP):
             return f"{failed}: its deeds do not end"
-        runner.look()
-        _answer(runner)
-        if runner.note:
-            return f"{failed}: {runner.note}"
+        session.look()
+        _answer(session)
+        if session.note:
+            return f"{failed}: {session.note}"
         if not await _until(chat, lambda at=at: playing.finished or playing.step != at, _RESULT):  # type: ignore[misc]
-            unmet = [check.written for check in step.checks if not check.holds(runner.facts)]
+            unmet = [check.written for check in step.checks if not check.holds(session.facts)]
             waits = "its question waits" if playing.asks is not None else "its check holds before anything is done"
             return f"{failed}: not met: {'; '.join(unmet)}" if unmet else f"{failed}: {waits}"
     return ""
 
 
-def _answer(runner: LessonSession) -> None:
+def _answer(session: LessonSession) -> None:
     """Give the right answer, as far as it is known by now."""
-    question = runner.playing.asks
+    question = session.playing.asks
     if question is not None:
-        runner.answer(truth_of(question, runner.facts) or 1.0)
+        session.answer(truth_of(question, session.facts) or 1.0)
 
 
 async def _until(chat: Chat, condition: Callable[[], object], seconds: float) -> bool:

@@ -13,6 +13,8 @@ from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.engine.local import LocalEngine
 from termchat.engine.port import ModelSpec
+from termchat.lessons.lesson import Lesson, LessonText
+from termchat.lessons.lesson_chat import begin_chat
 from tests.chat.driven_chat import Driven
 from tests.chats import chat_on
 
@@ -83,13 +85,16 @@ def test_it_is_set_and_dropped_while_a_reply_waits(driven: Driven) -> None:
 
 
 def test_a_lesson_that_is_taken_up_again_keeps_its_constraint(driven: Driven) -> None:
-    chat = driven.chat
-    chat.begin_lesson("16-constraints", {}, "", raw=False)
-    chat.constrain(WORDS)
+    own = driven.chat
+    lesson = Lesson(
+        id="16-constraints", title="Constraints", minutes=1, summary="Words only.", learned=LessonText("They match.")
+    )
+    driven.chat = begin_chat(own, lesson)
+    driven.chat.constrain(WORDS)
     driven.say("Say two words.")
-    left = chat.session
-    chat.end_lesson()
-    assert chat.constraint is None
+    left = driven.chat.session
+    own.come_back(driven.chat, None)
+    assert own.constraint is None
+    assert own.conversation.leaf is None
     left.constraint = None  # as a chat is read from its file
-    chat.begin_lesson("16-constraints", {}, "", raw=False, left=left)
-    assert chat.constraint == WORDS
+    assert begin_chat(own, lesson, left).constraint == WORDS

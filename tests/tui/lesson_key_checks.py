@@ -7,6 +7,7 @@ from pathlib import Path
 from termchat import paths
 from termchat.lessons.playing import LessonState
 from termchat.tui.keys.dialogs import KeyGroup
+from termchat.tui.lessons.lesson_words import known_lessons
 from tests.tui.key_checks import Place
 from tests.tui.made_lessons import SECOND, at_step, begun, go_to, learner, step, strip, write_lessons
 
@@ -16,20 +17,20 @@ async def on_strip(group: KeyGroup, _: Path) -> Place:
         learning = desk.app.learning
 
         async def open() -> None:
-            if learning.runner is None:
+            if learning.session is None:
                 await begun(desk, "first-own")
-            if not learning.open:
+            if not learning.session.open:
                 await desk.type("", "ctrl+space")
 
         class Strip(Place):
             @property
             def here(self) -> bool:
-                return learning.open
+                return learning.session is not None and learning.session.open
 
         async def afresh(number: int) -> None:
-            runner = learning.runner
-            assert runner is not None
-            go_to(runner, number)
+            session = learning.session
+            assert session is not None
+            go_to(session, number)
             await desk.settle()
 
         place = Strip(desk, group, open=open)
@@ -47,16 +48,16 @@ async def on_strip(group: KeyGroup, _: Path) -> Place:
             await afresh(2)
         await place.press("lesson-4", place.shows("the answers are 1 to 3"))
         await place.press(
-            "lesson-next", lambda: learning.runner is not None and learning.runner.lesson.id == "second-own"
+            "lesson-next", lambda: learning.session is not None and learning.session.lesson.id == "second-own"
         )
         await place.press(
-            "lesson-before", lambda: learning.runner is not None and learning.runner.lesson.id == "first-own"
+            "lesson-before", lambda: learning.session is not None and learning.session.lesson.id == "first-own"
         )
         for key in ("l", "tab"):
             await place.press("lesson-list", place.shows("3 min  What temperature 0 does."), key=key)
             await desk.type("", "escape")
         for key in ("x", "q"):
-            await place.press("lesson-leave", lambda: learning.runner is None, key=key)
+            await place.press("lesson-leave", lambda: learning.session is None, key=key)
     return place
 
 
@@ -71,12 +72,12 @@ async def in_list(group: KeyGroup, _: Path) -> Place:
         await place.press("lessons-up", place.at(0))
         await place.press("lessons-number", place.at(4), key="5")
         await place.close()
-        await place.press("lessons-begin", lambda: learning.runner is not None)
+        await place.press("lessons-begin", lambda: learning.session is not None)
         learning.leave()
         await desk.settle()
-        first = learning.shelf().lessons[0]
+        first = known_lessons().lessons[0]
         learning.progress.keep(first.id, LessonState(1, False, ()))
-        await place.press("lessons-anew", lambda: learning.runner is not None and step(desk) == 1)
+        await place.press("lessons-anew", lambda: learning.session is not None and step(desk) == 1)
     return place
 
 

@@ -74,13 +74,13 @@ do = ["/look rank"]
 """
 
 
-def go_to(runner: LessonSession, number: int) -> None:
+def go_to(session: LessonSession, number: int) -> None:
     """Begin a step of the lesson that is played, wherever it is."""
-    playing = runner.playing
+    playing = session.playing
     playing.step, playing.finished, playing.result = number - 1, False, None
     playing._begin()
-    playing.update(runner.facts)
-    runner.show()
+    playing.update(session.facts)
+    session.show()
 
 
 def write_lessons(folder: Path) -> None:
@@ -115,14 +115,14 @@ async def learner(
 async def begun(desk: Desktop, lesson: str) -> None:
     """A lesson is begun, or resumed."""
     desk.app.learning.open_named(lesson)
-    await desk.until(lambda: (runner := desk.app.learning.runner) is not None and runner.lesson.id == lesson)
+    await desk.until(lambda: (session := desk.app.learning.session) is not None and session.lesson.id == lesson)
 
 
 def step(desk: Desktop) -> int:
     """The number of the step that is shown."""
-    runner = desk.app.learning.runner
-    assert runner is not None
-    return runner.playing.number
+    session = desk.app.learning.session
+    assert session is not None
+    return session.playing.number
 
 
 async def at_step(desk: Desktop, number: int) -> None:
@@ -139,6 +139,6 @@ async def answered(desk: Desktop, *pieces: str) -> None:
 
 def strip(desk: Desktop) -> str:
     """What the strip says, in one line."""
-    runner = desk.app.learning.runner
-    words = (line.text.removeprefix("▎ ") for line in runner.strip.drawn) if runner is not None else ()
+    session = desk.app.learning.session
+    words = (line.text.removeprefix("▎ ") for line in session.strip.drawn) if session is not None else ()
     return " ".join(" ".join(words).split())

@@ -32,7 +32,12 @@ class Desktop:
     """An app that runs, and what it stands on."""
 
     def __init__(self, app: TermchatApp, engine: FakeEngine, pilot: Pilot[None]) -> None:
-        self.app, self.engine, self.pilot, self.chat = app, engine, pilot, app.chat
+        self.app, self.engine, self.pilot = app, engine, pilot
+
+    @property
+    def chat(self) -> Chat:
+        """The chat that is shown."""
+        return self.app.chat
 
     @property
     def text(self) -> str:
@@ -42,7 +47,7 @@ class Desktop:
 
     @property
     def composer(self) -> Composer:
-        return self.app.query_one(Composer)
+        return self.app._chat_screen.query_one(Composer)
 
     async def type(self, text: str, *keys: str) -> None:
         """Types a text, then presses keys, as somebody does who looks at what each of them did."""
@@ -71,7 +76,7 @@ class Desktop:
     async def _drain(self, end: float) -> None:
         """Until everybody waits for a message. The pilot finds out by a message to each widget, which takes most of a test."""
         if self.engine.unread:
-            self.app.screen_stack[0].tick()  # type: ignore[attr-defined]
+            self.app._chat_screen.tick()
         await asyncio.sleep(0)
         rounds = 0
         while self._is_busy:
@@ -80,7 +85,7 @@ class Desktop:
             if monotonic() > end:
                 raise TimeoutError(f"the app is busy for {PATIENCE:.0f} s")
             if self.engine.unread:
-                self.app.screen_stack[0].tick()  # type: ignore[attr-defined]
+                self.app._chat_screen.tick()
             rounds += 1
             await asyncio.sleep(0 if rounds < 100 else 0.001)
         if self.app._exception is not None:

@@ -10,10 +10,11 @@ import pytest
 from textual.screen import ModalScreen
 
 from termchat import paths
+from termchat.chat.host import Choice
 from termchat.config import per_model
 from termchat.conversation.store.store import Store
 from termchat.decoding import walk_plan
-from termchat.engine.port import ALL_FEATURES
+from termchat.engine.port import ALL_FEATURES, ModelSpec
 from termchat.lessons import shelf
 from termchat.lessons.playing import LessonState
 from termchat.tui.demo import tape
@@ -21,7 +22,7 @@ from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.draw.ink import Ink, Paint
 from termchat.tui.lessons import lesson_session as playing
 from termchat.tui.lessons.autoplay import Autoplay
-from termchat.tui.lessons.lesson_words import filled, plain
+from termchat.tui.lessons.lesson_words import filled, known_lessons, plain
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, strip_lines
 from termchat.tui.pages.panels import Panels
 from termchat.tui.screen.keyline import key_line
@@ -54,7 +55,7 @@ async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
         await desk.type("", "ctrl+space")
         assert "80 Greedy 3 min What temperature 0 does." in " ".join(desk.text.split())
         await desk.type("", "enter")
-        await desk.until(lambda: desk.app.learning.runner is not None)
+        await desk.until(lambda: desk.app.learning.session is not None)
         assert (desk.chat.tuning.temperature, desk.chat.tuning.top_k, desk.composer.text) == (0.7, 40, "The sea is")
         await desk.shows("Greedy 1 of 3", "Ctrl+T t, then 0 and Enter", "▸Ctrl+T tune")
         await desk.type("", "ctrl+t", "t", "0", "enter")
@@ -77,7 +78,7 @@ async def test_a_lesson_is_chosen_played_to_its_end_and_left() -> None:
         await desk.until(lambda: "You said 5 tokens, it is 2 tokens." in strip(desk))
         assert "At temperature 0 the likeliest token" in strip(desk)
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.until(lambda: desk.app.learning.session is None)
         assert (desk.chat.conversation, desk.chat.tuning) == (mine, knobs)
         assert desk.composer.text == "my own draft"
         assert desk.app.learning.progress.of("first-own").done
@@ -176,7 +177,7 @@ async def test_the_way_to_the_strip_leads_out_of_a_dialog(opens: str) -> None:
         await desk.type("", opens)
         await desk.until(lambda: isinstance(desk.app.screen, ModalScreen))
         await desk.type("", "ctrl+space")
-        await desk.until(lambda: desk.app.learning.open and not isinstance(desk.app.screen, ModalScreen))
+        await desk.until(lambda: desk.app.learning.session.open and not isinstance(desk.app.screen, ModalScreen))
         await desk.type("", "?")
         assert "Hint It is a knob." in strip(desk)
 
@@ -213,16 +214,16 @@ async def test_the_app_is_quit_while_a_step_is_done_for_the_reader() -> None:
         await begun(desk, "third-own")
         await desk.type("", "ctrl+space", "d")
         await desk.until(lambda: desk.chat.busy)
-        assert desk.app.learning.runner.doing  # type: ignore[union-attr]
+        assert desk.app.learning.session.doing  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("done", "waits"), [("/what entropy", False), ("/what-if", True)])
 async def test_a_command_that_only_explains_is_not_taken_for_the_deed(done: str, waits: bool) -> None:
     async with learner(lesson="second-own") as desk:
-        runner = desk.app.learning.runner
-        assert runner is not None
-        runner.ran(done)
-        runner.show()
+        session = desk.app.learning.session
+        assert session is not None
+        session.ran(done)
+        session.show()
         assert ("Not done yet" in strip(desk)) is waits
 
 
@@ -271,15 +272,15 @@ async def test_the_keyboard_on_the_strip_is_not_out_of_the_walks() -> None:
             say(desk.engine, walk, " sky")
             desk.engine.end(walk=walk)
         await at_step(desk, 2)
-        runner = desk.app.learning.runner
-        assert runner is not None
+        session = desk.app.learning.session
+        assert session is not None
         await desk.type("", "ctrl+space")
-        runner.look()
-        assert runner.open
-        assert (step(desk), runner.playing.finished) == (2, False)
+        session.look()
+        assert session.open
+        assert (step(desk), session.playing.finished) == (2, False)
         await desk.type("", "escape", "escape")
-        runner.look()
-        assert runner.playing.finished
+        session.look()
+        assert session.playing.finished
 
 
 async def test_what_holds_when_a_step_begins_was_not_done_by_the_deeds_of_the_one_before() -> None:
@@ -289,13 +290,13 @@ async def test_what_holds_when_a_step_begins_was_not_done_by_the_deeds_of_the_on
         await begun(desk, "back")
         await desk.type("", "ctrl+space", "d")
         await at_step(desk, 2)  # the reply still runs
-        runner = desk.app.learning.runner
-        assert runner is not None
+        session = desk.app.learning.session
+        assert session is not None
         await desk.until(lambda: desk.chat.busy)
         await answered(desk, " blue")
-        await desk.until(lambda: not runner.doing)
-        runner.look()
-        assert (step(desk), runner.playing.finished) == (2, False)
+        await desk.until(lambda: not session.doing)
+        session.look()
+        assert (step(desk), session.playing.finished) == (2, False)
         assert "This holds already." in strip(desk)
 
 
@@ -312,7 +313,7 @@ async def test_resuming_puts_into_the_composer_what_the_step_is_begun_with(tmp_p
         await at_step(desk, 3)
         assert desk.composer.text == "/look rank"
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.until(lambda: desk.app.learning.session is None)
         await begun(desk, "further")
         assert step(desk) == 3
         await desk.type("9")
@@ -329,7 +330,7 @@ async def test_left_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> Non
         await answered(desk, " blue")
         await at_step(desk, 3)
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.until(lambda: desk.app.learning.session is None)
         assert desk.chat.conversation.leaf is None
         await begun(desk, "first-own")
         assert step(desk) == 3
@@ -364,7 +365,7 @@ async def test_chats_of_lessons_are_kept_apart(tmp_path: Path) -> None:
         assert [row.turns for row in store.sessions(lessons=True)] == [1, 1]
         assert store.latest() == store.sessions()[0].id
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.until(lambda: desk.app.learning.session is None)
         assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "yes"]
         await desk.sent("more", "of mine")
         desk.engine.end()
@@ -394,11 +395,11 @@ async def test_a_lesson_is_not_played_on_an_engine_that_cannot() -> None:
         await begun(desk, "far")
         desk.engine.offers = ALL_FEATURES - {"beams"}  # only its model tells what an engine can do
         desk.chat.loading.load(SPEC)
-        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.until(lambda: desk.app.learning.session is None)
         await desk.shows("cannot be played here", why)
         desk.app.learning.open_named("far")
         await desk.settle()
-        assert desk.app.learning.runner is None
+        assert desk.app.learning.session is None
         await command(desk, "/learn")
         await desk.shows("not here")
         desk.app.screen.picker.chosen = 2  # type: ignore[attr-defined]
@@ -436,7 +437,7 @@ async def test_another_chat_pauses_the_lesson(tmp_path: Path) -> None:
         await desk.type("", "f4")
         await desk.until(lambda: "mine" in desk.text)
         await desk.type("", "enter")
-        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.until(lambda: desk.app.learning.session is None)
         assert "the lesson is paused: Greedy" in desk.text
         assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "yes"]
     store.close()
@@ -522,12 +523,12 @@ async def test_lessons_by_command() -> None:
         await command(desk, "/hint")
         assert "no lesson is open" in desk.text
         await command(desk, "/learn first-own")
-        await desk.until(lambda: desk.app.learning.runner is not None)
+        await desk.until(lambda: desk.app.learning.session is not None)
         desk.composer.clear()
         await command(desk, "/hint")
         assert "Hint It is a knob." in strip(desk)
         await command(desk, "/lesson-leave")
-        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.until(lambda: desk.app.learning.session is None)
 
 
 async def test_the_app_begins_with_a_lesson_or_with_the_list() -> None:
@@ -535,7 +536,7 @@ async def test_the_app_begins_with_a_lesson_or_with_the_list() -> None:
     async with desktop(lesson="") as desk:
         await desk.shows("Lessons   ")
     async with desktop(lesson="second-own") as desk:
-        await desk.until(lambda: desk.app.learning.runner is not None)
+        await desk.until(lambda: desk.app.learning.session is not None)
         assert "Looks 1 of 1" in desk.text
 
 
@@ -544,7 +545,7 @@ async def test_the_app_begins_with_a_lesson_when_a_missing_model_was_chosen() ->
     async with desktop(lesson="first-own", spec=None, missing="there is none") as desk:
         await desk.until(lambda: isinstance(desk.app.screen, ModalScreen))
         await desk.type("", "escape")
-        await desk.until(lambda: desk.app.learning.runner is not None)
+        await desk.until(lambda: desk.app.learning.session is not None)
         assert "1 of 3" in strip(desk)
 
 
@@ -555,13 +556,13 @@ async def test_the_strip_leaves_room_for_all_else(size: tuple[int, int]) -> None
         await desk.sent("long", *(f"line {number}\n\n" for number in range(60)))
         desk.engine.end()
         await desk.settle()
-        runner = desk.app.learning.runner
-        assert runner is not None
+        session = desk.app.learning.session
+        assert session is not None
         for number in (1, 2, 3):
-            go_to(runner, number)
+            go_to(session, number)
             await desk.settle()
-            assert len(runner.strip.drawn) <= most
-            assert all(len(line.text) <= size[0] - 1 for line in runner.strip.drawn)
+            assert len(session.strip.drawn) <= most
+            assert all(len(line.text) <= size[0] - 1 for line in session.strip.drawn)
             assert desk.composer.region.height >= 1
             assert desk.text.splitlines()[-1].strip()
 
@@ -631,7 +632,7 @@ async def test_a_step_may_write_for_the_reader_but_not_over_what_they_wrote() ->
         await begun(desk, "writes")
         assert desk.composer.text == "/look rank"
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.until(lambda: desk.app.learning.session is None)
         assert desk.composer.text == ""
 
 
@@ -643,10 +644,10 @@ async def test_a_recording_offers_the_lessons_that_are_recorded() -> None:
     demo = DemoEngine(tape.load(), FakeEngine)
     async with desktop(spec=None, chat=lambda _: chat_on(demo)) as desk:
         learning = desk.app.learning
-        assert learning.refusal(learning.shelf().lesson("beams")) is None
+        assert learning.refusal(known_lessons().lesson("beams")) is None
         learning.open_named("own")
         await desk.shows("Looks cannot be played here", "it is not recorded; it needs a model: F3 lists them")
-        assert learning.runner is None
+        assert learning.session is None
 
 
 async def test_words_are_explained() -> None:
@@ -694,13 +695,13 @@ async def test_for_a_projector_panels_have_half_of_the_screen_and_the_strip_all_
         if big:
             await desk.type("", "ctrl+b")
         await desk.shows("CHAIN")
-        assert desk.app.query_one(Panels).region.width == wide
+        assert desk.app._chat_screen.query_one(Panels).region.width == wide
         await desk.until(lambda: ("coloured by rank" in strip(desk)) is big)
     if big:
         async with learner((100, 30), lesson=None, big=big) as desk:
             await desk.type("", "ctrl+b")
             await desk.shows("CHAIN")
-            assert desk.app.query_one(Panels).region.width == 50
+            assert desk.app._chat_screen.query_one(Panels).region.width == 50
 
 
 async def test_a_reply_of_the_reader_ends_where_a_lesson_begins_and_is_there_afterwards() -> None:
@@ -719,8 +720,93 @@ async def test_a_reply_of_the_reader_ends_where_a_lesson_begins_and_is_there_aft
         desk.engine.end()
         await desk.settle()
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.until(lambda: desk.app.learning.session is None)
         assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "one two"]
+
+
+async def test_the_readers_chat_is_found_as_it_was_left_below_a_lesson() -> None:
+    async with learner(lesson=None) as desk:
+        await desk.sent("mine", "one", " two", " three")
+        desk.engine.end()
+        await desk.type("", "ctrl+l", "ctrl+g", "left")
+        own, cursor = desk.app._chat_screen, desk.app._chat_screen.tokens.transcript.cursor
+        looks = own.transcript.looks
+        assert cursor is not None
+        await begun(desk, "first-own")
+        assert desk.chat is not own.chat
+        await desk.type("", "ctrl+l", "ctrl+t", "right")
+        await desk.pilot.resize_terminal(90, 30)
+        desk.app.show_theme("light")
+        await desk.settle()
+        await desk.type("", "ctrl+space", "x")
+        await desk.until(lambda: desk.app.learning.session is None)
+        await desk.settle()
+        assert desk.app.screen is own
+        assert (own.tokens.mode.open, own.tokens.transcript.cursor, own.transcript.looks) == (True, cursor, looks)
+        assert max(map(len, desk.text.splitlines())) <= 90
+        assert own.size == (90, 30)
+        strip = own.query_one("#header").render_line(0)
+        assert desk.app.palette.name == "light"
+        assert {segment.style.bgcolor.name for segment in strip if segment.style and segment.style.bgcolor} != set()
+        await desk.type("", "escape", "a")
+        assert desk.composer.text == "a"
+
+
+async def test_a_reply_of_a_lesson_that_is_left_ends_before_the_next_message_goes_out() -> None:
+    async with learner() as desk:
+        await desk.sent("", " blue")
+        chat = desk.chat
+        assert chat.busy
+        desk.app.learning.leave()
+        await desk.type("mine", "enter")
+        await desk.settle()
+        assert chat.conversation.nodes[2].finished is not None
+        assert chat.conversation.nodes[2].finished.reason == "user"
+        desk.engine.say("yes")
+        desk.engine.end()
+        await desk.settle()
+        assert [text for _, text in desk.chat.conversation.turns()] == ["mine", "yes"]
+
+
+async def test_nothing_goes_out_from_the_readers_chat_below_a_lesson() -> None:
+    async with learner() as desk:
+        desk.app.learning.own.chat.send("read from a file meanwhile")
+        await desk.settle()
+        assert desk.engine.generated == []
+        desk.app.learning.leave()
+        await desk.settle()
+        assert len(desk.engine.generated) == 1
+        assert desk.chat.busy
+
+
+async def test_a_model_that_was_loaded_in_a_lesson_goes_on_after_it() -> None:
+    async with learner() as desk:
+        own = desk.app.learning.own.chat
+        desk.chat.loading.switch(Choice(ModelSpec("/other.gguf", "other", sha256="0" * 64), {}))
+        await desk.settle()
+        desk.app.learning.leave()
+        await desk.settle()
+        assert desk.chat is own
+        assert (own.phase, own.spec and own.spec.name) == ("idle", "other")
+        assert own.loading.earlier is not None
+        await desk.sent("mine", "yes")
+        assert own.busy
+
+
+async def test_a_model_that_does_not_come_in_a_lesson_is_told_after_it() -> None:
+    async with learner() as desk:
+        desk.engine.loads = False
+        desk.chat.loading.switch(Choice(ModelSpec("/other.gguf", "other", sha256="0" * 64), {}))
+        await desk.settle()
+        desk.app.learning.leave()
+        await desk.settle()
+        assert desk.chat.phase == "loading"
+        desk.engine.load_up_to(0.5)
+        await desk.settle()
+        await desk.shows("50%")
+        desk.engine.load_up_to(1.0)
+        await desk.settle()
+        assert desk.chat.phase == "idle"
 
 
 async def test_a_lesson_after_the_other_gives_the_same_chat_back() -> None:
@@ -731,7 +817,7 @@ async def test_a_lesson_after_the_other_gives_the_same_chat_back() -> None:
         await desk.type("", "ctrl+space", "n")
         assert "that was the last lesson" in desk.text
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.until(lambda: desk.app.learning.session is None)
         assert (desk.chat.tuning.seed, desk.chat.tuning.temperature) == (1, 0.8)
 
 
@@ -778,7 +864,7 @@ async def test_a_step_that_needs_a_paused_reply_is_resumed_where_that_was_made(t
             await at_step(desk, 3)
             assert desk.app.learning.progress.of("by-hand").step == 2
             await desk.type("", "ctrl+space", "x")
-            await desk.until(lambda: desk.app.learning.runner is None)
+            await desk.until(lambda: desk.app.learning.session is None)
         store.close()
 
 
@@ -792,7 +878,7 @@ async def test_a_lesson_that_is_left_before_its_first_message_goes_on_with_its_k
             assert (desk.chat.tuning.temperature, desk.composer.text) == (0, "The sea is")
             assert step(desk) == 2
             await desk.type("", "1", "ctrl+space", "x")
-            await desk.until(lambda: desk.app.learning.runner is None)
+            await desk.until(lambda: desk.app.learning.session is None)
         store.close()
 
 
@@ -826,7 +912,7 @@ async def test_the_text_of_a_resumed_step_does_not_keep_a_digit_from_answering(t
             assert desk.composer.text == "/look rank"
             assert "Which? 1 this 2 that" in strip(desk)
             await desk.type("", "ctrl+space", "x")
-            await desk.until(lambda: desk.app.learning.runner is None)
+            await desk.until(lambda: desk.app.learning.session is None)
         store.close()
 
 
@@ -842,10 +928,10 @@ async def test_the_strip_takes_rows_that_are_empty_and_gives_them_back_to_the_ch
         await begun(desk, "long")
         await desk.until(lambda: "coloured by rank" in strip(desk))
         assert "A new chat" not in desk.text
-        assert len(desk.app.learning.runner.strip.drawn) > 5  # type: ignore[union-attr]
+        assert len(desk.app.learning.session.strip.drawn) > 5  # type: ignore[union-attr]
         await desk.sent("go", *(f"line {number}\n\n" for number in range(30)))
         desk.engine.end()
-        await desk.until(lambda: len(desk.app.learning.runner.strip.drawn) <= 5)  # type: ignore[union-attr]
+        await desk.until(lambda: len(desk.app.learning.session.strip.drawn) <= 5)  # type: ignore[union-attr]
         await desk.shows("line 29")
 
 
@@ -889,7 +975,7 @@ async def test_the_strip_takes_rows_that_walks_leave_empty() -> None:
         for walk in range(8):
             say(desk.engine, walk, f"sea{walk}", "\n\nlong\n\nlong\n\nlong")
             desk.engine.end(walk=walk)
-        await desk.until(lambda: len(desk.app.learning.runner.strip.drawn) <= 5)  # type: ignore[union-attr]
+        await desk.until(lambda: len(desk.app.learning.session.strip.drawn) <= 5)  # type: ignore[union-attr]
 
 
 def test_what_is_to_be_typed_is_no_end_of_a_sentence() -> None:
@@ -952,14 +1038,14 @@ async def test_only_a_whole_reply_to_the_lessons_own_message_counts() -> None:
         await desk.sent("The sea is", " blue")
         desk.engine.end()
         await desk.settle()
-        desk.app.learning.runner.look()  # type: ignore[union-attr]
+        desk.app.learning.session.look()  # type: ignore[union-attr]
         assert step(desk) == 2  # the message before is in its prompt
         await desk.type("", "f7", "f7", "f7", "ctrl+u")
         await desk.sent("The sea is", " blue")
         assert "no reply to it counts" not in strip(desk)
         desk.engine.end("user")
         await desk.settle()
-        desk.app.learning.runner.look()  # type: ignore[union-attr]
+        desk.app.learning.session.look()  # type: ignore[union-attr]
         assert step(desk) == 2
         await desk.type("", "ctrl+r")
         await answered(desk, " blue", " and")
@@ -977,7 +1063,7 @@ async def test_a_step_is_judged_once_the_last_reply_is_over() -> None:
         desk.engine.say(" blue")
         await desk.settle()
         await desk.type("", "1")
-        desk.app.learning.runner.look()  # type: ignore[union-attr]
+        desk.app.learning.session.look()  # type: ignore[union-attr]
         assert step(desk) == 2
         desk.engine.end()
         await at_step(desk, 3)
@@ -996,15 +1082,15 @@ async def test_no_more_than_all_is_taken_for_a_share() -> None:
     async with learner(lesson=None) as desk:
         (paths.lessons_folder() / "83-share.toml").write_text(FIRST.replace('number = "tokens"', 'number = "%"'))
         await begun(desk, "share")
-        runner = desk.app.learning.runner
-        assert runner is not None
-        go_to(runner, 3)
+        session = desk.app.learning.session
+        assert session is not None
+        go_to(session, 3)
         desk.composer.clear()
         await desk.type("150", "enter")
         await desk.shows("a share is 0 to 100 %")
-        assert runner.playing.guess is None
+        assert session.playing.guess is None
         await desk.type("15", "enter")
-        assert runner.playing.guess == 15
+        assert session.playing.guess == 15
 
 
 THIRD = """\
@@ -1056,7 +1142,7 @@ async def test_a_lesson_is_resumed_where_no_message_of_the_readers_own_is_in_the
             await at_step(desk, 3)
             assert "no reply to it counts" in strip(desk)
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.until(lambda: desk.app.learning.session is None)
     store.close()
     store = Store.open(tmp_path / "sessions.db")
     async with learner(store=store, lesson=None) as desk:
@@ -1087,9 +1173,9 @@ async def test_in_tune_the_strip_says_which_keys_answer() -> None:
         await desk.until(lambda: "To answer, press Ctrl+Space, then 1 the same reply" in strip(desk))
         await desk.type("", "ctrl+space", "1")
         assert "Your guess: the same reply" in strip(desk)
-        runner = desk.app.learning.runner
-        assert runner is not None
-        go_to(runner, 3)
+        session = desk.app.learning.session
+        assert session is not None
+        go_to(session, 3)
         await desk.until(lambda: "To answer, press Ctrl+Space, then the number and Enter" in strip(desk))
 
 
@@ -1099,7 +1185,7 @@ async def test_the_list_begins_at_the_lesson_that_was_played_last() -> None:
         await at_step(desk, 2)
         await begun(desk, "second-own")
         await desk.type("", "ctrl+space", "x")
-        await desk.until(lambda: desk.app.learning.runner is None)
+        await desk.until(lambda: desk.app.learning.session is None)
         await desk.type("", "ctrl+space")
         assert "last: Looks" in desk.text
         assert any(line.lstrip().startswith("│ ›") or "› 81" in line for line in desk.text.splitlines()), desk.text
@@ -1135,7 +1221,7 @@ async def test_a_command_that_is_offered_leaves_digits_to_the_question_and_is_no
         assert (desk.composer.text, "Your guess" in strip(desk)) == ("/preset creative", True)
         await desk.type("", "enter")
         assert desk.chat.tuning.temperature == 1.3
-        desk.app.learning.runner.show()  # type: ignore[union-attr]
+        desk.app.learning.session.show()  # type: ignore[union-attr]
         assert "Not done yet" not in strip(desk)
 
 
@@ -1173,10 +1259,10 @@ async def test_a_row_is_found_by_its_whole_name(tmp_path: Path) -> None:
         await desk.until(lambda: len(desk.loads) == 2 and not desk.open)
         await begun(desk, "threads")
         await desk.type("", "ctrl+space", "d")
-        runner = desk.app.learning.runner
-        assert runner is not None
-        await desk.until(lambda: not runner.doing)
-        assert runner.note == "This could not be done: no row below has 'batch'."
+        session = desk.app.learning.session
+        assert session is not None
+        await desk.until(lambda: not session.doing)
+        assert session.note == "This could not be done: no row below has 'batch'."
 
 
 async def test_a_key_waits_for_what_comes_of_a_dialog_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1249,5 +1335,5 @@ async def test_a_number_leads_to_its_lesson_and_what_was_done_stays_told() -> No
         await desk.type("8", "1")
         await desk.shows("▌ 81 Looks   ✓ done")
         await desk.type("8", "0", "enter")
-        await desk.until(lambda: desk.app.learning.runner is not None)
-        assert desk.app.learning.runner.lesson.id == "first-own"  # type: ignore[union-attr]
+        await desk.until(lambda: desk.app.learning.session is not None)
+        assert desk.app.learning.session.lesson.id == "first-own"  # type: ignore[union-attr]

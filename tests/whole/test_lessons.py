@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 from pathlib import Path
 
 import pytest
@@ -52,10 +52,15 @@ class Learner:
 
     @property
     def _step(self) -> int:
-        """The step that the strip names; one more than there are once the lesson is over, 0 while a dialog covers it."""
-        of = len(self.lesson.steps)
-        said = re.search(rf"{re.escape(self.lesson.title)} (?:(\d+) of {of}|done)", self._lines)
-        return (int(said[1]) if said[1] else of + 1) if said else 0
+        """The step that is next, as it is kept; one more than there are once the lesson is over, 0 before it begins."""
+        try:
+            kept = json.loads((self.terminal.home / "data/termchat/lessons.json").read_text())
+        except (OSError, ValueError):
+            return 0
+        state = kept["lessons"].get(self.lesson.id)
+        if state is None:
+            return 0
+        return len(self.lesson.steps) + 1 if state["done"] and not state["step"] else int(state["step"]) + 1
 
     @property
     def _lines(self) -> str:

@@ -82,7 +82,8 @@ class ChatComposer(Composer):
         self._sizing = Sizing(self._chat)
         self._counting = self.set_interval(_AT_REST, self._count, pause=True)
         self.earlier.begin()
-        if (store := self._chat.session.store) is not None:  # what was left in a chat without a message
+        store = self._chat.session.store
+        if store is not None and not self._chat.lesson:  # what was left in a chat without a message
             self._abandoned = BackgroundTask(
                 lambda: [store.abandoned()], lambda: self.call_later(self._give_back_abandoned)
             )

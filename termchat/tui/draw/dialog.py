@@ -102,7 +102,11 @@ class Dialog(ClosedOnce[Result | None]):
     def on_key(self, event: events.Key) -> None:
         """Close all that covers a lesson, on the key that leads to it."""
         learning = getattr(self.app, "learning", None)
-        if learning is not None and learning.runner is not None and dialogs.actions(CHAT).get(event.key) == "learn":
+        if (
+            learning is not None
+            and learning.session is not None
+            and dialogs.actions(CHAT).get(event.key) == "app.learn"
+        ):
             event.stop()
             event.prevent_default()
             learning.uncover()

@@ -135,7 +135,7 @@ CHAT: tuple[Key, ...] = (
     Key("presets", "f10", "dialog('presets')", "Presets: set the whole sampler chain at once, or save it", {}, "Presets"),
     Key("setup", "f2", "dialog('setup')", "New chat with a system prompt, or in raw mode without a template", {},
         "System prompt and raw mode"),
-    Key("learn", "ctrl+space,ctrl+@", "learn", "Lessons: learn decoding by doing it; in a lesson, the way to its keys", {},
+    Key("learn", "ctrl+space,ctrl+@", "app.learn", "Lessons: learn decoding by doing it; in a lesson, the way to its keys", {},
         "Lessons"),
     Key("unconstrain", "f11", "unconstrain", "Drop the constraint, also in mid-reply; again to put it back", {},
         "Drop the constraint, or put it back"),
@@ -257,18 +257,18 @@ WALKS: tuple[Key, ...] = (
 """What works in the walks view."""
 
 LESSON: tuple[Key, ...] = (
-    Key("lesson-1", "1", "screen.lesson('answer', 1)", "Answer the question, or type a number", {}, display="1-4"),
-    *(Key(f"lesson-{digit}", str(digit), f"screen.lesson('answer', {digit})", "", {}) for digit in range(2, 5)),
-    Key("hint", "?,h", "screen.lesson('hint')", "Hint: a nudge, then the key, then the step is done for you", {},
+    Key("lesson-1", "1", "app.lesson('answer', 1)", "Answer the question, or type a number", {}, display="1-4"),
+    *(Key(f"lesson-{digit}", str(digit), f"app.lesson('answer', {digit})", "", {}) for digit in range(2, 5)),
+    Key("hint", "?,h", "app.lesson('hint')", "Hint: a nudge, then the key, then the step is done for you", {},
         "Lesson: hint"),
-    Key("lesson-do", "d", "screen.lesson('do')", "Have this step done for you", {}, "Lesson: do this step for me"),
-    Key("lesson-more", "m", "screen.lesson('more')", "Show all of the text, or less", {}, "Lesson: more text"),
-    Key("lesson-skip", "s", "screen.lesson('skip')", "Go on to the next step without doing this one", {},
+    Key("lesson-do", "d", "app.lesson('do')", "Have this step done for you", {}, "Lesson: do this step for me"),
+    Key("lesson-more", "m", "app.lesson('more')", "Show all of the text, or less", {}, "Lesson: more text"),
+    Key("lesson-skip", "s", "app.lesson('skip')", "Go on to the next step without doing this one", {},
         "Lesson: skip this step"),
-    Key("lesson-next", "n", "screen.lesson('go', 1)", "Next lesson", {}, "Lesson: next"),
-    Key("lesson-before", "p", "screen.lesson('go', -1)", "Previous lesson", {}, "Lesson: previous"),
-    Key("lesson-list", "l,tab", "screen.lesson('list')", "All lessons", {}),
-    Key("lesson-leave", "x,q", "screen.lesson('leave')", "Leave the lesson: your chat and its knobs come back", {},
+    Key("lesson-next", "n", "app.lesson('go', 1)", "Next lesson", {}, "Lesson: next"),
+    Key("lesson-before", "p", "app.lesson('go', -1)", "Previous lesson", {}, "Lesson: previous"),
+    Key("lesson-list", "l,tab", "app.lesson('list')", "All lessons", {}),
+    Key("lesson-leave", "x,q", "app.lesson('leave')", "Leave the lesson: your chat and its knobs come back", {},
         "Lesson: leave"),
 )  # fmt: skip
 """What works on the strip of a lesson, while that has the keyboard."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 from textual import events
 
-from termchat.chat.service import Chat
 from termchat.engine.abilities import Refused
 from termchat.lessons.glossary import entries
 from termchat.lessons.lesson import Lesson
@@ -171,8 +170,3 @@ def glossary_lines(width: int) -> list[Line]:
         lines += [BLANK] * bool(lines)
         lines += [Line(((entry.term, STRONG),)), *prose(entry.text, width), *prose(plain(entry.where), width, MUTED)]
     return lines
-
-
-def refusal_of(lesson: Lesson, chat: Chat) -> Refused | None:
-    """Why a lesson cannot be played on the engine of a chat, and which can; None where it can be."""
-    return next((refused for need in lesson.needs if (refused := chat.refused(need)) is not None), None)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 from textual.worker import Worker
 
 from termchat.chat.changes import Change, Notice, PathChanged
 from termchat.config.origins import LESSON
-from termchat.conversation.session import Breakpoint, Session
 from termchat.conversation.tree import Conversation, Node
-from termchat.decoding import conditions
 from termchat.decoding.constraint import Constraint
 from termchat.decoding.samplers import Tuning
 from termchat.engine.port import ModelInfo
@@ -21,12 +19,11 @@ from termchat.lessons import shelf
 from termchat.lessons.lesson import Lesson, LessonQuestion
 from termchat.lessons.lesson_facts import LessonFacts
 from termchat.lessons.playing import Guess, LessonState, Playing, ResumePoint
-from termchat.tui.context import ScreenContext
 from termchat.tui.draw.ink import Run
 from termchat.tui.draw.marks import STRONG
 from termchat.tui.keys.tables import NO_LIGHTS, Lights, name_of
 from termchat.tui.lessons.autoplay import Autoplay, DeedFailed
-from termchat.tui.lessons.lesson_list import refusal_of
+from termchat.tui.lessons.lesson_keeping import LessonKeeping, refusal_of
 from termchat.tui.lessons.lesson_words import filled, plain
 from termchat.tui.lessons.screen_facts import mode_of, screen_facts
 from termchat.tui.lessons.strip import LessonStrip
@@ -34,7 +31,8 @@ from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, s
 from termchat.tui.pages.panel_pages import PAGES
 from termchat.tui.pages.panels import ALONE
 from termchat.tui.pages.walks_view import WalksView
-from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS, Look, TokenLook
+from termchat.tui.screen.screen import ChatScreen
+from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
 
 LOOKS_PER_SECOND = 4
 TESTED_WITH = "5b23ed29748cd5131287cba7cba73a5cbeab2db0a38e72b5edd8ba391d1d04e4"
@@ -50,14 +48,6 @@ _PANELS = 18
 _NUMBER = frozenset("0123456789.,-")
 
 
-class _Before(NamedTuple):
-    """The look, the page and the drawer before the lesson."""
-
-    looks: tuple[Look, TokenLook]
-    page: str
-    drawer: bool
-
-
 class _StepBeginning(NamedTuple):
     """The state in which a step began."""
 
@@ -68,49 +58,31 @@ class _StepBeginning(NamedTuple):
     constraint: Constraint | None
 
 
-class LessonOwner(Protocol):
-    """What a session asks of `Learning`, which imports this module only when a lesson is opened."""
-
-    runner: LessonSession | None
-    dialog: str
-    unfolded: bool | None
-
-    @property
-    def recording(self) -> object | None: ...
-    def keep(self, playing: Playing) -> None: ...
-    def draw_picture(self, lesson: Lesson, step: int) -> None: ...
-    def go(self, lesson: Lesson, by: int) -> None: ...
-    def leave(self) -> None: ...
-
-
 class LessonSession:
-    """One lesson, begun in a chat of its own, or resumed in the chat `left`. `before` is how the reader's screen was looked at
-    before the first lesson, None where this is the first. `strip` is mounted; with `big` it shows all of a step's text."""
+    """One lesson on the screen of its chat, from the `state` in which it was left. `keeping` keeps how far it is."""
 
     def __init__(
         self,
-        learning: LessonOwner,
-        parts: ScreenContext,
-        strip: LessonStrip,
+        keeping: LessonKeeping,
+        parts: ChatScreen,
         lesson: Lesson,
         state: LessonState,
-        left: Session | None,
-        *,
-        before: _Before | None,
-        big: bool,
     ) -> None:
-        self._learning, self._parts, self.strip, self.lesson = learning, parts, strip, lesson
-        self.before = before or _Before(parts.transcript.looks, parts.panels.page, parts.panels.is_shown)
-        wanted, point = state.step, state.resumes
-        if left is not None and point is not None and point.leaf not in left.conversation.nodes:
+        self._keeping, self._parts, self.lesson = keeping, parts, lesson
+        self.notices: tuple[Notice, ...] = ()
+        """What is told as it begins."""
+        self.strip = LessonStrip(id="lesson")
+        tree, point = parts.chat.conversation, state.resumes
+        self._wanted = state.step
+        if point is not None and point.leaf is not None and point.leaf not in tree.nodes:
             point = None  # another chat was begun in the lesson
-        if point is not None and (left is not None or point.leaf is None):
+        if point is not None:
             state = msgspec.structs.replace(state, step=point.step)
-        elif left is None:  # steps build on one another
-            state, point = msgspec.structs.replace(state, step=0), None
+        elif not parts.chat.session.id:  # steps build on one another
+            state = msgspec.structs.replace(state, step=0)
+        self._point = point
         self.playing = Playing(lesson, state)
         self._typed = ""
-        self._big = big
         self.note = ""
         """What went wrong in this step, "" for nothing."""
         self._given = lesson.opening.text
@@ -121,73 +93,44 @@ class LessonSession:
         """Whether a command was done in this step."""
         self._doing: Worker[None] | None = None
         self._model: ModelInfo | None = None
-        self.open = False
-        self._leave_places()
-        if parts.panels.big:  # the chat is to be seen
-            parts.call_next(parts.app.run_action, "big", parts)
-        self._show_chat(left)
+        self.open = self.begun = self.is_over = False
         self.facts = LessonFacts(
-            parts.chat,
-            lambda: screen_facts(parts, learning.dialog),
-            lesson.messages,
-            stopped_count=lesson.is_of_endings,
+            parts.chat, lambda: screen_facts(parts, parts.dialog), lesson.messages, stopped_count=lesson.is_of_endings
         )
-        if point is not None:
-            self._return_to(point)
-        if state.step < wanted:
-            why = f"step {wanted + 1} begins in the middle of what the steps before it made"
-            parts.tell(Notice(f"resumed at step {state.step + 1}", why))
-        parts.tokens.mode.find()
-        if lesson.opening.look in LOOKS:
-            parts.transcript.looks = next(one for one in LOOKS if one == lesson.opening.look), TOKEN_LOOKS[0]
-        if lesson.opening.page in PAGES:
-            parts.panels.page = lesson.opening.page
         self._began = self._beginning()
-        self._timer = parts.set_interval(1 / LOOKS_PER_SECOND, self.look)
 
     def begin(self) -> None:
         """Show the first step."""
+        parts, own, opening = self._parts, self._keeping.own, self.lesson.opening
+        parts.transcript.looks, parts.panels.page = own.transcript.looks, own.panels.page
+        parts.panels.open_like(own.panels)
+        if self._point is not None:
+            self._return_to(self._point)
+        if self.playing.step < self._wanted:
+            why = f"step {self._wanted + 1} begins in the middle of what the steps before it made"
+            parts.tell(Notice(f"resumed at step {self.playing.number}", why))
+        for notice in self.notices:
+            parts.tell(notice)
+        parts.tokens.mode.find()
+        if opening.look in LOOKS:
+            parts.transcript.looks = next(one for one in LOOKS if one == opening.look), TOKEN_LOOKS[0]
+        if opening.page in PAGES:
+            parts.panels.page = opening.page
+        parts.set_interval(1 / LOOKS_PER_SECOND, self.look)
         self._mark()
         self.playing.update(self.facts)
         self._compose()
         self._changed()
-        self._parts.take_keyboard()
-        self.heard(())  # its model
+        parts.tick()
+        parts.take_keyboard()
+        self.begun = True
 
     @property
     def doing(self) -> bool:
         """Whether a step is being done for the reader."""
         return self._doing is not None and not self._doing.is_finished
 
-    @property
-    def _is_over(self) -> bool:
-        """Whether it was left, or another lesson was begun."""
-        return self._learning.runner is not self
-
     # --- in and out ----------------------------------------------------------------------------------------------------
-
-    def _show_chat(self, left: Session | None) -> None:
-        parts, chat, opening, id = self._parts, self._parts.chat, self.lesson.opening, self.lesson.id
-        if left is not None:
-            chat.begin_lesson(id, opening.knobs, opening.system, raw=opening.raw, left=left)
-            parts.tick()
-            if parts.composer.text in {step.compose for step in self.lesson.steps}:  # each step puts its own there
-                chat.conversation.unsent.draft = ""
-                parts.composer.clear()
-            return
-        title = self.lesson.title
-        chat.begin_lesson(id, opening.knobs, opening.system, raw=opening.raw, text=opening.text, title=title)
-        points = [Breakpoint(conditions.parse(rule)) for rule in opening.rules]
-        chat.set_breakpoints(points)
-        chat.constrain(opening.constraint)
-        parts.tick()
-
-    def _leave_places(self) -> None:
-        """Leave token mode and TUNE."""
-        if self._parts.tokens.mode.open:
-            self._parts.tokens.leave()
-        if self._parts.tune is not None:
-            self._parts.close_tune()
 
     def _return_to(self, point: ResumePoint) -> None:
         """Show the branch and set the knobs with which a step began; a message that was sent in it can be sent again."""
@@ -220,30 +163,18 @@ class LessonSession:
             return
         playing.points[playing.step] = ResumePoint(playing.step, chat.conversation.leaf, chat.tuning.differing())
 
-    def pause(self) -> None:
+    def end(self) -> None:
         """Stop, and keep how far the lesson is."""
-        self._timer.stop()
+        self.is_over = True
         if self._doing is not None:
             self._doing.cancel()
-        self._learning.keep(self.playing)
+        self._keeping.keep(self.playing)
 
-    def end(self, *, back: bool = True) -> None:
-        """Give the reader's chat back, and how it was looked at; `back` False where another chat was opened meanwhile."""
-        parts, before = self._parts, self.before
-        self.pause()
-        self.open = False
-        self._leave_places()
-        parts.chat.end_lesson(back=back)
-        parts.tick()
-        parts.panels.release("lesson")
-        parts.transcript.looks, parts.panels.page = before.looks, before.page
-        if parts.panels.is_shown != before.drawer:
-            parts.panels.toggle()
-        if back:
-            parts.tokens.mode.find()
-        self.strip.show_lines([])
-        parts.take_keyboard()
-        self._parts.show_soon()
+    def _leave(self, *notices: Notice) -> None:
+        """Have the lesson left; the notices are shown in the reader's chat."""
+        if not self.is_over:
+            self.is_over = True
+            self._parts.post_message(LessonStrip.Left(*notices))
 
     # --- what happens --------------------------------------------------------------------------------------------------
 
@@ -253,37 +184,30 @@ class LessonSession:
         if self._model is not self._parts.chat.model:
             self._model = self._parts.chat.model
             self._parts.call_next(self._judge_model)
-        if any(isinstance(change, PathChanged) for change in changes) and self._parts.chat.shows_other:
-            self._parts.call_next(self._leave_for_another)
+        if any(isinstance(change, PathChanged) for change in changes) and not self._parts.chat.session.view.lesson:
+            paused = Notice(f"the lesson is paused: {self.lesson.title}", f"{name_of('learn')} resumes it")
+            self._leave(*(change for change in changes if isinstance(change, Notice)), paused)
 
     def _judge_model(self) -> None:
         """Leave where the engine of a new model cannot do what the lesson needs; tell which model the course is tested with."""
-        if self._is_over:
-            return
         if (refused := refusal_of(self.lesson, self._parts.chat)) is not None:
             why = f"{refused.message}; {refused.hint}"
-            self._parts.tell(Notice(f"{self.lesson.title} cannot be played here", why, "warning"))
-            self._learning.leave()
+            self._leave(Notice(f"{self.lesson.title} cannot be played here", why, "warning"))
             return
         model, is_ours = self._model, self.lesson.path.parent == shelf.COURSE
-        if model is not None and model.sha256 != TESTED_WITH and is_ours and self._learning.recording is None:
+        if model is not None and model.sha256 != TESTED_WITH and is_ours and self._keeping.recording is None:
             why = f"with {model.name} some of what they say may be different"
             self._parts.tell(Notice("the lessons are tested with SmolLM2-135M", why))
 
-    def _leave_for_another(self) -> None:
-        if not self._is_over and self._parts.chat.shows_other:
-            self._parts.tell(Notice(f"the lesson is paused: {self.lesson.title}", f"{name_of('learn')} resumes it"))
-            self._learning.leave()
-
     def look(self) -> None:
         """Look at the facts; a few times a second."""
-        if self._is_over:
+        if self.is_over:
             return
         step, finished = self.playing.step, self.playing.finished
         if self.playing.update(self.facts):
             if (step, finished) != (self.playing.step, self.playing.finished):
                 self._mark()
-                self._learning.draw_picture(self.lesson, step + 1)
+                self._keeping.draw_picture(self.lesson, step + 1)
                 self._compose()
             self._changed()
         elif (self._direct, self.rows, self._awaits()) != self._seen_looks:
@@ -300,7 +224,7 @@ class LessonSession:
             self._parts.composer.put(text)
 
     def _changed(self) -> None:
-        self._learning.keep(self.playing)
+        self._keeping.keep(self.playing)
         self.show()
         self._parts.show_soon()
 
@@ -355,11 +279,11 @@ class LessonSession:
     @property
     def _whole(self) -> bool:
         """Whether all of a step's text is shown: as the reader wants it, else for a projector, where panels have room too."""
-        if self._learning.unfolded is not None:
-            return self._learning.unfolded
+        if self._keeping.unfolded is not None:
+            return self._keeping.unfolded
         height = self._parts.size.height
         hides = rows_for(height, unfolded=True) > height - _PANELS
-        return self._big and not (hides and self._parts.panels.display)
+        return self._keeping.big and not (hides and self._parts.panels.display)
 
     def _awaits(self) -> str:
         """What the step waits for, where a reply was made or a command was run and it is not done, and what keeps it from being
@@ -383,6 +307,18 @@ class LessonSession:
         """Whether there is a new one since the step began."""
         found = self.facts.fact(f"new_{what}")
         return isinstance(found, (int, float)) and found > 0
+
+    def run_with(self, commands: Callable[[str], bool]) -> Callable[[str], bool]:
+        """Note each command that the reader runs."""
+
+        def run_command(text: str) -> bool:
+            step = self.playing.step
+            known = commands(text)
+            if known and not self.is_over and self.playing.step == step:
+                self.ran(text)
+            return known
+
+        return run_command
 
     def ran(self, command: str) -> None:
         """Note that the reader ran a command; one with which the step only begins says nothing yet."""
@@ -463,14 +399,15 @@ class LessonSession:
         self._parts.show_soon()
         return True
 
-    def lost_keyboard(self) -> None:
-        """Take back what a click did: one elsewhere took the keyboard, or one on the strip gave it, which is no way to its
-        keys."""
+    def laid(self) -> None:
+        """Draw again where the screen has another size, or another widget the keyboard. Take back what a click did: one
+        elsewhere took the keyboard, or one on the strip gave it, which is no way to its keys."""
         has = self._parts.focused is self.strip
         if self.open and not has:
             self.back()
         elif has and not self.open:
             self._parts.take_keyboard()
+        self.show()
 
     def act(self, what: str, *arguments: Any) -> None:
         _ACTS[what](self, *arguments)
@@ -585,7 +522,7 @@ class LessonSession:
         if self.playing.held and step.checks and not self.playing.already:
             self._parts.tell(Notice("this step is done; only its question waits"))
             return
-        if self._learning.recording is not None:
+        if self._keeping.recording is not None:
             self._take_back_step()
         if step.deeds[0].sends and self._given:
             self._parts.composer.put(self._given)  # whatever became of it
@@ -604,7 +541,7 @@ class LessonSession:
         except DeedFailed as failure:
             self.note = f"This could not be done: {failure}."
         self._doing = None
-        if not self._is_over:
+        if not self.is_over:
             self.look()
             self.show()
             self._parts.show_soon()
@@ -619,16 +556,8 @@ class LessonSession:
 
     def _more(self) -> None:
         self.back()
-        self._learning.unfolded = not self._whole
+        self._keeping.unfolded = not self._whole
         self.show()
-
-    def _next(self, by: int) -> None:
-        self.back()
-        self._learning.go(self.lesson, by)
-
-    def _end(self) -> None:
-        self.back()
-        self._learning.leave()
 
     def _beginning(self) -> _StepBeginning:
         chat = self._parts.chat
@@ -663,8 +592,6 @@ _ACTS: dict[str, Callable[..., None]] = {
     "do": LessonSession._do,
     "more": LessonSession._more,
     "skip": LessonSession._skip,
-    "go": LessonSession._next,
-    "leave": LessonSession._end,
     "typed": LessonSession._take_key,
 }
 

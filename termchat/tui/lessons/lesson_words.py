@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from termchat.lessons.lesson_file import LessonNames
+from termchat.lessons.shelf import Shelf, read_shelf
 from termchat.tui.draw.ink import Ink, Run
 from termchat.tui.draw.marks import TEXT
 from termchat.tui.keys.dialogs import GROUPS
@@ -60,6 +61,11 @@ def filled(text: str, ink: Ink = TEXT, key: Ink | None = None) -> list[Run]:
 def plain(text: str) -> str:
     """The text alone."""
     return "".join(part for part, _ in filled(text)).replace(_TIED, " ")
+
+
+def known_lessons() -> Shelf:
+    """Read all lessons from the disk."""
+    return read_shelf(names=lesson_names())
 
 
 def lesson_names() -> LessonNames:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
+from termchat.chat.changes import Notice
 from termchat.tui.draw.ink import Line
 from termchat.tui.draw.lines_view import Slip
 from termchat.tui.keys.tables import LESSON
@@ -27,6 +28,13 @@ class LessonStrip(Slip, can_focus=True):
 
     class Turned(Message):
         """The keyboard came, or went."""
+
+    class Left(Message):
+        """The lesson is to be left; the notices are shown in the reader's chat."""
+
+        def __init__(self, *notices: Notice) -> None:
+            super().__init__()
+            self.notices = notices
 
     @property
     def drawn(self) -> Sequence[Line]:

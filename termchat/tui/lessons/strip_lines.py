@@ -146,7 +146,7 @@ def _question(asked: AskedWords, *, direct: bool, open: bool) -> list[Run]:
         runs += [("  To answer, press ", MUTED), *_lead(), (", then", MUTED)]
     if asked.answers:
         for number, answer in enumerate(asked.answers, 1):
-            does = f"lesson('answer', {number})"
+            does = f"app.lesson('answer', {number})"
             key, ink = (f"{_TIED}{number}{_TIED}", _BADGE) if live else (str(number), MUTED)
             runs += [
                 ("  ", TEXT), (key, ink._replace(does=does)), (_TIED, TEXT),
@@ -163,7 +163,7 @@ def _question(asked: AskedWords, *, direct: bool, open: bool) -> list[Run]:
 
 def _lead() -> list[Run]:
     """The key that leads to the strip."""
-    return [(name_of("learn").replace(" ", _TIED), ACCENT._replace(does="learn", bold=True))]
+    return [(name_of("learn").replace(" ", _TIED), ACCENT._replace(does="app.learn", bold=True))]
 
 
 def _last(words: StripWords, width: int, *, open: bool, folds: bool, unfolded: bool) -> Line:
@@ -175,7 +175,7 @@ def _last(words: StripWords, width: int, *, open: bool, folds: bool, unfolded: b
         labels = [("lesson-next", "next lesson"), ("lesson-list", "all lessons"), ("lesson-leave", "leave")]
     if folds:
         labels.insert(0, ("lesson-more", "less" if unfolded else "more"))
-    badge = (" LESSON ", _BADGE) if open else (name_of("learn"), ACCENT._replace(does="learn"))
+    badge = (" LESSON ", _BADGE) if open else (name_of("learn"), ACCENT._replace(does="app.learn"))
     runs: list[Run] = [_EDGE, badge]
     room = width - length(dots) - 2
     for id, says in labels:
@@ -187,9 +187,9 @@ def _last(words: StripWords, width: int, *, open: bool, folds: bool, unfolded: b
 
 
 _DOES = {
-    "hint": "lesson('hint')", "lesson-next": "lesson('go', 1)",
-    "lesson-list": "lesson('list')", "lesson-leave": "lesson('leave')", "lesson-more": "lesson('more')",
-    "lesson-skip": "lesson('skip')",
+    "hint": "app.lesson('hint')", "lesson-next": "app.lesson('go', 1)",
+    "lesson-list": "app.lesson('list')", "lesson-leave": "app.lesson('leave')", "lesson-more": "app.lesson('more')",
+    "lesson-skip": "app.lesson('skip')",
 }  # fmt: skip
 
 
@@ -212,7 +212,7 @@ def _cut(lines: list[Line], room: int, width: int) -> list[Line]:
     if len(lines) <= room or not room:
         return lines[:room]
     *kept, last = lines[:room]
-    mark: list[Run] = [(f" … {name_of('lesson-more')} more", ACCENT._replace(does="lesson('more')"))]
+    mark: list[Run] = [(f" … {name_of('lesson-more')} more", ACCENT._replace(does="app.lesson('more')"))]
     left = width - length(mark)
     return [*kept, Line((*_shortened(last.runs, left), *mark), GROUND)]
 

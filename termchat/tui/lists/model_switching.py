@@ -38,7 +38,12 @@ class ModelSwitching:
         self._tell = screen.tell
         self._dialog: ModelsDialog | None = None
         self._first = self._drafter = ""
-        models.told = lambda said: screen.post_message(Heard(said))
+
+    def listen(self) -> None:
+        """Hear of models that were read in a thread, and of downloads."""
+        self._models.told = lambda said: self._screen.post_message(Heard(said))
+        if self.downloads:
+            self._show_downloads()
 
     def open(self, problem: str = "", then: Callable[[], object] = lambda: None) -> None:
         """Open the dialog, with the `problem` that there is no model; `then` is called when it is closed."""

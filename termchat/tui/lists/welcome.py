@@ -21,7 +21,7 @@ _TEACHES = (
     ("tune", "tune", "turn the knobs, even while a reply streams"),
     ("tokens", "tokens", "see each token's alternatives, and why they lost"),
     ("walks", "dialog('walks')", "several replies to your draft at once: see where they part"),
-    ("learn", "learn", "lessons: learn decoding by doing it, with this model"),
+    ("learn", "app.learn", "lessons: learn decoding by doing it, with this model"),
     ("keys", "app.keys", "all keys; type / for commands, such as /help"),
 )
 """Key, action and use of what nobody would guess."""

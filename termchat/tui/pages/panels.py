@@ -95,6 +95,14 @@ class Panels(KnobsView):
         self._unasked = False
         self._show_if(not self.is_shown)
 
+    def open_like(self, other: Panels) -> None:
+        """Show the panels where a person has asked for those of another screen."""
+        self._open = dict(other._open)
+        if other._unasked:
+            self._open[False] = False
+            self._open[True] = self._open[True] and not other._asked
+        self.fit(other._columns)
+
     def need(self, who: str) -> None:
         """Show the panels for as long as somebody needs them."""
         self._needs.add(who)

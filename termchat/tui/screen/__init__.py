@@ -9,6 +9,9 @@ keys of several replies do, `walk_start` how they begin. Widgets: `header_line`,
 and what a full context asks), the panels, `bottom_bar` (composer, TUNE and the `keyline`), `asking` (the line above the
 composer; `ask_actions` with `editing` and `searching` is what is asked there).
 
+The screen of a lesson's chat is one of these with a strip (`tui/lessons`): it stands above that of the reader's chat, which
+rests meanwhile (`rest`, `go_on`).
+
 Nothing that happens by itself takes the keyboard: it is told in a line that names a key, and a dialog opens when that is
 pressed. Keys that come before a focus has changed everywhere are not lost: who hears of a focus asks whether it is still so.
 

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.reactive import Reactive
 from textual.widget import Widget
 
-from termchat.chat.changes import DrafterChanged, Notice, PathChanged, ReplyGrew
+from termchat.chat.changes import Change, DrafterChanged, Notice, PathChanged, ReplyGrew
 from termchat.chat.service import Chat
 from termchat.decoding.biases import shown as shown_bias
 from termchat.tui.composer.composer import Composer
@@ -19,9 +19,8 @@ from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row
-from termchat.tui.keys.tables import CHAT, MODEL, NOT_OTHERWISE, name_of, situation_of, way_to_type
-from termchat.tui.lessons.learning import Learning
-from termchat.tui.lessons.strip import LessonStrip
+from termchat.tui.keys.key import Label
+from termchat.tui.keys.tables import CHAT, MODEL, NO_LIGHTS, NOT_OTHERWISE, Lights, name_of, situation_of, way_to_type
 from termchat.tui.lists.chat_switching import ChatSwitching
 from termchat.tui.lists.gather import Models
 from termchat.tui.lists.model_switching import Heard, ModelSwitching
@@ -73,6 +72,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         sessions: the saved chats; None where none are kept.
         keymap: id of a key to other keys, where it was remapped.
         keep_theme: shows a theme from now on.
+        attach: attaches the commands behind a slash.
         big: it is for a projector.
     """
 
@@ -107,6 +107,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         keymap: Mapping[str, str],
         theme_chooser: ThemeChooser,
         keep_theme: Callable[[str], None],
+        attach: Callable[[ChatScreen], None] = lambda _: None,
         big: bool = False,
     ) -> None:
         super().__init__()
@@ -126,11 +127,13 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.composer = ChatComposer(chat, self.transcript, placeholder=INVITATION, keymap=keymap)
         self._bottom = BottomBar(self, tune)
         self.set_class(big, "-projector")
+        self.dialog = ""
+        """Name of the dialog that was opened last."""
+        self._rests = False
         self._walking = Walking(self, self._walks)
         self._versions = TurnVersions(chat, self.transcript)
         self.choosing: ModelSwitching = ModelSwitching(self, models)
         self.conversations: ChatSwitching = ChatSwitching(self, sessions)
-        self.learning = Learning(self, sessions, models.end_lesson, big=big)
         self.constraining = ConstraintSetting(self)
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
@@ -142,6 +145,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         """Whether the chat has changed since the last tick."""
         self._in_tokens = False
         """Whether token mode was open when it last acted."""
+        attach(self)
 
     # --- the screen --------------------------------------------------------------------------------------------------
 
@@ -164,20 +168,42 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
         self._pulse = EnginePolling(timer, lambda: self.call_next(self.tick))
         self.chat.on_change = self._hear
-        self._listen(self._pulse.nudge)  # saving fails, or works again, also while nothing else happens
+        self._listen()
         self.tokens.mode.find()
         self._show_path()
         self.composer.focus()
 
     def on_unmount(self) -> None:
         self.chat.on_change = lambda: None
-        self._listen(None)
+        if (store := self.chat.session.store) is not None and not self.chat.lesson:
+            store.listen(None)
         if self._pulse is not None:
             self._pulse.stop()
 
-    def _listen(self, listener: Callable[[], None] | None) -> None:
-        if (store := self.chat.session.store) is not None:
-            store.listen(listener)
+    def _listen(self) -> None:
+        """Hear of the store, if saving fails or works again, also while nothing else happens; and of models."""
+        self.choosing.listen()
+        if (store := self.chat.session.store) is not None and self._pulse is not None:
+            store.listen(self._pulse.nudge)
+
+    def rest(self) -> None:
+        """Neither draw nor react while the screen of another chat is above this one."""
+        self.composer.keep_draft()
+        if self.tokens.mode.open:
+            self.tokens.mode.keep()
+        self._rests = True
+        if self._pulse is not None:
+            self._pulse.disarm()
+            self._pulse.arm(-1, running=False)
+
+    def go_on(self) -> None:
+        """Draw and react again: the screen above is gone."""
+        self._rests = False
+        self._listen()
+        if self.size != self.app.size:
+            self.on_resize(events.Resize(self.app.size, self.app.size))
+        self.tick()
+        self.show_soon()
 
     def on_resize(self, event: events.Resize) -> None:
         width, height = event.size
@@ -198,15 +224,25 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.transcript.palette = palette
         for view in (
             self._header, self._welcome, self._small, self._legend, self._notices, self.panels, self._bottom,
-            self.tokens, self._walks, self.learning, self._asking,
+            self.tokens, self._walks, self._asking,
         ):  # fmt: skip
             if view is not None:
                 view.paint_with(palette)
 
     @property
-    def in_lesson(self) -> bool:
-        """Whether a lesson is open."""
-        return self.learning.runner is not None
+    def lights(self) -> Lights:
+        """Keys and pages that are pointed at."""
+        return NO_LIGHTS
+
+    @property
+    def labels(self) -> Sequence[Label]:
+        """Keys of what stands above the composer, while it has the keyboard."""
+        return self.asked_keys or self.tokens.asked
+
+    @property
+    def answers(self) -> str:
+        """Words for the keys in the composer that are no text."""
+        return ""
 
     @property
     def place(self) -> str:
@@ -215,8 +251,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
             return "TUNE"
         if self.tokens.mode.open:
             return "TOKEN MODE"
-        if self.learning.open:
-            return "LESSON"
         return "BIG VIEW" if self.panels.big else "WALKS" if self._walking.has_keyboard else "CHAT"
 
     def tell(self, notice: Notice) -> None:
@@ -293,16 +327,16 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
     def tick(self) -> None:
         """Pump the chat and show what changed. Called by the timer, the engine's pipe, and when the chat says so."""
         chat = self.chat
-        if self._pulse is None:
+        if self._pulse is None or self._rests:
             return
         self._pulse.disarm()
         self._has_changes = False
         changes = chat.pump(0)
-        self.learning.heard(changes)
+        self.heed(changes)
         moved = any(isinstance(change, PathChanged) for change in changes)
-        if (moved and chat.busy) or chat.loading.attempts != self._attempts:  # the next reply, or another model
+        if (moved and chat.busy) or chat.host.attempts != self._attempts:  # the next reply, or another model
             self._notices.forget_problems(warnings=False)
-            self._attempts = chat.loading.attempts
+            self._attempts = chat.host.attempts
         if moved:
             self._show_path()
         else:
@@ -326,6 +360,9 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         draw_now(self)
         self._pulse.arm(chat.engine.fileno(), running=chat.busy or chat.phase == "loading")
 
+    def heed(self, changes: Sequence[Change]) -> None:
+        """Take in what the chat reports before it is shown."""
+
     def _show_path(self) -> None:
         empty, walks = self.chat.conversation.leaf is None, self.chat.walks.shown is not None
         self._walks.display = walks and not self.panels.big
@@ -340,7 +377,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
 
     def _greet(self) -> None:
         if self._welcome.display:
-            self._welcome.show_lines([] if self.in_lesson else welcome_lines(self.chat, self._room))
+            self._welcome.show_lines([] if self.chat.lesson else welcome_lines(self.chat, self._room))
 
     def _show_state(self) -> None:
         self._stale = ""
@@ -348,17 +385,17 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         room = self._header.room
         self._header.show_lines([header_line(chat, room, self.choosing.downloads, self.draft_runs(room))])
         mode = self.tokens.mode
-        self.panels.lit = self.learning.lights.pages
+        self.panels.lit = self.lights.pages
         self.show_panels()
         empty, big = chat.conversation.leaf is None, self.focused is self.panels
         walks = self._walking.has_keyboard
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
-        asked = self.learning.asked or self.asked_keys or self.tokens.asked
-        lights, thinking = self.learning.lights, chat.thinking is not None
+        thinking = chat.thinking is not None
         below = self._walking.open and isinstance(self.focused, Composer)
         words = self._walking.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
         self._show_way()
-        self._bottom.keys.show_keys(situation, asked, chat.offers, thinking=thinking, words=words, lit=lights.keys)
+        keys, lit = self._bottom.keys, self.lights.keys
+        keys.show_keys(situation, self.labels, chat.offers, thinking=thinking, words=words, lit=lit)
         self._legend.draw()
         self._notices.draw()
         self.show_asked()
@@ -367,7 +404,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
     def _show_way(self) -> None:
         """Show who gets letters and digits now, if that is not the composer alone."""
         typing = isinstance(self.focused, Composer)
-        self._bottom.show_way(self.learning.answers if typing else way_to_type(self.place), instead=not typing)
+        self._bottom.show_way(self.answers if typing else way_to_type(self.place), instead=not typing)
 
     def _lines_below(self, notices: Sequence[Notice]) -> list[Line]:
         """Render the lines below the chat: notices, the queue, a full context, and the place of a reply in its constraint."""
@@ -397,7 +434,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self._notices.draw()
         self.tokens.show()
         self._greet()
-        self.learning.laid()
 
     # --- what a person does --------------------------------------------------------------------------------------
 
@@ -443,22 +479,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
     def action_forget_notice(self, at: int) -> None:
         self._notices.drop(at)
 
-    def action_learn(self) -> None:
-        self.learning.toggle()
-
-    def action_lesson(self, what: str, *arguments: object) -> None:
-        self.learning.act(what, *arguments)
-
-    def on_lesson_strip_typed(self, event: LessonStrip.Typed) -> None:
-        self.learning.act("typed", event.key, event.character)
-
-    def on_lesson_strip_turned(self) -> None:
-        self.learning.laid()
-        self.show_soon()
-
     def action_back(self) -> None:
-        if self.learning.back():
-            return
         if self.close_asked() or self._bottom.back():
             return
         if self.panels.big:
@@ -554,7 +575,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.conversations.begin()
 
     def action_dialog(self, name: str) -> None:
-        self.learning.dialog = name
+        self.dialog = name
         DIALOGS[name](self)
 
     def action_bias(self, how: str) -> None:

@@ -245,14 +245,14 @@ def _tokens(screen: ChatScreen, text: str) -> None:
 def _learn(screen: ChatScreen, name: str) -> None:
     """Begin a lesson; without a name list them."""
     from termchat.lessons.shelf import LessonRefused
+    from termchat.tui.lessons.lesson_words import known_lessons
 
-    if not name:
-        screen.learning.browse()
-        return
     try:
-        screen.learning.begin(screen.learning.shelf().lesson(name))
+        lesson = known_lessons().lesson(name).id if name else ""
     except LessonRefused as error:
         raise CommandRefused(str(error), "/learn lists the lessons") from error
+    app = screen.app
+    app.call_next(app.run_action, f"app.open_lesson({lesson!r})")
 
 
 def _what(screen: ChatScreen, word: str) -> None:
@@ -280,8 +280,10 @@ def _terms(_screen: ChatScreen) -> Iterable[Offer]:
     return (Offer(entry.term, entry.text) for entry in entries().values())
 
 
-def _lessons(screen: ChatScreen) -> Iterable[Offer]:
-    return (Offer(lesson.id, lesson.summary) for lesson in screen.learning.shelf().lessons)
+def _lessons(_screen: ChatScreen) -> Iterable[Offer]:
+    from termchat.tui.lessons.lesson_words import known_lessons
+
+    return (Offer(lesson.id, lesson.summary) for lesson in known_lessons().lessons)
 
 
 def _draft(screen: ChatScreen, text: str) -> None:
