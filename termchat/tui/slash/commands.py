@@ -50,12 +50,6 @@ if TYPE_CHECKING:
 
 _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"')
 _KEEP = "keep"
-_DRAFTERS = {
-    "off": "no speculation",
-    "ngram": "guess from the text so far",
-    "model": "ask the draft model",
-    "auto": "whichever of them pays",
-}
 _TAKE_PATHS = ("model", "draft", "schema", "example", "grammar", "save")
 _SAVE = re.compile(r"save(?:\s+(.*))?")
 
@@ -301,7 +295,7 @@ def _draft(screen: ChatScreen, text: str) -> None:
 
 def _drafters(screen: ChatScreen) -> Iterable[Offer]:
     """Offer the words of the knob, then the models on this machine that can draft for the loaded one."""
-    yield from (Offer(word, told) for word, told in _DRAFTERS.items())
+    yield from starmap(Offer, KNOBS["draft"].about.items())
     models, spec = screen.models, screen.chat.spec
     rows = _ready(screen)
     here = models.in_file(spec.path) if spec is not None else ""
