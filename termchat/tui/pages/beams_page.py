@@ -25,13 +25,15 @@ from termchat.tui.pages.shown_group import ShownGroup
 
 _TEXT = 3
 """Rows of text, at most."""
-_TOKEN, _NUMBER, _SHARE, _END = 12, 7, 4, 14
+_TOKEN, _NUMBER, _SHARE, _END = 12, 7, 4, 8
 """Cells of a token, a number, a percentage, and of what became of a beam, at least."""
 _READ = 400
 """Steps whose texts are read for the text of a beam, at most."""
 _BAR_FROM, _SMALL = 60, 0.1
 """Cells from which there is a bar, and the difference from which down there is a digit more."""
 _DEAD, _ENDED, _WAY = Ink("muted", strike=True), Ink("success"), Ink("accent", bold=True)
+_LOST = "✕"
+"""Marks dropped beams, and kept ones from which none continues."""
 _OF_REPLIES = ("choose", "keep_all", "stop", "tune", "fork")
 """What keys do to one of several replies."""
 
@@ -97,7 +99,7 @@ class BeamsPage(Page):
         if (spot := self.spot) is None:
             return BLANK
         beam, step, gap = self.beam(spot), self._steps[spot.step], self._gap(spot)
-        by = f" by {gap}" if gap else ""
+        by = f" by {gap.removeprefix('−')}" if gap else ""
         if spot.place >= len(step.beams):
             what = f"dropped{by}"
         elif beam.finished:
@@ -165,7 +167,7 @@ class BeamsPage(Page):
             return self._gap(BeamSpot(spot.step + 1, lost[0])) if lost else ""
         worst = min((kept.score for kept in step.beams if not kept.finished), default=None)
         is_dropped = spot.place >= len(step.beams)
-        return _score(worst - self.beam(spot).score) if is_dropped and worst is not None else ""
+        return _score(self.beam(spot).score - worst) if is_dropped and worst is not None else ""
 
     def _table(self, at: BeamSpot, cursor: int, width: int) -> GridTable[BeamSpot]:
         """The beams of the step of `at`, which is marked: by the cursor, or as one that those below came from."""
@@ -190,12 +192,10 @@ class BeamsPage(Page):
             return [*bar(part, size, ink), (f"{percent(part, 0):>5}", MUTED)]
 
         def end(spot: BeamSpot) -> Cell:
-            beam, gap = self.beam(spot), self._gap(spot)
-            if spot.place >= len(step.beams):
-                return [(f"dropped −{gap}" if gap else "dropped", MUTED)]
-            if self._died(spot):
-                return [(f"died −{gap}" if gap else "died", MUTED)]
-            return [("ended" if beam.finished else "", _ENDED)]
+            if spot.place >= len(step.beams) or self._died(spot):
+                gap = self._gap(spot)
+                return [(f"{_LOST} {gap}", MUTED)]
+            return [("ended" if self.beam(spot).finished else "", _ENDED)]
 
         columns = [
             Column[BeamSpot](f"step {at.step + 1}", lambda spot: str(spot.place + 1), right=True),
