@@ -16,10 +16,10 @@ cursor are a `grid_table.GridTable`. Neither knows a widget.
 - Walks: `walking` is what the keys do (the rows of `keys.tables.WALKS`), and when the view is shown; `walks_view` has the
   widgets. The text of a walk is a `WalkText`, a transcript of one reply, so that looks, marks, scrolling and the token cursor
   are those of the chat; token mode is told which one it is in. `walk_heads` has the lines above and beside the walks.
-  `shown_group` is the group as the view shows it, and makes its pages: `parting` (a trie of tokens) and `walk_table` for all
-  kinds of groups; `grid_page`; `lockstep` of A/B; `tally` of best of n and of a vote; `beams_page` with a table of the beams of
-  each step. `walk_start` begins walks, by a command or by `walks_dialog`, which is filled in on a `walk_form`.
+  `shown_group` is the group as the view shows it, `group_pages` has its pages: `parting` (a trie of tokens) and `walk_table`
+  for all kinds of groups; `grid_page`; `lockstep` of A/B; `tally` of best of n and of a vote; `beams_page` with a table of the
+  beams of each step. `walk_start` begins walks, by a command or by `walks_dialog`, which is filled in on a `walk_form`.
 
-A new page is a `Page` and a name in `panel_pages.PAGES` or `shown_group`. Only lines that changed are drawn again; of a group,
+A new page is a `Page` and a name in `panel_pages.PAGES` or `group_pages`. Only lines that changed are drawn again; of a group,
 what costs more than a line a walk is drawn a few times a second.
 """

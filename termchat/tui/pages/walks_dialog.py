@@ -82,12 +82,12 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
 
     def action_start(self) -> None:
         if self.form.refusal or self._missing:
-            self._say(self.form.refusal or self._missing)
+            self._show_problem(self.form.refusal or self._missing)
             return
         try:
             plan = self.form.read().plan
         except PlanError as error:
-            self._say(error.message + (f"; {error.hint}" if error.hint else ""))
+            self._show_problem(error.message + (f"; {error.hint}" if error.hint else ""))
             return
         if self.is_current:  # a second Enter in the same burst does nothing
             self.dismiss(plan)
@@ -95,7 +95,7 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
     def show_form(self) -> None:
         self._sheet.show()
         self._help.show()
-        self._say(self.form.problem)
+        self._show_problem(self.form.problem)
         self.query_one("#walks-same", Label).update(self._same)
 
     @property
@@ -107,5 +107,5 @@ class WalksDialog(FormKeys[WalkForm], Dialog[WalkPlan]):
         lines = prose(self.form.help, self._help.room, MUTED)
         return [*lines, Line(((self.form.summary, TEXT),))]
 
-    def _say(self, problem: str) -> None:
+    def _show_problem(self, problem: str) -> None:
         self.query_one(".problem", Label).update(one_line(problem, 200))

@@ -60,12 +60,12 @@ class BiasDialog(ListDialog[_Row, None]):
         self._answer: Biasing | None = None
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self._ask)  # once the list knows its size
+        self.call_after_refresh(self._ask_model)  # once the list knows its size
 
     def search(self, text: str) -> None:
         self.say("")
         self._text = unescape(text)
-        self._ask()
+        self._ask_model()
 
     def hear(self, questions: Questions) -> None:
         if questions.biased is not None:
@@ -77,7 +77,7 @@ class BiasDialog(ListDialog[_Row, None]):
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def line(self, row: _Row, width: int, *, chosen: bool) -> Line:
-        return _line(row, width)
+        return _render_row(row, width)
 
     def action_move(self, how: str) -> None:
         """Move past titles, up to the first and last row."""
@@ -87,7 +87,7 @@ class BiasDialog(ListDialog[_Row, None]):
         if how in ("up", "down") and row is not None and row.title and self.picker.chosen != before:
             super().action_move(how)
 
-    def _ask(self) -> None:
+    def _ask_model(self) -> None:
         self._chat.questions.biases(self._text)
         self._lay_out(first=True)
 
@@ -97,10 +97,10 @@ class BiasDialog(ListDialog[_Row, None]):
         self.set_rows(rows, at if first else max(self.picker.chosen, at))
 
     def _read_rows(self) -> Iterable[_Row]:
-        answer, totals = self._answer, self._totals()
+        answer, totals = self._answer, self._total_biases()
         if self._text:
             if answer is not None and answer.text == self._text:
-                yield from self._pieces(answer, totals)
+                yield from self._read_pieces(answer, totals)
         elif self._token is not None:
             yield _Row(f"CANDIDATES OF TOKEN {self._token.step}", title=True)
             for one in self._token.candidates:
@@ -120,14 +120,14 @@ class BiasDialog(ListDialog[_Row, None]):
         if not self._biases:
             yield _Row("none yet", detail="")
 
-    def _pieces(self, answer: Biasing, totals: Mapping[int, float]) -> Iterable[_Row]:
+    def _read_pieces(self, answer: Biasing, totals: Mapping[int, float]) -> Iterable[_Row]:
         tokenized = answer.tokenized
         yield _Row("TOKENS", title=True)
         for token, name in zip(tokenized.ids, tokenized.shown(), strict=True):
             yield _Row(name, str(token), totals.get(token, 0.0))
         whole = Bias(answer.text, 0.0)
         if len(tokenized.ids) > 1:
-            yield _Row(whole.name, whole.name, self._own(whole.name), "each of its tokens")
+            yield _Row(whole.name, whole.name, self._own_bias(whole.name), "each of its tokens")
         if answer.spellings:
             singles = sum(len(one.ids) == 1 for one in answer.spellings)
             yield _Row(
@@ -135,7 +135,7 @@ class BiasDialog(ListDialog[_Row, None]):
             )
         for spelling in answer.spellings:
             token = spelling.ids[0]
-            yield _Row(show_piece(spelling.text), str(token), totals.get(token, 0.0), _shared(spelling))
+            yield _Row(show_piece(spelling.text), str(token), totals.get(token, 0.0), _explain_shared(spelling))
 
     # --- what is biased ----------------------------------------------------------------------------------------------
 
@@ -143,11 +143,11 @@ class BiasDialog(ListDialog[_Row, None]):
     def _biases(self) -> list[Bias]:
         return [biases.parse(text) for text in self._chat.tuning.logit_bias]
 
-    def _own(self, target: str) -> float:
+    def _own_bias(self, target: str) -> float:
         """The value of the bias of that name; 0 without one."""
         return next((bias.value for bias in self._biases if bias.name == target), 0.0)
 
-    def _totals(self) -> Mapping[int, float]:
+    def _total_biases(self) -> Mapping[int, float]:
         """What all biases add to a token."""
         answer = self._answer
         written = answer.written if answer is not None else {}
@@ -160,7 +160,7 @@ class BiasDialog(ListDialog[_Row, None]):
                 added.append((written[str(bias)].ids, bias.value))
         return biases.added(added)
 
-    def _put(self, *changes: tuple[str, float]) -> None:
+    def _put_biases(self, *changes: tuple[str, float]) -> None:
         """Biases by their names; 0 removes one."""
         values = {bias.name: bias.value for bias in self._biases} | dict(changes)
         written = [f"{name}={biases.shown(value)}" for name, value in values.items() if value]
@@ -176,23 +176,23 @@ class BiasDialog(ListDialog[_Row, None]):
             return
         if not row.target:
             self.say("the model's file bans this token" if row.amount else "")
-        elif self._own(row.target) == BANNED:
-            self._put((row.target, 0.0))
+        elif self._own_bias(row.target) == BANNED:
+            self._put_biases((row.target, 0.0))
         elif row.amount == BANNED:
             self.say("another bias below bans this token")
         else:
-            self._put((row.target, BANNED))
+            self._put_biases((row.target, BANNED))
 
     def action_shift(self, by: int) -> None:
         row = self.row
         if row is not None and row.target:
-            own = self._own(row.target)
-            self._put((row.target, min(max((0.0 if own == BANNED else own) + by, -biases.MOST), biases.MOST)))
+            own = self._own_bias(row.target)
+            self._put_biases((row.target, min(max((0.0 if own == BANNED else own) + by, -biases.MOST), biases.MOST)))
 
     def action_remove(self) -> None:
         row = self.row
         if row is not None and row.target:
-            self._put((row.target, 0.0))
+            self._put_biases((row.target, 0.0))
 
     def action_undo(self) -> None:
         self._do(self._knobs.undo)
@@ -207,25 +207,25 @@ class BiasDialog(ListDialog[_Row, None]):
             return
         single = [one for one in answer.spellings if len(one.ids) == 1]
         several = [one for one in answer.spellings if len(one.ids) > 1]
-        free = [one for one in single if self._own(str(one.ids[0])) != BANNED]
-        rest = [one for one in several if self._own(str(one.ids[0])) != BANNED]
+        free = [one for one in single if self._own_bias(str(one.ids[0])) != BANNED]
+        rest = [one for one in several if self._own_bias(str(one.ids[0])) != BANNED]
         banned = free or rest
-        self._put(*((str(one.ids[0]), BANNED if banned else 0.0) for one in banned or answer.spellings))
-        message = f"banned {_listed(banned)}" if banned else f"{answer.text.strip()} is allowed again"
+        self._put_biases(*((str(one.ids[0]), BANNED if banned else 0.0) for one in banned or answer.spellings))
+        message = f"banned {_list_spellings(banned)}" if banned else f"{answer.text.strip()} is allowed again"
         if free and several:
-            message += f". Not banned: {_listed(several)}, whose first pieces other words share;"
+            message += f". Not banned: {_list_spellings(several)}, whose first pieces other words share;"
             message += f" {name_of('bias-word')} bans those"
         elif banned:
-            message += "".join(f". {_shared(one)}" for one in banned if one.begins)
+            message += "".join(f". {_explain_shared(one)}" for one in banned if one.begins)
         self.tell(message)
 
 
-def _listed(spellings: Sequence[Spelling]) -> str:
+def _list_spellings(spellings: Sequence[Spelling]) -> str:
     """Such as "·Paris 7042, PARIS 48+2876"."""
     return ", ".join(f"{show_piece(one.text)} {'+'.join(map(str, one.ids))}" for one in spellings)
 
 
-def _shared(spelling: Spelling) -> str:
+def _explain_shared(spelling: Spelling) -> str:
     """What else a ban of the first piece hits; "" where that is the whole word."""
     if len(spelling.ids) == 1:
         return ""
@@ -237,7 +237,7 @@ def _shared(spelling: Spelling) -> str:
     return f"{pieces}: {first} also begins {' '.join(spelling.examples)}{more} ({spelling.begins})"
 
 
-def _line(row: _Row, width: int) -> Line:
+def _render_row(row: _Row, width: int) -> Line:
     if row.title:
         return Line(((one_line(row.name, width), TITLE),))
     amount = column(biases.shown(row.amount), _AMOUNT)

@@ -37,11 +37,11 @@ class BranchRow(NamedTuple):
 def tree_rows(conversation: Conversation) -> list[BranchRow]:
     """All turns that are not deleted, each branch whole before the next one; what goes straight on comes after the forks."""
     rows: list[BranchRow] = []
-    waiting = _below(conversation, None, 0)
+    waiting = _list_below(conversation, None, 0)
     while waiting:
         row = waiting.pop()
         rows.append(row)
-        waiting += _below(conversation, row.node, row.depth)
+        waiting += _list_below(conversation, row.node, row.depth)
     return rows
 
 
@@ -77,9 +77,9 @@ def tree_lines(
     """A line a row. `path` holds the turns of the chat as it is shown, `marked` the branch to compare with."""
     differences = _Differences(conversation)
     return [
-        _line(
+        _render_row(
             row,
-            _tail(conversation, row, differences.of(row.node), width // 2),
+            _summarize_row(conversation, row, differences.of(row.node), width // 2),
             width,
             on_path=row.node.number in path,
             chosen=index == selected,
@@ -89,7 +89,7 @@ def tree_lines(
     ]
 
 
-def _below(conversation: Conversation, node: Node | None, depth: int) -> list[BranchRow]:
+def _list_below(conversation: Conversation, node: Node | None, depth: int) -> list[BranchRow]:
     """What grows from a turn, the first one last."""
     children = conversation.children(node.number if node is not None else None)
     straight = [child for child in children if node is None or child.at >= node.kept()]
@@ -101,14 +101,14 @@ def _below(conversation: Conversation, node: Node | None, depth: int) -> list[Br
     return rows[::-1]
 
 
-def _remark(node: Node) -> str:
+def _missing_text(node: Node) -> str:
     """Replace a missing text."""
     if node.role == "user":
         return "…"
     return f"no text: {(describe_ending(node) or 'ended by the model') if node.done else 'unfinished'}"
 
 
-def _line(row: BranchRow, tail: str, width: int, *, on_path: bool, chosen: bool, marked: bool) -> Line:
+def _render_row(row: BranchRow, tail: str, width: int, *, on_path: bool, chosen: bool, marked: bool) -> Line:
     node = row.node
     depth = min(row.depth, _MOST_DEPTH)
     bend = ("└ " if row.last else "├ ") if row.fork else ""
@@ -117,12 +117,12 @@ def _line(row: BranchRow, tail: str, width: int, *, on_path: bool, chosen: bool,
     head: list[Run] = [(stem, FAINT), (dot + " ", Ink("stamp", bold=True) if marked else ACCENT if on_path else FAINT)]
     name: list[Run] = [(one_line(node.name, width // 2) + "  ", Ink("stamp", bold=True))] if node.name else []
     room = max(width - length(head) - length(name) - len(tail) - 1, 4)
-    text = column(node.text(60).strip() or _remark(node), room)
+    text = column(node.text(60).strip() or _missing_text(node), room)
     runs: list[Run] = [*head, *name, (text, _INKS[node.role] if on_path else MUTED), (" " + tail, MUTED)]
     return Line(tuple(runs), "panel" if chosen else "")
 
 
-def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], width: int) -> str:
+def _summarize_row(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], width: int) -> str:
     """Summarize the facts that set the row's reply apart, its length, and the place where it left its parent."""
     node = row.node
     if node.role == "user":
@@ -241,9 +241,9 @@ class TreeDialog(BranchList):
 
     def action_rename(self) -> None:
         if (node := self.node) is not None:
-            self.type_name(node.name, lambda name: self._rename(node, name))
+            self.type_name(node.name, lambda name: self._rename_branch(node, name))
 
-    def _rename(self, node: Node, name: str) -> None:
+    def _rename_branch(self, node: Node, name: str) -> None:
         self._chat.branches.rename(node.number, name)
         self.end_naming()
         self.show_rows()
@@ -273,7 +273,7 @@ class TreeDialog(BranchList):
             self.say("this is the same reply; mark one with m, then compare another with c")
             return
         self.say("")
-        self._compare(self._named(other), self._named(reply))
+        self._open_comparison(self._name_reply(other), self._name_reply(reply))
 
     def action_other(self) -> None:
         from termchat.tui.sessions.sessions_dialog import ChatPicker  # only for whoever compares with another chat
@@ -295,12 +295,12 @@ class TreeDialog(BranchList):
         def over(conversation: Conversation, end: int | None, title: str, stored_id: str) -> None:
             if end is not None:
                 there = ComparedReply(conversation, end, title, lambda node, at: sessions.token(stored_id, node, at))
-                self._compare(self._named(reply), there)
+                self._open_comparison(self._name_reply(reply), there)
 
         self.app.push_screen(ChatPicker(sessions, self._palette), chosen)
 
-    def _named(self, end: int) -> ComparedReply:
+    def _name_reply(self, end: int) -> ComparedReply:
         return ComparedReply(self.conversation, end, label_of(self.conversation.nodes[end]), self._chat.session.token)
 
-    def _compare(self, left: ComparedReply, right: ComparedReply) -> None:
+    def _open_comparison(self, left: ComparedReply, right: ComparedReply) -> None:
         self.app.push_screen(CompareDialog(self._palette, left, right))

@@ -53,7 +53,7 @@ class Comparison(NamedTuple):
 def compare(left: ComparedReply, right: ComparedReply) -> Comparison:
     """Token by token: by ids if one model wrote both, else by texts."""
     facts = [facts_of(reply.conversation, reply.conversation.nodes[reply.end]) for reply in (left, right)]
-    one, other = (_pieces(reply, ids=is_same_model(*facts)) for reply in (left, right))
+    one, other = (_split_pieces(reply, ids=is_same_model(*facts)) for reply in (left, right))
     common = 0
     for a, b in zip(one, other, strict=False):
         if a.key != b.key:
@@ -78,15 +78,15 @@ def compare_lines(comparison: Comparison, width: int, names: tuple[str, str] = (
     half = max((width - 3) // 2, 10)
     sides: list[list[Line]] = [[Line(((column(one_line(name, half), half), _NAME),))] for name in names]
     for name, *both in comparison.differing:
-        facts = [_fact(name, value, half) for value in both]
+        facts = [_render_fact(name, value, half) for value in both]
         for side, lines in zip(sides, facts, strict=True):
             side += [*lines, *[BLANK] * (max(map(len, facts)) - len(lines))]
     for side, pieces in zip(sides, (comparison.left, comparison.right), strict=True):
-        side += [*([BLANK] if comparison.differing else []), *_column(pieces, comparison.common, half)]
+        side += [*([BLANK] if comparison.differing else []), *_render_column(pieces, comparison.common, half)]
     return beside(sides[0], sides[1], half)
 
 
-def _pieces(reply: ComparedReply, *, ids: bool) -> list[ComparedPiece]:
+def _split_pieces(reply: ComparedReply, *, ids: bool) -> list[ComparedPiece]:
     pieces: list[ComparedPiece] = []
     for node, count in ((span.node, span.count) for span in reply.conversation.reply(reply.end)):
         texts = node.tokens.texts
@@ -98,14 +98,14 @@ def _pieces(reply: ComparedReply, *, ids: bool) -> list[ComparedPiece]:
     return pieces
 
 
-def _fact(name: str, value: str, width: int) -> list[Line]:
+def _render_fact(name: str, value: str, width: int) -> list[Line]:
     wrapper = Wrapper(width)
     wrapper.feed(f"{name} ", MUTED)
     wrapper.feed(one_line(value, max(width * _FACT_LINES - len(name) - 1, 1)) or "none", TEXT)
     return wrapper.lines[:_FACT_LINES]
 
 
-def _column(pieces: Sequence[ComparedPiece], common: int, width: int) -> list[Line]:
+def _render_column(pieces: Sequence[ComparedPiece], common: int, width: int) -> list[Line]:
     wrapper = Wrapper(width)
     begin = max(common - _BEFORE, 0)
     if begin:
