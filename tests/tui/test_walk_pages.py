@@ -313,10 +313,10 @@ def test_the_tables_show_where_each_beam_came_from_and_what_died_by_how_much() -
     assert re.match(r"▌ +1  ·the +1 , +−0\.80  ━+─* +95%$", newest[0])
     assert re.match(r"  +2  ·which +1 , +−1\.10 ", newest[1])
     assert re.match(r"  +3  end +1 , +−0\.75  ━+ +100%  ended$", newest[2])
-    assert re.match(r"  +4  ·France +2 ·in +−1\.35 .* dropped −0\.25$", newest[3]), "the gap to the last one kept"
+    assert re.match(r"  +4  ·France +2 ·in +−1\.35 .* ✕ −0\.25$", newest[3]), "the gap to the last one kept"
     before = tables[heads[1] + 1 : heads[2]]
-    assert re.match(r"  +2  ·in +2 ·located +−1\.00 .* died −0\.25$", before[1])
-    assert re.match(r"  +3  \. +1 ·Paris +−1\.60 .* dropped −0\.60$", before[2])
+    assert re.match(r"  +2  ·in +2 ·located +−1\.00 .* ✕ −0\.25$", before[1])
+    assert re.match(r"  +3  \. +1 ·Paris +−1\.60 .* ✕ −0\.60$", before[2])
 
 
 def test_the_cursor_goes_by_beam_and_by_step_also_to_what_was_dropped() -> None:

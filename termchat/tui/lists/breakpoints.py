@@ -62,7 +62,7 @@ class BreakpointsDialog(ListDialog[Breakpoint, None]):
         """Add the typed rule and highlight it; without one, turn the highlighted rule on or off."""
         rules, chosen = self._chat.breakpoints, self.picker.chosen
         if not text.strip():
-            self._set(
+            self._set_rules(
                 tuple(Breakpoint(rule.condition, rule.enabled != (at == chosen)) for at, rule in enumerate(rules))
             )
             return
@@ -74,12 +74,12 @@ class BreakpointsDialog(ListDialog[Breakpoint, None]):
         self.field.clear()
         if all(rule.condition != condition for rule in rules):
             rules = (*rules, Breakpoint(condition))
-        self._set(rules, next(at for at, rule in enumerate(rules) if rule.condition == condition))
+        self._set_rules(rules, next(at for at, rule in enumerate(rules) if rule.condition == condition))
 
     def action_drop(self) -> None:
-        self._set(tuple(rule for at, rule in enumerate(self._chat.breakpoints) if at != self.picker.chosen))
+        self._set_rules(tuple(rule for at, rule in enumerate(self._chat.breakpoints) if at != self.picker.chosen))
 
-    def _set(self, rules: tuple[Breakpoint, ...], at: int | None = None) -> None:
+    def _set_rules(self, rules: tuple[Breakpoint, ...], at: int | None = None) -> None:
         if rules != self._chat.breakpoints:
             self._chat.set_breakpoints(rules)
         self.set_rows(self._chat.breakpoints, at)

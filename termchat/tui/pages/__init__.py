@@ -17,10 +17,10 @@ cursor are a `grid_table.GridTable`. Neither knows a widget.
 - Walks: `walks_view` has the widgets; what their keys do is `screen.walking`. The text of a walk is a `WalkText`, a
   transcript of one reply, so that looks, marks, scrolling and the token cursor are those of the chat; token mode is told
   which one it is in. `walk_heads` has the lines above and beside the walks. `shown_group` is the group as the view shows it,
-  and makes its pages: `parting` (a trie of tokens) and `walk_table` for all kinds of groups; `grid_page`; `lockstep` of A/B;
-  `tally` of best of n and of a vote; `beams_page` with a table of the beams of each step. Walks are begun in `walks_dialog`,
-  which is filled in on a `walk_form`, or by a command.
+  `group_pages` has its pages: `parting` (a trie of tokens) and `walk_table` for all kinds of groups; `grid_page`; `lockstep`
+  of A/B; `tally` of best of n and of a vote; `beams_page` with a table of the beams of each step. Walks are begun in
+  `walks_dialog`, which is filled in on a `walk_form`, or by a command.
 
-A new page is a `Page` and a name in `panel_pages.PAGES` or `shown_group`. Only lines that changed are drawn again; of a group,
+A new page is a `Page` and a name in `panel_pages.PAGES` or `group_pages`. Only lines that changed are drawn again; of a group,
 what costs more than a line a walk is drawn a few times a second.
 """

@@ -25,13 +25,15 @@ from termchat.tui.pages.shown_group import ShownGroup
 
 _TEXT = 3
 """Rows of text, at most."""
-_TOKEN, _NUMBER, _SHARE, _END = 12, 7, 4, 14
+_TOKEN, _NUMBER, _SHARE, _END = 12, 7, 4, 8
 """Cells of a token, a number, a percentage, and of what became of a beam, at least."""
 _READ = 400
 """Steps whose texts are read for the text of a beam, at most."""
 _BAR_FROM, _SMALL = 60, 0.1
 """Cells from which there is a bar, and the difference from which down there is a digit more."""
 _DEAD, _ENDED, _WAY = Ink("muted", strike=True), Ink("success"), Ink("accent", bold=True)
+_LOST = "✕"
+"""Marks dropped beams, and kept ones from which none continues."""
 _OF_REPLIES = ("choose", "keep_all", "stop", "tune", "fork")
 """What keys do to one of several replies."""
 
@@ -77,16 +79,16 @@ class BeamsPage(Page):
             return [Line((("waiting for the first step", MUTED),))]
         way = [spot]
         while way[-1].step > max(spot.step - _READ, 0):
-            way.append(self._parent(way[-1]))
+            way.append(self._find_parent(way[-1]))
         wrapper = Wrapper(scene.width)
         wrapper.feed("".join(self.beam(one).text for one in reversed(way)).strip(), TEXT)
         text = wrapper.lines[-_TEXT:]
         self._rows = max(self._rows, len(text))  # it never shrinks, so that nothing moves
         head = [*text, *[BLANK] * (self._rows - len(text)), self.facts(scene.width), BLANK]
         room = scene.rows - len(head)
-        lines = self._table(spot, spot.place, scene.width).lines(scene.width, room)
+        lines = self._make_table(spot, spot.place, scene.width).lines(scene.width, room)
         for one in way[1:]:
-            table = self._table(one, -1, scene.width).lines(scene.width)
+            table = self._make_table(one, -1, scene.width).lines(scene.width)
             if len(lines) + len(table) + 1 > room:
                 break
             lines = [*table, BLANK, *lines]
@@ -96,20 +98,26 @@ class BeamsPage(Page):
         """The numbers of the beam under the cursor."""
         if (spot := self.spot) is None:
             return BLANK
-        beam, step, gap = self.beam(spot), self._steps[spot.step], self._gap(spot)
-        by = f" by {gap}" if gap else ""
+        beam, step, gap = self.beam(spot), self._steps[spot.step], self._format_gap(spot)
+        by = f" by {gap.removeprefix('−')}" if gap else ""
         if spot.place >= len(step.beams):
             what = f"dropped{by}"
         elif beam.finished:
             what = "ended here"
         else:
             live = sum(not one.finished for one in step.beams)
-            what = f"beam {spot.place + 1} of {live}" + (f", died in the next step{by}" if self._died(spot) else "")
+            what = f"beam {spot.place + 1} of {live}" + (
+                f", died in the next step{by}" if self._is_dead_end(spot) else ""
+            )
         settings = self._shown.group.group.beams or BeamSettings(1)
-        runs: list[Run] = [(f"step {spot.step + 1} ", MUTED), (_word(beam), STRONG), (f"  {what}", TEXT)]
+        runs: list[Run] = [(f"step {spot.step + 1} ", MUTED), (_token_text(beam), STRONG), (f"  {what}", TEXT)]
         runs += [("  after " if settings.after_chain else "  model ", MUTED)]
-        runs += [(percent(math.exp(min(beam.logprob, 0.0))), TEXT), ("  logprob ", MUTED), (_score(beam.logprob), TEXT)]
-        return Line(fitting([*runs, ("  score ", MUTED), (_score(beam.score), TEXT)], width))
+        runs += [
+            (percent(math.exp(min(beam.logprob, 0.0))), TEXT),
+            ("  logprob ", MUTED),
+            (_format_score(beam.logprob), TEXT),
+        ]
+        return Line(fitting([*runs, ("  score ", MUTED), (_format_score(beam.score), TEXT)], width))
 
     def act(self, what: str, *arguments: object) -> bool:
         by, spot = by_of(arguments), self.spot
@@ -130,19 +138,19 @@ class BeamsPage(Page):
             step = self._steps[spot.step]
             self._spot = spot._replace(place=min(max(spot.place + by, 0), len(step.beams) + len(step.dropped) - 1))
         elif what == "go":
-            self._spot = self._parent(spot) if by < 0 else next(iter(self._children(spot)), spot)
+            self._spot = self._find_parent(spot) if by < 0 else next(iter(self._find_children(spot)), spot)
         elif by > 0:
             self._spot = None
         else:
             while spot.step:
-                spot = self._parent(spot)
+                spot = self._find_parent(spot)
             self._spot = spot
         return True
 
-    def _parent(self, spot: BeamSpot) -> BeamSpot:
+    def _find_parent(self, spot: BeamSpot) -> BeamSpot:
         return BeamSpot(spot.step - 1, self.beam(spot).parent) if spot.step else spot
 
-    def _children(self, spot: BeamSpot) -> list[BeamSpot]:
+    def _find_children(self, spot: BeamSpot) -> list[BeamSpot]:
         """Find the beams that continue from one, best first."""
         if spot.step + 1 >= len(self._steps) or spot.place >= len(self._steps[spot.step].beams):
             return []
@@ -150,24 +158,24 @@ class BeamsPage(Page):
         children = [BeamSpot(spot.step + 1, place) for place, beam in enumerate(kept) if beam.parent == spot.place]
         return sorted(children, key=lambda one: -self.beam(one).score)
 
-    def _died(self, spot: BeamSpot) -> bool:
+    def _is_dead_end(self, spot: BeamSpot) -> bool:
         """True for a kept beam from which no kept beam continues."""
         step = self._steps[spot.step]
         is_live = spot.place < len(step.beams) and not step.beams[spot.place].finished
-        return is_live and spot.step + 1 < len(self._steps) and not self._children(spot)
+        return is_live and spot.step + 1 < len(self._steps) and not self._find_children(spot)
 
-    def _gap(self, spot: BeamSpot) -> str:
+    def _format_gap(self, spot: BeamSpot) -> str:
         """Score that a dropped beam, or the best one that continued from a beam that died, lacked to the last one kept."""
         step = self._steps[spot.step]
-        if self._died(spot):
+        if self._is_dead_end(spot):
             after = self._steps[spot.step + 1]
             lost = [at for at, beam in enumerate(after.dropped, len(after.beams)) if beam.parent == spot.place]
-            return self._gap(BeamSpot(spot.step + 1, lost[0])) if lost else ""
+            return self._format_gap(BeamSpot(spot.step + 1, lost[0])) if lost else ""
         worst = min((kept.score for kept in step.beams if not kept.finished), default=None)
         is_dropped = spot.place >= len(step.beams)
-        return _score(worst - self.beam(spot).score) if is_dropped and worst is not None else ""
+        return _format_score(self.beam(spot).score - worst) if is_dropped and worst is not None else ""
 
-    def _table(self, at: BeamSpot, cursor: int, width: int) -> GridTable[BeamSpot]:
+    def _make_table(self, at: BeamSpot, cursor: int, width: int) -> GridTable[BeamSpot]:
         """The beams of the step of `at`, which is marked: by the cursor, or as one that those below came from."""
         step = self._steps[at.step]
         best = max(beam.score for beam in (*step.beams, *step.dropped))
@@ -176,11 +184,11 @@ class BeamsPage(Page):
         def token(spot: BeamSpot) -> Cell:
             beam = self.beam(spot)
             ink = _DEAD if spot.place >= len(step.beams) else _ENDED if beam.finished else TEXT
-            return [(_word(beam), _WAY if spot == at else ink)]
+            return [(_token_text(beam), _WAY if spot == at else ink)]
 
         def parent(spot: BeamSpot) -> Cell:
-            before = self._parent(spot)
-            return [(f"{before.place + 1} {_word(self.beam(before))}" if spot.step else "", MUTED)]
+            before = self._find_parent(spot)
+            return [(f"{before.place + 1} {_token_text(self.beam(before))}" if spot.step else "", MUTED)]
 
         def share(spot: BeamSpot) -> Cell:
             """How near a beam is to the best of its step: e to the power of the difference, which for a mean is the ratio of
@@ -190,18 +198,16 @@ class BeamsPage(Page):
             return [*bar(part, size, ink), (f"{percent(part, 0):>5}", MUTED)]
 
         def end(spot: BeamSpot) -> Cell:
-            beam, gap = self.beam(spot), self._gap(spot)
-            if spot.place >= len(step.beams):
-                return [(f"dropped −{gap}" if gap else "dropped", MUTED)]
-            if self._died(spot):
-                return [(f"died −{gap}" if gap else "died", MUTED)]
-            return [("ended" if beam.finished else "", _ENDED)]
+            if spot.place >= len(step.beams) or self._is_dead_end(spot):
+                gap = self._format_gap(spot)
+                return [(f"{_LOST} {gap}", MUTED)]
+            return [("ended" if self.beam(spot).finished else "", _ENDED)]
 
         columns = [
             Column[BeamSpot](f"step {at.step + 1}", lambda spot: str(spot.place + 1), right=True),
             Column("token", token, _TOKEN),
             Column("from", parent, _TOKEN),
-            Column("score", lambda spot: _score(self.beam(spot).score), _NUMBER, right=True),
+            Column("score", lambda spot: _format_score(self.beam(spot).score), _NUMBER, right=True),
             Column("of the best", share, size + _SHARE + 1, rank=1),
             Column("", end, _END),
         ]
@@ -209,10 +215,10 @@ class BeamsPage(Page):
         return GridTable(columns, spots, cursor, lambda spot: f"walks('point', ({spot.step}, {spot.place}))")
 
 
-def _word(beam: Beam) -> str:
+def _token_text(beam: Beam) -> str:
     """An end token has no text."""
     return "end" if beam.finished and not beam.text else show_piece(beam.text)
 
 
-def _score(value: float) -> str:
+def _format_score(value: float) -> str:
     return number(value, 2 if abs(value) >= _SMALL else 3)

@@ -80,13 +80,13 @@ def candidate_table(
     drawn one always among them. With `bars`, the last of these lines is for all other tokens. `numbered`: the first nine
     are shown with their keys. `does` is the action of a click on the candidate of a number."""
     bars = bars and rows > 1
-    heads = _heads(token, width, bars=bars, rolled=rolled)
+    heads = _choose_heads(token, width, bars=bars, rolled=rolled)
     numbers = list(enumerate(token.candidates, 1))
     chosen = numbers[: max(rows - bars, 0)]
     if chosen and not any(is_taken(one, token) for _, one in chosen):
         chosen[-1:] = [pair for pair in numbers if is_taken(pair[1], token)][:1] or chosen[-1:]
-    shown = [_row(number, candidate, token, rolled) for number, candidate in chosen]
-    shown += [_others(token, [candidate for _, candidate in chosen], rolled)] if bars else []
+    shown = [_make_row(number, candidate, token, rolled) for number, candidate in chosen]
+    shown += [_sum_others(token, [candidate for _, candidate in chosen], rolled)] if bars else []
     digits = 2 * numbered
     fixed = digits + sum(heads.values()) + 2
     need = max([*(cell_len(row.name) for row in shown), length(title) - digits + 1])
@@ -101,18 +101,18 @@ def candidate_table(
     for row in shown:
         if not row.number:
             runs = [(" " * digits + column(row.name, word), MUTED)]
-            lines.append(Line((*runs, *_cells(row, heads, sizes, 0))))
+            lines.append(Line((*runs, *_render_cells(row, heads, sizes, 0))))
             continue
         digit = f"{row.number} " if row.number <= NUMBERED else "  "
         runs = [(digit, ACCENT)] if numbered else []
         rejected = token.draft is not None and not token.draft.accepted and row.id == token.draft.tokens[0].id
         runs.append((column(row.name, word), REJECTED if rejected else row.ink))
-        runs += [*_cells(row, heads, sizes, width - digits - word)]
+        runs += [*_render_cells(row, heads, sizes, width - digits - word)]
         lines.append(Line(tuple(doing(does.format(row.number), runs))))
     return lines
 
 
-def _heads(token: Token, width: int, *, bars: bool, rolled: Rolled | None) -> dict[str, int]:
+def _choose_heads(token: Token, width: int, *, bars: bool, rolled: Rolled | None) -> dict[str, int]:
     """Choose the columns that fit and have numbers; their cells by head."""
     heads = {"logit": 7, "model": 8, "after": 8, **({"dice": 7} if width >= _DICE_FROM else {})}
     if bars:
@@ -132,7 +132,7 @@ def _bar_sizes(heads: Mapping[str, int], room: int) -> dict[str, int]:
     return {head: room // count if head in kept else 0 for head in heads}
 
 
-def _row(number: int, candidate: Candidate, token: Token, rolled: Rolled | None) -> _Row:
+def _make_row(number: int, candidate: Candidate, token: Token, rolled: Rolled | None) -> _Row:
     bias = f" {candidate.bias:+.4g}" if candidate.bias is not None else ""
     rolls = rolled.counts.get(candidate.id, 0) if rolled is not None else 0
     shares = {"model": math.exp(candidate.logprob), "after": candidate.probability}
@@ -146,7 +146,7 @@ def _row(number: int, candidate: Candidate, token: Token, rolled: Rolled | None)
     return _Row(show_piece(candidate.text) + bias, numbers, shares, ink, cut, taken, number, candidate.id)
 
 
-def _others(token: Token, shown: Sequence[Candidate], rolled: Rolled | None) -> _Row:
+def _sum_others(token: Token, shown: Sequence[Candidate], rolled: Rolled | None) -> _Row:
     vocabulary = max((stage.survivors for stage in token.stages if stage.name != DICE), default=0)
     size = max(vocabulary - len(shown), 0)
     shares = {
@@ -160,7 +160,7 @@ def _others(token: Token, shown: Sequence[Candidate], rolled: Rolled | None) -> 
     return _Row(f"{size:,} others" if size else "others", numbers, shares)
 
 
-def _cells(row: _Row, heads: Mapping[str, int], sizes: Mapping[str, int], room: int) -> list[Run]:
+def _render_cells(row: _Row, heads: Mapping[str, int], sizes: Mapping[str, int], room: int) -> list[Run]:
     """Render the numbers and bars of a row. The name of the stage that cut it replaces all that follows if it needs the
     cells."""
     runs: list[Run] = []

@@ -62,25 +62,25 @@ def chain_lines(
     kept = [rule for rule in rules if isinstance(rule, Text) and not rule.regex and rule.action == "stop"]
     lines = [Line(spread([("CHAIN", TITLE)], [("mass   left" if width >= _MASS_FROM else "left", MUTED)], width))]
     if constraint is not None and not constraint.after_chain:
-        lines.append(_constraint(constraint, effects.get(GRAMMAR), width))
+        lines.append(_render_constraint(constraint, effects.get(GRAMMAR), width))
     for name in names:
         if constraint is not None and constraint.after_chain and KNOBS[name].stage is None:
-            lines.append(_constraint(constraint, effects.get(GRAMMAR), width))
+            lines.append(_render_constraint(constraint, effects.get(GRAMMAR), width))
             constraint = None
         stage = STAGES.get(KNOBS[name].stage or "")
         effect = effects.get(stage.name) if stage is not None and last[stage.name] == name else None
         chosen = name == selected
         after = KNOBS[name].show(tuple(rule.pattern for rule in kept)) if kept and name == "stop" else ""
-        instead = "by the model's file" if models and name == LOGIT_BIAS else _instead(stage, tuning)
+        instead = "by the model's file" if models and name == LOGIT_BIAS else _why_inactive(stage, tuning)
         instead = _LACKING if name in lacks else instead
-        runs = _knob(name, getattr(tuning, name), width, typed if chosen else None, chosen, instead, after)
-        tail = _tail(effect, before, width)
+        runs = _render_knob(name, getattr(tuning, name), width, typed if chosen else None, chosen, instead, after)
+        tail = _render_effect(effect, before, width)
         before = effect.survivors if effect is not None else before
         lines.append(Line(spread(runs, tail, width), "panel" if chosen else ""))
-    if not brief and (came := _origins(names, origin)):
+    if not brief and (came := _summarize_origins(names, origin)):
         lines.append(Line(tuple(doing("dialog('presets')", [(one_line(f"from {came}", width), MUTED)]))))
     if others := [rule for rule in rules if rule not in kept]:
-        lines.append(_rules(others, width))
+        lines.append(_render_rules(others, width))
     off = sum(not any(name in names for name in stage.knobs) for stage in STAGES.values() if stage.knobs)
     if unseen is not None and not effects and not brief:
         lines += prose(unseen.message, width, MUTED)
@@ -89,11 +89,11 @@ def chain_lines(
         took = f"{token.sample_us / 1000:.1f} ms/token" if token is not None and token.sample_us else ""
         lines.append(Line(spread([(f"{whole} needs all tokens", MUTED)], [(took, MUTED)], width)))
     if (off and not brief) or unfolded:
-        lines.append(_fold(off, width))
+        lines.append(_render_fold(off, width))
     return lines
 
 
-def _constraint(constraint: Constraint, effect: Stage | None, width: int) -> Line:
+def _render_constraint(constraint: Constraint, effect: Stage | None, width: int) -> Line:
     """Its name, how much of the mass its stage left, and how many tokens."""
     tail: list[Run] = []
     if effect is not None:
@@ -128,10 +128,10 @@ def shown_knobs(
     stages = [STAGES[name] for name in (*first, *chain, *out)]
     names = [name for stage in stages for name in stage.knobs]
     names += [name for name, knob in KNOBS.items() if knob.stage is None]
-    return [name for name in names if unfolded or name in (*FAMILIAR, selected) or _acts(name, tuning)]
+    return [name for name in names if unfolded or name in (*FAMILIAR, selected) or _has_effect(name, tuning)]
 
 
-def _origins(names: list[str], origin: Mapping[str, str]) -> str:
+def _summarize_origins(names: list[str], origin: Mapping[str, str]) -> str:
     """Summary of knob origins, as "preset code; model: top_k temp"; defaults and manual changes are left out."""
     labels_by: dict[str, list[str]] = {}
     for name in names:
@@ -142,7 +142,7 @@ def _origins(names: list[str], origin: Mapping[str, str]) -> str:
     )
 
 
-def _acts(name: str, tuning: Tuning) -> bool:
+def _has_effect(name: str, tuning: Tuning) -> bool:
     """Whether a knob has an effect, or would have one if it were turned."""
     knob, stage = KNOBS[name], STAGES.get(KNOBS[name].stage or "")
     if knob.needs:
@@ -154,7 +154,7 @@ def _acts(name: str, tuning: Tuning) -> bool:
     return stage.optional or name == stage.remembers or not knob.is_off(getattr(tuning, name))
 
 
-def _instead(stage: SamplerStage | None, tuning: Tuning) -> str:
+def _why_inactive(stage: SamplerStage | None, tuning: Tuning) -> str:
     """Why a stage does not act though its knobs may be turned."""
     if stage is None or stage.draws:
         return ""
@@ -164,7 +164,7 @@ def _instead(stage: SamplerStage | None, tuning: Tuning) -> str:
     return "" if stage.first or stage.last or stage.name in tuning.order else "left out"
 
 
-def _tail(effect: Stage | None, before: int, width: int) -> list[Run]:
+def _render_effect(effect: Stage | None, before: int, width: int) -> list[Run]:
     """How much of the mass a stage left, where it took some, and how many tokens."""
     if effect is None:
         return []
@@ -176,7 +176,7 @@ def _tail(effect: Stage | None, before: int, width: int) -> list[Run]:
 
 
 @lru_cache(maxsize=256)
-def _knob(
+def _render_knob(
     name: str, value: Value, width: int, typed: str | None, chosen: bool, instead: str, after: str
 ) -> tuple[Run, ...]:
     """`after`: the texts that end the reply and stay, unlike those of the knob."""
@@ -192,7 +192,7 @@ def _knob(
     if typed is not None:
         head.append((column(typed + "▏", room), Ink("accent", bold=True)))
     elif knob.kind == "biases":
-        head.append((column(_biases(value) or instead or "off", room - _LEFT - _MASS).rstrip(), ink))
+        head.append((column(_show_biases(value) or instead or "off", room - _LEFT - _MASS).rstrip(), ink))
     elif knob.stage is None or knob.kind == "texts":
         shown = [
             *([knob.show(value)] if not after or not knob.is_off(value) else []),
@@ -209,7 +209,7 @@ def _knob(
     return tuple((text, ink._replace(knob=name)) for text, ink in (*doing(f"tune_knob('{name}')", head), *bars))
 
 
-def _biases(value: Value) -> str:
+def _show_biases(value: Value) -> str:
     """How many, then which; "" for none."""
     assert isinstance(value, tuple)
     if not value:
@@ -217,13 +217,13 @@ def _biases(value: Value) -> str:
     return f"{len(value)} bias{'es' if len(value) > 1 else ''}  {' '.join(value)}"
 
 
-def _rules(rules: Sequence[Condition], width: int) -> Line:
+def _render_rules(rules: Sequence[Condition], width: int) -> Line:
     """What else ends or pauses a reply."""
     shown = one_line(", ".join(map(describe, rules)), max(width - _LABEL - 2, 1))
     return Line(tuple(doing("dialog('breakpoints')", [("  " + column("rules", _LABEL), TEXT), (shown, TEXT)])))
 
 
-def _fold(off: int, width: int) -> Line:
+def _render_fold(off: int, width: int) -> Line:
     """How many stages have no line, and the key that shows them."""
     text = f"{off} more stage{'s are' if off != 1 else ' is'} off" if off else "every stage"
     runs: list[Run] = [(f"+ {text}" if off else text, MUTED)]

@@ -131,7 +131,7 @@ def page_lines(
     if not _is_drafted(reply):
         done = bool(reply) and bool(drafts.figures.tokens) and not chat.busy and not chat.cannot_draft
         return _forecast_lines(chat, drafts, foresee if done and reply[0].node.tokens.has_ids else None, width)
-    lines = _figures(chat, reply, drafts, width)
+    lines = _render_figures(chat, reply, drafts, width)
     if drafts.newest is not None:
         lines += [BLANK, *round_lines(ShownRound(drafts.newest, ended=reply[-1].node.done), drafts.row_us, width)]
     return lines
@@ -147,7 +147,7 @@ def token_page_lines(
         why = _why_off(reply)
         alone = f"The model decoded this token alone{f': {why}' if why else '; nothing was drafted for it'}."
         lines = [Line((("ROUND", TITLE),)), *prose(alone, width, MUTED)]
-    return [*lines, *([BLANK, *_figures(chat, reply, drafts, width)] if _is_drafted(reply) else [])]
+    return [*lines, *([BLANK, *_render_figures(chat, reply, drafts, width)] if _is_drafted(reply) else [])]
 
 
 def header_runs(figures: DraftFigures, reply: Sequence[Span], width: int) -> list[Run]:
@@ -155,51 +155,52 @@ def header_runs(figures: DraftFigures, reply: Sequence[Span], width: int) -> lis
     room."""
     if why := _why_off(reply):
         return [(f"drafting off: {why}" if width >= _WHY_FROM else "drafting off", MUTED)]
-    gain = _gain(figures)
+    gain = _format_gain(figures)
     return [("drafting ", MUTED), (gain, TEXT)] if gain else []
 
 
-def _settings(reply: Sequence[Span]) -> SettingsRecord | None:
+def _newest_settings(reply: Sequence[Span]) -> SettingsRecord | None:
     """The settings of the newest tokens of a reply."""
     return next((span.node.settings[-1] for span in reversed(reply) if span.node.settings), None)
 
 
 def _is_drafted(reply: Sequence[Span]) -> bool:
     """Whether something was, or was to be, drafted for a reply."""
-    settings = _settings(reply)
+    settings = _newest_settings(reply)
     return (settings is not None and settings.draft is not None) or any(s.node.tokens.drafts is not None for s in reply)
 
 
 def _why_off(reply: Sequence[Span]) -> str:
     """Why nothing is drafted for a reply that has drafts on; "" if something is."""
-    settings = _settings(reply)
+    settings = _newest_settings(reply)
     return settings.drafting if settings is not None and settings.draft is not None else ""
 
 
-def _gain(figures: DraftFigures) -> str:
+def _format_gain(figures: DraftFigures) -> str:
     """ "+41%": how much faster than plain decoding a reply was; "" if that is not known."""
     return "" if figures.gain is None else f"{figures.gain - 1:+.0%}".replace("-", "−")
 
 
-def _figures(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width: int) -> list[Line]:
+def _render_figures(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width: int) -> list[Line]:
     """The figures of a reply for which something was, or was to be, drafted."""
-    figures, settings, drafter = drafts.figures, _settings(reply), chat.host.drafter
+    figures, settings, drafter = drafts.figures, _newest_settings(reply), chat.host.drafter
     by = settings.draft.by if settings is not None and settings.draft is not None else "off"
     model = one_line(drafter.name, 20) if drafter is not None else "a draft model"
     who = {"ngram": drafter_name(by), "model": model}.get(by, by)
     lines = [Line(spread([("SPECULATION ", TITLE)], [(who, MUTED)], width))]
     if figures.rounds:
         even = breaks_even(drafts.times.of, chat.tuning.draft_max, drafter.cost if drafter and by == "model" else 0.0)
-        plain = f"plain {figures.plain_speed:.0f} t/s" if figures.plain_speed is not None else ""
+        plain = f"plain: fewer than {figures.LEAST} steps"
+        plain = plain if figures.plain_speed is None else f"plain {figures.plain_speed:.0f} t/s"
         gain = Ink("success" if figures.gain and figures.gain >= 1 else "warning", bold=True)
         speed = f"{figures.speed:.0f} t/s" if figures.speed else UNKNOWN
         rows: list[tuple[str, list[Run], str]] = [
-            ("acceptance", _share(figures.acceptance_lately, width), f"last {min(figures.LATELY, figures.drafted)}"),
-            ("in all", _share(figures.acceptance, width), f"{figures.accepted} of {figures.drafted}"),
+            ("acceptance", _render_share(figures.acceptance_lately, width), f"last {min(figures.LATELY, figures.drafted)}"),
+            ("in all", _render_share(figures.acceptance, width), f"{figures.accepted} of {figures.drafted}"),
             ("pays from", [(f"{even:.0%}" if even < 1 else "never here", TEXT)], ""),
             ("per pass", [(f"{figures.tokens_per_pass or 1.0:.2f} tokens", TEXT)],
              f"{figures.tokens} in {figures.passes} passes"),
-            ("speed", [(f"{speed} ", TEXT), (_gain(figures), gain)], plain or f"plain: fewer than {figures.LEAST} steps"),
+            ("speed", [(f"{speed} ", TEXT), (_format_gain(figures), gain)], plain),
             ("drafting", [(f"{figures.drafting_ms:.1f} ms", TEXT)], f"{figures.rounds} rounds"),
         ]  # fmt: skip
         lines += [
@@ -213,7 +214,7 @@ def _figures(chat: Chat, reply: Sequence[Span], drafts: ReplyDrafts, width: int)
     return lines
 
 
-def _share(share: float | None, width: int) -> list[Run]:
+def _render_share(share: float | None, width: int) -> list[Run]:
     if share is None:
         return [(UNKNOWN, TEXT)]
     return [(f"{share:>4.0%} ", STRONG), *(bar(share, _BAR) if width >= _BAR_FROM else [])]

@@ -62,7 +62,7 @@ class GridPage(Page):
         self._values = [[shown_value(KNOBS[knob.name], value) for value in knob.values] for knob in group.knobs]
 
     def lines(self, scene: Scene) -> list[Line]:
-        cells = [self._facts(first) for first in range(0, self._size, self._runs)]
+        cells = [self._read_facts(first) for first in range(0, self._size, self._runs)]
         at = min(self._shown.cursor, self._size - 1) // self._runs
         if len(self._knobs) == 1:
             table = self._one_knob(cells, at, scene.width)
@@ -90,7 +90,7 @@ class GridPage(Page):
             self._shown.chat.walks.select(at * self._runs + run)
         return True
 
-    def _facts(self, first: int) -> CellFacts:
+    def _read_facts(self, first: int) -> CellFacts:
         """Read the walks of the cell that begins with walk `first`."""
         shown, walks = self._shown, range(first, first + self._runs)
         value = self._values[0][first // self._runs // (len(self._values[1]) if len(self._values) > 1 else 1)]

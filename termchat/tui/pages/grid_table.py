@@ -51,7 +51,7 @@ class GridTable(Generic[Row]):
 
     def lines(self, width: int, rows: int = 0) -> list[Line]:
         """Render the heads and the rows; with `rows`, as many as fit around the cursor."""
-        columns, sizes = self._fit(width - MARK * self.marked)
+        columns, sizes = self._fit_columns(width - MARK * self.marked)
         lines: list[Line] = []
         if any(one.head for one in columns):
             heads = [(GAP * (at > 0) + column(one.head, size, right=one.right), MUTED)
@@ -63,38 +63,38 @@ class GridTable(Generic[Row]):
         for at, row in enumerate(self.rows[first : first + room], first):
             here = at == self.cursor
             runs: list[Run] = [("▌ " if here else "  ", ACCENT)] if self.marked else []
-            runs += _runs(row, columns, sizes, STRONG if here else TEXT)
+            runs += _render_row(row, columns, sizes, STRONG if here else TEXT)
             if fixed > width:
                 runs = [*fitting(runs, width)]
             does = self.does(row)
             lines.append(Line(tuple(doing(does, runs) if does else runs), "panel" if here else ""))
         return lines
 
-    def _fit(self, width: int) -> tuple[list[Column[Row]], list[int]]:
+    def _fit_columns(self, width: int) -> tuple[list[Column[Row]], list[int]]:
         """Choose the columns that have room, and their widths."""
         columns = list(self.columns)
-        if _needed(columns) > width:
+        if _least_width(columns) > width:
             columns = [replace(one, head=one.short or one.head) for one in columns]
-        while _needed(columns) > width and any(one.rank for one in columns):
+        while _least_width(columns) > width and any(one.rank for one in columns):
             columns.remove(max(columns, key=lambda one: one.rank))
-        left = width - _needed(columns)
+        left = width - _least_width(columns)
         sizes = []
         for one in columns:
             least = max(one.width, cell_len(one.head))
-            widest = max((_cells(one.cell(row)) for row in self.rows), default=0) if one.fills else 0
+            widest = max((_cell_width(one.cell(row)) for row in self.rows), default=0) if one.fills else 0
             sizes.append(max(min(least + left, max(widest, least)), 0) if one.fills else least)
         return columns, sizes
 
 
-def _needed(columns: Sequence[Column[Row]]) -> int:
+def _least_width(columns: Sequence[Column[Row]]) -> int:
     return sum(max(one.width, cell_len(one.head)) for one in columns) + len(GAP) * (len(columns) - 1)
 
 
-def _cells(cell: Cell) -> int:
+def _cell_width(cell: Cell) -> int:
     return cell_len(cell) if isinstance(cell, str) else length(cell or ())
 
 
-def _runs(row: Row, columns: Sequence[Column[Row]], sizes: Sequence[int], ink: Ink) -> list[Run]:
+def _render_row(row: Row, columns: Sequence[Column[Row]], sizes: Sequence[int], ink: Ink) -> list[Run]:
     runs: list[Run] = []
     cells = [one.cell(row) for one in columns]
     for at, (one, cell) in enumerate(zip(columns, cells, strict=True)):

@@ -55,13 +55,16 @@ class LockstepPage(Page):
         self._record: dict[tuple[int, int], Token | None] = {}
 
     def lines(self, scene: Scene) -> list[Line]:
-        sides = self._sides()
+        sides = self._read_sides()
         if len(sides) < len(_SIDES):
             return [Line((("waiting for the first tokens", MUTED),))]
-        step, here = self._at(sides), self._side_here(sides)
+        step, here = self._cursor_step(sides), self._side_here(sides)
         parts = first_difference(sides[0].ids, sides[1].ids)
-        below = [*self._difference(sides, parts, scene.width), *self._candidates(sides, step, here, scene)]
-        lines, at = _pairs(sides, here, step, parts, scene.width)
+        below = [
+            *self._explain_difference(sides, parts, scene.width),
+            *self._render_candidates(sides, step, here, scene),
+        ]
+        lines, at = _render_pairs(sides, here, step, parts, scene.width)
         room = max(scene.rows - len(_SIDES) - len(below) - 1, 3)
         top = min(max(at - room + 2, 0), max(len(lines) - room, 0))
         heads = []
@@ -73,7 +76,7 @@ class LockstepPage(Page):
         return [*heads, *lines[top : top + room], BLANK, *below]
 
     def act(self, what: str, *arguments: object) -> bool:
-        sides, by, walks = self._sides(), by_of(arguments), self._shown.chat.walks
+        sides, by, walks = self._read_sides(), by_of(arguments), self._shown.chat.walks
         if len(sides) < len(_SIDES) or what not in ("go", "line", "choose", "jump", "point"):
             return False
         if what == "line":
@@ -85,28 +88,28 @@ class LockstepPage(Page):
             self._step = 0 if by < 0 else None
         elif what == "go":
             newest = max(len(side.pieces) for side in sides) - 1
-            step = min(max(self._at(sides) + by, 0), newest)
+            step = min(max(self._cursor_step(sides) + by, 0), newest)
             runs = not all(side.node.done for side in sides)
             self._step = None if runs and step == newest and by > 0 else step
         else:  # another walk with that candidate at the cursor, from 1
-            side, step = sides[self._side_here(sides)], self._at(sides)
-            token = self._token(side, step)
+            side, step = sides[self._side_here(sides)], self._cursor_step(sides)
+            token = self._read_token(side, step)
             if token is not None and 1 <= by <= len(token.candidates):
                 walks.fork(side.walk, step, [token.candidates[by - 1].id])
         return True
 
-    def _sides(self) -> list[_Side]:
+    def _read_sides(self) -> list[_Side]:
         group = self._shown.group
         return [
-            self._side(walk)
+            self._read_side(walk)
             for walk in (0, 1)
             if walk in group.nodes and (group.nodes[walk].ids or walk in group.paused)
         ]
 
-    def _side(self, walk: int) -> _Side:
+    def _read_side(self, walk: int) -> _Side:
         node, look = self._shown.group.nodes[walk], self._shown.look
         tokens, count = node.tokens, len(node.ids)
-        pieces = [_piece(text) for text in tokens.texts[:count]]
+        pieces = [_show_text(text) for text in tokens.texts[:count]]
         inks = [TEXT] * count
         if look != "reading":
             by_heat, hot = heat_inks(look), heats(tokens, look)
@@ -115,40 +118,40 @@ class LockstepPage(Page):
             pieces[-1] = _END
         paused = self._shown.group.paused.get(walk)
         if paused is not None:
-            pieces.append(_piece(paused.token.text))
+            pieces.append(_show_text(paused.token.text))
             inks.append(_NEXT)
         return _Side(walk, node, list(node.ids), pieces, inks, paused.token if paused is not None else None)
 
     def _side_here(self, sides: Sequence[_Side]) -> int:
         return next((at for at, side in enumerate(sides) if side.walk == self._shown.cursor), 0)
 
-    def _at(self, sides: Sequence[_Side]) -> int:
+    def _cursor_step(self, sides: Sequence[_Side]) -> int:
         newest = max(len(side.pieces) for side in sides) - 1
         if self._step is None and all(side.node.done for side in sides):
             parts = first_difference(sides[0].ids, sides[1].ids)
             return newest if parts is None else parts
         return max(newest if self._step is None else min(self._step, newest), 0)
 
-    def _difference(self, sides: Sequence[_Side], parts: int | None, width: int) -> list[Line]:
+    def _explain_difference(self, sides: Sequence[_Side], parts: int | None, width: int) -> list[Line]:
         """Explain the first difference."""
         if parts is None:
             common = min(len(side.ids) for side in sides)
             same = all(side.node.done for side in sides) and len(sides[0].ids) == len(sides[1].ids)
             words = f"both replies are the same, {common} tokens" if same else f"the same so far, {common} tokens"
             return [Line(((words, MUTED),))]
-        one, other = (self._token(side, parts) for side in sides)
+        one, other = (self._read_token(side, parts) for side in sides)
         if one is None or other is None:
             return [Line(((f"they part at token {parts + 1}", STRONG),))]
         return prose(str(parting(one, other)._replace(step=parts)), width, STRONG)
 
-    def _candidates(self, sides: Sequence[_Side], step: int, here: int, scene: Scene) -> list[Line]:
+    def _render_candidates(self, sides: Sequence[_Side], step: int, here: int, scene: Scene) -> list[Line]:
         """Of both sides, one beside the other; those of the side under the cursor have their keys."""
         rows, half = min(_CANDIDATES, scene.rows // 2 - _LEAST), (scene.width - 3) // 2
         if rows < _LEAST:
             return []
         tables: list[list[Line]] = []
         for at, side in enumerate(sides):
-            token = self._token(side, step)
+            token = self._read_token(side, step)
             title: list[Run] = [(f"{_SIDES[at]} token {step + 1} ", STRONG if at == here else MUTED)]
             does = "walks('choose', {})" if at == here else ""
             table = (
@@ -157,7 +160,7 @@ class LockstepPage(Page):
             tables.append(table or [Line(tuple(title))])
         return beside(tables[0], tables[1], half)
 
-    def _token(self, side: _Side, step: int) -> Token | None:
+    def _read_token(self, side: _Side, step: int) -> Token | None:
         """The record of a token; the newest ones are in memory, the others are read once."""
         if step >= len(side.ids):
             return side.waits if step == len(side.ids) else None
@@ -167,12 +170,14 @@ class LockstepPage(Page):
         return self._record[key]
 
 
-def _piece(text: str) -> str:
+def _show_text(text: str) -> str:
     """As it reads, on one line."""
     return one_line(text, _LONGEST).replace("\t", " ") or "∅"
 
 
-def _pairs(sides: Sequence[_Side], here: int, step: int, parts: int | None, width: int) -> tuple[list[Line], int]:
+def _render_pairs(
+    sides: Sequence[_Side], here: int, step: int, parts: int | None, width: int
+) -> tuple[list[Line], int]:
     """Lines of tokens, one of each side and then one with the mark of the first difference, and which has the cursor."""
     lines: list[Line] = []
     rows: list[list[Run]] = [[], []]
@@ -182,7 +187,7 @@ def _pairs(sides: Sequence[_Side], here: int, step: int, parts: int | None, widt
         pieces = [side.pieces[at] if at < len(side.pieces) else "" for side in sides]
         wide = max(map(cells, pieces))
         if used + wide > width and used > _BEFORE:
-            lines += _pair(rows, mark)
+            lines += _render_pair(rows, mark)
             used, rows, mark = _BEFORE, [[], []], []
         if at == parts:
             mark = [(" " * used, TEXT), (f"▲ {at + 1}", _PARTS._replace(underline=False))]
@@ -198,11 +203,11 @@ def _pairs(sides: Sequence[_Side], here: int, step: int, parts: int | None, widt
             row += [(piece, ink._replace(does=does)), (" " * (wide - cells(piece)), TEXT)]
         used += wide
         if (same and pieces[0].endswith("⏎")) or at == last - 1:
-            lines += _pair(rows, mark)
+            lines += _render_pair(rows, mark)
             used, rows, mark = _BEFORE, [[], []], []
     return lines[:-1] if lines and not lines[-1].runs else lines, line_here
 
 
-def _pair(rows: Sequence[Sequence[Run]], mark: Sequence[Run]) -> list[Line]:
+def _render_pair(rows: Sequence[Sequence[Run]], mark: Sequence[Run]) -> list[Line]:
     pair = [Line(((f"{name} ", ACCENT), *row)) for name, row in zip(_SIDES, rows, strict=True)]
     return [*pair, Line(tuple(mark)) if mark else BLANK]

@@ -65,7 +65,7 @@ class PanelPage(Page):
         """The token of a click on a cell of the page."""
         return None
 
-    def _sentence(self, scene: Scene, low: int = _LOW) -> list[Line]:
+    def _render_sentence(self, scene: Scene, low: int = _LOW) -> list[Line]:
         """Render the text around the token of the page, if the page hides it."""
         if not scene.big:
             return []
@@ -76,7 +76,7 @@ class PanelPage(Page):
         rows = _SENTENCE if scene.rows >= low else 1
         return sentence_lines(shown.chat.conversation, shown.reply, shown.cursor, waits, scene.width, rows)
 
-    def _knobs(self, width: int, token: Token | None, *, brief: bool = False) -> list[Line]:
+    def _render_knobs(self, width: int, token: Token | None, *, brief: bool = False) -> list[Line]:
         """Render the title of the chain and all knobs, with the survivors of their stages at a step of now."""
         tune, chat = self._shown.tune, self._shown.chat
         selected, typed, unfolded = (
@@ -90,9 +90,11 @@ class PanelPage(Page):
             order=tune.own_order if tune is not None else chat.abilities.order, unseen=chat.refused("stages"), brief=brief,
         )  # fmt: skip
 
-    def _selected(self, width: int, token: Token | None = None) -> list[Line]:
+    def _render_selected(self, width: int, token: Token | None = None) -> list[Line]:
         """The knob that TUNE is on."""
-        return [line for line in self._knobs(width, token) if line.ground] if self._shown.tune is not None else []
+        return (
+            [line for line in self._render_knobs(width, token) if line.ground] if self._shown.tune is not None else []
+        )
 
 
 class ChainPage(PanelPage):
@@ -103,7 +105,7 @@ class ChainPage(PanelPage):
     heading = ("mass   left", MUTED)
 
     def lines(self, scene: Scene) -> list[Line]:
-        shown, text, width = self._shown, self._sentence(scene), scene.width
+        shown, text, width = self._shown, self._render_sentence(scene), scene.width
         if shown.mode is not None:
             if scene.big and shown.mode.view in ("record", "asked"):
                 return NextPage(shown).lines(scene)
@@ -111,14 +113,14 @@ class ChainPage(PanelPage):
             return [*text, *self._token_lines(shown.mode, min(width, _READ), rows)[:rows]]
         chat, step = shown.chat, shown_step(shown.chat, None)
         of_now = chat.live.shown if step is None or step.now else None
-        knobs = self._knobs(width, of_now)[1:]  # the names of the pages take the place of its title
+        knobs = self._render_knobs(width, of_now)[1:]  # the names of the pages take the place of its title
         timing = timing_lines(chat.live, min(width, _READ))
         if chat.phase == "prefill" and chat.live.prefill_total:
             timing.append(prefill_line(chat.live, min(width, _READ)))
         gap = [BLANK] if scene.height >= ROOMY else []
         rows = scene.rows - len(text) - 2 * len(gap) - 1
         if rows - len(knobs) - len(timing) < _FEWEST:
-            knobs = self._knobs(width, of_now, brief=True)[1:]
+            knobs = self._render_knobs(width, of_now, brief=True)[1:]
         knobs = around_selected(knobs, scene.rows)
         while timing and rows - len(knobs) - len(timing) < _FEWEST:
             timing.pop()
@@ -131,7 +133,7 @@ class ChainPage(PanelPage):
         place, step, head = mode.place, mode.shown(), []
         if self._shown.tune is not None:
             token = step.token if step is not None and step.now and mode.view in ("record", "asked") else None
-            chain = self._knobs(width, token)
+            chain = self._render_knobs(width, token)
             head = (
                 around_selected(chain, rows // 2) if rows >= _WHOLE_CHAIN else [line for line in chain if line.ground]
             )
@@ -147,7 +149,7 @@ class ChainPage(PanelPage):
         elif mode.view == "what-if":
             from termchat.tui.pages.whatif import whatif_lines
 
-            body = whatif_lines(questions.scored, self._turned(place), width, rows, chat.tolerance)
+            body = whatif_lines(questions.scored, self._turned_knobs(place), width, rows, chat.tolerance)
         elif mode.view == "why" and questions.explained is not None:
             from termchat.tui.pages.why import why_lines
 
@@ -158,7 +160,7 @@ class ChainPage(PanelPage):
             body = record_lines(step, width, rows)
         return [*head, *body]
 
-    def _turned(self, place: At) -> list[str]:
+    def _turned_knobs(self, place: At) -> list[str]:
         """The knobs that are not as they were, for the first of the reply's tokens for which one is not."""
         chat = self._shown.chat
         for span in reply_with(chat.conversation, place.node):
@@ -178,7 +180,7 @@ class NextPage(PanelPage):
         shown, width = self._shown, scene.width
         step = shown_step(shown.chat, shown.mode)
         token = step.token if step is not None and step.now else None
-        head = [*self._sentence(scene, _LOWEST), *self._selected(width, token)]
+        head = [*self._render_sentence(scene, _LOWEST), *self._render_selected(width, token)]
         if step is None:
             waits = "asking the model …" if shown.mode is not None else "waiting for the first token"
             return [*head, *prose(waits, width, MUTED)]
@@ -200,7 +202,7 @@ class DraftsPage(PanelPage):
         from termchat.tui.pages.drafts import page_lines, token_page_lines
 
         shown, width = self._shown, min(scene.width, _READ)
-        head = [*self._sentence(scene), *self._selected(scene.width)]
+        head = [*self._render_sentence(scene), *self._render_selected(scene.width)]
         if shown.mode is None:
             return [*head, *page_lines(shown.chat, shown.reply, shown.drafts(), shown.forecast, width)]
         return [*head, *token_page_lines(shown.chat, shown.reply, shown.drafts(), shown.mode.round(), width)]
@@ -217,7 +219,7 @@ class PlotPage(PanelPage):
     def lines(self, scene: Scene) -> list[Line]:
         from termchat.tui.pages.plots.reply_plots import columns_of, stacked
 
-        head = [*self._sentence(scene), *self._selected(scene.width)]
+        head = [*self._render_sentence(scene), *self._render_selected(scene.width)]
         self._trace = self._shown.trace(columns_of(scene.width))
         lines, placed = stacked(self.measures, self._trace, scene.width, scene.rows - len(head))
         self._placed = [one._replace(top=one.top + len(head)) for one in placed]

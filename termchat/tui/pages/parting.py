@@ -61,7 +61,7 @@ def parting_lines(shown: ShownGroup, width: int, rows: int = 0, *, candidates: C
             deepest -= 1
         drawn = [one for one in stretches if one.level <= deepest][: rows - 1]
     folded = len(stretches) - len(drawn)
-    numbers = max(min(max((len(_numbers(one.walks)) for one in drawn), default=0), width // 4), _WALKS)
+    numbers = max(min(max((len(_format_numbers(one.walks)) for one in drawn), default=0), width // 4), _WALKS)
     room = min(width - _AT - _AFTER - numbers, _WIDEST)
     head = [("WHERE THEY PART", TITLE), *([(f"  {folded} more", MUTED)] if folded else [])]
     head.append((" " * max(room - length(head), 1), TEXT))
@@ -72,19 +72,19 @@ def parting_lines(shown: ShownGroup, width: int, rows: int = 0, *, candidates: C
     for at, one in enumerate(drawn):
         del open_[one.level :]
         stems, here = "".join("│ " if goes_on else "  " for goes_on in open_[single:]), cursor in one.walks
-        if candidates is not None and (others := _untaken(shown, drawn, at, candidates)):
+        if candidates is not None and (others := _list_untaken(shown, drawn, at, candidates)):
             lines.append(
                 Line(((stems + "┊ ", FAINT), (one_line(f"not taken: {others}", room - len(stems) - 2), MUTED)))
             )
         branch = "" if single and one.level == 0 else "└ " if one.last else "├ "
         left: list[Run] = [(stems + branch, FAINT)]
-        left += _text(shown, one, room - length(left) - 1, here=here)
+        left += _render_text(shown, one, room - length(left) - 1, here=here)
         drawn_with = [token.node.tokens.probabilities[token.index]
                       for token in (shown.token(walk, one.begin) for walk in one.walks)]  # fmt: skip
         low, high = percent(min(drawn_with), 0), percent(max(drawn_with), 0)
         after = low if low == high else f"{low[:-1]}–{high}"
         right: list[Run] = [(str(one.begin + 1).rjust(_AT), MUTED), (after.rjust(_AFTER - 2), TEXT), ("  ", TEXT)]
-        right.append((column(_numbers(one.walks), numbers).rstrip(), ACCENT if here else TEXT))
+        right.append((column(_format_numbers(one.walks), numbers).rstrip(), ACCENT if here else TEXT))
         lines.append(Line((*left, (" " * max(room - length(left), 0), TEXT), *right)))
         open_.append(not one.last)
     return lines
@@ -95,7 +95,7 @@ def height_of(shown: ShownGroup) -> int:
     return 1 + sum(1 for _ in shown.figures.trie.stretches())
 
 
-def _untaken(shown: ShownGroup, drawn: Sequence[TrieStretch], at: int, candidates: Candidates) -> str:
+def _list_untaken(shown: ShownGroup, drawn: Sequence[TrieStretch], at: int, candidates: Candidates) -> str:
     """The likeliest candidates that no walk took, with their probabilities after the chain of the first walk, where `at` is the
     first of several ways on at a fork."""
     level = drawn[at].level
@@ -111,7 +111,7 @@ def _untaken(shown: ShownGroup, drawn: Sequence[TrieStretch], at: int, candidate
     return "  ".join(f"{show_piece(one.text)} {percent(one.probability)}" for one in likeliest)
 
 
-def _text(shown: ShownGroup, one: TrieStretch, width: int, *, here: bool) -> list[Run]:
+def _render_text(shown: ShownGroup, one: TrieStretch, width: int, *, here: bool) -> list[Run]:
     """Render the run's text; its first token, the one of the fork, stands out, without the space before it."""
     texts = shown.texts(one.walks[0], one.begin, min(one.begin + len(one.ids), one.begin + _READ))
     first = "" if not texts else texts[0].removeprefix(" ") if texts[0].strip() else show_piece(texts[0])
@@ -120,7 +120,7 @@ def _text(shown: ShownGroup, one: TrieStretch, width: int, *, here: bool) -> lis
     return [*runs, (one_line(more, width - length(runs)), TEXT if here else MUTED)]
 
 
-def _numbers(walks: Sequence[int]) -> str:
+def _format_numbers(walks: Sequence[int]) -> str:
     """From 1 on, neighbours together: 1-3 5."""
     spans: list[str] = []
     first = before = walks[0]

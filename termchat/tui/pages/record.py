@@ -94,11 +94,16 @@ def record_lines(shown: Shown, width: int, rows: int) -> list[Line]:
     """The facts, the stages, then as many candidates as fit."""
     token = shown.token
     gap = [BLANK] if rows >= ROOMY else []
-    stages, settings = flowing(_stages(token), width), flowing(_settings(shown), width)
-    lines = [*_title(shown, width), *_drafted(shown, width), *flowing(_facts(shown), width), *_near_tie(token, width)]
+    stages, settings = flowing(_list_stages(token), width), flowing(_list_settings(shown), width)
+    lines = [
+        *_render_title(shown, width),
+        *_render_draft(shown, width),
+        *flowing(_list_facts(shown), width),
+        *_near_tie(token, width),
+    ]
     lines += [*(gap if stages else []), *stages, *(gap if settings else []), *settings, *gap]
     if not token.candidates:
-        return [*lines, *_unrecorded(token, width)]
+        return [*lines, *_render_unrecorded(token, width)]
     title: list[Run] = [("CANDIDATES", TITLE)]
     return lines + candidate_table(token, title, width, max(rows - len(lines) - 1, _LEAST), numbered=True)
 
@@ -107,17 +112,17 @@ def step_lines(shown: Shown, rolls: Rolls | None, width: int, rows: int, *, larg
     """The distribution: candidates with bars, all others, what each stage left, and rolls of the dice. `large`: with the facts
     that are not in the table."""
     token = shown.token
-    title = [*_title(shown, width), *_drafted(shown, width), *_near_tie(token, width)]
+    title = [*_render_title(shown, width), *_render_draft(shown, width), *_near_tie(token, width)]
     if not token.candidates:
-        return [*title, *_unrecorded(token, width)]
+        return [*title, *_render_unrecorded(token, width)]
     gap = [BLANK] if rows >= ROOMY else []
     room = rows - len(title) - 2 * len(gap) - 2
     blocks: list[list[Line]] = []
     for items, before in (
-        (_rolls(shown, rolls), _LEAST),
-        (_stages(token), _LEAST),
-        (_settings(shown) if large else [], _LEAST),
-        (_facts(shown) if large else [], len(token.candidates)),  # only where all candidates have room
+        (_list_rolls(shown, rolls), _LEAST),
+        (_list_stages(token), _LEAST),
+        (_list_settings(shown) if large else [], _LEAST),
+        (_list_facts(shown) if large else [], len(token.candidates)),  # only where all candidates have room
     ):
         lines = flowing(items, width)
         blocks.append(lines if len(lines) <= room - before else [])
@@ -135,7 +140,7 @@ def piece_of(token: Token) -> str:
     return show_piece(token.bytes.decode("utf-8", "replace") or name)
 
 
-def _title(shown: Shown, width: int) -> list[Line]:
+def _render_title(shown: Shown, width: int) -> list[Line]:
     token = shown.token
     ink = TITLE if shown.time == AS_RECORDED else _STAMP
     head = f"{shown.what} {token.step} "
@@ -147,7 +152,7 @@ def _title(shown: Shown, width: int) -> list[Line]:
     return flowing(items, width)
 
 
-def _drafted(shown: Shown, width: int) -> list[Line]:
+def _render_draft(shown: Shown, width: int) -> list[Line]:
     """Render the draft of the step and the token in its place."""
     return drafted_lines(shown.round, width) if shown.round is not None else []
 
@@ -156,13 +161,13 @@ def _near_tie(token: Token, width: int) -> list[Line]:
     return prose(_NEAR_TIE, width, Ink("stamp")) if token.near_tie else []
 
 
-def _unrecorded(token: Token, width: int) -> list[Line]:
+def _render_unrecorded(token: Token, width: int) -> list[Line]:
     if token.id == UNKNOWN:
         return prose(_NONE_TOLD, width, MUTED)
     return prose(_UNRECORDED.format(name_of("ask-again")), width, MUTED)
 
 
-def _facts(shown: Shown) -> list[list[Run]]:
+def _list_facts(shown: Shown) -> list[list[Run]]:
     token = shown.token
     data = token.bytes[:_LONGEST].hex(" ") + (" …" if len(token.bytes) > _LONGEST else "")
     noise = next((candidate.noise for candidate in token.candidates if is_taken(candidate, token)), math.nan)
@@ -197,7 +202,7 @@ def _facts(shown: Shown) -> list[list[Run]]:
     return [[(name + " ", MUTED), (value, TEXT)] for name, value in facts]
 
 
-def _stages(token: Token) -> list[list[Run]]:
+def _list_stages(token: Token) -> list[list[Run]]:
     """List each stage with its survivors; stages that cut tokens stand out."""
     items: list[list[Run]] = []
     before = max((stage.survivors for stage in token.stages), default=0)
@@ -208,7 +213,7 @@ def _stages(token: Token) -> list[list[Run]]:
     return [[("LEFT AFTER", TITLE)], *items] if items else []
 
 
-def _settings(shown: Shown) -> list[list[Run]]:
+def _list_settings(shown: Shown) -> list[list[Run]]:
     """The knobs that did something, as the chain panel writes them, and the seed."""
     if shown.samplers is None:
         return []
@@ -221,7 +226,7 @@ def _settings(shown: Shown) -> list[list[Run]]:
     return [*items, [("seed ", MUTED), (str(shown.seed), TEXT)]] if shown.seed is not None else items
 
 
-def _rolls(shown: Shown, rolls: Rolls | None) -> list[list[Run]]:
+def _list_rolls(shown: Shown, rolls: Rolls | None) -> list[list[Run]]:
     """List the rolls with their seeds, and the key that rolls or rolls more."""
     if not can_roll(shown.token):
         return []

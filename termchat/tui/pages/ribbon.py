@@ -28,16 +28,16 @@ def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None,
     reply has more tokens in a cell, never less than half of the line's cells: while a reply streams only its last cell is made
     anew, and all of them each time the line is full.
     """
-    shown = _parts(reply, width)
+    shown = _fitting_parts(reply, width)
     each = _tokens_a_cell([span.count for span in shown], width)
     runs: list[Run] = []
     for node, count in ((span.node, span.count) for span in shown):
-        hottest = _cells(node.tokens, look, count, each)
-        cells = "".join(map(_block, hottest))
+        hottest = _hottest_cells(node.tokens, look, count, each)
+        cells = "".join(map(_block_of, hottest))
         if look != "drafts" and MEASURES[look].rises:
             forced = [node.tokens.by_hand[begin : min(begin + each, count)] for begin in range(0, count, each)]
             cells = "".join(
-                _block(HEATS - 1 - heat) if 0 in by_hand else _NOT_DRAWN
+                _block_of(HEATS - 1 - heat) if 0 in by_hand else _NOT_DRAWN
                 for heat, by_hand in zip(hottest, forced, strict=True)
             )
         if cursor is None or cursor.node != node.number or not 0 <= cursor.index < count:
@@ -50,7 +50,7 @@ def ribbon_line(reply: Sequence[Span], look: TokenLook, cursor: TokenRef | None,
 
 def token_at(reply: Sequence[Span], look: TokenLook, column: int, width: int) -> TokenRef | None:
     """The token that gives a cell of the ribbon its height; None beside it."""
-    shown = _parts(reply, width)
+    shown = _fitting_parts(reply, width)
     each = _tokens_a_cell([span.count for span in shown], width)
     for span in shown:
         cells = -(-span.count // each)
@@ -62,7 +62,7 @@ def token_at(reply: Sequence[Span], look: TokenLook, column: int, width: int) ->
     return None
 
 
-def _parts(reply: Sequence[Span], width: int) -> list[Span]:
+def _fitting_parts(reply: Sequence[Span], width: int) -> list[Span]:
     """The parts that fit."""
     return [span for span in reply if span.count][-width:] if width > 0 else []
 
@@ -75,7 +75,7 @@ def _tokens_a_cell(counts: Sequence[int], width: int) -> int:
     return each
 
 
-def _cells(tokens: TokenColumns, look: TokenLook, count: int, each: int) -> Sequence[int]:
+def _hottest_cells(tokens: TokenColumns, look: TokenLook, count: int, each: int) -> Sequence[int]:
     """The lowest heat among every `each` of the first `count` tokens; full cells are remembered."""
     read = heats(tokens, look)
     known = _known.setdefault(tokens, {})
@@ -87,5 +87,5 @@ def _cells(tokens: TokenColumns, look: TokenLook, count: int, each: int) -> Sequ
     return full[: count // each] + (bytes([min(rest)]) if rest else b"")
 
 
-def _block(heat: int) -> str:
+def _block_of(heat: int) -> str:
     return BLOCKS[(HEATS - 1 - heat) * len(BLOCKS) // HEATS]

@@ -48,13 +48,13 @@ class Rolls:
 
     def of(self, token: Token) -> Rolled:
         if self._rolled is None or self._token is not token:
-            self._token, self._rolled = token, self._roll(token)
+            self._token, self._rolled = token, self._roll_dice(token)
         return self._rolled
 
     def is_at(self, node: int, step: int) -> bool:
         return (self.node, self.step) == (node, step)
 
-    def _roll(self, token: Token) -> Rolled:
+    def _roll_dice(self, token: Token) -> Rolled:
         from termchat.decoding.draw import OTHERS, rolls  # numpy, which nobody needs who does not roll
 
         left = {candidate.id: candidate.probability for candidate in token.candidates}

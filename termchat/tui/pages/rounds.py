@@ -58,7 +58,7 @@ def drafter_name(by: str) -> str:
 def drafted_lines(shown: ShownRound, width: int) -> list[Line]:
     """Render the draft and its drafter; for the token under the cursor that replaced a draft, the probabilities of both."""
     drafted = shown.round
-    words = [[("DRAFTED", TITLE), (" by ", MUTED), (f"{drafter_name(drafted.by)}:", TEXT)], *_drafted(shown)]
+    words = [[("DRAFTED", TITLE), (" by ", MUTED), (f"{drafter_name(drafted.by)}:", TEXT)], *_draft_items(shown)]
     if shown.at == drafted.begin + len(drafted.drafted):
         words.append([("and this token from their last row", MUTED)])
     lines = flowing(words, width, " ")
@@ -67,8 +67,8 @@ def drafted_lines(shown: ShownRound, width: int) -> list[Line]:
     rejected, taken = drafted.drafted[drafted.accepted], shown.ending
     items: list[list[Run]] = []
     for name, text, ink, (model, after) in (
-        ("rejected ", rejected.text, REJECTED, _shares(rejected, taken)),
-        ("taken    ", drafted.corrected.text, STRONG, _shares(None, taken)),
+        ("rejected ", rejected.text, REJECTED, _read_shares(rejected, taken)),
+        ("taken    ", drafted.corrected.text, STRONG, _read_shares(None, taken)),
     ):
         shares = f" model {model} {f'after {after}' if after.endswith('%') else after}"
         items.append([(name, MUTED), (show_piece(text), ink), (shares, MUTED)])
@@ -81,20 +81,25 @@ def round_lines(shown: ShownRound, row_us: float | None, width: int) -> list[Lin
     first = shown.first + drafted.begin
     last = first + max(drafted.tokens, 1) - 1
     numbers = f"token {first}" if first == last else f"tokens {first} to {last}"
-    alone = [spread([("one row alone", MUTED)], [(_ms(row_us), MUTED)], room)] if row_us is not None else []
+    alone = [spread([("one row alone", MUTED)], [(_format_ms(row_us), MUTED)], room)] if row_us is not None else []
     accepted = f"{drafted.accepted} of {len(drafted.drafted)}{'' if drafted.is_over or shown.ended else ' so far'}"
     corrected = "nothing: the reply ended" if shown.ended else "nothing so far"
     if drafted.is_over:
         corrected = "1 token" if drafted.corrected is not None else "nothing"
         corrected += ", not taken yet" if shown.pending else ""
-    tokens = _drafted(shown)
+    tokens = _draft_items(shown)
     lines = [Line(spread([("ROUND ", TITLE), (numbers, TEXT)], [(f"by {drafter_name(drafted.by)}", MUTED)], width))]
     below: Sequence[Sequence[Run]]
     for part, left, right, below in (
-        ("draft", _count(len(drafted.drafted), "token"), _ms(drafted.us), [x.runs for x in flowing(tokens, room, " ")]),
-        ("verify", f"{_count(drafted.rows, 'row')} in one pass", _ms(drafted.decode_us), alone),
+        (
+            "draft",
+            _count_noun(len(drafted.drafted), "token"),
+            _format_ms(drafted.us),
+            [x.runs for x in flowing(tokens, room, " ")],
+        ),
+        ("verify", f"{_count_noun(drafted.rows, 'row')} in one pass", _format_ms(drafted.decode_us), alone),
         ("accept", accepted, "", [line.runs for line in flowing(tokens[: drafted.accepted], room, " ")]),
-        ("correct", corrected, "", _corrected(shown)),
+        ("correct", corrected, "", _correction_runs(shown)),
     ):
         here = part == shown.part
         head: list[Run] = [("▸ " if here else "  ", ACCENT), (column(part, _LABEL), STRONG if here else TEXT)]
@@ -103,12 +108,13 @@ def round_lines(shown: ShownRound, row_us: float | None, width: int) -> list[Lin
     if row_us is not None and drafted.is_over and drafted.decode_us:  # what it was worth
         took, plain = drafted.us + drafted.decode_us, drafted.tokens * row_us
         word = "as fast" if plain >= took else "as fast: it cost time"
-        worth = f"{_count(drafted.tokens, 'token')} in {_ms(took)}, alone {_ms(plain)}: {plain / took:.2f} times {word}"
+        times = f"{_format_ms(took)}, alone {_format_ms(plain)}: {plain / took:.2f} times {word}"
+        worth = f"{_count_noun(drafted.tokens, 'token')} in {times}"
         lines += prose(worth, width, MUTED)
     return lines
 
 
-def _drafted(shown: ShownRound) -> list[list[Run]]:
+def _draft_items(shown: ShownRound) -> list[list[Run]]:
     """Render the drafted tokens, each by its outcome; the one under the cursor stands out."""
     drafted, items = shown.round, []
     for place, token in enumerate(drafted.drafted):
@@ -123,7 +129,7 @@ def _drafted(shown: ShownRound) -> list[list[Run]]:
     return items
 
 
-def _corrected(shown: ShownRound) -> list[list[Run]]:
+def _correction_runs(shown: ShownRound) -> list[list[Run]]:
     """Render the rejected token and the one in its place, with both probabilities if they are on record."""
     drafted, token = shown.round, shown.ending
     if drafted.bonus is not None:
@@ -136,15 +142,15 @@ def _corrected(shown: ShownRound) -> list[list[Run]]:
     rows: list[list[Run]] = []
     for text, (model, after), ink, numbers in (
         ("", ("model", "after"), MUTED, MUTED),
-        (show_piece(rejected.text), _shares(rejected, token), REJECTED, MUTED),
-        (taken, _shares(None, token), STRONG, TEXT),
+        (show_piece(rejected.text), _read_shares(rejected, token), REJECTED, MUTED),
+        (taken, _read_shares(None, token), STRONG, TEXT),
     ):
         word = (column(text, _WORD).rstrip(), ink)
         rows.append([word, (" " * (_WORD - length([word])), TEXT), (f"{model:>8}  {after:>7}", numbers)])
     return rows
 
 
-def _shares(rejected: DraftToken | None, token: Token) -> tuple[str, str]:
+def _read_shares(rejected: DraftToken | None, token: Token) -> tuple[str, str]:
     """Probabilities, by the model and after the chain, of the drawn token, or of the one `rejected` for it."""
     if rejected is None:
         return percent(math.exp(token.logprob)), percent(token.probability)
@@ -155,9 +161,9 @@ def _shares(rejected: DraftToken | None, token: Token) -> tuple[str, str]:
     return percent(math.exp(candidate.logprob)), loss_of(cut) if cut is not None else percent(candidate.probability)
 
 
-def _count(number: int, noun: str) -> str:
+def _count_noun(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _ms(us: float) -> str:
+def _format_ms(us: float) -> str:
     return f"{us / 1000:.2f} ms" if us < 1000 else f"{us / 1000:.1f} ms"

@@ -34,14 +34,14 @@ def sentence_lines(
     begin = max((at // _BLOCK - 1) * _BLOCK, 0)
     wrapper = Wrapper(width)
     if begin == 0:
-        message = _message(conversation, reply)
+        message = _message_before(conversation, reply)
         wrapper.feed(message[-_MOST:], MUTED)
-    wrapper.feed(_between(reply, begin, at)[-_MOST:], TEXT)
+    wrapper.feed(_text_between(reply, begin, at)[-_MOST:], TEXT)
     if pending is not None:
-        _mark(wrapper, pending.text or piece_of(pending))
+        _feed_marked(wrapper, pending.text or piece_of(pending))
     elif count:
-        _mark(wrapper, _between(reply, at, at + 1))
-        wrapper.feed(_between(reply, at + 1, at + 2 * _BLOCK)[:_MOST], TEXT)
+        _feed_marked(wrapper, _text_between(reply, at, at + 1))
+        wrapper.feed(_text_between(reply, at + 1, at + 2 * _BLOCK)[:_MOST], TEXT)
     lines = wrapper.lines
     middle = next((row for row, line in enumerate(lines) if any(ink == _HERE for _, ink in line.runs)), len(lines) - 1)
     first = max(min(middle - rows // 2, len(lines) - rows), 0)
@@ -49,7 +49,7 @@ def sentence_lines(
     return shown + [BLANK] * (rows - len(shown))
 
 
-def _mark(wrapper: Wrapper, text: str) -> None:
+def _feed_marked(wrapper: Wrapper, text: str) -> None:
     """Feed a token's text; spaces and line breaks around it stay outside of the marks."""
     word = text.strip()
     begin = text.find(word) if word else 0
@@ -58,7 +58,7 @@ def _mark(wrapper: Wrapper, text: str) -> None:
     wrapper.feed(text[begin + len(word) :], TEXT)
 
 
-def _message(conversation: Conversation, reply: Sequence[Span]) -> str:
+def _message_before(conversation: Conversation, reply: Sequence[Span]) -> str:
     """Return the message before the reply, else the end of the chat."""
     number = reply[0].node.parent if reply else conversation.leaf
     if number is None:
@@ -76,7 +76,7 @@ def _number_of(cursor: TokenRef, reply: Sequence[Span]) -> int:
     return passed - 1
 
 
-def _between(reply: Sequence[Span], begin: int, end: int) -> str:
+def _text_between(reply: Sequence[Span], begin: int, end: int) -> str:
     """The text of the tokens from `begin` to before `end`, counted over all pieces."""
     texts: list[str] = []
     passed = 0

@@ -44,8 +44,8 @@ class ShownGroup:
         self.figures = GroupFigures()
         self.labels: dict[int, str] = {}
         self.only: tuple[int, ...] = ()
-        self.pages = _pages(self)
-        self.page = next(iter(self.pages.values()))
+        self.pages: dict[str, Page] = {}
+        self.page = Page()
         self._read: dict[int, int] = {}
 
     @property
@@ -58,6 +58,10 @@ class ShownGroup:
         """The numbers of the walks whose text is shown."""
         only = [walk for walk in self.only if walk in self.group.nodes]
         return only if self.cursor in only else sorted(self.group.nodes)
+
+    def put_pages(self, pages: Sequence[Page]) -> None:
+        """Take the pages in the order in which they are turned; the first is shown first."""
+        self.pages, self.page = {page.name: page for page in pages}, pages[0]
 
     def turn_to(self, name: str, walks: Sequence[int] = ()) -> None:
         """Turn to a page, and show the text of these walks, or of all."""
@@ -128,19 +132,3 @@ def knobs_apart(nodes: Mapping[int, Node]) -> dict[int, dict[str, Value]]:
     names = [name for name in KNOBS if name in every[0]] if every else []
     differing = [name for name in names if any(one[name] != every[0][name] for one in every)]
     return {walk: {name: one[name] for name in differing} for walk, one in known.items()}
-
-
-def _pages(shown: ShownGroup) -> dict[str, Page]:
-    """Make the pages of a group by name, in the order in which they are turned; the first is shown first."""
-    from termchat.tui.pages.beams_page import BeamsPage  # none of them is there in the first frame
-    from termchat.tui.pages.grid_page import GridPage
-    from termchat.tui.pages.lockstep import LockstepPage
-    from termchat.tui.pages.parting import PartingPage
-    from termchat.tui.pages.tally import RankingPage, VotePage
-    from termchat.tui.pages.walk_table import TablePage
-
-    text = Page()
-    text.name = TEXT_PAGE
-    first = {"grid": GridPage, "compare": LockstepPage, "best": RankingPage, "vote": VotePage, "beams": BeamsPage}
-    own = [first[kind](shown)] if (kind := shown.group.group.kind) in first else []
-    return {page.name: page for page in (*own, text, PartingPage(shown), TablePage(shown))}

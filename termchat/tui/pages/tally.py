@@ -60,16 +60,16 @@ class TallyPage(Page):
         raise NotImplementedError
 
     def lines(self, scene: Scene) -> list[Line]:
-        places = self._places()
+        places = self._read_places()
         at = next((at for at, place in enumerate(places) if self._shown.cursor in place.walks), 0)
         head, columns = self.table(places, at, scene.width)
         table = GridTable(columns, places, at, lambda place: f"walks('choose', {place.walks[0] + 1})")
         lines = [*head, *table.lines(scene.width, scene.rows - len(head))]
         room = scene.rows - len(lines) - 1
-        return [*lines, BLANK, *self._reply(places[at], scene.width, room)] if places and room > 1 else lines
+        return [*lines, BLANK, *self._render_reply(places[at], scene.width, room)] if places and room > 1 else lines
 
     def act(self, what: str, *arguments: object) -> bool:
-        by, places, cursor = by_of(arguments), self._places(), self._shown.cursor
+        by, places, cursor = by_of(arguments), self._read_places(), self._shown.cursor
         at = next((at for at, place in enumerate(places) if cursor in place.walks), None)
         if what not in ("line", "go") or at is None:
             return False
@@ -81,7 +81,7 @@ class TallyPage(Page):
         self._shown.chat.walks.select(walk)
         return True
 
-    def _places(self) -> list[_Place]:
+    def _read_places(self) -> list[_Place]:
         """Rank the walks, then list the others. Answers are read again only once a walk has ended, as a pattern may be
         slow."""
         group, vote = self._shown.group, self._shown.group.group.kind == "vote"
@@ -90,10 +90,10 @@ class TallyPage(Page):
             for walk, node in sorted(group.nodes.items())
         ]
         if self._ranked[0] != now:
-            self._ranked = now, self._rank()
+            self._ranked = now, self._rank_walks()
         return self._ranked[1]
 
-    def _rank(self) -> list[_Place]:
+    def _rank_walks(self) -> list[_Place]:
         group = self._shown.group
         spans = {walk: group.spans(walk) for walk in sorted(group.nodes)}
         problems: list[AnswerError] = []
@@ -113,7 +113,7 @@ class TallyPage(Page):
         others = [_Place(texts[walks[0]], tuple(walks), of[walks[0]], why) for why, walks in reasons.items()]
         return [*counted, *sorted(others, key=lambda place: place.walks)]
 
-    def _reply(self, place: _Place, width: int, rows: int) -> list[Line]:
+    def _render_reply(self, place: _Place, width: int, rows: int) -> list[Line]:
         """Render the reply under the cursor, its answer marked."""
         shown = self._shown
         walk = shown.cursor if shown.cursor in place.walks else place.walks[0]
@@ -135,7 +135,7 @@ class RankingPage(TallyPage):
     name = "ranking"
 
     def table(self, places: Sequence[_Place], at: int, width: int) -> tuple[list[Line], Sequence[Column[_Place]]]:
-        size = _bar(width)
+        size = _bar_width(width)
 
         def numbers(place: _Place) -> Cell:
             """The place of a reply, and its walks: equal replies are counted once."""
@@ -182,17 +182,17 @@ class VotePage(TallyPage):
 
         def share(place: _Place) -> Cell:
             part = len(place.walks) / votes if votes else 0.0
-            return None if place.why else [*bar(part, _bar(width)), (f"{percent(part, 0):>5}", MUTED)]
+            return None if place.why else [*bar(part, _bar_width(width)), (f"{percent(part, 0):>5}", MUTED)]
 
         answers = [cells(one_line(place.text, _WORD)) for place in places if not place.why]
-        return [self._head(places, votes, width)], (
+        return [self._render_head(places, votes, width)], (
             Column("", lambda place: [("–", MUTED)] if place.why else place.text, min(max(*answers, 8, 0), _WORD)),
             Column("", count, _VOTES),
-            Column("", share, _bar(width) + 5),
+            Column("", share, _bar_width(width) + 5),
             Column("", lambda place: None if place.why else walks(place), fills=True),
         )
 
-    def _head(self, places: Sequence[_Place], votes: int, width: int) -> Line:
+    def _render_head(self, places: Sequence[_Place], votes: int, width: int) -> Line:
         counted = [Tally(place.text, place.walks) for place in places if not place.why]
         share, answer = agreement(counted), self._shown.group.group.answer
         left: list[Run] = [(f"  answers {'at' if is_path(answer) else 'matching'} ", MUTED)]
@@ -208,5 +208,5 @@ class VotePage(TallyPage):
         return Line(spread(left if length([*left, *right]) < width else [], right, width))
 
 
-def _bar(width: int) -> int:
+def _bar_width(width: int) -> int:
     return min(max(width // 6, 6), _LONGEST_BAR)

@@ -33,7 +33,7 @@ def timing_lines(live: Live, width: int) -> list[Line]:
     if token:
         p_end = p_end_of(token.p_end, missing)
     title: list[Run] = [("STEP ", TITLE)]
-    sure = [*_pair("entropy ", entropy), *_pair("   p(end) ", p_end)]
+    sure = [*_name_value("entropy ", entropy), *_name_value("   p(end) ", p_end)]
     unlisted: list[Run] = [(f"  {percent(missing, 2)} not listed", MUTED)] if missing else []
     if length([*title, *sure, *unlisted]) < width:
         sure += unlisted
@@ -41,13 +41,17 @@ def timing_lines(live: Live, width: int) -> list[Line]:
     reused = f"{count(live.prefill.reused)} reused" if live.prefill and live.prefill.reused >= 0 else ""
     rate = live.tokens_per_second
     share = live.sampling_share
-    decode = _pair("decode ", f"{rate:.0f} t/s" if rate else UNKNOWN)
-    sampling = _pair("sampling ", percent(share, 0) if share is not None else UNKNOWN)
+    decode = _name_value("decode ", f"{rate:.0f} t/s" if rate else UNKNOWN)
+    sampling = _name_value("sampling ", percent(share, 0) if share is not None else UNKNOWN)
     room = width - sum(len(text) for text, _ in [*decode, *sampling]) - 4
     return [
         Line(spread(title, sure, width)),
-        Line(spread([*_pair("TTFT ", ttft), *_pair("  prefill ", _prefill(live))], [(reused, MUTED)], width)),
-        Line((*decode, ("  " + _spark(live, room) + "  ", MUTED), *sampling)),
+        Line(
+            spread(
+                [*_name_value("TTFT ", ttft), *_name_value("  prefill ", _prefill_rate(live))], [(reused, MUTED)], width
+            )
+        ),
+        Line((*decode, ("  " + _step_sparks(live, room) + "  ", MUTED), *sampling)),
     ]
 
 
@@ -57,16 +61,16 @@ def prefill_line(live: Live, width: int) -> Line:
     return Line((("prefill ", MUTED), *bar(share, width - 8 - len(numbers)), (numbers, TEXT)))
 
 
-def _pair(name: str, value: str) -> list[Run]:
+def _name_value(name: str, value: str) -> list[Run]:
     return [(name, MUTED), (value, TEXT)]
 
 
-def _prefill(live: Live) -> str:
+def _prefill_rate(live: Live) -> str:
     rate = live.prefill_per_second
     return f"{rate:.0f} t/s" if rate else UNKNOWN
 
 
-def _spark(live: Live, room: int) -> str:
+def _step_sparks(live: Live, room: int) -> str:
     """Times of the last steps, the newest at the right; of a round of drafting those of its rows."""
     if room <= 0:
         return ""

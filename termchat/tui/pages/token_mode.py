@@ -170,13 +170,13 @@ class TokenMode:
             self.transcript.move_cursor(how)
         stayed = before == self.transcript.cursor
         self._behind = stayed and (how in _ONWARDS or (was_pending and how not in _BACKWARDS))
-        self._moved()
+        self._follow_cursor()
 
     def pointed(self) -> bool:
         """Follow the cursor, which may have been moved by a click; whether there still is one, or soon will be."""
         if self.transcript.cursor != self._at:
             self._behind = False
-            self._moved()
+            self._follow_cursor()
         return self._at is not None or self._forked or self._branch is not None or self.pending
 
     def choose(self, number: int) -> None:
@@ -185,13 +185,13 @@ class TokenMode:
         if shown is None or place is None:
             return
         if number > len(shown.token.candidates):
-            self._tell(f"no candidate {number}", f"{name_of('ask-again')} asks the model for candidates")
+            self._notify(f"no candidate {number}", f"{name_of('ask-again')} asks the model for candidates")
             return
         chosen = shown.token.candidates[number - 1].id
         if shown.pending:
             self._chat.replies.force([chosen])
         else:
-            self._fork(place, ids=[chosen])
+            self._fork_at(place, ids=[chosen])
 
     def submit(self, text: str) -> None:
         typing, self.typing = self.typing, None
@@ -205,14 +205,14 @@ class TokenMode:
         elif self.pending:
             self._chat.replies.force_text(unescape(text))
         else:
-            self._fork(place, text=unescape(text))
+            self._fork_at(place, text=unescape(text))
 
     def cut(self, paused: bool = False) -> None:
         """Draw on from before the token, with the same dice; `paused` waits there."""
         if self.pending:
-            self._tell("the reply is already paused here")
+            self._notify("the reply is already paused here")
         elif (place := self.place) is not None:
-            self._fork(place, paused=paused)
+            self._fork_at(place, paused=paused)
 
     def ask(self, now: bool) -> None:
         """Ask the model for this position again, with its original settings or the current knobs."""
@@ -243,10 +243,10 @@ class TokenMode:
         if self.view != "what-if" or replay is None:
             return
         if replay.summary.first is None:
-            self._tell("every token would stay the same", f"{name_of('tune')} turns the knobs")
+            self._notify("every token would stay the same", f"{name_of('tune')} turns the knobs")
             return
         number, index = replay.places[replay.summary.first]
-        self._fork(At(self._chat.conversation.nodes[number], index))
+        self._fork_at(At(self._chat.conversation.nodes[number], index))
 
     def pause(self) -> None:
         if self._chat.phase == "paused":
@@ -260,7 +260,7 @@ class TokenMode:
             onward = (
                 "" if finished is not None and finished.reason == "end" else f"{name_of('continue')} continues it; "
             )
-            self._tell("no reply is running", onward + f"{name_of('cut-paused')} restarts from here, paused")
+            self._notify("no reply is running", onward + f"{name_of('cut-paused')} restarts from here, paused")
 
     def step(self, unit: Unit) -> None:
         """Continue a paused reply for one unit."""
@@ -269,7 +269,7 @@ class TokenMode:
             self._chat.replies.step(unit)
         else:
             onward = f"{name_of('pause')} pauses; {name_of('cut-paused')} restarts from here, paused"
-            self._tell("pause the reply before stepping", onward)
+            self._notify("pause the reply before stepping", onward)
 
     # --- what the chat says ------------------------------------------------------------------------------------------
 
@@ -290,7 +290,7 @@ class TokenMode:
             self.transcript.open_cursor()
             self._at = self.transcript.cursor
         if any(isinstance(change, Answered) for change in news) and (failed := self._chat.questions.failed):
-            self._tell(failed)
+            self._notify(failed)
             self.view = "record"
 
     # --- what the panels show ----------------------------------------------------------------------------------------
@@ -307,7 +307,9 @@ class TokenMode:
             return Shown(paused.token, "PENDING", waits, "", now, True, True, seed, node.number, self.round())
         then = settings_of(node, node.tokens.settings[place.at])
         if self.view != "asked":
-            return Shown(self._record(node, place.at), samplers=then, seed=seed, node=node.number, round=self.round())
+            return Shown(
+                self._read_record(node, place.at), samplers=then, seed=seed, node=node.number, round=self.round()
+            )
         if (asked := chat.questions.inspected) is None:
             return None
         time, knobs = (WITH_KNOBS, now) if asked.now else (ORIGINAL, then)
@@ -325,10 +327,10 @@ class TokenMode:
             return None
         end, ending = drafted.begin + drafted.accepted, None
         if drafted.corrected is not None:
-            ending = pending if end == len(tokens) else self._record(node, end)
+            ending = pending if end == len(tokens) else self._read_record(node, end)
         return ShownRound(drafted, place.at, self._begin_of(node)[1], ending, pending is not None, node.done)
 
-    def _record(self, node: Node, at: int) -> Token:
+    def _read_record(self, node: Node, at: int) -> Token:
         """Read the record of a token from the store, once."""
         if (node, at) not in self._recorded:
             record = self._chat.session.token(node, at)
@@ -349,7 +351,7 @@ class TokenMode:
 
     # --- how it is done ----------------------------------------------------------------------------------------------
 
-    def _moved(self) -> None:
+    def _follow_cursor(self) -> None:
         """Answers about one token go when the cursor leaves it; those about a reply stay until another one is reached."""
         self._at, self._branch = self.transcript.cursor, None
         replay, place = self._chat.questions.scored, self.place
@@ -378,7 +380,7 @@ class TokenMode:
         self.view = view
         self._chat.questions.forget()
 
-    def _fork(self, place: At, *, ids: list[int] | None = None, text: str = "", paused: bool = False) -> None:
+    def _fork_at(self, place: At, *, ids: list[int] | None = None, text: str = "", paused: bool = False) -> None:
         """While walks run it is one more of them, and the cursor stays."""
         self._go_to("record")
         walks = self._chat.walks
@@ -391,7 +393,7 @@ class TokenMode:
             place.node, place.at, ids=ids or (), text=text, wish=Wish(then="wait" if paused else "go on")
         )
 
-    def _tell(self, message: str, hint: str = "") -> None:
+    def _notify(self, message: str, hint: str = "") -> None:
         self._chat.changed(Notice(message, hint))
 
 

@@ -79,12 +79,12 @@ class Tune(Form):
     def press(self, key: str, character: str | None) -> bool:
         self.error = ""
         letter = character is not None and character.isprintable()
-        self._follow(letter=letter or key == "enter")
+        self._begin_run(letter=letter or key == "enter")
         if not super().press(key, character):
             if not letter:
                 return False
             self.error = f"{shown(key)} does nothing here; {name_of('back')} leaves TUNE"
-            self._letter()
+            self._count_letter()
         if key == "enter":
             self._typed_at = 0.0
         return True
@@ -103,7 +103,7 @@ class Tune(Form):
         self.selected, self.typed, self.error = name, None, ""
 
     def turn(self, name: str, steps: int, *, coarse: bool = False) -> None:
-        self._follow()
+        self._begin_run()
         self.select(name)
         self.do_move(steps, coarse)
 
@@ -111,15 +111,15 @@ class Tune(Form):
         """Go to a knob and set it to the value at a fraction of its bar, 0 to 1. Moves that follow one that `begins` are taken
         back with it."""
         if begins:
-            self._follow()
+            self._begin_run()
         self.select(name)
-        self._set(name, KNOBS[name].at(fraction))
+        self._set_knob(name, KNOBS[name].at(fraction))
 
     def carry(self, name: str, onto: str, *, down: bool, begins: bool) -> None:
         """Move a knob's stage to where that of another knob is, which lies below it (`down`) or above. Moves that follow one
         that `begins` are taken back with it."""
         if begins:
-            self._follow()
+            self._begin_run()
         self.select(name)
         order = list(self.tuning.order)
         stage, other = KNOBS[name].stage or "", KNOBS[onto].stage
@@ -129,13 +129,13 @@ class Tune(Form):
             to = order.index(other)
             order = [one for one in order if one != stage]
             order.insert(to, stage)
-            self._set("order", tuple(order))
+            self._set_knob("order", tuple(order))
 
     def put(self, name: str, value: Value) -> None:
         """Set a knob from elsewhere; it can be undone here, too."""
-        self._follow()
+        self._begin_run()
         self.error = ""
-        self._set(name, value)
+        self._set_knob(name, value)
 
     def bias_of(self, token: int) -> float:
         """Return what its own bias adds to a token's logit; 0 without one."""
@@ -159,17 +159,17 @@ class Tune(Form):
         self._run = _Run(self.selected)
 
     def apply(self, values: Mapping[str, Value], places: Mapping[str, str]) -> None:
-        """Set several knobs at once, which are taken back at once; `places` are the origins of their values."""
-        self._follow()
+        """Set several knobs with one undo; `places` are the origins of their values."""
+        self._begin_run()
         self.typed, self.error = None, ""
         before = {name: (getattr(self.tuning, name), self.origin[name]) for name in values}
         self._adjust_all(values, places)
-        self._kept().update(before)
-        self._follow()
+        self._undo_values().update(before)
+        self._begin_run()
 
     def write(self, text: str) -> None:
         r"""Add a text to the selected knob as typed, with `\n` and the like; one that is there goes. An order is replaced."""
-        self._follow()
+        self._begin_run()
         self.error = ""
         knob, value = self.field, self._value
         try:
@@ -204,8 +204,8 @@ class Tune(Form):
         )
 
     def drop_text(self) -> None:
-        """Remove the last of the selected knob's texts, if there is one."""
-        self._follow()
+        """Remove the last of the selected knob's texts."""
+        self._begin_run()
         self.error = ""
         value = self._value
         if isinstance(value, tuple):
@@ -226,7 +226,7 @@ class Tune(Form):
             self._refuse_to_move()
             return
         if stage.name not in order:
-            self._set("order", (*order, stage.name))
+            self._set_knob("order", (*order, stage.name))
             return
         at = order.index(stage.name)
         to = at + by
@@ -238,7 +238,7 @@ class Tune(Form):
             self.error = f"{stage.name} is already {'first' if by < 0 else 'last'}"
             return
         order.insert(to, order.pop(at))
-        self._set("order", tuple(order))
+        self._set_knob("order", tuple(order))
 
     def _refuse_to_move(self) -> None:
         stage = STAGES.get(self.field.stage or "")
@@ -273,15 +273,15 @@ class Tune(Form):
     def do_default(self) -> None:
         self.set(self.field.default)
 
-    def _follow(self, *, letter: bool = False) -> None:
+    def _begin_run(self, *, letter: bool = False) -> None:
         """Begin another run, unless a letter was typed soon after the one before it."""
         now = monotonic()
         if not letter or now - self._typed_at > _PAUSE:
             self._run = _Run(self.selected)
         self._typed_at = now if letter else 0.0
 
-    def _kept(self) -> dict[str, tuple[Value, str]]:
-        """Return the values noted in the run, which can be taken back from now on."""
+    def _undo_values(self) -> dict[str, tuple[Value, str]]:
+        """Return the values of the run, and put it on the undo."""
         if not self._undo or self._undo[-1] is not self._run:
             self._undo.append(self._run)
         return self._run.values
@@ -306,22 +306,23 @@ class Tune(Form):
 
     def do_select(self, name: str) -> None:
         self.select(name)
-        self._letter()
+        self._count_letter()
 
-    def _letter(self) -> None:
-        """Count a letter that changes no value; many in a run were meant for elsewhere, and are taken back by themselves."""
+    def _count_letter(self) -> None:
+        """Count a letter that changes no value; several in a run were meant for another widget, and have an undo of their
+        own."""
         self._run.picks += 1
         if self._run.picks >= _TYPING:
-            self._kept()
+            self._undo_values()
 
     def do_step(self, by: int) -> None:
         names = shown_knobs(self.tuning, self.selected, unfolded=self.unfolded, order=self.own_order)
         self.select(names[(names.index(self.selected) + by) % len(names)])
 
     def set(self, value: Value) -> None:
-        self._set(self.selected, value)
+        self._set_knob(self.selected, value)
 
-    def _set(self, name: str, value: Value) -> None:
+    def _set_knob(self, name: str, value: Value) -> None:
         self.typed = None
         before: Value = getattr(self.tuning, name)
         place = self.origin[name]
@@ -334,4 +335,4 @@ class Tune(Form):
             self.error = str(error)
             return
         if value != before:
-            self._kept().setdefault(name, (before, place))
+            self._undo_values().setdefault(name, (before, place))

@@ -38,14 +38,14 @@ class TurnVersions:
         """Show the version before (-1) or behind (1) of the turn that a node is in; without one, of the reply under the token
         cursor, else of the last turn that has other versions."""
         chat, turns = self._chat.conversation, self._transcript.parts()
-        turn = self._turn(turns, node)
+        turn = self._find_turn(turns, node)
         if turn is None:
             self._tell(
                 Notice("no turn in this chat has other versions", f"{name_of('regenerate')} makes another reply")
             )
             return
         parts = turns[turn]
-        this, ends = _versions(Versions(chat), parts)
+        this, ends = _list_versions(Versions(chat), parts)
         if len(ends) == 1:
             self._tell(Notice("this reply has no other version", f"{name_of('regenerate')} regenerates the last reply"))
         elif not 0 <= this + by < len(ends):
@@ -55,7 +55,7 @@ class TurnVersions:
             self._tell(Notice(f"cannot show another version: {why}", f"{name_of('back')} stops it"))
         else:
             leaves = (leaf_of(chat, end, self._used) for end in ends[this + by])
-            self._show(turn, max(leaves, key=lambda leaf: (self._used.get(leaf, -1), leaf)))
+            self._show_leaf(turn, max(leaves, key=lambda leaf: (self._used.get(leaf, -1), leaf)))
 
     def regenerate(self, *, same: bool = False) -> None:
         """Write another reply to the last message; a notice explains the same dice unless they were asked for."""
@@ -75,7 +75,7 @@ class TurnVersions:
                 )
             )
 
-    def _turn(self, turns: list[TurnParts], node: int | None) -> int | None:
+    def _find_turn(self, turns: list[TurnParts], node: int | None) -> int | None:
         cursor = self._transcript.cursor
         wanted = node if node is not None else cursor.node if cursor is not None else None
         if wanted is not None:
@@ -84,18 +84,18 @@ class TurnVersions:
             )
         versions = Versions(self._chat.conversation)
         backwards = range(len(turns) - 1, -1, -1)
-        return next((at for at in backwards if len(_versions(versions, turns[at])[1]) > 1), None)
+        return next((at for at in backwards if len(_list_versions(versions, turns[at])[1]) > 1), None)
 
-    def _show(self, turn: int, leaf: int) -> None:
+    def _show_leaf(self, turn: int, leaf: int) -> None:
         """Show the path to a leaf, the head of the turn on the row where it was, and a cursor in the turn as far into it."""
-        row, into = self._transcript.row_of(turn), self._into(self._transcript.parts()[turn])
+        row, into = self._transcript.row_of(turn), self._tokens_before(self._transcript.parts()[turn])
         self._chat.branches.select(leaf)
         self._transcript.show(self._chat.conversation, running=self._chat.busy)
         self._transcript.hold(turn, row)
-        if into is not None and (ref := _token(self._transcript.parts()[turn], into)) is not None:
+        if into is not None and (ref := _token_at(self._transcript.parts()[turn], into)) is not None:
             self._transcript.set_cursor(ref)
 
-    def _into(self, parts: TurnParts) -> int | None:
+    def _tokens_before(self, parts: TurnParts) -> int | None:
         """How many tokens of a turn precede the cursor; None if it is elsewhere."""
         cursor, before = self._transcript.cursor, 0
         if cursor is None:
@@ -103,11 +103,11 @@ class TurnVersions:
         for part in parts:
             if part.node.number == cursor.node:
                 return before + cursor.index
-            before += _reached(part)
+            before += _count_reached(part)
         return None
 
 
-def _versions(versions: Versions, parts: TurnParts) -> tuple[int, list[list[int]]]:
+def _list_versions(versions: Versions, parts: TurnParts) -> tuple[int, list[list[int]]]:
     """Which of its versions a turn is, and the nodes that each of them ends in: of a system prompt there may be several."""
     if parts[0].node.number == HEAD:
         return versions.of_prompt()
@@ -115,11 +115,11 @@ def _versions(versions: Versions, parts: TurnParts) -> tuple[int, list[list[int]
     return this, [[end] for end in ends]
 
 
-def _token(parts: TurnParts, into: int) -> TokenRef | None:
+def _token_at(parts: TurnParts, into: int) -> TokenRef | None:
     """The token of a reply that `into` others precede, else its last one; None if it has none."""
     ref: TokenRef | None = None
     for part in parts:
-        reached = _reached(part)
+        reached = _count_reached(part)
         if reached:
             ref = TokenRef(part.node.number, min(into, reached - 1))
         if into < reached:
@@ -128,7 +128,7 @@ def _token(parts: TurnParts, into: int) -> TokenRef | None:
     return ref
 
 
-def _reached(part: Part) -> int:
+def _count_reached(part: Part) -> int:
     """How many tokens of a part the cursor can be on."""
     there = len(part.node.tokens)
     return there if part.reach is None else min(part.reach, there)

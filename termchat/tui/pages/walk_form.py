@@ -109,7 +109,7 @@ class WalkForm(Form):
         if self.at == 0:
             self.kind = next(kind for kind in PLANS if kind == value)
             return
-        before, self._values[self.kind][self.field.name] = self._value(self.at), str(value)
+        before, self._values[self.kind][self.field.name] = self._typed_value(self.at), str(value)
         if self.kind == "grid" and self.field.kind == "choice" and value != before:
             self._values["grid"][self.fields[self.at + 1].name] = _values_of(str(value)) if value != NO_KNOB else ""
 
@@ -127,12 +127,12 @@ class WalkForm(Form):
 
     def type_text(self, text: str) -> None:
         """Type a text, in place of a number that was not typed."""
-        before = self._value(self.at) if self.field.kind == "text" else ""
+        before = self._typed_value(self.at) if self.field.kind == "text" else ""
         self.typed = (before if self.typed is None else self.typed) + text
         self.set(self.typed)
 
     def do_move(self, by: int) -> None:
-        field, value = self.field, self._value(self.at)
+        field, value = self.field, self._typed_value(self.at)
         self.typed = None
         if field.choices:
             self.set(field.choices[(field.choices.index(value) + by) % len(field.choices)])
@@ -145,25 +145,25 @@ class WalkForm(Form):
 
     def do_erase(self) -> None:
         if not self.field.choices:
-            self.typed = erase_last(self._value(self.at))
+            self.typed = erase_last(self._typed_value(self.at))
             self.set(self.typed)
 
     def do_reset(self) -> None:
-        is_written = self.field.kind == "text" and self._value(self.at) != ""
+        is_written = self.field.kind == "text" and self._typed_value(self.at) != ""
         default = self._initial[self.kind][self.field.name] if self.at else _KIND.typed_default
         self.set("" if is_written else default)
         if self.typed is not None:
-            self.typed = self._value(self.at)
+            self.typed = self._typed_value(self.at)
 
-    def _value(self, at: int) -> str:
+    def _typed_value(self, at: int) -> str:
         return self.kind if at == 0 else self._values[self.kind][self.fields[at].name]
 
     def lines(self, width: int) -> list[Line]:
-        return [self._line(at, field, width) for at, field in enumerate(self.fields)]
+        return [self._render_line(at, field, width) for at, field in enumerate(self.fields)]
 
-    def _line(self, at: int, field: PlanField, width: int) -> Line:
+    def _render_line(self, at: int, field: PlanField, width: int) -> Line:
         here = at == self.at
-        value = self._value(at)
+        value = self._typed_value(at)
         runs: list[Run] = [("▌ " if here else "  ", ACCENT), (column(field.label, _NAME), STRONG if here else MUTED)]
         if 0 < len(field.choices) <= len(PLANS):
             for choice in field.choices:

@@ -87,11 +87,11 @@ def title_line(
     left: list[Run] = [(f"{TITLES[kind]}  ", _HEAD)]
     left.append((str(beams.width if beams is not None else len(group.nodes)), STRONG))
     tabs = [(f" {name} ", _HERE if name == page else MUTED._replace(does=f"walks('page', '{name}')")) for name in pages]
-    rates = _rates(group, alone)
+    rates = _render_rates(group, alone)
     while rates and length([*left, *rates, *tabs]) + _VARIED > width:
         rates.pop()
     right = [*rates, ("  ", MUTED), *tabs] if rates else tabs
-    varied = "".join(f" · {one}" for one in [*_varied(group), *(["same dice"] if group.group.same_dice else [])])
+    varied = "".join(f" · {one}" for one in [*_list_varied(group), *(["same dice"] if group.group.same_dice else [])])
     room = width - length(left) - length(right) - 1
     if kind not in ("walks", "beams") and len(_NOUN) + cells(varied) <= room:  # whose titles say what is counted
         varied = _NOUN + varied
@@ -99,7 +99,7 @@ def title_line(
     return Line(spread(left, right, width))
 
 
-def _varied(group: ReplyGroup) -> list[str]:
+def _list_varied(group: ReplyGroup) -> list[str]:
     """The knobs that differ, each with its values in order; of a search how it scores, and how far it is."""
     if (beams := group.group.beams) is not None:
         by = "after the chain" if beams.after_chain else "by the model"
@@ -120,7 +120,7 @@ def _varied(group: ReplyGroup) -> list[str]:
     ]
 
 
-def _rates(group: ReplyGroup, alone: float | None) -> list[Run]:
+def _render_rates(group: ReplyGroup, alone: float | None) -> list[Run]:
     if group.ended is not None:
         total, steps = group.ended.tokens_per_second, group.ended.steps
         if not total:
@@ -179,7 +179,7 @@ def list_lines(shown: ShownGroup, width: int, rows: int) -> list[Line]:
     columns: tuple[Column[int], ...] = (
         Column("", name, wide),
         Column("", lambda walk: _state_runs(shown, walk), _STATE, right=True),
-        Column("", lambda walk: _beginning(shown.group.nodes[walk], shown.look, left), left),
+        Column("", lambda walk: _render_beginning(shown.group.nodes[walk], shown.look, left), left),
     )
     at = walks.index(cursor) if cursor in walks else -1
     return GridTable(columns, walks, at, lambda walk: f"walks('choose', {walk + 1})", marked=False).lines(width, rows)
@@ -194,13 +194,13 @@ def _state_runs(shown: ShownGroup, walk: int) -> list[Run]:
 
 
 @lru_cache(1 << 12)
-def _measured(text: str, width: int) -> tuple[str, int]:
+def _measure_token(text: str, width: int) -> tuple[str, int]:
     """Render a token on a line, with its cells; each appears in many frames."""
     line = one_line(text, width)
     return line, cell_len(line)
 
 
-def _beginning(node: Node, look: Look, width: int) -> list[Run]:
+def _render_beginning(node: Node, look: Look, width: int) -> list[Run]:
     """The beginning of a walk's text on one line, each token in the ink of its heat."""
     tokens = node.tokens
     runs: list[Run] = []
@@ -209,7 +209,7 @@ def _beginning(node: Node, look: Look, width: int) -> list[Run]:
     for text, kind, at in zip(tokens.texts[:count], kinds(tokens, 0, count), range(count), strict=True):
         if not text or (not runs and text.isspace()):
             continue
-        line, wide = _measured(text, width)
+        line, wide = _measure_token(text, width)
         runs.append((line, inks[kind][hot[at]] if hot is not None else TEXT))
         used += wide
         if used > width:

@@ -48,11 +48,11 @@ def table_lines(shown: ShownGroup, width: int) -> list[Line]:
         Column("ending", shown.ending, _ENDING),
         Column("mean logprob", figure(lambda one: one.mean_logprob), right=True, short="mean logp"),
         Column("perplexity", figure(lambda one: one.perplexity), _LEAST, right=True, short="ppl", rank=1),
-        Column("entropy bits", partial(_entropy, shown), right=True, short="entropy", rank=3),
+        Column("entropy bits", partial(_format_entropy, shown), right=True, short="entropy", rank=3),
         Column("distinct-1", figure(lambda one: one.distinct(1)), right=True, short="dist-1", rank=4),
         Column("-2", figure(lambda one: one.distinct(2)), _LEAST, right=True, short="dist-2", rank=2),
         Column("-3", figure(lambda one: one.distinct(3)), _LEAST, right=True, short="dist-3", rank=3),
-        Column("shared", partial(_shared, shown), right=True),
+        Column("shared", partial(_count_shared, shown), right=True),
     )
     walks = sorted(walk for walk in shown.group.nodes if walk in figures)
     at = walks.index(cursor) if cursor in walks else -1
@@ -60,7 +60,7 @@ def table_lines(shown: ShownGroup, width: int) -> list[Line]:
     return [*table.lines(width), all_line(shown, width)]
 
 
-def _shared(shown: ShownGroup, walk: int) -> str:
+def _count_shared(shown: ShownGroup, walk: int) -> str:
     """Count the tokens that a walk begins with as the walk under the cursor does."""
     if walk == shown.cursor:
         return "this"
@@ -71,7 +71,7 @@ def _shared(shown: ShownGroup, walk: int) -> str:
     return str(min(len(trie.ids(walk)), len(trie.ids(shown.cursor))) if parted is None else parted)
 
 
-def _entropy(shown: ShownGroup, walk: int) -> str:
+def _format_entropy(shown: ShownGroup, walk: int) -> str:
     mean = shown.figures.of[walk].mean_entropy
     unlisted = max(span.node.tokens.most_unlisted for span in shown.group.spans(walk))
     return "" if mean is None else at_most(mean, unlisted) + number(mean)

@@ -190,11 +190,11 @@ class WalksView(Column):
     @property
     def text(self) -> WalkText | None:
         """The text of the walk under the cursor, None where no group is shown."""
-        return next((column.text for walk, column in self._visible() if walk == self.cursor), None)
+        return next((column.text for walk, column in self._visible_columns() if walk == self.cursor), None)
 
     @property
     def is_list(self) -> bool:
-        return self._shown is not None and not self._arranged(self._shown).columns
+        return self._shown is not None and not self._arrange_parts(self._shown).columns
 
     @property
     def page(self) -> str:
@@ -205,7 +205,7 @@ class WalksView(Column):
         """Number of empty rows under the content."""
         if self._sheet.display:
             return self._sheet.size.height - self._page_rows
-        texts = [column.text for _, column in self._visible()]
+        texts = [column.text for _, column in self._visible_columns()]
         return min((text.size.height - text.virtual_size.height for text in texts), default=0)
 
     @property
@@ -227,6 +227,10 @@ class WalksView(Column):
         """Show a group as it is now; None: nothing."""
         if group is not self.group:
             self._shown = ShownGroup(self._chat, group, self._look) if group is not None else None
+            if self._shown is not None:
+                from termchat.tui.pages.group_pages import make_pages  # no page is there in the first frame
+
+                self._shown.put_pages(make_pages(self._shown))
             self._parting_rows = self._top = 0
             self._alone = alone_rate(self._chat.conversation)
             for column in self._columns.values():
@@ -266,7 +270,7 @@ class WalksView(Column):
         """Take in new tokens."""
         if (group := self.group) is None:
             return
-        for walk, column in self._visible():
+        for walk, column in self._visible_columns():
             if self.display or walk == self.cursor:  # in the big view of the panels token mode may be in its text
                 column.text.grew(group.nodes[walk].number)
         if not self.display:
@@ -289,7 +293,7 @@ class WalksView(Column):
             return
         is_text = self.page == TEXT_PAGE
         self._row.display, self._sheet.display = is_text, not is_text
-        walks = (shown.walks if self._arranged(shown).columns else [shown.cursor]) if is_text else []
+        walks = (shown.walks if self._arrange_parts(shown).columns else [shown.cursor]) if is_text else []
         for walk in walks:
             if walk not in self._columns:
                 self._columns[walk] = WalkColumn(self._palette, self._look)
@@ -308,17 +312,17 @@ class WalksView(Column):
     def on_lines_view_laid(self) -> None:
         self._show_seldom()
 
-    def _arranged(self, shown: ShownGroup) -> Arrangement:
+    def _arrange_parts(self, shown: ShownGroup) -> Arrangement:
         return arranged(*self.size, len(shown.walks), self._parting_rows, len(shown.group.nodes) + 2)
 
-    def _visible(self) -> list[tuple[int, WalkColumn]]:
+    def _visible_columns(self) -> list[tuple[int, WalkColumn]]:
         """The columns in use, with their walks."""
         return [(walk, column) for walk, column in self._columns.items() if column.display and self._shown is not None]
 
     def _show_list(self) -> None:
         if (shown := self._shown) is None or not self.size:
             return
-        rows = self._arranged(shown).listed if self.page == TEXT_PAGE else 0
+        rows = self._arrange_parts(shown).listed if self.page == TEXT_PAGE else 0
         if rows and shown.group.nodes.keys() - shown.labels.keys():  # one has joined
             shown.read()
         self._list.show_lines(list_lines(shown, self.head.room, rows) if rows else [])
@@ -332,14 +336,14 @@ class WalksView(Column):
         width, text = self.head.room, self.page == TEXT_PAGE
         wanted = min(height_of(shown), self.size.height // _PARTING)
         self._parting_rows = max(self._parting_rows, wanted)  # it never shrinks: each new height costs a layout
-        room = self._arranged(shown)
+        room = self._arrange_parts(shown)
         self.head.show_lines([title_line(shown.group, width, self._alone, list(shown.pages), self.page)])
         self._prompt.show_lines(prompt_lines(self._chat.conversation, shown.group, width, room.prompt))
         self._show_list()
         parting = parting_lines(shown, width, room.parting) if text and room.parting else []
         self._parting.show_lines([*parting, *[BLANK] * (room.parting - len(parting))] if text else [])
         self._table.show_lines(table_lines(shown, width)[-room.table :] if text and room.table else [])
-        for walk, column in self._visible():
+        for walk, column in self._visible_columns():
             column.head.show_lines([head_line(shown, walk, column.head.room)])
         if not text:
             rows = self._sheet.size.height

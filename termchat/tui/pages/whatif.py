@@ -46,11 +46,11 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     known = [index for index, p_end in enumerate(p_ends) if not math.isnan(p_end)]
     if known:
         heights = [0.0 if math.isnan(p_end) else p_end for p_end in p_ends]
-        lines.append(Line(((sparkline(_folded(heights, width), width, top=1.0).lstrip(), Ink("accent")),)))
+        lines.append(Line(((sparkline(_fold_values(heights, width), width, top=1.0).lstrip(), Ink("accent")),)))
     else:
         lines.append(Line((("The engine does not tell how likely the end was.", MUTED),)))
     last = reply[-1].node
-    lines += prose(_why(last), width, STRONG)
+    lines += prose(_explain_ending(last), width, STRONG)
     if last.finished is not None and last.finished.reason == "stop" and last.finished.held:
         lines += prose(f'not shown: "{escape(last.finished.held)}"', width)
     if last.finished is not None and last.finished.reason == "end" and known and known[-1] == len(p_ends) - 1:
@@ -72,7 +72,7 @@ def ending_lines(reply: Sequence[Span], width: int, rows: int) -> list[Line]:
     return lines
 
 
-def _why(node: Node) -> str:
+def _explain_ending(node: Node) -> str:
     if node.failed is not None:
         return f"It was interrupted: {node.failed.message}."
     if node.finished is None:
@@ -82,7 +82,7 @@ def _why(node: Node) -> str:
     return words[0].upper() + words[1:] + "."
 
 
-def _folded(values: list[float], width: int) -> list[float]:
+def _fold_values(values: list[float], width: int) -> list[float]:
     """At most `width` values: each the highest of its share of all."""
     if len(values) <= width:
         return values
@@ -114,7 +114,7 @@ def whatif_lines(
     if first is None:
         lines += prose("Every token would stay the same.", width, STRONG)
     else:
-        lines += _parting(replay, first, width)
+        lines += _render_parting(replay, first, width)
         lines.append(Line(((name_of("fork-there"), ACCENT), (" forks there, with these knobs", MUTED))))
     lost = "not highest " if replay.settings.temperature <= 0 else "would be cut "
     lines.append(Line(((lost, MUTED), (str(len(impossible)), STRONG), (f" of {len(replay.ids)}", MUTED))))
@@ -123,17 +123,17 @@ def whatif_lines(
     listed = sorted({*others, *impossible})
     if listed:
         lines.append(Line(spread([("CHANGED TOKENS", TITLE)], [(f"{'after':>{_SHARE}}", MUTED)], width)))
-        lines += [_other(index, replay, width) for index in listed[: max(rows - len(lines), 1)]]
+        lines += [_render_changed(index, replay, width) for index in listed[: max(rows - len(lines), 1)]]
     return lines
 
 
-def _parting(replay: Rescored, index: int, width: int) -> list[Line]:
+def _render_parting(replay: Rescored, index: int, width: int) -> list[Line]:
     then, now = (one_line(show_piece(texts[index]), width // 2) for texts in (replay.texts, replay.scored.texts))
     place: list[Run] = [("differs at ", MUTED), (str(index), _STAMP)]
     return flowing([place, [(then, TEXT)], [("→ ", MUTED), (now, STRONG)]], width)
 
 
-def _other(index: int, replay: Rescored, width: int) -> Line:
+def _render_changed(index: int, replay: Rescored, width: int) -> Line:
     """Render a token, the one in its place, and the rest of its own probability."""
     half = max((width - _NUMBER - _SHARE - 3) // 2, 4)
     probability = replay.scored.probabilities[index]

@@ -44,9 +44,9 @@ def why_lines(why: WhyNot, width: int, tolerance: float | None = None) -> list[L
     return [
         *flowing([head, time, *([note] if note else [])], width),
         *flowing(facts, width),
-        *_table(it, width),
-        *prose(_verdict(it), width, STRONG),
-        *(line for sentence in _sentences(why) for line in prose(sentence, width)),
+        *_render_stages(it, width),
+        *prose(_explain_draw(it), width, STRONG),
+        *(line for sentence in _list_sentences(why) for line in prose(sentence, width)),
     ]
 
 
@@ -61,17 +61,17 @@ def _drawn_there(why: WhyNot, there: DrawnThere, head: list[Run], width: int) ->
         [("model ", MUTED), (percent(math.exp(it.logprob)), TEXT)],
         [("logprob ", MUTED), (told(it.logprob, ".2f"), TEXT)],
     ]
-    sentences = [_likeliest(it, there)]
+    sentences = [_compare_likeliest(it, there)]
     if it.rank == UNKNOWN:
         sentences.append(f"It is not among the {there.listed:,} likeliest tokens, which are all that the server lists.")
     if it.bias is not None:
-        sentences.append(f"{'With the current knobs: ' if why.now else ''}{_biased(it.bias)}.")
+        sentences.append(f"{'With the current knobs: ' if why.now else ''}{_explain_bias(it.bias)}.")
     unseen = f"The server does not tell what its sampler chain cut. An engine that draws here does: {who_draws_here()}."
     return [
         *flowing([head], width),
         *flowing(facts, width),
         *prose(_taken_there(why, there), width, STRONG),
-        *(line for sentence in (*sentences, *_more(why)) if sentence for line in prose(sentence, width)),
+        *(line for sentence in (*sentences, *_mention_rest(why)) if sentence for line in prose(sentence, width)),
         *prose(unseen, width, MUTED),
     ]
 
@@ -87,10 +87,10 @@ def _taken_there(why: WhyNot, there: DrawnThere) -> str:
     other = f'"{show_piece(it.winner_text)}"'
     who = f"{other} was not drawn, but forced there" if forced else f"The server drew {other}"
     share = percent(math.exp(there.winner_logprob))
-    return f"{who}, with {share} by the model{_ratio(there.winner_logprob, it.logprob)}."
+    return f"{who}, with {share} by the model{_format_ratio(there.winner_logprob, it.logprob)}."
 
 
-def _likeliest(it: Explanation, there: DrawnThere) -> str:
+def _compare_likeliest(it: Explanation, there: DrawnThere) -> str:
     if there.best == UNKNOWN:
         return ""
     if it.id == there.best:
@@ -98,10 +98,10 @@ def _likeliest(it: Explanation, there: DrawnThere) -> str:
     if it.winner == there.best:
         return "That was the likeliest token."
     share = percent(math.exp(there.best_logprob))
-    return f'The likeliest was "{show_piece(there.best_text)}", with {share}{_ratio(there.best_logprob, it.logprob)}.'
+    return f'The likeliest was "{show_piece(there.best_text)}", with {share}{_format_ratio(there.best_logprob, it.logprob)}.'
 
 
-def _ratio(other: float, own: float) -> str:
+def _format_ratio(other: float, own: float) -> str:
     """How much likelier one of the two is: ": 3.1 times as likely"; "" where that is not known."""
     apart = other - own
     if not math.isfinite(apart):
@@ -115,35 +115,35 @@ def _ratio(other: float, own: float) -> str:
 
 def remedies(ways: Sequence[Remedy]) -> list[str]:
     """List the remedies in sentences: each adds to the ones before; a penalty that is off does it alone."""
-    needs = [_bound(way) for way in ways if way.sign != "=" and not way.wins and way.value is not None]
+    needs = [_format_bound(way) for way in ways if way.sign != "=" and not way.wins and way.value is not None]
     sentences = [f"To survive it needs {', '.join(needs)}"] if needs else []
     for way in ways:
         if way.sign == "=":
-            sentences.append(f"With {_bound(way)} it {'wins with these dice' if way.wins else 'survives'}")
+            sentences.append(f"With {_format_bound(way)} it {'wins with these dice' if way.wins else 'survives'}")
         elif way.wins and way.value is None:
             sentences.append(f"{'Even then it' if needs else 'It'} wins at no {way.knob} with these dice")
         elif way.wins:
-            sentences.append(f"{'Then it' if needs else 'It'} wins with {_bound(way)} and these dice")
+            sentences.append(f"{'Then it' if needs else 'It'} wins with {_format_bound(way)} and these dice")
         elif way.value is None:
             sentences.append(f"No {way.knob} keeps it")
     return sentences
 
 
-def _bound(way: Remedy) -> str:
+def _format_bound(way: Remedy) -> str:
     """Such as "top_k ≥ 46"."""
     assert way.value is not None
     if way.knob == LOGIT_BIAS:
         return f"no {LOGIT_BIAS}"
     if way.until is not None:
-        return f"{way.knob} from {_number(min(way.value, way.until))} to {_number(max(way.value, way.until))}"
-    return f"{way.knob} {'=' if way.value == 0 else _SIGNS[way.sign]} {_number(way.value)}"
+        return f"{way.knob} from {_format_number(min(way.value, way.until))} to {_format_number(max(way.value, way.until))}"
+    return f"{way.knob} {'=' if way.value == 0 else _SIGNS[way.sign]} {_format_number(way.value)}"
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{round(value, 4):g}" if abs(value) >= 0.0001 else f"{value:.2g}"
 
 
-def _table(it: Explanation, width: int) -> list[Line]:
+def _render_stages(it: Explanation, width: int) -> list[Line]:
     """Render logit and probability after each stage, up to the one that cut it."""
     name_room = max(width - _LOGIT - _SHARE - _LEFT, 8)
     heads = f"{'logit':>{_LOGIT}}{'after':>{_SHARE}}{'left':>{_LEFT}}"
@@ -161,7 +161,7 @@ def _table(it: Explanation, width: int) -> list[Line]:
     return lines
 
 
-def _verdict(it: Explanation) -> str:
+def _explain_draw(it: Explanation) -> str:
     greedy = any(
         one.name == TEMPERATURE and one.survivors == 1 < before.survivors for before, one in pairwise(it.stages)
     )
@@ -177,7 +177,7 @@ def _verdict(it: Explanation) -> str:
     return f"It survived with {percent(it.probability)} after the chain, but the dice picked {other}."
 
 
-def _misfit(misfit: Misfit, text: str) -> str:
+def _explain_misfit(misfit: Misfit, text: str) -> str:
     """`"x" cannot stand here: byte 0x78; allowed are 0-9 and space`."""
     from termchat.decoding.verdict import AllowedBytes, described_bytes  # rarely needed
 
@@ -188,19 +188,19 @@ def _misfit(misfit: Misfit, text: str) -> str:
     return f'"{show_piece(text)}" cannot stand here: byte 0x{misfit.byte:02x}{place}; allowed: {allowed}'
 
 
-def _biased(bias: TokenBias) -> str:
+def _explain_bias(bias: TokenBias) -> str:
     if bias.model:
         return "The model's file bans it (suppress_tokens)"
     return "A logit bias bans it" if bias.bias is None else f"A logit bias adds {bias.bias:+.6g} to its logit"
 
 
-def _sentences(why: WhyNot) -> list[str]:
+def _list_sentences(why: WhyNot) -> list[str]:
     it = why.explained.explanation
     sentences = remedies(it.remedies)
     if it.misfit is not None:
-        sentences.insert(0, _misfit(it.misfit, it.text))
+        sentences.insert(0, _explain_misfit(it.misfit, it.text))
     if it.bias is not None:
-        sentences.insert(0, _biased(it.bias))
+        sentences.insert(0, _explain_bias(it.bias))
     if it.penalised is not None:
         last = it.penalised.positions[-_MOST_CAUSES:]
         causes = [f"{show_piece(why.pieces.get(position, ''))} at {position}" for position in last]
@@ -209,8 +209,8 @@ def _sentences(why: WhyNot) -> list[str]:
         loss = it.penalised.loss
         what = f"took {loss:.2f} from" if loss >= 0 else f"added {-loss:.2f} to"
         sentences.append(f"Penalties {what} its logit, because of {', '.join(causes)}{tail}")
-    return [*(sentence + "." for sentence in sentences), *_more(why)]
+    return [*(sentence + "." for sentence in sentences), *_mention_rest(why)]
 
 
-def _more(why: WhyNot) -> list[str]:
+def _mention_rest(why: WhyNot) -> list[str]:
     return [f"Your text starts with this token; {why.more} more would follow."] if why.more else []

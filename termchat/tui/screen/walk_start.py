@@ -47,11 +47,11 @@ def open_dialog(parts: ScreenContext, kind: GroupKind = "walks") -> None:
         """Why the engine cannot make such replies; "" if it can."""
         return "; ".join(parts.chat.refused("beams" if kind == "beams" else "walks") or ())
 
-    where = _where(parts, draft)
+    where = _describe_prompt(parts, draft)
     parts.open(WalksDialog(parts.palette, where or NOTHING, kind, "" if where else _FIRST, refusal), closed)
 
 
-def _where(parts: ScreenContext, draft: str) -> str:
+def _describe_prompt(parts: ScreenContext, draft: str) -> str:
     """Describe the prompt of the walks; "" for none."""
     if (place := parts.tokens.mode.place) is not None:
         texts = place.node.tokens.texts

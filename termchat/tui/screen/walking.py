@@ -114,16 +114,16 @@ class Walking:
         """The walk with that number, from 1."""
         group = self._chat.walks.shown
         if group is not None and number - 1 in group.nodes:
-            self._select(group, number - 1)
+            self._select_walk(group, number - 1)
         elif group is not None:
             self._parts.tell(Notice(f"there are {len(group.nodes)} walks"))
 
     def do_go(self, by: int) -> None:
         group, walks = self._chat.walks.shown, self._view.walks
         if group is not None and walks:
-            self._select(group, walks[(walks.index(self._view.cursor) + by) % len(walks)])
+            self._select_walk(group, walks[(walks.index(self._view.cursor) + by) % len(walks)])
 
-    def _select(self, group: ReplyGroup, walk: int) -> None:
+    def _select_walk(self, group: ReplyGroup, walk: int) -> None:
         """In token mode the cursor goes to the same step of the other walk, or to its last one."""
         tokens, ref = self._tokens, self._tokens.transcript.cursor
         if not tokens.mode.open or ref is None:

@@ -88,22 +88,29 @@ def plot(
 ) -> list[Line]:
     """`rows` rows of columns, then the x axis with `note` at its end. The column `cursor` is marked; a line across the empty
     cells shows a `level`, with its value on the axis."""  # fmt: skip
-    labels = _labels(axis, rows)
+    labels = _label_rows(axis, rows)
     level_row = None
     if level is not None and 0 < axis.fraction(level) <= 1:
         level_row = rows - math.ceil(axis.fraction(level) * rows)
         labels = {row: label for row, label in labels.items() if abs(row - level_row) > 1 or row == 0 != level_row}
         labels[level_row] = axis.show(level)
     columns = [
-        _column(_eighths(bar.value, axis, rows), _eighths(bar.high, axis, rows), bar.ink, bar.outlier, rows, level_row)
+        _draw_column(
+            _count_eighths(bar.value, axis, rows),
+            _count_eighths(bar.high, axis, rows),
+            bar.ink,
+            bar.outlier,
+            rows,
+            level_row,
+        )
         for bar in bars
     ]
     if cursor is not None and 0 <= cursor < len(columns):
-        columns[cursor] = tuple((char, _marked(ink)) for char, ink in columns[cursor])
+        columns[cursor] = tuple((char, _mark_ink(ink)) for char, ink in columns[cursor])
     lines = []
     for row, cells in enumerate(zip(*columns, strict=True)):
         label = (f"{labels.get(row, ''):>{LABEL - 1}}", _LEVEL if row == level_row else MUTED)
-        lines.append(Line((label, ("│", FAINT), *_joined(cells))))
+        lines.append(Line((label, ("│", FAINT), *_join_cells(cells))))
     return [*lines, x_axis(axis.show(0.0), len(bars), ticks, note)]
 
 
@@ -137,21 +144,23 @@ def fitted(rows: int) -> int:
     return max((size for size in (1, 2, 3, 4, 6, 10, 15, rows - rows % 4) if size <= rows), default=0)
 
 
-def _labels(axis: Axis, rows: int) -> dict[int, str]:
+def _label_rows(axis: Axis, rows: int) -> dict[int, str]:
     """By row: the top, and others at equal distances."""
     parts = 8 if rows >= 16 and rows % 8 == 0 else 4 if rows >= 8 else 2
     apart = next((rows // count for count in (parts, 5, 2) if rows % count == 0 and rows // count > 1), rows)
     return {row: axis.show(axis.top * (rows - row) / rows) for row in range(0, rows, apart)}
 
 
-def _eighths(value: float, axis: Axis, rows: int) -> int:
+def _count_eighths(value: float, axis: Axis, rows: int) -> int:
     return round(axis.fraction(value) * rows * 8)
 
 
 @lru_cache(maxsize=8192)  # from frame to frame hardly any column is another
-def _column(height: int, high: int, ink: Ink, outlier: bool, rows: int, level_row: int | None) -> tuple[_Cell, ...]:
+def _draw_column(
+    height: int, high: int, ink: Ink, outlier: bool, rows: int, level_row: int | None
+) -> tuple[_Cell, ...]:
     """The cells of a column from the top."""
-    cells = [_cell(height - base, high - base, ink) for base in range((rows - 1) * 8, -1, -8)]
+    cells = [_draw_cell(height - base, high - base, ink) for base in range((rows - 1) * 8, -1, -8)]
     if outlier:
         cells[max(rows - 1 - -(-height // 8), 0)] = "•", OUTLIER
     if level_row is not None and cells[level_row][0] == " ":
@@ -159,7 +168,7 @@ def _column(height: int, high: int, ink: Ink, outlier: bool, rows: int, level_ro
     return tuple(cells)
 
 
-def _cell(height: int, high: int, ink: Ink) -> _Cell:
+def _draw_cell(height: int, high: int, ink: Ink) -> _Cell:
     """One cell of a column: how many eighths of it are filled."""
     height, high = min(max(height, 0), 8), min(max(high, 0), 8)
     if height == 0 and high:
@@ -169,10 +178,10 @@ def _cell(height: int, high: int, ink: Ink) -> _Cell:
     return EIGHTHS[max(height, high)], ink  # both end in this cell: its upper end counts
 
 
-def _marked(ink: Ink) -> Ink:
+def _mark_ink(ink: Ink) -> Ink:
     """The ink of a marked column; the part above its value stays apart."""
     return ink._replace(ground=_HERE.ground) if ink == _UPPER else _HERE._replace(ground=ink.ground or _HERE.ground)
 
 
-def _joined(cells: Sequence[_Cell]) -> list[Run]:
+def _join_cells(cells: Sequence[_Cell]) -> list[Run]:
     return [("".join(char for char, _ in group), ink) for ink, group in groupby(cells, key=itemgetter(1))]

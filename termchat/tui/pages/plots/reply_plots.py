@@ -102,12 +102,12 @@ def plot_lines(measure: Measure, trace: Trace, width: int, rows: int, title: Ink
     bars += [Bar(0.0)] * (columns - len(bars))
     ticks = every(columns * each, each, _APART)
     if columns >= _NAMED_FROM:  # with the word of the token that a tick stands for
-        ticks = [tick._replace(label=f"{tick.label} {_word(trace, tick.column * each)}".rstrip())
+        ticks = [tick._replace(label=f"{tick.label} {_word_of(trace, tick.column * each)}".rstrip())
                  for tick in every(columns * each, each, _NAMED_APART)]  # fmt: skip
     cursor = trace.cursor // each if trace.cursor is not None else None
     level = times.median if is_time else None
     body = plot(bars, axis, fitted(rows - 2 - is_time), ticks, note="token", level=level, cursor=cursor)
-    return [_head(measure, trace, width, title), *body, *([_foot(trace, width)] if is_time else [])]
+    return [_render_head(measure, trace, width, title), *body, *([_render_foot(trace, width)] if is_time else [])]
 
 
 def _or_none(value: float) -> float:
@@ -115,11 +115,11 @@ def _or_none(value: float) -> float:
     return 0.0 if math.isnan(value) else value
 
 
-def _word(trace: Trace, at: int) -> str:
+def _word_of(trace: Trace, at: int) -> str:
     return column(show_piece(trace.text(at)), _PIECE).rstrip() if at < trace.count else ""
 
 
-def _head(measure: Measure, trace: Trace, width: int, title: Ink) -> Line:
+def _render_head(measure: Measure, trace: Trace, width: int, title: Ink) -> Line:
     """Render the head of a plot: its title, the folding of a column of several tokens, and number, word and value of the
     token under the cursor, else of the newest."""
     spec, each = PLOTS[measure], trace.folded(measure).each
@@ -132,7 +132,7 @@ def _head(measure: Measure, trace: Trace, width: int, title: Ink) -> Line:
     unlisted = trace.unlisted(index) if measure == "entropy" else 0.0
     if most := at_most(known, unlisted):
         value = most + value + (f", {percent(unlisted, 2)} not listed" if width >= _NAMED_FROM else "")
-    word = _word(trace, index) + " " if width >= _NAMED_FROM else ""
+    word = _word_of(trace, index) + " " if width >= _NAMED_FROM else ""
     ink = STRONG if trace.cursor is None else Ink("cursor", bold=True)
     right: list[Run] = [(f"{index} ", MUTED), (word, TEXT), (value, ink)]
     heads = [[*left, (f" · {spec.folding} of {each}{words}", MUTED)] for words in _FOLDED] if each > 1 else []
@@ -143,7 +143,7 @@ def _head(measure: Measure, trace: Trace, width: int, title: Ink) -> Line:
     return Line(spread([left[0]], right[-1:], width))
 
 
-def _foot(trace: Trace, width: int) -> Line:
+def _render_foot(trace: Trace, width: int) -> Line:
     """Render the median, the number of outliers, and the slowest token by its number and text."""
     times = trace.times
     if not trace.count:

@@ -50,7 +50,7 @@ class Folded:
 
     def extend(self, values: Sequence[float]) -> None:
         while self.count + len(values) > _FINER * self.columns * self._size:
-            self._halve()
+            self._halve_cells()
         done = 0
         while done < len(values):
             begun = self.count % self._size
@@ -69,7 +69,7 @@ class Folded:
     @property
     def each(self) -> int:
         """Count of numbers in a column."""
-        return self._size * self._cells
+        return self._size * self._cells_per_column
 
     @property
     def means(self) -> list[float]:
@@ -81,13 +81,13 @@ class Folded:
         return [high if high > -math.inf else math.nan for high in self._by_columns(self._highs, max)]
 
     def _by_columns(self, values: list[T], fold: Callable[[list[T]], T]) -> list[T]:
-        return [fold(values[at : at + self._cells]) for at in range(0, len(values), self._cells)]
+        return [fold(values[at : at + self._cells_per_column]) for at in range(0, len(values), self._cells_per_column)]
 
     @property
-    def _cells(self) -> int:
+    def _cells_per_column(self) -> int:
         return max(-(-len(self._sums) // self.columns), 1)
 
-    def _halve(self) -> None:
+    def _halve_cells(self) -> None:
         self._size *= 2
         self._known = [sum(self._known[at : at + 2]) for at in range(0, len(self._known), 2)]
         self._sums = [sum(self._sums[at : at + 2]) for at in range(0, len(self._sums), 2)]
@@ -171,20 +171,20 @@ class Trace:
         Raises:
             IndexError: the reply has fewer tokens.
         """
-        node, at = self._find(index)
+        node, at = self._find_token(index)
         return TokenRef(node.number, at)
 
     def value(self, measure: Measure, index: int) -> float:
-        node, at = self._find(index)
+        node, at = self._find_token(index)
         return _READ[measure](node.tokens, at, at + 1)[0]
 
     def unlisted(self, index: int) -> float:
         """See `Token.unlisted`."""
-        node, at = self._find(index)
+        node, at = self._find_token(index)
         return node.tokens.unlisted(at)
 
     def text(self, index: int) -> str:
-        node, at = self._find(index)
+        node, at = self._find_token(index)
         return node.tokens.texts[at]
 
     def peak(self, measure: Measure, column: int) -> TokenRef | None:
@@ -209,7 +209,7 @@ class Trace:
         same = all(one.node is other.node for one, other in zip(parts, before, strict=True))
         return same and [part.count for part in parts[:-1]] == [part.count for part in before[:-1]]
 
-    def _find(self, index: int) -> tuple[Node, int]:
+    def _find_token(self, index: int) -> tuple[Node, int]:
         for part in self._parts:
             if index < part.count:
                 return part.node, index
