@@ -196,7 +196,9 @@ class DraftsPage(PanelPage):
 
     @property
     def is_offered(self) -> bool:
-        return self._shown.is_drafted
+        """True while drafts are on, or if they were for the reply."""
+        drafted = any(span.node.tokens.drafts is not None for span in self._shown.reply)
+        return drafted or self._shown.chat.tuning.drafts is not None
 
     def lines(self, scene: Scene) -> list[Line]:
         from termchat.tui.pages.drafts import page_lines, token_page_lines

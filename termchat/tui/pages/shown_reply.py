@@ -63,11 +63,6 @@ class ShownReply:
         self._forecasting = self._forecasting or DraftForecasting(self._computed)
         return self._forecasting.of(self.chat, self.reply, self.drafts())
 
-    @property
-    def is_drafted(self) -> bool:
-        """Whether drafts are on, or were for the reply."""
-        return self.chat.tuning.drafts is not None or any(span.node.tokens.drafts is not None for span in self.reply)
-
 
 def shown_step(chat: Chat, mode: TokenMode | None) -> Shown | None:
     """The step that pages are about: in token mode that of the token under the cursor (None while the model is asked for it),

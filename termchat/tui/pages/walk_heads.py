@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from rich.cells import cell_len
 
@@ -28,24 +27,6 @@ _STEPS = 32
 
 FEWEST = 16
 """Steps from which on a rate can be compared with another."""
-
-
-class Rates(NamedTuple):
-    """Tokens a second of each walk that runs, and of all together."""
-
-    each: float
-    total: float
-
-
-def rates_of(nodes: Iterable[Node]) -> Rates | None:
-    """Compute the rates over the newest steps of the running walks. A step takes its decode, which all share, and the draws
-    of all."""
-    running = [node.tokens for node in nodes if not node.done and len(node.tokens) > 1]
-    if not running:
-        return None
-    decode = max(_newest_mean(tokens.decode_us) for tokens in running)
-    step = decode + sum(_newest_mean(tokens.sample_us) for tokens in running)
-    return Rates(1e6 / step, len(running) * 1e6 / step) if step else None
 
 
 def _newest_mean(column: Sequence[int]) -> float:
@@ -121,16 +102,23 @@ def _list_varied(group: ReplyGroup) -> list[str]:
 
 
 def _render_rates(group: ReplyGroup, alone: float | None) -> list[Run]:
+    """Render the tokens a second of each running walk and of all together, over the newest steps; of an ended group the mean. A
+    step takes its decode, which all share, and the draws of all."""
+    rate: list[Run] = []
     if group.ended is not None:
         total, steps = group.ended.tokens_per_second, group.ended.steps
-        if not total:
-            return []
-        rate: list[Run] = [(f"{total:.0f} t/s total", TEXT)]
-    elif (rates := rates_of(group.nodes.values())) is not None:
-        rate, total = [(f"{rates.each:.0f} t/s each", TEXT), (f" · {rates.total:.0f} t/s total", TEXT)], rates.total
-        steps = max(len(node.tokens) for node in group.nodes.values())
     else:
+        running = [node.tokens for node in group.nodes.values() if not node.done and len(node.tokens) > 1]
+        decode = max((_newest_mean(tokens.decode_us) for tokens in running), default=0.0)
+        step = decode + sum(_newest_mean(tokens.sample_us) for tokens in running)
+        total, steps = (
+            len(running) * 1e6 / step if step else 0.0,
+            max(len(node.tokens) for node in group.nodes.values()),
+        )
+        rate = [(f"{1e6 / step:.0f} t/s each", TEXT)] if step else []
+    if not total:
         return []
+    rate.append((f"{' · ' if rate else ''}{total:.0f} t/s total", TEXT))
     if alone and steps >= FEWEST:
         rate.append((f" · {total / alone:.1f}× a single reply", MUTED))
     return rate

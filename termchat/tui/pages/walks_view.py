@@ -33,7 +33,6 @@ _TABLE = 100
 """Cells in which the table and where the walks part have room."""
 _TEXT = 8
 """Rows of text that no other part takes away."""
-_PROMPT = 3
 _HIGH, _HIGHEST = 26, 44
 """Rows from which the prompt has two lines, and three."""
 _LISTED = 3
