@@ -48,7 +48,11 @@ class LessonScreen(ChatScreen):
             yield widget
 
     def on_mount(self) -> None:
-        self.call_next(self.session.begin)  # behind the same of `ChatScreen`, which Textual calls by itself
+        self.call_next(self._begin)  # behind the same of `ChatScreen`, which Textual calls by itself
+
+    def _begin(self) -> None:
+        self.tick()
+        self.session.begin()
 
     def paint_with(self, palette: Palette) -> None:
         super().paint_with(palette)
