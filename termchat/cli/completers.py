@@ -99,7 +99,7 @@ def drafters() -> Iterable[tuple[str, str]]:
     """Words of the knob, and models."""
     from termchat.decoding.samplers import KNOBS
 
-    return [*((word, "") for word in KNOBS["draft"].choices), *_models()]
+    return [*KNOBS["draft"].about.items(), *_models()]
 
 
 @completer_of

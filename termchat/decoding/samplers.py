@@ -181,6 +181,10 @@ class Tuning(SamplerSettings, frozen=True):
         key="G", label="draft", metavar="WORD|MODEL", off="off",
         help="speculation: guess tokens and decode them together, faster where the guesses are right, and the same reply: "
         "ngram guesses from the text so far, model asks a draft model, auto takes what pays",
+        about={
+            "off": "no speculation", "ngram": "guess from the text so far", "model": "ask the draft model",
+            "auto": "whichever of them pays",
+        },
     )] = "off"  # fmt: skip
     draft_max: Annotated[int, Setting(
         key="F", label="draftmax", low=1, high=MOST_DRAFTED, step=1, coarse=4, bar=MOST_DRAFTED, needs="draft",

@@ -50,7 +50,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         bar: the value that fills the panel's bar.
         off: the value at which it does nothing; with `always` that value is shown like any other.
         words: names of single values.
-        choices: the values of a choice. `aliases`: the stages of an order, by all their names.
+        choices: the values of a choice; `about`: what they do. `aliases`: the stages of an order, by all their names.
         needs: the setting without which it does nothing.
         separator: parts texts that are typed in one; without it one text is typed at a time, with escapes.
         foreign: texts may have characters that no encoding takes, such as those of paths.
@@ -79,6 +79,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     always: bool = False
     words: Mapping[str, int | str] = {}
     choices: tuple[str, ...] = ()
+    about: Mapping[str, str] = {}
     aliases: Mapping[str, str] = {}
     needs: str = ""
     separator: str = ""

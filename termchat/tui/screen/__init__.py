@@ -6,8 +6,7 @@
 
 Its actions are its own or those of its parts: `panel_actions` (pages, dice, knobs under the mouse), `copy_actions`. Widgets:
 `header_line`, the transcript, `notices` (also the queue, and what a full context asks), the panels, `bottom_bar` (composer,
-TUNE and the `keyline`), `asking` (the line above the composer; `ask_line` with `editing` and `searching` is what is asked
-there).
+TUNE and the `keyline`), `asking` (the line above the composer, for `editing` and `searching`; `ask_actions` opens it).
 
 Nothing that happens by itself takes the keyboard: it is told in a line that names a key, and a dialog opens when that is
 pressed. Keys that come before a focus has changed everywhere are not lost: who hears of a focus asks whether it is still so.

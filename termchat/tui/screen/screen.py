@@ -33,7 +33,7 @@ from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.ask_actions import AskActions
 from termchat.tui.screen.bottom_bar import INVITATION, BottomBar
 from termchat.tui.screen.copy_actions import CopyActions
-from termchat.tui.screen.dialog_table import DIALOGS
+from termchat.tui.screen.dialog_table import DIALOGS, DialogScreen
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.screen.notices import (
     NoticeSlip,
@@ -65,7 +65,7 @@ _TALL = 30
 """From so many rows on the ribbon says what its colours mean."""
 
 
-class ChatScreen(PanelActions, AskActions, CopyActions):
+class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
     """One chat.
 
     Args:
@@ -128,8 +128,8 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.set_class(big, "-projector")
         self._walking = Walking(self, self._walks)
         self._versions = TurnVersions(chat, self.transcript)
-        self.choosing: ModelSwitching = ModelSwitching(self, models)
-        self.conversations: ChatSwitching = ChatSwitching(self, sessions)
+        self.choosing = ModelSwitching(self, models)
+        self.conversations = ChatSwitching(self, sessions)
         self.learning = Learning(self, sessions, models.end_lesson, big=big)
         self.constraining = ConstraintSetting(self)
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}

@@ -28,7 +28,7 @@ from termchat.decoding.walk_plan import PlanError
 from termchat.engine.abilities import Feature
 from termchat.engine.address import SIGN
 from termchat.text import guess_of, one_line, sanitize
-from termchat.tui.composer.commands import CommandRefused
+from termchat.tui.composer.command_text import CommandRefused
 from termchat.tui.composer.completion import Offer
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import ConstraintForm, constraint_of
@@ -50,12 +50,6 @@ if TYPE_CHECKING:
 
 _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"')
 _KEEP = "keep"
-_DRAFTERS = {
-    "off": "no speculation",
-    "ngram": "guess from the text so far",
-    "model": "ask the draft model",
-    "auto": "whichever of them pays",
-}
 _TAKE_PATHS = ("model", "draft", "schema", "example", "grammar", "save")
 _SAVE = re.compile(r"save(?:\s+(.*))?")
 
@@ -299,7 +293,7 @@ def _draft(screen: ChatScreen, text: str) -> None:
 
 def _drafters(screen: ChatScreen) -> Iterable[Offer]:
     """Offer the words of the knob, then the models on this machine that can draft for the loaded one."""
-    yield from (Offer(word, told) for word, told in _DRAFTERS.items())
+    yield from starmap(Offer, KNOBS["draft"].about.items())
     models, spec = screen.models, screen.chat.spec
     rows = _ready(screen)
     here = models.in_file(spec.path) if spec is not None else ""
