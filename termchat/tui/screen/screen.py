@@ -572,7 +572,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         self.action_dialog("bias")
 
     def on_heard(self, message: Heard) -> None:
-        self.choosing.heard(message.said)
+        self.choosing.heard(message.news)
 
     def action_copy_chat(self) -> None:
         self.chat.copy()
