@@ -10,7 +10,7 @@ from textual import events
 from termchat.cli.tasks import run
 from termchat.decoding.conditions import After, Loop
 from termchat.decoding.samplers import KNOBS
-from termchat.tui.composer.commands import message_of, parted
+from termchat.tui.composer.command_text import message_of, parted
 from termchat.tui.draw.list_dialog import ReadDialog
 from termchat.tui.keys import tables
 from termchat.tui.slash.commands import ALSO, COMMANDS

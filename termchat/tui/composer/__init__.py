@@ -4,7 +4,7 @@
 
 `composer` is the field, and the line above it. It is a `labelled` area, in which a long paste is one label. It walks through
 `history`, and shows what its sources of `completion` offer: `mentions` knows the paths behind @, the room `slash` the commands;
-`commands` tells these from messages.
+`command_text` tells these from messages.
 
 `sending.ChatComposer` is the field of a chat: it reads the files that a message names, refuses what is too long, counts tokens
 while one writes, passes messages on in order, opens the person's own `editor`, and keeps the draft with the chat that is shown.

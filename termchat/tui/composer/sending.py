@@ -15,7 +15,7 @@ from termchat.chat.changes import Notice
 from termchat.chat.service import Chat
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.text import size
-from termchat.tui.composer.commands import parted
+from termchat.tui.composer.command_text import parted
 from termchat.tui.composer.composer import Composer, Edge
 from termchat.tui.composer.history import History
 from termchat.tui.draw.background import BackgroundTask

@@ -132,7 +132,7 @@ def _allowed(chat: Chat) -> str:
     stage = next((one for one in token.stages if one.name == GRAMMAR), None) if token is not None else None
     if stage is None or chat.model is None:
         return ""
-    said = f"allowed {stage.survivors:,} of {chat.model.vocabulary:,}"
+    text = f"allowed {stage.survivors:,} of {chat.model.vocabulary:,}"
     if stage.removed_mass is not None:
-        said += f" · removed {percent(stage.removed_mass)}"
-    return said + (" · forced" if stage.forced else "")
+        text += f" · removed {percent(stage.removed_mass)}"
+    return text + (" · forced" if stage.forced else "")

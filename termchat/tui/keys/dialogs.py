@@ -275,8 +275,8 @@ def actions(table: tuple[Key, ...]) -> dict[str, str]:
 def hint(*does: tuple[str, str], before: str = "") -> Content:
     """Format a sentence of keys, by their ids, and their effects, after `before`. A click on one presses it."""
     parts = [part for id, words in does if (part := link(id, words))]
-    said = Content(", ").join(parts) + "." if parts else Content()
-    return Content(before + " ") + said if before and parts else Content(before) + said
+    sentence = Content(", ").join(parts) + "." if parts else Content()
+    return Content(before + " ") + sentence if before and parts else Content(before) + sentence
 
 
 def link(id: str, words: str, gap: str = " ") -> Content:
@@ -289,5 +289,5 @@ def link(id: str, words: str, gap: str = " ") -> Content:
 
 
 def labels(*does: tuple[str, str]) -> list[Label]:
-    found = [(_FAMILIES[id], words) for id, words in does]
-    return [Label(name, words, pressed(family)) for family, words in found if (name := displayed(family))]
+    named = [(_FAMILIES[id], words) for id, words in does]
+    return [Label(name, words, pressed(family)) for family, words in named if (name := displayed(family))]

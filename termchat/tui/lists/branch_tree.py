@@ -93,8 +93,8 @@ def _tail(conversation: Conversation, row: BranchRow, facts: Mapping[str, str], 
         return one_line(f"prompt: {conversation.system_of(node.number) or 'none'}", width) if shown else ""
     size = f"{node.size} tok" if node.size is not None else ""
     room = width - len(size) - len(f"at {node.at} · ") - 3
-    told = [one_line(" · ".join(f"{name} {facts[name]}" for name in facts), room)] if facts and room > 1 else []
-    return " · ".join(filter(None, [*told, *([f"at {node.at}"] if row.fork and node.at else []), size]))
+    differing = [one_line(" · ".join(f"{name} {facts[name]}" for name in facts), room)] if facts and room > 1 else []
+    return " · ".join(filter(None, [*differing, *([f"at {node.at}"] if row.fork and node.at else []), size]))
 
 
 class _Differences:

@@ -139,18 +139,18 @@ def why(left: ComparedReply, right: ComparedReply) -> WhyDifferent | None:
     return why_different(replies[0], replies[1]) if all(reply.ids for reply in replies) else None
 
 
-def detail_lines(found: WhyDifferent, width: int) -> list[Line]:
+def detail_lines(reasons: WhyDifferent, width: int) -> list[Line]:
     """Render all causes, and both distributions at the first token that differs."""
     wrapper = Wrapper(width)
-    heading = f"token {found.index}: left {step_name(found.left)}, right {step_name(found.right)}"
+    heading = f"token {reasons.index}: left {step_name(reasons.left)}, right {step_name(reasons.right)}"
     wrapper.feed(heading + "\n\n", Ink("accent", bold=True))
-    for line in cause_lines(found, _SIDES):
+    for line in cause_lines(reasons, _SIDES):
         wrapper.feed(line + "\n", TEXT if line.startswith("cause") else MUTED)
     for line in (
         "",
-        *tie_lines(found.left, found.right, _SIDES),
+        *tie_lines(reasons.left, reasons.right, _SIDES),
         "",
-        *distribution_lines(found.left, found.right, _SIDES),
+        *distribution_lines(reasons.left, reasons.right, _SIDES),
     ):
         wrapper.feed(line + "\n", TEXT)
     return wrapper.lines

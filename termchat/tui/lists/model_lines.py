@@ -183,10 +183,10 @@ def _engine_line(item: Item, width: int, name: int) -> Line:
     room = width - 2 - name - 1 - _FAR
     left = min(room - _TOLD_OF_ENGINE, _ADDRESS) if named else 0
     at = column(row.source, left) + " " if left >= _LEAST_SOURCE else ""
-    said = Ink("warning") if item.state == "no answer" else TEXT
+    state_ink = Ink("warning") if item.state == "no answer" else TEXT
     runs: tuple[Run, ...] = (
         (sign + " ", ink), (column(row.name, name) + " ", _name_ink(item)), (at, MUTED),
-        (column(_told_of_engine(item, room - cells(at)), room - cells(at)), said), (far, MUTED),
+        (column(_told_of_engine(item, room - cells(at)), room - cells(at)), state_ink), (far, MUTED),
     )  # fmt: skip
     return Line(runs)
 
@@ -290,7 +290,7 @@ def _fact(name: str, text: str, width: int, *, most: int) -> list[Line]:
     room = max(width - _LABEL - 1, 8)
     texts = [one_line(text, room)] if most == 1 else [line.text for line in prose(text, room)][:most]
     label = f"{name:<{_LABEL}} "
-    return [Line(((label if at == 0 else " " * len(label), MUTED), (said, ink))) for at, said in enumerate(texts)]
+    return [Line(((label if at == 0 else " " * len(label), MUTED), (part, ink))) for at, part in enumerate(texts)]
 
 
 def _facts(item: Item) -> Iterator[tuple[str, str]]:
@@ -331,15 +331,15 @@ def _running(info: ModelInfo, config: Settings | None) -> str:
     from termchat.config.fields import OPTIONS  # whoever shows a model has read the settings
 
     device = f"{info.gpu_layers} of {info.layers + 1} layers on {info.device}" if info.gpu_layers else info.device
-    told = {name: getattr(info, name) for name in _TOLD}
-    found: dict[str, Value] = {name: value for name, value in told.items() if value or not info.engine}
+    always = {name: getattr(info, name) for name in _TOLD}
+    values: dict[str, Value] = {name: value for name, value in always.items() if value or not info.engine}
     asked = msgspec.structs.asdict(config.engine) if config is not None else {}
     origin = config.origin if config is not None else {}
     set_ = {name: value for name, value in asked.items() if origin[name] != DEFAULT}
-    found |= {name: value for name, value in set_.items() if not hasattr(info, name)}
+    values |= {name: value for name, value in set_.items() if not hasattr(info, name)}
     texts = [
         f"{name} {OPTIONS[name].show(value)}" + (f" ({origin[name]})" if set_.get(name) == value else "")
-        for name, value in found.items()
+        for name, value in values.items()
     ]
     return ", ".join([device, *texts])
 

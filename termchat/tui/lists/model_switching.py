@@ -27,7 +27,7 @@ _LOOK_AGAIN = 0.5
 class Heard(Message):
     """A thread's news: the end of a download, or a model that was read."""
 
-    said: Pull | Chosen
+    news: Pull | Chosen
 
 
 class ModelSwitching:
@@ -41,7 +41,7 @@ class ModelSwitching:
 
     def listen(self) -> None:
         """Hear of models that were read in a thread, and of downloads."""
-        self._models.told = lambda said: self._screen.post_message(Heard(said))
+        self._models.told = lambda news: self._screen.post_message(Heard(news))
         if self.downloads:
             self._show_downloads()
 
@@ -63,8 +63,8 @@ class ModelSwitching:
             return
         palette = self._screen.palette
         first = bool(problem) and not self._models.config.model
-        told = "" if first else problem
-        self._dialog = ModelsDialog(self._chat, self._models, palette, self.draft_with, told, first=first)
+        shown = "" if first else problem
+        self._dialog = ModelsDialog(self._chat, self._models, palette, self.draft_with, shown, first=first)
         self._screen.open(self._dialog, closed)
 
     def remind(self) -> None:
@@ -111,19 +111,19 @@ class ModelSwitching:
         if self.downloads and self._dialog is None:
             self._screen.set_timer(_LOOK_AGAIN, self._show_downloads)
 
-    def heard(self, said: Pull | Chosen) -> None:
+    def heard(self, news: Pull | Chosen) -> None:
         """Show news in the dialog, or without it as a notice; the very first model is loaded at once."""
-        if isinstance(said, Chosen):
-            self._chosen(said)
+        if isinstance(news, Chosen):
+            self._chosen(news)
             return
-        wanted = self._models.here(said)
+        wanted = self._models.here(news)
         if self._dialog is not None:
-            self._dialog.pulled(said, wanted)
-        elif said.path is not None:
-            self._tell(Notice(f"{said.wanted} is downloaded", "choose it in the model list"))
-        elif said.problem is not None and not said.cancelled:
-            self._tell(Notice(said.problem.message, said.problem.hint, "error"))
-        if said.path is not None and self._chat.spec is None:
+            self._dialog.pulled(news, wanted)
+        elif news.path is not None:
+            self._tell(Notice(f"{news.wanted} is downloaded", "choose it in the model list"))
+        elif news.problem is not None and not news.cancelled:
+            self._tell(Notice(news.problem.message, news.problem.hint, "error"))
+        if news.path is not None and self._chat.spec is None:
             self.take(wanted)
 
     def _chosen(self, chosen: Chosen) -> None:

@@ -45,8 +45,8 @@ def welcome_lines(chat: Chat, width: int) -> list[Line]:
         what = "Raw mode: the model continues your exact text, without a chat template."
     lines = [BLANK, Line((("A new chat", STRONG),)), BLANK, *prose(what, width)]
     for title, text in (("System prompt", conversation.system), ("Not at default", _turned(chat))):
-        said = prose(f"{title}: {text}", width, MUTED) if text else []
-        lines += said if len(said) <= _MOST_PROMPT else [*said[: _MOST_PROMPT - 1], Line((("…", MUTED),))]
+        shown = prose(f"{title}: {text}", width, MUTED) if text else []
+        lines += shown if len(shown) <= _MOST_PROMPT else [*shown[: _MOST_PROMPT - 1], Line((("…", MUTED),))]
     lines.append(BLANK)
     for id, action, does in _TEACHES:
         key = name_of(id)

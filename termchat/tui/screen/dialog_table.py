@@ -9,15 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from termchat.tui.context import ScreenContext
+
 if TYPE_CHECKING:
     from termchat.chat.changes import Way
     from termchat.config.presets import Preset
     from termchat.conversation.tree import Node
     from termchat.decoding.group import GroupKind
-    from termchat.tui.screen.screen import ChatScreen
+    from termchat.tui.constraint.constraint_setting import ConstraintSetting
+    from termchat.tui.lists.chat_switching import ChatSwitching
+    from termchat.tui.lists.model_switching import ModelSwitching
 
 
-def _history(screen: ChatScreen) -> None:
+class DialogScreen(ScreenContext):
+    """A screen with the rooms that open dialogs and act on their results."""
+
+    choosing: ModelSwitching
+    conversations: ChatSwitching
+    constraining: ConstraintSetting
+
+
+def _history(screen: DialogScreen) -> None:
     from termchat.tui.lists.history_dialog import HistoryDialog
 
     composer = screen.composer
@@ -29,7 +41,7 @@ def _history(screen: ChatScreen) -> None:
     screen.open(HistoryDialog(screen.palette, composer.earlier.texts, composer.message), closed)
 
 
-def _queue(screen: ChatScreen) -> None:
+def _queue(screen: DialogScreen) -> None:
     from termchat.tui.lists.history_dialog import QueueDialog
 
     turns = screen.chat.turns
@@ -41,7 +53,7 @@ def _queue(screen: ChatScreen) -> None:
     screen.open(QueueDialog(screen.palette, screen.chat), closed)
 
 
-def _full(screen: ChatScreen) -> None:
+def _full(screen: DialogScreen) -> None:
     from termchat.tui.lists.full import FullDialog
 
     chat = screen.chat
@@ -53,13 +65,13 @@ def _full(screen: ChatScreen) -> None:
         screen.open(FullDialog(chat.full), closed)
 
 
-def _breakpoints(screen: ChatScreen) -> None:
+def _breakpoints(screen: DialogScreen) -> None:
     from termchat.tui.lists.breakpoints import BreakpointsDialog
 
     screen.open(BreakpointsDialog(screen.chat, screen.palette))
 
 
-def _bias(screen: ChatScreen) -> None:
+def _bias(screen: DialogScreen) -> None:
     """Show the logit biases; in token mode with the candidates of the token under the cursor."""
     from termchat.tui.tokens.bias_dialog import BiasDialog
 
@@ -68,7 +80,7 @@ def _bias(screen: ChatScreen) -> None:
     screen.tokens.read(BiasDialog(screen.chat, screen.knobs, screen.palette, token))
 
 
-def _tree(screen: ChatScreen) -> None:
+def _tree(screen: DialogScreen) -> None:
     from termchat.tui.lists.branch_tree import TreeDialog
 
     chat = screen.chat
@@ -81,7 +93,7 @@ def _tree(screen: ChatScreen) -> None:
     screen.open(TreeDialog(chat, screen.palette, screen.conversations.sessions), closed)
 
 
-def _tokens_of(screen: ChatScreen, title: str, node_of: Callable[[Node], Node | None]) -> None:
+def _tokens_of(screen: DialogScreen, title: str, node_of: Callable[[Node], Node | None]) -> None:
     """Show the tokens of a node that belongs to the reply under the cursor, given its first one."""
     from termchat.tui.tokens.tokenizer import PiecesDialog
 
@@ -94,12 +106,12 @@ def _tokens_of(screen: ChatScreen, title: str, node_of: Callable[[Node], Node | 
         screen.tokens.follow()
 
 
-def _prompt(screen: ChatScreen) -> None:
+def _prompt(screen: DialogScreen) -> None:
     nodes = screen.chat.conversation.nodes
     _tokens_of(screen, "Prompt", lambda first: nodes[first.parent] if first.parent is not None else None)
 
 
-def tokenize(screen: ChatScreen, text: str) -> None:
+def tokenize(screen: DialogScreen, text: str) -> None:
     """Show the tokens of a text, which can be typed on."""
     from termchat.tui.tokens.tokenizer import MOST_TYPED, PiecesDialog, TokenizerDialog
 
@@ -114,13 +126,13 @@ def tokenize(screen: ChatScreen, text: str) -> None:
         ask(text)
 
 
-def _constraint(screen: ChatScreen) -> None:
+def _constraint(screen: DialogScreen) -> None:
     from termchat.tui.constraint.constraint_dialog import ConstraintDialog
 
     screen.open(ConstraintDialog(screen.constraining, screen.chat.constraint))
 
 
-def _presets(screen: ChatScreen) -> None:
+def _presets(screen: DialogScreen) -> None:
     from termchat.tui.lists.preset_dialog import PresetsDialog, apply_preset
 
     def closed(chosen: Preset | None) -> None:
@@ -130,8 +142,8 @@ def _presets(screen: ChatScreen) -> None:
     screen.open(PresetsDialog(screen), closed)
 
 
-def _walks(kind: GroupKind) -> Callable[[ChatScreen], None]:
-    def open(screen: ChatScreen) -> None:
+def _walks(kind: GroupKind) -> Callable[[DialogScreen], None]:
+    def open(screen: DialogScreen) -> None:
         from termchat.tui.screen.walk_start import open_dialog
 
         open_dialog(screen, kind)
@@ -139,7 +151,7 @@ def _walks(kind: GroupKind) -> Callable[[ChatScreen], None]:
     return open
 
 
-DIALOGS: Mapping[str, Callable[[ChatScreen], None]] = {
+DIALOGS: Mapping[str, Callable[[DialogScreen], None]] = {
     "models": lambda screen: screen.choosing.open(),
     "sessions": lambda screen: screen.conversations.browse(),
     "setup": lambda screen: screen.conversations.set_up(),

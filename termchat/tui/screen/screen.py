@@ -35,7 +35,7 @@ from termchat.tui.pages.walks_view import WalksView
 from termchat.tui.screen.ask_actions import AskActions
 from termchat.tui.screen.bottom_bar import INVITATION, BottomBar
 from termchat.tui.screen.copy_actions import CopyActions
-from termchat.tui.screen.dialog_table import DIALOGS
+from termchat.tui.screen.dialog_table import DIALOGS, DialogScreen
 from termchat.tui.screen.header_line import header_line
 from termchat.tui.screen.notices import (
     NoticeSlip,
@@ -64,7 +64,7 @@ _TALL = 30
 """From so many rows on the ribbon says what its colours mean."""
 
 
-class ChatScreen(PanelActions, AskActions, CopyActions):
+class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
     """One chat.
 
     Args:
@@ -132,8 +132,8 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self._rests = False
         self._walking = Walking(self, self._walks)
         self._versions = TurnVersions(chat, self.transcript)
-        self.choosing: ModelSwitching = ModelSwitching(self, models)
-        self.conversations: ChatSwitching = ChatSwitching(self, sessions)
+        self.choosing = ModelSwitching(self, models)
+        self.conversations = ChatSwitching(self, sessions)
         self.constraining = ConstraintSetting(self)
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
@@ -593,7 +593,7 @@ class ChatScreen(PanelActions, AskActions, CopyActions):
         self.action_dialog("bias")
 
     def on_heard(self, message: Heard) -> None:
-        self.choosing.heard(message.said)
+        self.choosing.heard(message.news)
 
     def action_copy_chat(self) -> None:
         self.chat.copy()

@@ -28,7 +28,7 @@ from termchat.decoding.walk_plan import PlanError
 from termchat.engine.abilities import Feature
 from termchat.engine.address import SIGN
 from termchat.text import guess_of, one_line, sanitize
-from termchat.tui.composer.commands import CommandRefused
+from termchat.tui.composer.command_text import CommandRefused
 from termchat.tui.composer.completion import Offer
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import ConstraintForm, constraint_of

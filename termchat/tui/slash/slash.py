@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from termchat.chat.changes import Notice
 from termchat.text import one_line
-from termchat.tui.composer.commands import CommandRefused, message_of, parted
+from termchat.tui.composer.command_text import CommandRefused, message_of, parted
 from termchat.tui.composer.completion import Completion, Offer
 from termchat.tui.composer.composer import Composer
 

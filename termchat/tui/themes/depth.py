@@ -49,9 +49,9 @@ def _in_order(heat: tuple[str, ...]) -> tuple[str, ...]:
     calm = _nearest_of(heat[-1], cells)
     fitting, least = [calm.ask], 0.0
     for color in heat[-2::-1]:
-        found = _nearest_of(color, [cell for cell in cells if abs(cell.luminance - calm.luminance) >= least])
-        least = abs(found.luminance - calm.luminance)
-        fitting.insert(0, found.ask)
+        nearest = _nearest_of(color, [cell for cell in cells if abs(cell.luminance - calm.luminance) >= least])
+        least = abs(nearest.luminance - calm.luminance)
+        fitting.insert(0, nearest.ask)
     return tuple(fitting)
 
 

@@ -147,9 +147,9 @@ class _Source:
 
     def refuse(self, key: str, problem: str) -> ThemeError:
         """Return an error with the line of the key or [table], if the file has it."""
-        said = (re.split(r"[=\]#]", line)[0].strip().strip("\"'") for line in self._lines)
+        keys = (re.split(r"[=\]#]", line)[0].strip().strip("\"'") for line in self._lines)
         wanted = key.rstrip("]")
-        return ThemeError(self.path, next((n for n, text in enumerate(said, 1) if text == wanted), None), problem)
+        return ThemeError(self.path, next((n for n, text in enumerate(keys, 1) if text == wanted), None), problem)
 
 
 def load_theme(path: Path) -> Palette:
