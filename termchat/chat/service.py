@@ -349,11 +349,15 @@ class Chat(State):
 
     def pump(self, timeout: float | None = 0.0) -> list[Change]:
         """Take in all that the engine has sent, waiting up to `timeout` seconds for the first word of it."""
-        if self.engine.alive:
-            for number, event in self.engine.receive(timeout):
-                self._hear(number, event)
-                self._go_on()
-        return self._report()
+        self._pumping = True
+        try:
+            if self.engine.alive:
+                for number, event in self.engine.receive(timeout):
+                    self._hear(number, event)
+                    self._go_on()
+            return self._report()
+        finally:
+            self._pumping = False
 
     def _report(self) -> list[Change]:
         self.follow_host()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Callable
 
 from termchat.chat.changes import (
     Change,
@@ -70,6 +71,9 @@ class State:
         """The empty chat that is in raw mode for want of a template."""
         self._changes: list[Change] = []
         self._reported = host.phase, host.progress
+        self._pumping = False
+        self.on_change: Callable[[], object] = lambda: None
+        """Called once as soon as `pump` has something to report that it did not bring itself."""
         self.group: ReplyGroup | None = None
         """The group of several replies that runs, the last one, or one that was opened."""
 
@@ -253,7 +257,10 @@ class State:
 
     def changed(self, *changes: Change) -> None:
         """Add changes to report; equal ones count once."""
+        is_first = not self._changes
         self._changes += [change for change in changes if isinstance(change, Notice) or change not in self._changes]
+        if is_first and self._changes and not self._pumping:
+            self.on_change()
 
     def take_changes(self) -> list[Change]:
         """Return all changes to report and forget them."""
@@ -290,6 +297,7 @@ class State:
         """Return unsent texts to the person, in the chat where they were written."""
         session.conversation.unsent.give_back(*texts)
         session.save_unsent()
+        self.changed(StatusChanged())
 
     def takes(self, text: str) -> bool:
         """Tell whether a text is short enough for a chat; a longer one is given back, and a notice says why."""

@@ -266,6 +266,6 @@ def _engine() -> Engine:
 
 
 def _play(chosen: Settings, lesson: Lesson, say: Any) -> list[str]:
-    from termchat.tui.lessons.robot import play
+    from termchat.tui.lesson_robot import play
 
     return play(chosen, lesson, say=say)

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from textual import events
@@ -27,7 +26,6 @@ from termchat.chat.service import Chat
 from termchat.engine.port import EngineError, ModelSpec
 from termchat.models.errors import ModelError
 from termchat.text import sanitize
-from termchat.tui.composer.history import History
 from termchat.tui.draw.field import Field
 from termchat.tui.keys.key import NO_KEY, Key, key_of, remap
 from termchat.tui.keys.offered import lacking, lacking_for
@@ -37,8 +35,8 @@ from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.models.gather import Models
 from termchat.tui.screen.notices import in_short
 from termchat.tui.screen.screen import ChatScreen
-from termchat.tui.sessions.chat_switching import Save
 from termchat.tui.sessions.session_list import SessionList
+from termchat.tui.slash.slash import Slash
 from termchat.tui.terminal.capabilities import EVERYTHING, Abilities
 from termchat.tui.terminal.input_stream import BackgroundIs
 from termchat.tui.terminal.screens import ClosedOnce, LeavingApp
@@ -53,13 +51,6 @@ HANGUP = 1
 """The number of SIGHUP, for terminals that vanish without one."""
 _KEY_SIGNALS = ("SIGINT", "SIGQUIT")
 """What keys send."""
-
-
-def _cannot_save(_path: Path) -> Callable[[], object]:
-    def refuse() -> None:
-        raise ValueError("this chat is not being saved")
-
-    return refuse
 
 
 class Menu(CommandPalette, ClosedOnce[None]):
@@ -83,14 +74,12 @@ class TermchatApp(LeavingApp):
         sessions: the saved chats; None where none are kept.
         theme: a theme's name, or "auto": dark or light, as the terminal's background is.
         theme_place: where it was asked for: a file and a line, or "".
-        keep_theme: keeps the name of a theme, or "auto", for the next start; returns what a person should read about it, or "".
+        keeps_theme: the theme that is chosen is kept in the config file for the next start.
         abilities: what the terminal can show.
         mistakes: what is wrong with the configuration.
         notices: what else a person should read at the start.
-        save: makes what writes a transcript, see `tui.saving`.
         close: called once when the app ends, after the engine has ended, however it ends.
         keymap: id of a key (see `termchat.tui.keys`) to other keys.
-        history: what was written before; None begins with nothing, and keeps it for as long as the app runs.
         lesson: the lesson to begin with, "" lists them; None: none.
         big: the screen is for a projector.
     """
@@ -116,14 +105,12 @@ class TermchatApp(LeavingApp):
         sessions: SessionList | None = None,
         theme: str = AUTO,
         theme_place: str = "",
-        keep_theme: Callable[[str], str] = lambda _: "",
+        keeps_theme: bool = False,
         abilities: Abilities = EVERYTHING,
         mistakes: Iterable[str] = (),
         notices: Iterable[Notice] = (),
-        save: Save = _cannot_save,
         close: Callable[[], object] = lambda: None,
         keymap: Mapping[str, str] | None = None,
-        history: History | None = None,
         lesson: str | None = None,
         big: bool = False,
     ) -> None:
@@ -142,9 +129,9 @@ class TermchatApp(LeavingApp):
         self._left: int | None = None
         self._choose, self._missing, self._models = choose, missing, models or Models()
         self._line_filters = [*(f for f in super().get_line_filters() if isinstance(f, DimFilter)), *abilities.filters]
-        self.theme_chooser, self._keep_theme = (
+        self.theme_chooser, self._keeps_theme = (
             ThemeChooser(ThemeLibrary(abilities.depth), theme, contrast=big),
-            keep_theme,
+            keeps_theme,
         )
         others = list(notices)
         wrong = [*(Notice(said, severity="warning") for said in mistakes), *self.theme_chooser.missing(theme_place)]
@@ -155,22 +142,20 @@ class TermchatApp(LeavingApp):
             "models": self._models,
             "sessions": sessions,
             "keymap": keys,
-            "save": save,
             "theme_chooser": self.theme_chooser,
             "keep_theme": self.keep_theme,
-            "leave": self.leave,
-            "history": history,
             "big": big,
         }
         own = ChatScreen(chat, self.palette, **options)
-        self.learning = Learning(own, options, self._models, sessions, big=big)
+        Slash(own).attach()
+        self.learning = Learning(own, options, self._models, sessions, lambda screen: Slash(screen).attach(), big=big)
         self.quit_keys = self._chat_screen.quits
         remap(keys)
         self.set_keymap({id: names or NO_KEY for id, names in keys.items()})
 
     @property
     def palette(self) -> Palette:
-        """The colours for widgets that draw their own lines."""
+        """The colours of widgets that draw their own lines."""
         return self._loaded_theme.palette
 
     @property
@@ -192,11 +177,11 @@ class TermchatApp(LeavingApp):
         return self.learning.own
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """What lines go through: not Textual's own, which turn the terminal's colours into others and no colours into greys."""
+        """Return our own filters: Textual's turn the terminal's colours into others, and no colours into greys."""
         return self._line_filters
 
     def show_theme(self, wanted: str) -> None:
-        """Shows a theme, or for "auto" the one that suits the background."""
+        """Show a theme, or for "auto" the one that suits the background."""
         before, self._loaded_theme = self._loaded_theme.palette, self.theme_chooser.of(wanted)
         self.register_theme(self._loaded_theme.theme)
         self.theme = self._loaded_theme.palette.name
@@ -204,14 +189,19 @@ class TermchatApp(LeavingApp):
             self.mutate_reactive(TermchatApp.theme)  # other colours under the same name
 
     def keep_theme(self, wanted: str) -> None:
-        """Shows a theme now and at the next start."""
+        """Show a theme now and at the next start."""
+        from termchat.config import file  # not needed before the first frame
+
         changed, self.theme_chooser.wanted = wanted != self.theme_chooser.wanted, wanted
         self.show_theme(wanted)
-        if changed and (problem := self._keep_theme(wanted)):
-            self._chat_screen.tell(Notice(problem, "the theme lasts until you quit", "warning"))
+        if changed and self._keeps_theme:
+            try:
+                file.put("theme", wanted)
+            except file.ConfigFileError as problem:
+                self._chat_screen.tell(Notice(str(problem), "the theme lasts until you quit", "warning"))
 
     def on_load(self) -> None:
-        """Listens to signals before the terminal is taken over, so that it is always restored."""
+        """Listen to signals before the terminal is taken over, so that it is always restored."""
         self._listen("SIGTERM", "SIGHUP", *_KEY_SIGNALS)
 
     def _listen(self, *names: str) -> None:
@@ -223,7 +213,7 @@ class TermchatApp(LeavingApp):
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Gives the terminal to another program, whose Ctrl+C is its own, though all processes of the terminal get it.
+        """Give the terminal to another program, whose Ctrl+C is its own, though all processes of the terminal get it.
 
         Nothing is drawn meanwhile: the terminal's own thread for that has ended.
         """
@@ -251,8 +241,8 @@ class TermchatApp(LeavingApp):
             screen.paint_with(self.palette)
 
     async def on_event(self, event: events.Event) -> None:
-        """Has keys and pastes taken in in the order in which they come; tells the chat of clicks before anybody takes them. On
-        the way out nobody takes any."""
+        """Have keys and pastes taken in the order in which they come; tell the chat of clicks before anybody takes them. On the
+        way out drop all."""
         if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
             await self._typed.add(event)
             return
@@ -260,11 +250,11 @@ class TermchatApp(LeavingApp):
         if self._ended and isinstance(event, events.InputEvent):
             return
         if isinstance(event, events.MouseDown) and not event.is_forwarded:
-            self._chat_screen.noticed(event)
+            self._chat_screen.note_input(event)
         await super().on_event(event)
 
     async def _take(self, event: events.Event) -> MessagePump | None:
-        """Tells the chat of a key or a paste before anybody else takes it. Ctrl+C leads out of any dialog. See `TypeAhead`."""
+        """Tell the chat of a key or a paste before anybody else takes it. Ctrl+C leads out of any dialog. See `TypeAhead`."""
         if not self.screen.is_mounted:  # what it is made of is not there yet, and would be asked for
             self._typed.waiting.appendleft(event)
             return self.screen
@@ -272,7 +262,7 @@ class TermchatApp(LeavingApp):
         if self._ended:
             return None
         chat, taker = self._chat_screen, self.focused or self.screen
-        chat.noticed(event)
+        chat.note_input(event)
         if isinstance(event, events.Key) and event.key in chat.interrupts and self.screen is not chat:
             self.screen.dismiss(None)
             chat.ask_to_quit()
@@ -294,8 +284,8 @@ class TermchatApp(LeavingApp):
         return None if written else taker
 
     def _text_for(self, event: events.Event) -> tuple[str, Callable[[str], bool]] | None:
-        """The text that comes where letters are keys, and what says whether that place takes it: a paste, letters that came at
-        once, or a slash. None for keys, and where a field takes all that is typed."""
+        """Return the text that comes where letters are keys, with the test whether that place takes it: a paste, letters that
+        came at once, or a slash. None for keys, and where a field takes all that is typed."""
         if isinstance(self.focused, (Input, TextArea)) or not isinstance(event, (events.Key, events.Paste)):
             return None
         slash = "/" if isinstance(event, events.Key) and event.character == "/" else ""
@@ -311,11 +301,11 @@ class TermchatApp(LeavingApp):
         return text, getattr(screen, "takes", group.takes)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copies through the terminal and with the system's tool, whoever asks for it."""
-        self._chat_screen.copying.copy(text)
+        """Copy through the terminal and with the system's tool, whoever asks for it."""
+        self._chat_screen.copy_to_clipboard(text)
 
     def leave(self, code: int = 0) -> None:
-        """Ends the reply and the engine, saves, restores the terminal and ends the app; not before its first frame, since what
+        """End the reply and the engine, save, restore the terminal and end the app; not before its first frame, since what
         is half made cannot be taken away.
         """
         self.close()
@@ -325,14 +315,14 @@ class TermchatApp(LeavingApp):
             self._left = code
 
     def close(self) -> None:
-        """Ends the engine, then calls what was given to be called last; a second call does nothing."""
+        """End the engine, then call `close`; a second call does nothing."""
         if not self._ended:
             self._ended = True
             try:
                 for screen in self.learning.screens:
                     if screen.tokens.mode.open:
                         screen.tokens.mode.keep()
-                    screen.keep_draft()
+                    screen.composer.keep_draft()
                 self._models.close()
                 self.chat.close()
             finally:
@@ -413,8 +403,8 @@ class TermchatApp(LeavingApp):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """By key, click, palette or command: what the engine does not offer is refused with the reason. On the way out all is
-        ignored."""
+        """Run an action, by key, click, palette or command; refuse with a reason what the engine does not offer. On the way out
+        ignore all."""
         if self._ended:
             return True
         typing = self._chat_screen.tokens.mode.typing is not None  # Enter is then the line's own
@@ -460,25 +450,25 @@ class TermchatApp(LeavingApp):
             self.call_later(self._learn)
 
     def _learn(self) -> None:
-        """Begins the lesson with which the app was started."""
+        """Begin the lesson with which the app was started."""
         if self._lesson is not None:
             self.learning.open_named(self._lesson)
 
     def _offer_models(self) -> None:
-        """Opens the list of models; says where it is instead if a message is being written, whose keys it would take."""
+        """Open the list of models; say where it is instead if a message is being written, whose keys it would take."""
         if self._written:
             self._chat_screen.tell(Notice(self._missing, f"{name_of('models')} lists all models", "warning"))
         else:
-            self._chat_screen.choose_model(self._missing, self._learn)
+            self._chat_screen.choosing.open(self._missing, self._learn)
 
     if sys.platform != "win32":
 
         def on_background_is(self, message: BackgroundIs) -> None:
-            """Follows the terminal's background."""
+            """Follow the terminal's background."""
             self.theme_chooser.dark = message.dark
             if self.theme_chooser.wanted == AUTO:
                 self.show_theme(AUTO)
 
         def on_terminal_gone(self, _message: TerminalGone) -> None:
-            """Nobody is there any more."""
+            """Leave: the terminal was closed."""
             self.leave(128 + HANGUP)

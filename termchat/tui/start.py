@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from termchat import paths
 from termchat.chat.changes import Notice
 from termchat.chat.host import Host
-from termchat.chat.opening import at_model_of, choose_configured, load_latest, load_session, saving
+from termchat.chat.opening import at_model_of, choose_configured, load_latest, load_session
 from termchat.chat.service import Chat
 from termchat.config.origins import FLAG
 from termchat.conversation.session import Session
@@ -27,7 +27,6 @@ from termchat.engine.make import make_engine
 from termchat.engine.port import Engine
 from termchat.text import sanitize
 from termchat.tui.app import TermchatApp
-from termchat.tui.composer.history import History
 from termchat.tui.keys.tables import name_of
 from termchat.tui.models.gather import Models
 from termchat.tui.sessions.session_list import SessionList
@@ -46,7 +45,7 @@ def start(
     constraint: Constraint | None = None,
     lesson: str | None = None,
 ) -> int:
-    """Runs the chat in this terminal; returns the exit code. `resume` is a saved chat as `Store.find` takes it; `lesson` is the
+    """Run the chat in this terminal; return the exit code. `resume` is a saved chat as `Store.find` takes it; `lesson` is the
     name of a lesson to begin with, "" lists them."""
     abilities = abilities_of(os.environ, config.glyphs)
     app = build(config, engine, resume=resume, raw=raw, abilities=abilities, lesson=lesson)
@@ -70,8 +69,8 @@ def build(
     lesson: str | None = None,
     file: Path | None = None,
 ) -> TermchatApp:
-    """The app, not running yet; its engine loads a model after the first frame. Chats are kept in `file`, None: where the user
-    has them."""
+    """Make the app, not running yet; its engine loads a model after the first frame. Chats are kept in `file`, else where the
+    user has them."""
     notices: list[Notice] = []
     store = _open_store(notices, file or paths.store_file())
     sessions = SessionList(store, config)
@@ -94,29 +93,26 @@ def build(
         configured=configured,
         measures=engine is None,
     )
-    app = TermchatApp(
+    return TermchatApp(
         chat,
         choose=lambda: choose_configured(config),
         models=Models(config),
         theme=config.theme,
         theme_place=config.places["theme"] if config.origin["theme"] != FLAG else "",
-        keep_theme=_keep_theme,
+        keeps_theme=True,
         abilities=abilities,
         sessions=sessions,
         mistakes=[*config.problems, *mistaken],
         notices=notices,
         keymap=keymap,
-        save=lambda path: saving(app.chat.session, path),
         close=store.close,
-        history=History(store),
         lesson=lesson,
         big=config.big,
     )
-    return app
 
 
 def _keymap(config: Settings) -> tuple[dict[str, str], list[str]]:
-    """The remapped keys, and what is wrong with them."""
+    """Read the remapped keys, and the mistakes in them."""
     if not config.keys:
         return {}, []
     from termchat.tui.keys.remap import checked  # not needed by those who leave the keys as they are
@@ -145,13 +141,3 @@ def _resume(store: Store, wanted: str, config: Settings, notices: list[Notice]) 
     if session is None:
         notices.append(Notice("no earlier chat to resume", "started a new one"))
     return session
-
-
-def _keep_theme(name: str) -> str:
-    from termchat.config.file import ConfigFileError, put  # not needed before the first frame
-
-    try:
-        put("theme", name)
-    except ConfigFileError as error:
-        return str(error)
-    return ""

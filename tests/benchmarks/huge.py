@@ -70,7 +70,7 @@ async def measure(loop: _Loop, home: Path, text: str) -> None:
 
 async def _talk(deed: Any, app: TermchatApp, engine: fake_engine.FakeEngine, text: str) -> None:
     screen = app._chat_screen
-    transcript = screen._transcript
+    transcript = screen.transcript
 
     def press(*keys: str) -> Callable[[], object]:
         return lambda: [app.post_message(events.Key(key, key if len(key) == 1 else None)) for key in keys]

@@ -124,7 +124,7 @@ async def opened(home: Path) -> AsyncIterator[tuple[Watched, fake_engine.FakeEng
     app.drawn, app.frames = asyncio.Event(), []
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause(0.2)
-        transcript = app._chat_screen._transcript
+        transcript = app._chat_screen.transcript
         while chat.conversation.leaf is not None and not transcript.is_complete:
             await asyncio.sleep(0.05)
         gc.collect()
@@ -140,7 +140,7 @@ async def hold(home: Path) -> dict[str, int]:
     """Bytes in memory once the chat is open and laid out, and after somebody has looked at all of it."""
     async with opened(home) as (app, _):
         held = {"open": resident()}
-        transcript = app._chat_screen._transcript
+        transcript = app._chat_screen.transcript
         for look in ("reading", "probability", "entropy"):
             transcript.look = look
             for y in range(0, transcript.line_count, 30):
@@ -169,7 +169,7 @@ async def costs(home: Path, times: int) -> dict[str, list[Cost]]:
     taken: dict[str, list[Cost]] = {}
     async with opened(home) as (app, engine):
         gc.freeze()
-        transcript, chance = app._chat_screen._transcript, random.Random(7)
+        transcript, chance = app._chat_screen.transcript, random.Random(7)
 
         def press(*keys: str) -> Callable[[], object]:
             return lambda: app.post_message(events.Key(key := chance.choice(keys), key if len(key) == 1 else None))

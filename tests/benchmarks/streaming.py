@@ -95,7 +95,7 @@ async def frames(case: Case, number: int) -> list[float]:
             engine.say(*case.begun[begin : begin + 500])
             app._chat_screen.tick()
             await asyncio.sleep(0)
-        while not app._chat_screen._transcript.is_complete:
+        while not app._chat_screen.transcript.is_complete:
             await asyncio.sleep(0.05)
         gc.collect()
         gc.freeze()

@@ -19,8 +19,8 @@ from termchat.lessons.shelf import COURSE, read_shelf
 from termchat.models.gguf.header import read_header
 from termchat.tui.demo import tape
 from termchat.tui.demo.player import build
+from termchat.tui.lesson_robot import play_lesson
 from termchat.tui.lessons.lesson_words import lesson_names
-from termchat.tui.lessons.robot import play_lesson
 from tests.demo.taping import Taping
 
 SIZE = (120, 36)

@@ -19,8 +19,8 @@ from termchat.tui.demo import engine as playing
 from termchat.tui.demo import tape
 from termchat.tui.demo.engine import DemoEngine
 from termchat.tui.demo.player import DemoApp, build
+from termchat.tui.lesson_robot import play_lesson
 from termchat.tui.lessons.lesson_words import lesson_names
-from termchat.tui.lessons.robot import play_lesson
 from termchat.tui.models.engine_dialog import FIELDS
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.made_lessons import FIRST

@@ -18,8 +18,8 @@ from termchat.models.disk.discovery import Skipped
 from termchat.tui.dialogs.list_dialog import ListDialog, ReadDialog
 from termchat.tui.keys.dialogs import KeyGroup
 from termchat.tui.models.models_dialog import skipped_lines
-from termchat.tui.tokens.branch_tree import ReplyPicker, TreeDialog
-from termchat.tui.tokens.compare import CompareDialog, ComparedReply
+from termchat.tui.sessions.branch_tree import ReplyPicker, TreeDialog
+from termchat.tui.sessions.compare import CompareDialog, ComparedReply
 from tests import made_records
 from tests.models.gguf_files import named
 from tests.tui.key_checks import Place, Presses, Sees
@@ -62,18 +62,12 @@ async def reading(group: KeyGroup, folder: Path) -> Place:
 
 
 async def themes(group: KeyGroup, _: Path) -> Place:
-    kept: list[str] = []
-
-    def keep(name: str) -> str:
-        kept.append(name)
-        return ""
-
-    async with desktop(keep_theme=keep) as desk:
+    async with desktop() as desk:
         place = Place(desk, group, "f9")
         await place.walk()
         await place.press("theme-last", lambda: place.row > 5, "home")
         await place.press("theme-first", place.at(0), "end")
-        await place.press("theme-keep", lambda: kept)
+        await place.press("theme-keep", lambda: desk.app.theme_chooser.wanted != "dark")
         await place.close()
     return place
 

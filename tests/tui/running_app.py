@@ -75,7 +75,8 @@ class Desktop:
 
     async def _drain(self, end: float) -> None:
         """Until everybody waits for a message. The pilot finds out by a message to each widget, which takes most of a test."""
-        self.app._chat_screen.tick()
+        if self.engine.unread:
+            self.app._chat_screen.tick()
         await asyncio.sleep(0)
         rounds = 0
         while self._is_busy:

@@ -15,6 +15,7 @@ import pytest
 from textual import events
 from textual.command import CommandPalette
 
+from termchat.chat import opening
 from termchat.chat.changes import Notice
 from termchat.chat.loading import Choice
 from termchat.conversation.session import Breakpoint
@@ -24,8 +25,8 @@ from termchat.decoding.samplers import Tuning
 from termchat.engine.address import EngineAddress
 from termchat.engine.port import Adjust, Cancel, Load, ModelSpec
 from termchat.tui.app import TermchatApp
-from termchat.tui.screen.desk import StopInput
-from termchat.tui.screen.panels import Panels
+from termchat.tui.panels.panels import Panels
+from termchat.tui.screen.bottom_bar import StopInput
 from termchat.tui.transcript import TranscriptView
 from tests.chats import chat_on
 from tests.tui.fake_engine import FakeEngine
@@ -405,7 +406,9 @@ async def test_turning_a_knob_while_idle_shows_a_preview() -> None:
 # --- dialogs ---------------------------------------------------------------------------------------------------------
 
 
-async def test_saving_asks_for_a_path_and_before_it_replaces_a_file(tmp_path: Path) -> None:
+async def test_saving_asks_for_a_path_and_before_it_replaces_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     saved: list[Path] = []
 
     def save(path: Path) -> None:
@@ -413,7 +416,8 @@ async def test_saving_asks_for_a_path_and_before_it_replaces_a_file(tmp_path: Pa
             raise OSError("no space left \x1b[2J")
         saved.append(path)
 
-    async with desktop(save=lambda path: partial(save, path)) as desk:
+    monkeypatch.setattr(opening, "saving", lambda _session, path: partial(save, path))
+    async with desktop() as desk:
         (tmp_path / "there.md").write_text("old")
 
         async def answer(path: Path) -> None:
@@ -439,7 +443,9 @@ async def test_saving_asks_for_a_path_and_before_it_replaces_a_file(tmp_path: Pa
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_the_chat_goes_on_while_a_long_transcript_is_written(*, fails: bool) -> None:
+async def test_the_chat_goes_on_while_a_long_transcript_is_written(
+    monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
     go_on = Event()
 
     def save() -> None:
@@ -447,7 +453,8 @@ async def test_the_chat_goes_on_while_a_long_transcript_is_written(*, fails: boo
         if fails:
             raise StoreError("saved chats cannot be read", "Try again in a moment.")
 
-    async with desktop(save=lambda _: save) as desk:
+    monkeypatch.setattr(opening, "saving", lambda _session, _path: save)
+    async with desktop() as desk:
         try:
             await desk.type("", "ctrl+s", "enter")
             assert "Saving" in desk.text

@@ -9,9 +9,9 @@ import pytest
 from termchat.decoding.records import Candidate
 from termchat.decoding.samplers import Tuning
 from termchat.tui.panels.pages import PAGES
+from termchat.tui.panels.panels import Panels
 from termchat.tui.panels.plots.drawing import LABEL
 from termchat.tui.panels.plots.trace import Trace
-from termchat.tui.screen.panels import Panels
 from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from tests.chats import chat_on

@@ -92,7 +92,8 @@ def history(*texts: str) -> History:
 
 
 async def test_up_walks_back_and_down_returns_to_what_was_being_typed() -> None:
-    async with desktop(history=history("first", "two\nlines", "third")) as desk:
+    async with desktop() as desk:
+        desk.composer.earlier = history("first", "two\nlines", "third")
         for key, text in (("up", "third"), ("up", "two\nlines"), ("up", "first"), ("up", "first"),
                           ("down", "two\nlines"), ("down", "third"), ("down", ""), ("down", "")):  # fmt: skip
             await desk.type("", key)
@@ -100,7 +101,8 @@ async def test_up_walks_back_and_down_returns_to_what_was_being_typed() -> None:
 
 
 async def test_with_something_typed_it_walks_through_what_contains_it() -> None:
-    async with desktop(history=history("a red fox", "a hen", "Red hens", "red herring")) as desk:
+    async with desktop() as desk:
+        desk.composer.earlier = history("a red fox", "a hen", "Red hens", "red herring")
         await desk.type("red")
         walked = []
         for _ in range(4):
@@ -114,7 +116,8 @@ async def test_with_something_typed_it_walks_through_what_contains_it() -> None:
 
 
 async def test_up_within_a_message_moves_the_cursor_also_in_a_wrapped_line() -> None:
-    async with desktop((80, 24), history=history("before")) as desk:
+    async with desktop((80, 24)) as desk:
+        desk.composer.earlier = history("before")
         desk.composer.put("word " * 40)
         await desk.settle()
         await desk.type("", "up")
@@ -131,7 +134,8 @@ async def test_a_message_that_was_sent_is_the_newest() -> None:
 
 
 async def test_the_history_can_be_searched() -> None:
-    async with desktop(history=history("a red fox", "a hen", "\x1b]0;red\x07 evil", "red herring")) as desk:
+    async with desktop() as desk:
+        desk.composer.earlier = history("a red fox", "a hen", "\x1b]0;red\x07 evil", "red herring")
         desk.app.screen_stack[0].action_dialog("history")  # type: ignore[attr-defined]
         await desk.settle()
         assert "Message history" in desk.text
@@ -425,7 +429,7 @@ async def test_all_that_waits_can_be_edited_removed_and_put_in_another_order() -
         for text in ("one", "two", "three", "four"):
             await desk.type(text, "enter")
         assert "and 1 more" in desk.text
-        await desk.pilot.click("#queue", offset=(4, 1))
+        await desk.pilot.click("#notice", offset=(4, 1))
         await desk.settle()
         assert "Queued messages" in desk.text
         await desk.type("", "down", "K")

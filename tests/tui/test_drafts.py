@@ -81,7 +81,7 @@ async def test_a_message_that_is_edited_meanwhile_is_not_the_draft() -> None:
         await talked(desk, ("hi", " one"))
         await desk.type("half a thought", "f7")
         assert desk.composer.text == "hi"
-        desk.app.screen.keep_draft()  # type: ignore[attr-defined]
+        desk.app.screen.composer.keep_draft()  # type: ignore[attr-defined]
         assert desk.chat.conversation.unsent.draft == "half a thought"
 
 

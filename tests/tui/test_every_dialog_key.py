@@ -9,6 +9,7 @@ import pytest
 from textual import events
 from textual.widgets import Input
 
+from termchat.chat import opening
 from termchat.chat.changes import Full, Way
 from termchat.conversation.session import Breakpoint, Session
 from termchat.decoding.conditions import parse
@@ -106,14 +107,15 @@ async def _edited(_text: str, _suspend: object) -> str:
 
 async def save(group: KeyGroup, folder: Path) -> Place:
     saved: list[Path] = []
-    async with desktop(save=lambda path: lambda: saved.append(path)) as desk:
-        await desk.sent("go", "One")
-        desk.engine.end()
-        place = Place(desk, group, "ctrl+s")
-        await place.close()
-        await place.enter()
-        desk.app.screen.query_one(Input).value = str(folder / "there.md")
-        await place.press("save-enter", lambda: saved)
+    with patch.object(opening, "saving", lambda _session, path: lambda: saved.append(path)):
+        async with desktop() as desk:
+            await desk.sent("go", "One")
+            desk.engine.end()
+            place = Place(desk, group, "ctrl+s")
+            await place.close()
+            await place.enter()
+            desk.app.screen.query_one(Input).value = str(folder / "there.md")
+            await place.press("save-enter", lambda: saved)
     return place
 
 
@@ -129,7 +131,7 @@ async def tune(group: KeyGroup, _: Path) -> Place:
             return lambda: desk.chat.tuning.temperature == pytest.approx(value)
 
         def on(name: str) -> Sees:
-            turned = desk.app.screen_stack[0]._desk.tune  # type: ignore[attr-defined]
+            turned = desk.app.screen_stack[0].tune  # type: ignore[attr-defined]
             return lambda: turned.selected == name
 
         await place.press("tune-more", heat(0.85))

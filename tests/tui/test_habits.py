@@ -424,7 +424,7 @@ async def test_blocks_of_code_are_copied_the_last_first() -> None:
     async with desktop() as desk:
         await talked(desk, ("hi", CODE))
         copied = []
-        desk.app.screen.copying.copy = lambda text, what="": copied.append((text, what))  # type: ignore[attr-defined]
+        desk.app.screen.copy_to_clipboard = lambda text, what="": copied.append((text, what))  # type: ignore[attr-defined]
         for _ in range(3):
             await desk.app.run_action("copy_code", desk.app.screen)
         await desk.app.run_action("copy_reply", desk.app.screen)

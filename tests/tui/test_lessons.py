@@ -24,8 +24,8 @@ from termchat.tui.lessons import lesson_session as playing
 from termchat.tui.lessons.autoplay import Autoplay
 from termchat.tui.lessons.lesson_words import filled, known_lessons, plain
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, strip_lines
+from termchat.tui.panels.panels import Panels
 from termchat.tui.screen.keyline import key_line
-from termchat.tui.screen.panels import Panels
 from termchat.tui.themes.depth import PLAIN as NO_COLOUR
 from tests.chats import chat_on
 from tests.colors import contrast
@@ -380,7 +380,7 @@ async def test_a_draft_survives_a_lesson_that_is_killed(tmp_path: Path) -> None:
         await desk.type("my own draft")
         await begun(desk, "first-own")
         await desk.type(" and so on")
-        desk.app.get_default_screen().keep_draft()  # type: ignore[attr-defined]
+        desk.app.get_default_screen().composer.keep_draft()  # type: ignore[attr-defined]
         desk.chat.session.keep_draft("of the lesson")
         store.flush()
     store.close()
@@ -730,7 +730,7 @@ async def test_the_readers_chat_is_found_as_it_was_left_below_a_lesson() -> None
         desk.engine.end()
         await desk.type("", "ctrl+l", "ctrl+g", "left")
         own, cursor = desk.app._chat_screen, desk.app._chat_screen.tokens.transcript.cursor
-        looks = own.parts.transcript.looks
+        looks = own.transcript.looks
         assert cursor is not None
         await begun(desk, "first-own")
         assert desk.chat is not own.chat
@@ -742,7 +742,7 @@ async def test_the_readers_chat_is_found_as_it_was_left_below_a_lesson() -> None
         await desk.until(lambda: desk.app.learning.session is None)
         await desk.settle()
         assert desk.app.screen is own
-        assert (own.tokens.mode.open, own.tokens.transcript.cursor, own.parts.transcript.looks) == (True, cursor, looks)
+        assert (own.tokens.mode.open, own.tokens.transcript.cursor, own.transcript.looks) == (True, cursor, looks)
         assert max(map(len, desk.text.splitlines())) <= 90
         assert own.size == (90, 30)
         strip = own.query_one("#header").render_line(0)

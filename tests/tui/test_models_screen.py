@@ -383,7 +383,7 @@ async def test_a_key_has_a_model_draft_and_drops_it(tmp_path: Path) -> None:
 async def test_the_command_offers_the_models_that_can_draft_and_no_other(tmp_path: Path) -> None:
     async with with_large(tmp_path) as desk:
         await desk.type("", "escape", "escape")
-        offered = [offer.text for offer in COMMANDS["draft"].offers(desk.app.screen._features)]  # type: ignore[attr-defined]
+        offered = [offer.text for offer in COMMANDS["draft"].offers(desk.app.screen)]  # type: ignore[attr-defined]
         here = {Path(name).stem for name in offered if name.endswith(".gguf")}
         assert offered[:4] == ["off", "ngram", "model", "auto"]
         assert here == {"Small", "Least"}

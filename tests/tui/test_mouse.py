@@ -13,8 +13,8 @@ from termchat.tui.draw.ink import Ink, Line, doing
 from termchat.tui.draw.lines_view import LinesView
 from termchat.tui.draw.picker import Picker
 from termchat.tui.models.models_dialog import ModelsDialog
+from termchat.tui.sessions.branch_tree import TreeDialog
 from termchat.tui.themes.theme_file import load_themes
-from termchat.tui.tokens.branch_tree import TreeDialog
 from termchat.tui.tokens.breakpoints import BreakpointsDialog
 from termchat.tui.tokens.token_bar import Tokens
 from termchat.tui.transcript import TranscriptView

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Label
 
+from termchat.chat import opening
 from termchat.conversation.session import Session
 from termchat.conversation.transcripts import export
 from termchat.conversation.tree import Conversation
@@ -35,11 +36,14 @@ def test_the_name_that_is_offered_keeps_the_titles_words_whole(title: str, name:
     assert default_path(title) == Path(name)
 
 
-async def test_what_cannot_be_written_is_told_in_words_and_in_the_room_there_is(tmp_path: Path) -> None:
-    def save(path: Path) -> partial[Path]:
+async def test_what_cannot_be_written_is_told_in_words_and_in_the_room_there_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def save(_session: Session, path: Path) -> partial[Path]:
         return partial(export.write, path, Conversation(), Session(), lambda _: ())
 
-    async with desktop(size=(80, 24), save=save) as desk:
+    monkeypatch.setattr(opening, "saving", save)
+    async with desktop(size=(80, 24)) as desk:
         await desk.type("", "ctrl+s")
         problem = desk.app.screen.query_one(".problem", Label)
         for path, told in (

@@ -10,10 +10,10 @@ from textual import events
 from termchat.cli.tasks import run
 from termchat.decoding.conditions import After, Loop
 from termchat.decoding.samplers import KNOBS
+from termchat.tui.composer.commands import message_of, parted
 from termchat.tui.dialogs.list_dialog import ReadDialog
 from termchat.tui.keys import tables
 from termchat.tui.slash.commands import ALSO, COMMANDS
-from termchat.tui.slash.parsing import message_of, parted
 from termchat.tui.slash.slash import Slash
 from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import command, desktop

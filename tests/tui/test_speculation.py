@@ -59,7 +59,7 @@ def in_round(desk: Desktop) -> dict[str, str]:
 
 def struck(desk: Desktop) -> set[str]:
     """What is struck in the panels."""
-    from termchat.tui.screen.panels import Panels
+    from termchat.tui.panels.panels import Panels
 
     lines = desk.app.screen.query_one(Panels)._lines
     return {text.strip() for line in lines for text, ink in line.runs if ink.strike}

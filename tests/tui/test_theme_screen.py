@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.selection import SELECT_ALL
 
+from termchat.config import file
 from termchat.conversation.heat import probability_heat
 from termchat.tui.dialogs.theme import ThemePicker
 from termchat.tui.draw.ink import HEATS, Ink, Line, Paint
@@ -37,14 +37,12 @@ def ground(desk: Desktop) -> str:
     return style.bgcolor.get_truecolor().hex
 
 
-def keeper(kept: list[str]) -> Callable[[str], str]:
-    """Keeps names in a list, without a problem."""
-
-    def keep(name: str) -> str:
-        kept.append(name)
-        return ""
-
-    return keep
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that were put into the config file."""
+    names: list[str] = []
+    monkeypatch.setattr(file, "put", lambda _key, name: names.append(name))
+    return names
 
 
 def told(desk: Desktop) -> str:
@@ -55,9 +53,8 @@ def told(desk: Desktop) -> str:
 # --- the picker ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_theme_is_shown_while_it_is_highlighted_and_esc_goes_back() -> None:
-    kept: list[str] = []
-    async with desktop(keep_theme=keeper(kept)) as desk:
+async def test_a_theme_is_shown_while_it_is_highlighted_and_esc_goes_back(kept: list[str]) -> None:
+    async with desktop(keeps_theme=True) as desk:
         await desk.type("", "f9")
         assert isinstance(desk.app.screen, ThemePicker)
         await desk.type("", "down")
@@ -73,9 +70,8 @@ async def test_a_theme_is_shown_while_it_is_highlighted_and_esc_goes_back() -> N
         assert kept == []
 
 
-async def test_enter_keeps_a_theme_for_the_next_start() -> None:
-    kept: list[str] = []
-    async with desktop(keep_theme=keeper(kept)) as desk:
+async def test_enter_keeps_a_theme_for_the_next_start(kept: list[str]) -> None:
+    async with desktop(keeps_theme=True) as desk:
         await desk.type("", "f9", "home", "down", "enter")
         await desk.settle()
         assert desk.app.theme == "colorblind-dark"
@@ -88,8 +84,12 @@ async def test_enter_keeps_a_theme_for_the_next_start() -> None:
         assert desk.app.theme == "dark"
 
 
-async def test_what_cannot_be_kept_is_told() -> None:
-    async with desktop(keep_theme=lambda _: "config.toml cannot be written") as desk:
+async def test_what_cannot_be_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_key: str, _name: str) -> None:
+        raise file.ConfigFileError("config.toml cannot be written")
+
+    monkeypatch.setattr(file, "put", refuse)
+    async with desktop(keeps_theme=True) as desk:
         await desk.type("", "f9", "down", "enter")
         await desk.settle()
         assert "config.toml cannot be written" in desk.text

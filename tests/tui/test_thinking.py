@@ -154,7 +154,7 @@ async def test_a_copy_of_the_reply_is_its_answer_and_the_thoughts_are_copied_on_
         desk.engine.say("\n\n", "Blue.")
         desk.engine.end()
         await desk.settle()
-        monkeypatch.setattr(desk.app.screen.copying, "copy", lambda text, _what="": copied.append(text))  # type: ignore[attr-defined]
+        monkeypatch.setattr(desk.app.screen, "copy_to_clipboard", lambda text, _what="": copied.append(text))  # type: ignore[attr-defined]
         await desk.type("/copy-reply", "enter")
         await desk.type("/copy-thoughts", "enter")
         assert copied == ["Blue.", "<think> Hm"]

@@ -630,9 +630,9 @@ async def test_an_answer_about_a_token_turns_to_the_page_that_shows_it() -> None
     async with looking() as desk:
         for key in ("w", "o"):
             await desk.type("", "ctrl+right_square_bracket")
-            assert desk.app._chat_screen._panels.page != "chain"
+            assert desk.app._chat_screen.panels.page != "chain"
             await desk.type("", key, *(["x", "enter"] if key == "w" else []))
-            assert desk.app._chat_screen._panels.page == "chain", key
+            assert desk.app._chat_screen.panels.page == "chain", key
 
 
 async def test_the_tokens_of_an_empty_draft_are_none() -> None:

@@ -24,9 +24,9 @@ from termchat.decoding.group import BeamSettings
 from termchat.tui.dialogs.full import FullDialog
 from termchat.tui.keys.dialogs import GROUPS
 from termchat.tui.screen.dialog_table import DIALOGS
+from termchat.tui.sessions.branch_tree import ReplyPicker
 from termchat.tui.terminal.input_stream import InputStream
 from termchat.tui.terminal.typeahead import TypeAhead, burst_of
-from termchat.tui.tokens.branch_tree import ReplyPicker
 from tests.tui.made_lessons import answered, at_step, go_to, learner, strip
 from tests.tui.running_app import FRAME, PATIENCE, Desktop, command, desktop, talked
 from tests.tui.token_mode import looking

@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from termchat.conversation.session import Session
 from termchat.conversation.transcripts import FORMATS
 from termchat.engine.port import Cancel
+from termchat.tui.sessions.branch_tree import TreeDialog
 from termchat.tui.terminal.capabilities import Abilities
-from termchat.tui.tokens.branch_tree import TreeDialog
 from termchat.tui.transcript import TranscriptView
 from tests.tui.running_app import Desktop, desktop, path, talked
 from tests.tui.token_mode import index, looking

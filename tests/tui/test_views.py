@@ -37,9 +37,9 @@ from termchat.tui.draw.ink import Line
 from termchat.tui.panels.record import Shown, from_columns, record_lines, step_lines
 from termchat.tui.panels.whatif import ending_lines, whatif_lines
 from termchat.tui.panels.why import remedies, why_lines
-from termchat.tui.tokens.branch_tree import leaf_of, tree_lines, tree_rows
+from termchat.tui.sessions.branch_tree import leaf_of, tree_lines, tree_rows
+from termchat.tui.sessions.compare import ComparedReply, Comparison, compare, compare_lines, summary
 from termchat.tui.tokens.breakpoints import rule_line
-from termchat.tui.tokens.compare import ComparedReply, Comparison, compare, compare_lines, summary
 from termchat.tui.tokens.tokenizer import piece_flow, piece_lines, pieces_title
 from tests import made_records
 from tests.tui.fake_engine import replaced

@@ -277,7 +277,7 @@ async def test_enter_keeps_a_walk_and_the_chat_goes_on_from_it() -> None:
         assert desk.chat.walks.shown is None
         assert not view(desk).display
         assert desk.app.query_one(Composer).has_focus
-        transcript = desk.app.screen_stack[0]._transcript  # type: ignore[attr-defined]
+        transcript = desk.app.screen_stack[0].transcript  # type: ignore[attr-defined]
         assert transcript.display
         assert "that nobody owns it, and that it is" in desk.text
         assert [command.reply for command in desk.engine.asked(Keep)] == [3]

@@ -10,8 +10,8 @@ import pytest
 from termchat.config.settings import load
 from termchat.lessons.lesson import Lesson
 from termchat.lessons.shelf import COURSE, read_shelf
+from termchat.tui.lesson_robot import play
 from termchat.tui.lessons.lesson_words import lesson_names
-from termchat.tui.lessons.robot import play
 from tests.tui.made_lessons import FIRST
 from tests.whole.chat_steps import FLAGS, Open, ready
 from tests.whole.terminal import Terminal

@@ -41,10 +41,8 @@ class Composer(LabelledArea):
     - `sources` know what can be completed; `popup` shows it.
     - `earlier` is the message history.
     - `commands` gets each text before it is sent; True if it was a command, which is done by then.
-    - `take_back` is called at Up in the empty field; True if it put the last queued message there.
     - `beyond` is called where Up leaves the first line (-1) or Down the last (1); True if it went somewhere.
     - `before_all` is asked of each key first, with the character that it writes; True if the key was for it.
-    - `hand_over` adds the files that a text names, and calls its second argument with the whole.
     - `sends_blank`: an empty text may be sent, too.
     """
 
@@ -77,10 +75,8 @@ class Composer(LabelledArea):
         self.sources: Sequence[CompletionSource] = ()
         self.commands: Callable[[str], bool] = lambda _: False
         self.popup = Popup()
-        self.take_back: Callable[[], bool] = lambda: False
         self.beyond: Callable[[int], bool] = lambda _: False
         self.before_all: Callable[[str, str | None], bool] = lambda *_: False
-        self.hand_over: Callable[[str, Callable[[str], object]], object] = lambda text, to: to(text)
         self.aside: str | None = None
         """The draft, while something else is being written: an earlier message anew."""
         self.sends_blank = False
@@ -95,7 +91,7 @@ class Composer(LabelledArea):
     # --- what is written ---------------------------------------------------------------------------------------------
 
     def put(self, text: str) -> None:
-        """Replaces the text; undo brings it back."""
+        """Replace the text; undo brings it back."""
         self.replace(self.attachments.fold(text), (0, 0), self.document.end, maintain_selection_offset=False)
         self.move_cursor(self.document.end)
 
@@ -105,12 +101,12 @@ class Composer(LabelledArea):
         return self.message if self.aside is None else self.aside
 
     def open(self, draft: str) -> None:
-        """Shows another chat's draft; undo does not lead out of it."""
+        """Show another chat's draft; undo does not lead out of it."""
         self.load_text(self.attachments.fold(draft))
         self.move_cursor(self.document.end)
 
     def give_back(self, text: str) -> None:
-        """Puts a text that could not be sent before the draft."""
+        """Put a text that could not be sent before the draft."""
         if self.aside is not None:
             self.aside = "\n".join(filter(None, (text, self.aside)))
             return
@@ -119,8 +115,12 @@ class Composer(LabelledArea):
         self.move_cursor((row + text.count("\n") + 1, column) if written else self.document.end)
 
     def fit(self, rows: int) -> None:
-        """Grows to a third of `rows`, those of the screen, or to a few lines where that leaves some to the chat."""
+        """Grow to a third of `rows`, those of the screen, or to a few lines if that leaves some to the chat."""
         self.styles.max_height = max(min(max(_LEAST, rows // 3), rows - _OTHERS), 1)
+
+    def take_back(self) -> bool:
+        """Put the last queued message into the empty field; False if there is none."""
+        return False
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Composer(LabelledArea):
         self.insert("\n")
 
     def _move(self, key: str) -> bool:
-        """Up on the first line and Down on the last walk through earlier messages; False for what is not such a step."""
+        """Walk through earlier messages by Up on the first line and Down on the last; return False for other steps."""
         if key not in ("up", "down") or not self.selection.is_empty:
             return False
         _, y = self.wrapped_document.location_to_offset(self.cursor_location)
@@ -224,7 +224,7 @@ class Composer(LabelledArea):
         return None
 
     def _choose(self, key: str) -> bool:
-        """True if the key was for the offers."""
+        """Give a key to the offers; return whether it was for them."""
         if key != "tab" and monotonic() - self._came_late < _UNASKED:
             return False
         if self.popup.completion is not None:
@@ -245,7 +245,7 @@ class Composer(LabelledArea):
         return True
 
     def take(self, number: int) -> None:
-        """Inserts an offer, counted from 0."""
+        """Insert an offer, counted from 0."""
         if self.popup.completion is not None:
             self._take(self.popup.completion.offers[number])
 
@@ -291,18 +291,18 @@ class Edge(LinesView):
         self._head = ""
 
     def head(self, words: str) -> None:
-        """What stands at the left; "" for nothing."""
+        """Show words at the left; "" for none."""
         if words != self._head:
             self._head = words
             self._draw()
 
     def say(self, said: str, color: str = "muted") -> None:
-        """The text may be foreign; "" shows none."""
+        """Show a text at the right, which may be foreign; "" for none."""
         self._said, self._ink = said, Ink(color)
         self._draw()
 
     def fade(self) -> None:
-        """Marks the text as out of date."""
+        """Mark the text as out of date."""
         if self._said and self._ink is not _FADED:
             self._said, self._ink = self._said + " …", _FADED
             self._draw()

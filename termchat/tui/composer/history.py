@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from termchat.conversation.store.store import HISTORY, Store, StoreError
+from termchat.conversation.session import SessionStore
+from termchat.conversation.store.store import HISTORY, StoreError
 from termchat.tui.draw.background import BackgroundTask
 
 
 class History:
     """The oldest first, each text once. With a `store` they are kept between sessions; a thread reads them from it."""
 
-    def __init__(self, store: Store | None = None) -> None:
+    def __init__(self, store: SessionStore | None = None) -> None:
         self._store = store
         self._texts: dict[str, None] = {}
         self._reading: BackgroundTask[str] | None = None
@@ -62,7 +63,7 @@ class History:
             del self._texts[next(iter(self._texts))]
 
 
-def _read(store: Store) -> Iterator[str]:
+def _read(store: SessionStore) -> Iterator[str]:
     with contextlib.suppress(StoreError):  # without a history the chat is the same
         yield from store.messages()
 

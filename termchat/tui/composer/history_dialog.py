@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from termchat.chat.service import Chat
 from termchat.text import one_line
@@ -59,9 +59,9 @@ class QueueDialog(ListDialog[tuple[int, str], int]):
     )  # fmt: skip
     KEYS = "QUEUE"
 
-    def __init__(self, palette: Palette, chat: Chat, do: Callable[[Callable[[], object]], None]) -> None:
+    def __init__(self, palette: Palette, chat: Chat) -> None:
         super().__init__(palette)
-        self._chat, self._do = chat, do
+        self._chat = chat
 
     def on_mount(self) -> None:
         self.set_interval(_INTERVAL, self._refresh)
@@ -77,13 +77,13 @@ class QueueDialog(ListDialog[tuple[int, str], int]):
 
     def action_drop(self) -> None:
         if self._is_current():
-            self._do(lambda: self._chat.turns.take_back(self.picker.chosen))
+            self._chat.turns.take_back(self.picker.chosen)
         self._refresh()
 
     def action_shift(self, rows: int) -> None:
         to = self.picker.chosen + rows
         if self._is_current() and 0 <= to < len(self.rows):
-            self._do(lambda: self._chat.turns.move(self.picker.chosen, to))
+            self._chat.turns.move(self.picker.chosen, to)
             self.set_rows(self._read(), to)
 
     def _read(self) -> list[tuple[int, str]]:

@@ -1,23 +1,25 @@
-"""Sends messages: reads the files they name, refuses long ones, counts tokens; also the queue, the history, the editor."""
+"""The composer of a chat: it sends messages with the files they name, counts tokens, and keeps the draft with the chat."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
+from textual import work
 from textual.message import Message
 from textual.timer import Timer
 
 from termchat.chat.changes import Notice
+from termchat.chat.service import Chat
 from termchat.conversation.node import LARGEST_MESSAGE, is_too_large
 from termchat.text import size
-from termchat.tui.composer.composer import Composer
+from termchat.tui.composer.commands import parted
+from termchat.tui.composer.composer import Composer, Edge
 from termchat.tui.composer.history import History
 from termchat.tui.draw.background import BackgroundTask
-from termchat.tui.screen.parts import Parts
-from termchat.tui.slash.parsing import parted
+from termchat.tui.transcript import TranscriptView
 
 if TYPE_CHECKING:
     from termchat.chat.sizing import Size, Sizing
@@ -25,10 +27,12 @@ if TYPE_CHECKING:
 
 _AT_REST = 0.25
 """Seconds without a key after which a message is counted."""
+_KEPT_AFTER = 0.4
+"""Seconds after a key in which the draft is kept, so that a kill loses no more."""
 
 
 @dataclass
-class FilesRead(Message):
+class FilesRead(Message, bubble=False):
     """A thread has read the files of a message, or reports why it could not."""
 
     written: str
@@ -46,42 +50,96 @@ class _Outgoing(NamedTuple):
     to: Callable[[str], object]
 
 
-class Sending:
-    def __init__(self, parts: Parts, history: History) -> None:
-        self._parts, self._screen, self._chat = parts, parts.screen, parts.chat
-        self._composer, self._edge, self._do, self._tell = parts.composer, parts.desk.edge, parts.do, parts.tell
+class ChatComposer(Composer):
+    """Sends messages in order. What it holds is kept with the chat that is shown, and comes back with that."""
+
+    def __init__(self, chat: Chat, transcript: TranscriptView, *, placeholder: str, keymap: Mapping[str, str]) -> None:
+        super().__init__(placeholder=placeholder, keymap=keymap)
+        self._chat, self._transcript = chat, transcript
+        self.earlier = History(chat.session.store)
+        self.edge = Edge()
         self._sizing: Sizing | None = None
-        self._timer: Timer | None = None
+        self._counting: Timer | None = None
+        self._counted: tuple[object, ...] = ()
+        """The state of the chat that the number of tokens depends on."""
         self._sending: list[_Outgoing] = []
         self._reading: BackgroundTask[None] | None = None
-        self._stands: tuple[object, ...] = ()
-        self._composer.earlier = history
-        self._composer.take_back = self.take_back
-        self._composer.hand_over = self._hand_over
+        self._session = chat.session
+        """The session whose draft is shown."""
+        self._keeping: Timer | None = None
+        self._abandoned: BackgroundTask[str] | None = None
 
-    def begin(self) -> None:
+    def on_mount(self) -> None:
+        if self._session.conversation.unsent.draft:  # before anything can be typed, since this takes its place
+            self.open(self._session.conversation.unsent.draft)
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
         from termchat.chat.sizing import Sizing  # not needed before the first frame
         from termchat.tui.composer.mentions import Paths
 
-        composer = self._composer
-        composer.sources = [*composer.sources, Paths(lambda: composer.post_message(Composer.Learnt()))]
+        self.sources = [*self.sources, Paths(lambda: self.post_message(Composer.Learnt()))]
         self._sizing = Sizing(self._chat)
-        self._timer = self._screen.set_interval(_AT_REST, self._count, pause=True)
-        self._composer.earlier.begin()
+        self._counting = self.set_interval(_AT_REST, self._count, pause=True)
+        self.earlier.begin()
+        if (
+            store := self._chat.session.store
+        ) is not None and not self._chat.lesson:  # what was left in a chat without a message
+            self._abandoned = BackgroundTask(
+                lambda: [store.abandoned()], lambda: self.call_later(self._give_back_abandoned)
+            )
+
+    def _give_back_abandoned(self) -> None:
+        assert self._abandoned is not None
+        self._chat.blank.give_back(*self._abandoned.take())
+        self.follow_chat()
+
+    def on_text_area_changed(self) -> None:
+        self._count_later()
+        if self._keeping is None:
+            self._keeping = self.set_timer(_KEPT_AFTER, self.keep_draft)
+
+    def follow_chat(self) -> None:
+        """Switch drafts if another chat is shown, take in what could not be sent, and count again if the number may differ."""
+        shown, chat = self._chat.session, self._chat
+        unsent = shown.conversation.unsent
+        if shown is not self._session:
+            self.keep_draft()
+            self._session = shown
+            if unsent.draft != self.draft:
+                self.open(unsent.draft)
+        if unsent.returned:
+            self.give_back(unsent.returned)
+            unsent.returned = ""
+            self.keep_draft()
+        counted = (
+            chat.phase in ("idle", "no model", "failed"),
+            chat.conversation,
+            chat.conversation.leaf,
+            chat.host.loaded,
+        )
+        if counted != self._counted:
+            self._counted = counted
+            self._count_later()
+
+    def keep_draft(self) -> None:
+        self._keeping = None
+        self._session.keep_draft(self.draft)
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, text: str, written: str = "") -> None:
-        """`written` is the text with labels for what is attached."""
+        """Send a message; `written` is the text with labels for what is attached."""
         self._sending.append(_Outgoing(text, written or text, self._say))
         self._send_next()
 
-    def _hand_over(self, text: str, to: Callable[[str], object]) -> None:
-        self._sending.append(_Outgoing(text, self._composer.attachments.fold(text), to))
+    def hand_over(self, text: str, to: Callable[[str], object]) -> None:
+        """Add the files that a text names, and call `to` with the whole."""
+        self._sending.append(_Outgoing(text, self.attachments.fold(text), to))
         self._send_next()
 
     def _send_next(self) -> None:
-        """Sends what was written, in order: a message whose files are being read holds up those behind it."""
+        """Send what was written, in order: a message whose files are being read holds up those behind it."""
         while self._sending and self._reading is None:
             text, written, _ = self._sending[0]
             if "@" not in written:
@@ -92,149 +150,117 @@ class Sending:
     def _send(self, text: str) -> None:
         if is_too_large(text):
             problem = f"message too long: {len(text):,} characters"
-            self._refuse(self._sending[0].text, problem, f"at most {LARGEST_MESSAGE:,}; shorten it or send it in parts")
+            self._give_back(
+                self._sending[0].text, problem, f"at most {LARGEST_MESSAGE:,}; shorten it or send it in parts"
+            )
             return
         _, written, to = self._sending.pop(0)
-        self._composer.attachments.remember(text, written)
+        self.attachments.remember(text, written)
         to(text)
 
     def _say(self, text: str) -> None:
-        self._parts.transcript.follow()  # whoever sends a message wants to see where it goes
-        self._do(lambda: self._chat.send(text))
+        self._transcript.follow()  # whoever sends a message wants to see where it goes
+        self._chat.send(text)
 
     def _read(self, text: str, written: str, *, sends: bool) -> None:
-        """In a thread: the disk may be slow."""
+        """Read the files in a thread: the disk may be slow."""
 
         def work() -> Iterator[None]:
             from termchat.tui.composer.mentions import Unreadable, include
 
             try:
-                gathered = FilesRead(written, text, include(written, text), "", sends)
+                read = FilesRead(written, text, include(written, text), "", sends)
             except Unreadable as problem:
-                gathered = FilesRead(written, text, None, str(problem), sends)
-            self._screen.post_message(gathered)
+                read = FilesRead(written, text, None, str(problem), sends)
+            self.post_message(read)
             yield
 
         self._reading = BackgroundTask(work)
 
-    def gathered(self, read: FilesRead) -> None:
-        """Sends a message with its files, or counts it; what cannot be read goes back to whoever wrote it."""
+    def on_files_read(self, read: FilesRead) -> None:
+        """Send a message with its files, or count it; what cannot be read goes back to the person."""
         self._reading = None
         if not read.sends:
             if read.included is not None:
-                self._ask(read.written, read.included.text, read.included.files)
+                self._ask_size(read.written, read.included.text, read.included.files)
             else:
-                self._edge.say(read.problem, "warning")
+                self.edge.say(read.problem, "warning")
         elif read.included is not None:
             self._send(read.included.text)
         else:
-            self._refuse(read.message, read.problem, "nothing was sent")
+            self._give_back(read.message, read.problem, "nothing was sent")
         self._send_next()
 
-    def _refuse(self, message: str, problem: str, hint: str) -> None:
-        """Gives the next message to be sent back to its author."""
+    def _give_back(self, message: str, problem: str, hint: str) -> None:
+        """Give the next message to be sent back to the person."""
         del self._sending[0]
-        self._composer.give_back(message)
-        self._tell(Notice(problem, hint, "warning"))
+        self.give_back(message)
+        self._chat.changed(Notice(problem, hint, "warning"))
+
+    def take_back(self, number: int = -1) -> bool:
+        """Put a message that waits in the queue into the empty field; False if there is none."""
+        queue = self._chat.turns.queue
+        if queue:
+            self.put(self._chat.turns.take_back(number % len(queue)))
+        return bool(queue)
+
+    @work(group="editor", exclusive=True)
+    async def edit_outside(self) -> None:
+        """Have the message written in the person's own editor."""
+        from termchat.external_editor import EditorError  # not needed before the first frame
+        from termchat.tui.composer import editor
+
+        before = self.message
+        try:
+            edited = await editor.edit(before, self.app.suspend)
+        except EditorError as problem:
+            self._chat.changed(Notice(problem.message, problem.hint, "warning"))
+            return
+        if edited != before:
+            self.put(edited)
+            if not edited.strip():
+                self._chat.changed(Notice("the editor returned an empty message", "undo restores your text"))
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
-    def changed(self) -> None:
-        if self._timer is None:
+    def _count_later(self) -> None:
+        if self._counting is None:
             return
-        if self._composer.is_blank:
-            self._edge.say("")
-            self._timer.pause()
+        if self.is_blank:
+            self.edge.say("")
+            self._counting.pause()
         else:
-            self._edge.fade()
-            self._timer.reset()
-            self._timer.resume()
-
-    def follow(self) -> None:
-        """Counts again if the number may differ after a change of the chat."""
-        chat = self._chat
-        stands = (
-            chat.phase in ("idle", "no model", "failed"),
-            chat.conversation,
-            chat.conversation.leaf,
-            chat.host.loaded,
-        )
-        if stands != self._stands:
-            self._stands = stands
-            self.changed()
+            self.edge.fade()
+            self._counting.reset()
+            self._counting.resume()
 
     def _count(self) -> None:
-        assert self._timer is not None
-        self._timer.pause()
-        written = self._composer.text
+        assert self._counting is not None
+        self._counting.pause()
+        written = self.text
         if not written.strip() or parted(written) is not None:  # a command is for nobody but us
-            self._edge.say("")
+            self.edge.say("")
         elif "@" not in written:
-            self._ask(written, self._composer.message, ())
+            self._ask_size(written, self.message, ())
         elif self._reading is None:
-            self._read(self._composer.message, written, sends=False)
+            self._read(self.message, written, sends=False)
 
-    def _ask(self, written: str, message: str, files: tuple[tuple[str, int], ...]) -> None:
+    def _ask_size(self, written: str, message: str, files: tuple[tuple[str, int], ...]) -> None:
         named = "".join(f", with {PurePath(name).name} {size(length)}" for name, length in files)
 
         def hear(counted: Size | None) -> None:
-            if self._composer.text != written:
+            if self.text != written:
                 return
             if counted is None:
-                self._edge.say("")
+                self.edge.say("")
             else:
-                self._edge.say(_said(counted) + named, "muted" if counted.fits else "error")
+                self.edge.say(_describe_size(counted) + named, "muted" if counted.fits else "error")
 
         assert self._sizing is not None
         self._sizing.ask(message, hear)
 
-    # --- the queue, what was written before, the editor --------------------------------------------------------------
 
-    def take_back(self, number: int = -1) -> bool:
-        """Puts a message that waits in the queue into the empty composer; False where there is none."""
-        queue = self._chat.turns.queue
-        if not queue:
-            return False
-        self._do(lambda: self._composer.put(self._chat.turns.take_back(number % len(queue))))
-        return True
-
-    def browse_queue(self) -> None:
-        from termchat.tui.composer.history_dialog import QueueDialog  # not needed before the first frame
-
-        def closed(number: int | None) -> None:
-            if number is not None and number < len(self._chat.turns.queue):
-                text = self._chat.turns.take_back(number)
-                self._do(lambda: self._composer.give_back(text))
-
-        self._parts.open(QueueDialog(self._parts.palette(), self._chat, self._do), closed)
-
-    def browse_history(self) -> None:
-        from termchat.tui.composer.history_dialog import HistoryDialog  # not needed before the first frame
-
-        def closed(text: str | None) -> None:
-            if text is not None:
-                self._composer.put(text)
-
-        texts = self._composer.earlier.texts
-        self._parts.open(HistoryDialog(self._parts.palette(), texts, self._composer.message), closed)
-
-    async def edit(self) -> None:
-        from termchat.external_editor import EditorError  # not needed before the first frame
-        from termchat.tui.composer import editor
-
-        composer, before = self._composer, self._composer.message
-        try:
-            edited = await editor.edit(before, self._screen.app.suspend)
-        except EditorError as problem:
-            self._tell(Notice(problem.message, problem.hint, "warning"))
-            return
-        if edited != before:
-            composer.put(edited)
-            if not edited.strip():
-                self._tell(Notice("the editor returned an empty message", "undo restores your text"))
-
-
-def _said(counted: Size) -> str:
+def _describe_size(counted: Size) -> str:
     tokens = f"{'about ' if counted.about else ''}{counted.tokens:,} token{'s' * (counted.tokens != 1)}"
     if counted.around != "nothing":
         tokens += f" with {counted.around}"

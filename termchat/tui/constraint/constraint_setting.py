@@ -10,7 +10,7 @@ from termchat import regular_files
 from termchat.chat.changes import Notice
 from termchat.decoding.constraint import LONGEST, Constraint, Kind, choice
 from termchat.decoding.text_error import TextError
-from termchat.tui.screen.parts import Parts
+from termchat.tui.context import ScreenContext
 
 _MOST_RECENT = 20
 _REFUSED = "constraint not set: "
@@ -98,7 +98,7 @@ def file_or_text(text: str) -> tuple[str, str]:
 class ConstraintSetting:
     """`problem` is what the model had against the one that was set last; "" where nothing."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ScreenContext) -> None:
         self._parts = parts
         self._asked: Constraint | None = None
         self._dropped: Constraint | None = None
@@ -120,7 +120,7 @@ class ConstraintSetting:
         """
         from termchat.decoding.constraint_check import check
 
-        self._parts.notices.withdraw(_REFUSED + self.problem)
+        self._parts.withdraw(_REFUSED + self.problem)
         self.problem, self._asked = "", None
         if constraint is None:
             self._put(None)
@@ -132,7 +132,7 @@ class ConstraintSetting:
             self._put(constraint)
             return
         self._asked = constraint
-        self._parts.do(lambda: chat.questions.check(constraint))
+        chat.questions.check(constraint)
 
     def toggle(self) -> bool:
         """Drops the constraint, or puts the one back that was dropped; False if there is neither."""
@@ -170,7 +170,7 @@ class ConstraintSetting:
         if before is not None:
             self._dropped = before
             self._remember(before)
-        self._parts.do(lambda: chat.constrain(constraint))
+        chat.constrain(constraint)
         if constraint is not None:
             compiled = f", compiled in {ms:.1f} ms" if ms else ""
             self._parts.tell(

@@ -15,7 +15,6 @@ from textual.worker import Worker
 from termchat import paths
 from termchat.chat.changes import Notice
 from termchat.chat.host import Host
-from termchat.chat.opening import saving
 from termchat.chat.service import Chat
 from termchat.config.settings import Settings
 from termchat.conversation.session import Session
@@ -159,11 +158,9 @@ def build(config: Settings, engine: Engine, folder: Path, spec: ModelSpec = SPEC
         "models": RecordedModels(config, lambda: engine.header if isinstance(engine, DemoEngine) else None),
         "theme": config.theme,
         "big": config.big,
-        "save": lambda path: saving(app.chat.session, path),
         "close": store.close,
     }
-    app: DemoApp = DemoApp(chat, spec, **given | options)
-    return app
+    return DemoApp(chat, spec, **given | options)
 
 
 def start(config: Settings, *, lesson: str | None = None) -> int:

@@ -9,5 +9,4 @@
 - `screen_facts`: what the screen tells of itself to the checks.
 - `autoplay`: does a step for the reader, by its deeds.
 - `lesson_list`: the dialog with all lessons, and the lines of the words of decoding.
-- `robot`: plays a whole lesson by its deeds.
 """

@@ -10,11 +10,11 @@ from textual import events
 
 from termchat.lessons.deeds import Deed
 from termchat.tui.composer.composer import Composer
+from termchat.tui.context import ScreenContext
 from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.keys.key import key_of, keys_of
 from termchat.tui.keys.tables import CHAT
 from termchat.tui.lessons.lesson_words import keys_for
-from termchat.tui.screen.parts import Parts
 
 _LOOK = 0.05
 _IDLE_LOOKS = 3
@@ -37,8 +37,8 @@ class DeedFailed(Exception):
 class Autoplay:
     """Does deeds on the screen of a chat."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts, self._app = parts, parts.screen.app
+    def __init__(self, parts: ScreenContext) -> None:
+        self._parts, self._app = parts, parts.app
 
     async def do(self, deeds: tuple[Deed, ...]) -> None:
         """Do all of them, in order.
@@ -130,7 +130,7 @@ class Autoplay:
         await asyncio.sleep(0.02)
         while getattr(self._app, "typing", False) and monotonic() < end:
             await asyncio.sleep(0.01)
-        self._parts.do(lambda: None)
+        self._parts.tick()
 
     async def _focus_composer(self) -> None:
         """Give the keyboard to the composer, closing what is open.
@@ -138,7 +138,7 @@ class Autoplay:
         Raises:
             DeedFailed: it does not get it.
         """
-        screen = self._parts.screen
+        screen = self._parts
         for _ in range(_WAYS_OUT):
             if self._app.screen is not screen:
                 self._app.screen.dismiss(None)
@@ -149,7 +149,7 @@ class Autoplay:
                 screen.set_focus(self._parts.composer)
             else:
                 back = next(key for key in CHAT if key.id == "back")
-                if self._parts.chat.busy and self._parts.desk.tune is None and not self._parts.tokens.mode.open:
+                if self._parts.chat.busy and self._parts.tune is None and not self._parts.tokens.mode.open:
                     screen.set_focus(self._parts.composer)
                 else:
                     await self._press(keys_of(back)[0])

@@ -16,6 +16,7 @@ from termchat.tui.keys.tables import CHAT, LESSON, Lights, name_of
 from termchat.tui.lessons.lesson_keeping import LessonKeeping
 from termchat.tui.lessons.lesson_session import LessonSession
 from termchat.tui.lessons.strip import LessonStrip
+from termchat.tui.screen.bottom_bar import BottomBar
 from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.themes.theme_file import Palette
 
@@ -36,19 +37,20 @@ class LessonScreen(ChatScreen):
         self, chat: Chat, palette: Palette, keeping: LessonKeeping, lesson: Lesson, state: LessonState, **options: Any
     ) -> None:
         super().__init__(chat, palette, **options)
-        self.session = LessonSession(keeping, self, lesson, state, self._show_soon)
-        composer = self.parts.composer
-        composer.before_all = self.session.direct
-        composer.commands = self.session.run_with(composer.commands)
+        self.session = LessonSession(keeping, self, lesson, state)
 
     def compose(self) -> ComposeResult:
         for widget in super().compose():
-            if widget is self.parts.desk:
+            if isinstance(widget, BottomBar):
                 yield self.session.strip
             yield widget
 
     def on_mount(self) -> None:
-        self.call_next(self.session.begin)  # behind the same of `ChatScreen`, which Textual calls by itself
+        self.call_next(self._begin)  # behind the same of `ChatScreen`, which Textual calls by itself
+
+    def _begin(self) -> None:
+        self.tick()
+        self.session.begin()
 
     def paint_with(self, palette: Palette) -> None:
         super().paint_with(palette)
@@ -99,4 +101,4 @@ class LessonScreen(ChatScreen):
 
     def on_lesson_strip_turned(self) -> None:
         self.session.laid()
-        self._show_soon()
+        self.show_soon()

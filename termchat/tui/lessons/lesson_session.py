@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,7 +29,7 @@ from termchat.tui.lessons.screen_facts import mode_of, screen_facts
 from termchat.tui.lessons.strip import LessonStrip
 from termchat.tui.lessons.strip_lines import AskedWords, StripWords, rows_for, strip_lines
 from termchat.tui.panels.pages import PAGES
-from termchat.tui.screen.drawer import ALONE
+from termchat.tui.panels.panels import ALONE
 from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.transcript.looks import LOOKS, TOKEN_LOOKS
 from termchat.tui.walks.walks_view import WalksView
@@ -60,8 +59,7 @@ class _StepBeginning(NamedTuple):
 
 
 class LessonSession:
-    """One lesson on the screen of its chat, from the `state` in which it was left. `keeping` keeps how far it is; `show_soon`
-    has the screen show its state."""
+    """One lesson on the screen of its chat, from the `state` in which it was left. `keeping` keeps how far it is."""
 
     def __init__(
         self,
@@ -69,10 +67,9 @@ class LessonSession:
         screen: ChatScreen,
         lesson: Lesson,
         state: LessonState,
-        show_soon: Callable[[], None],
     ) -> None:
-        parts = screen.parts
-        self._keeping, self._parts, self.lesson, self._show_soon = keeping, parts, lesson, show_soon
+        parts = screen
+        self._keeping, self._parts, self.lesson = keeping, parts, lesson
         self.notices: tuple[Notice, ...] = ()
         """What is told as it begins."""
         self.strip = LessonStrip(id="lesson")
@@ -105,9 +102,9 @@ class LessonSession:
 
     def begin(self) -> None:
         """Show the first step."""
-        parts, own, opening = self._parts, self._keeping.own.parts, self.lesson.opening
+        parts, own, opening = self._parts, self._keeping.own, self.lesson.opening
         parts.transcript.looks, parts.panels.page = own.transcript.looks, own.panels.page
-        parts.drawer.open_like(own.drawer)
+        parts.panels.open_like(own.panels)
         if self._point is not None:
             self._return_to(self._point)
         if self.playing.step < self._wanted:
@@ -120,12 +117,14 @@ class LessonSession:
             parts.transcript.looks = next(one for one in LOOKS if one == opening.look), TOKEN_LOOKS[0]
         if opening.page in PAGES:
             parts.panels.page = opening.page
-        parts.screen.set_interval(1 / LOOKS_PER_SECOND, self.look)
+        parts.set_interval(1 / LOOKS_PER_SECOND, self.look)
+        parts.composer.before_all = self.direct
+        parts.composer.commands = self.run_with(parts.composer.commands)
         self._mark()
         self.playing.update(self.facts)
         self._compose()
         self._changed()
-        parts.desk.take_keyboard()
+        parts.take_keyboard()
         self.begun = True
 
     @property
@@ -141,22 +140,22 @@ class LessonSession:
         conversation, leaf = chat.conversation, point.leaf
         if leaf is not None and leaf != conversation.leaf:
             sent = [node.written for node in conversation.children(leaf) if self._is_own(node)]
-            parts.do(lambda: chat.branches.select(leaf))
+            chat.branches.select(leaf)
             if sent and not conversation.unsent.draft.strip():
                 conversation.unsent.draft = self._given = sent[-1]
                 parts.composer.put(sent[-1])
         turned = Tuning().turned(point.knobs).differing(chat.tuning)
         if turned:
-            parts.do(lambda: chat.adjust_all(turned, dict.fromkeys(turned, LESSON)))
+            chat.adjust_all(turned, dict.fromkeys(turned, LESSON))
 
     def _mark(self) -> None:
         """Show the panels that a step speaks of, and note its beginning, if that can be made again."""
         playing, parts = self.playing, self._parts
         speaks = not playing.finished and any(point.startswith(_PANEL) for point in playing.current.points)
-        if speaks and parts.screen.size.width >= ALONE:
-            parts.drawer.need("lesson")
+        if speaks and parts.size.width >= ALONE:
+            parts.panels.need("lesson")
         else:
-            parts.drawer.release("lesson")
+            parts.panels.release("lesson")
         self._typed = self.note = ""
         self._ran = False
         self._began, chat = self._beginning(), parts.chat
@@ -177,7 +176,7 @@ class LessonSession:
         """Have the lesson left; the notices are shown in the reader's chat."""
         if not self.is_over:
             self.is_over = True
-            self._parts.screen.post_message(LessonStrip.Left(*notices))
+            self._parts.post_message(LessonStrip.Left(*notices))
 
     # --- what happens --------------------------------------------------------------------------------------------------
 
@@ -186,7 +185,7 @@ class LessonSession:
         self.facts.note_list()
         if self._model is not self._parts.chat.model:
             self._model = self._parts.chat.model
-            self._parts.screen.call_next(self._judge_model)
+            self._parts.call_next(self._judge_model)
         if any(isinstance(change, PathChanged) for change in changes) and not self._parts.chat.session.view.lesson:
             paused = Notice(f"the lesson is paused: {self.lesson.title}", f"{name_of('learn')} resumes it")
             self._leave(*(change for change in changes if isinstance(change, Notice)), paused)
@@ -229,7 +228,7 @@ class LessonSession:
     def _changed(self) -> None:
         self._keeping.keep(self.playing)
         self.show()
-        self._show_soon()
+        self._parts.show_soon()
 
     # --- what it shows -------------------------------------------------------------------------------------------------
 
@@ -251,7 +250,7 @@ class LessonSession:
         return Lights(tuple(dict.fromkeys(keys)), tuple(pages))
 
     def show(self) -> None:
-        size = self._parts.screen.size
+        size = self._parts.size
         self._seen_looks = self._direct, self.rows, self._awaits()
         lines = strip_lines(
             self._words(), max(size.width - 2, 8), self.rows,
@@ -265,9 +264,9 @@ class LessonSession:
     def rows(self) -> int:
         """Rows that the strip may have: its own, and those above it that are empty, but for a few into which the chat grows."""
         parts = self._parts
-        height, transcript = parts.screen.size.height, parts.transcript
+        height, transcript = parts.size.height, parts.transcript
         least = rows_for(height, unfolded=self._whole or self.playing.finished)
-        welcome, walks = parts.screen.query_one("#welcome"), parts.screen.query_one(WalksView)
+        welcome, walks = parts.query_one("#welcome"), parts.query_one(WalksView)
         if walks.display:
             free = walks.spare
         elif transcript.display and transcript.size.height:
@@ -284,7 +283,7 @@ class LessonSession:
         """Whether all of a step's text is shown: as the reader wants it, else for a projector, where panels have room too."""
         if self._keeping.unfolded is not None:
             return self._keeping.unfolded
-        height = self._parts.screen.size.height
+        height = self._parts.size.height
         hides = rows_for(height, unfolded=True) > height - _PANELS
         return self._keeping.big and not (hides and self._parts.panels.display)
 
@@ -303,7 +302,7 @@ class LessonSession:
             return ""
         step = playing.current
         waits = plain(step.hints[-1]) if step.hints else "; ".join(check.written for check in step.checks)
-        first = f"{name_of('back')}, then " if self._parts.screen.query_one(WalksView).display else ""
+        first = f"{name_of('back')}, then " if self._parts.query_one(WalksView).display else ""
         return f"Not done yet. The whole step: {first}{waits}" if waits else ""
 
     def _made(self, what: str) -> bool:
@@ -386,9 +385,9 @@ class LessonSession:
 
     def take_keyboard(self) -> None:
         self.open = True
-        self._parts.screen.set_focus(self.strip)  # not focus(): the very next key is for it
+        self._parts.set_focus(self.strip)  # not focus(): the very next key is for it
         self.show()
-        self._show_soon()
+        self._parts.show_soon()
 
     def back(self) -> bool:
         """Give the keyboard back; False where the strip did not have it."""
@@ -396,20 +395,20 @@ class LessonSession:
             return False
         self.open = False
         self._typed = ""
-        if self._parts.screen.focused is self.strip:
-            self._parts.desk.take_keyboard()
+        if self._parts.focused is self.strip:
+            self._parts.take_keyboard()
         self.show()
-        self._show_soon()
+        self._parts.show_soon()
         return True
 
     def laid(self) -> None:
         """Draw again where the screen has another size, or another widget the keyboard. Take back what a click did: one
         elsewhere took the keyboard, or one on the strip gave it, which is no way to its keys."""
-        has = self._parts.screen.focused is self.strip
+        has = self._parts.focused is self.strip
         if self.open and not has:
             self.back()
         elif has and not self.open:
-            self._parts.desk.take_keyboard()
+            self._parts.take_keyboard()
         self.show()
 
     def act(self, what: str, *arguments: Any) -> None:
@@ -452,7 +451,7 @@ class LessonSession:
         """Whether the composer has the keyboard, and nothing that the reader wrote."""
         composer = self._parts.composer
         is_theirs = composer.aside is not None or composer.text not in ("", self._given)  # as a message that is edited
-        return self._parts.screen.focused is composer and not is_theirs
+        return self._parts.focused is composer and not is_theirs
 
     def answer(self, number: float) -> None:
         """Answer with a digit; on the strip it is one of a number, if a number is asked for."""
@@ -511,7 +510,7 @@ class LessonSession:
         if playing.does_it:
             self._do()
         self.show()
-        self._show_soon()
+        self._parts.show_soon()
 
     def _do(self) -> None:
         """Have the step done."""
@@ -529,9 +528,9 @@ class LessonSession:
             self._take_back_step()
         if step.deeds[0].sends and self._given:
             self._parts.composer.put(self._given)  # whatever became of it
-        self._doing = self._parts.screen.run_worker(self._do_deeds(), group="lesson", exclusive=True)
+        self._doing = self._parts.run_worker(self._do_deeds(), group="lesson", exclusive=True)
         self.show()
-        self._show_soon()
+        self._parts.show_soon()
 
     async def _do_deeds(self) -> None:
         playing, step = self.playing, self.playing.step
@@ -547,7 +546,7 @@ class LessonSession:
         if not self.is_over:
             self.look()
             self.show()
-            self._show_soon()
+            self._parts.show_soon()
 
     def _skip(self) -> None:
         self.back()
@@ -570,19 +569,19 @@ class LessonSession:
 
     def _take_back_step(self) -> None:
         """Go back to where the step began: from there on it was recorded. Of a reply that is not over, only the knobs."""
-        parts, chat, began = self._parts, self._parts.chat, self._began
+        chat, began = self._parts.chat, self._began
         if began.conversation is not chat.conversation:
             return
         if not chat.busy:
             for number in [number for number in chat.conversation.nodes if number > began.newest]:
-                parts.do(partial(chat.branches.delete, number))  # what is hidden already stays so
+                chat.branches.delete(number)  # what is hidden already stays so
             if chat.constraint != began.constraint:
-                parts.do(lambda: chat.constrain(began.constraint))
+                chat.constrain(began.constraint)
             if began.leaf is not None and began.leaf != chat.conversation.leaf:
                 leaf = began.leaf
-                parts.do(lambda: chat.branches.select(leaf))
+                chat.branches.select(leaf)
         if turned := began.tuning.differing(chat.tuning):
-            parts.do(lambda: chat.adjust_all(turned, dict.fromkeys(turned, LESSON)))
+            chat.adjust_all(turned, dict.fromkeys(turned, LESSON))
 
     def _is_own(self, node: Node) -> bool:
         """Whether it is a message that the lesson has the reader send."""

@@ -11,10 +11,10 @@ from textual.message import Message
 from termchat.chat.changes import DrafterChanged, Notice, StatusChanged
 from termchat.chat.loading import Choice
 from termchat.engine.address import SIGN
+from termchat.tui.context import ScreenContext
 from termchat.tui.keys.tables import name_of
 from termchat.tui.models.downloads import Pull
 from termchat.tui.models.gather import Chosen, Models
-from termchat.tui.screen.parts import Parts
 
 if TYPE_CHECKING:
     from termchat.tui.models.models_dialog import ModelsDialog
@@ -34,15 +34,15 @@ class Heard(Message):
 class ModelSwitching:
     """Opens the dialog, and takes in downloads and models that were read while it is closed."""
 
-    def __init__(self, parts: Parts, models: Models) -> None:
-        self._parts, self._screen, self._chat, self._models = parts, parts.screen, parts.chat, models
-        self._do, self._tell = parts.do, parts.tell
+    def __init__(self, parts: ScreenContext, models: Models) -> None:
+        self._parts, self._chat, self._models = parts, parts.chat, models
+        self._tell = parts.tell
         self._dialog: ModelsDialog | None = None
         self._first = self._drafter = ""
 
     def listen(self) -> None:
         """Hear of models that were read in a thread, and of downloads."""
-        self._models.told = lambda said: self._screen.post_message(Heard(said))
+        self._models.told = lambda said: self._parts.post_message(Heard(said))
         if self.downloads:
             self._show_downloads()
 
@@ -54,7 +54,7 @@ class ModelSwitching:
         def closed(choice: Choice | None) -> None:
             self._dialog = None
             if choice is not None:
-                self._do(lambda: self._chat.loading.switch(choice))
+                self._chat.loading.switch(choice)
             else:
                 self.remind()
             self._show_downloads()
@@ -62,10 +62,10 @@ class ModelSwitching:
 
         if self._dialog is not None:  # asked for twice in the same burst
             return
-        palette = self._parts.palette()
+        palette = self._parts.palette
         first = bool(problem) and not self._models.config.model
         told = "" if first else problem
-        self._dialog = ModelsDialog(self._chat, self._models, palette, self._do, self.draft_with, told, first=first)
+        self._dialog = ModelsDialog(self._chat, self._models, palette, self.draft_with, told, first=first)
         self._parts.open(self._dialog, closed)
 
     def remind(self) -> None:
@@ -88,15 +88,15 @@ class ModelSwitching:
         if wanted:
             self._models.choose(wanted)
         else:
-            self._do(lambda: self._draft(None))
+            self._draft(None)
 
     def _draft(self, choice: Choice | None) -> None:
         self._chat.loading.speculation.draft_with(choice)
         by = self._chat.tuning.draft
         if choice is not None and by not in ("model", "auto"):
-            self._parts.desk.knobs.put("draft", "model")
+            self._parts.knobs.put("draft", "model")
         elif choice is None and by == "model":
-            self._parts.desk.knobs.put("draft", "off")
+            self._parts.knobs.put("draft", "off")
 
     def drafts_with(self, change: DrafterChanged) -> None:
         self._models.drafts_with(change.sha256, change.draft_model)
@@ -108,9 +108,9 @@ class ModelSwitching:
 
     def _show_downloads(self) -> None:
         """Have the chat's screen show the progress of downloads, until all are over."""
-        self._do(lambda: self._chat.changed(StatusChanged()))
+        self._chat.changed(StatusChanged())
         if self.downloads and self._dialog is None:
-            self._screen.set_timer(_LOOK_AGAIN, self._show_downloads)
+            self._parts.set_timer(_LOOK_AGAIN, self._show_downloads)
 
     def heard(self, said: Pull | Chosen) -> None:
         """Show news in the dialog, or without it as a notice; the very first model is loaded at once."""
@@ -131,7 +131,7 @@ class ModelSwitching:
         drafts, first = chosen.wanted == self._drafter, chosen.wanted == self._first
         self._drafter = "" if drafts else self._drafter
         if drafts and chosen.choice is not None:
-            self._do(lambda: self._draft(chosen.choice))
+            self._draft(chosen.choice)
             if self._dialog is not None:
                 self._dialog.wake()
         elif self._dialog is not None:
@@ -139,4 +139,4 @@ class ModelSwitching:
         elif (drafts or first) and chosen.problem is not None:
             self._tell(Notice(chosen.problem.message, chosen.problem.hint, "error"))
         elif first and (choice := chosen.choice) is not None:
-            self._do(lambda: self._chat.loading.switch(choice))
+            self._chat.loading.switch(choice)

@@ -60,7 +60,6 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
     """All models. The result is the one to chat with; downloads continue after it is closed.
 
     Args:
-        do: does something to the chat, and has the screen take in the changes that come of it.
         draft: has a model draft for the loaded one, "" none.
         problem: what a person should read first.
         first: it is the first dialog that a person without a model sees: a welcome is above the list.
@@ -89,14 +88,13 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         chat: Chat,
         models: Models,
         palette: Palette,
-        do: Callable[[Callable[[], object]], None],
         draft: Callable[[str], None],
         problem: str = "",
         *,
         first: bool = False,
     ) -> None:
         super().__init__(palette)
-        self.chat, self.models, self._do, self._draft, self.problem = chat, models, do, draft, problem
+        self.chat, self.models, self._draft, self.problem = chat, models, draft, problem
         self.set_class(first, "-first")
         self._ordered: list[tuple[ModelRow, str]] = []
         """All models with the text that is searched."""
@@ -279,7 +277,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
     def action_unload(self) -> None:
         loaded = self.loaded
         if loaded is not None and not self._refuse_while_busy():
-            self._do(self.chat.loading.unload)
+            self.chat.loading.unload()
             unloaded = "is unloaded and its memory is free; the next message reloads it"
             disconnected = "is disconnected, and its server keeps the model; the next message connects again"
             self.tell(f"{loaded.name} {disconnected if loaded.is_server else unloaded}")
@@ -320,7 +318,7 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
             self._ask_again(row)
             return
         if self.chat.spec is not None and not self._refuse_while_busy():
-            self._do(self.chat.loading.reload)
+            self.chat.loading.reload()
             self.dismiss(None)
 
     def action_skipped(self) -> None:
@@ -372,10 +370,10 @@ class ModelsDialog(ListDialog[ModelRow, Choice]):
         lesson = bool(self.chat.lesson)
         problem = self.models.pick(row, facts.run_as(facts.run._replace(picked=picked)), lesson=lesson)
         if lesson:
-            self._do(lambda: self.chat.changed(Notice("these settings last until you leave the lesson")))
+            self.chat.changed(Notice("these settings last until you leave the lesson"))
         if problem:
             text = f"the settings of {row.name} could not be saved: {problem}"
-            self._do(lambda: self.chat.changed(Notice(text, "they apply until you quit termchat", "warning")))
+            self.chat.changed(Notice(text, "they apply until you quit termchat", "warning"))
         self.models.choose(row.wanted)
         self.wake()
 

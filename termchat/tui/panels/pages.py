@@ -7,7 +7,7 @@ theirs; its title says which.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from termchat.chat.service import Chat
 from termchat.conversation.tree import Span
@@ -20,7 +20,6 @@ from termchat.tui.panels.record import WITH_KNOBS, Shown, settings_of, step_line
 from termchat.tui.panels.rolls import Rolls
 from termchat.tui.panels.timing import prefill_line, timing_lines
 from termchat.tui.panels.tune_mode import Tune
-from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:  # plots are not on the first page, so that the first frame does not wait for them
@@ -28,6 +27,7 @@ if TYPE_CHECKING:  # plots are not on the first page, so that the first frame do
     from termchat.tui.panels.plots.pictures import Placed
     from termchat.tui.panels.plots.trace import Trace
     from termchat.tui.speculation.reply_drafts import ReplyDrafts
+    from termchat.tui.speculation.round_lines import ShownRound
 
 _SENTENCE = 3
 """Lines of text above a page of the big view; one where it is low."""
@@ -39,6 +39,20 @@ _READ = 80
 """Cells beyond which words and their numbers would be too far from each other."""
 
 
+class PointedToken(Protocol):
+    """What pages are told of token mode: the token under the cursor, and the `view` of it that is asked for."""
+
+    @property
+    def cursor(self) -> TokenRef | None: ...
+    @property
+    def view(self) -> str: ...
+    @property
+    def pending(self) -> bool: ...
+    def shown(self) -> Shown | None: ...
+    def round(self) -> ShownRound | None: ...
+    def panel(self, width: int, rows: int, tune: Tune | None) -> list[Line]: ...
+
+
 class Scene(NamedTuple):
     """What a page is drawn from, and its room: `width` cells, and `rows` of the `height` of the panels. `big`: it has all the
     screen, and the text that it is about is not in sight."""
@@ -46,7 +60,7 @@ class Scene(NamedTuple):
     chat: Chat
     tune: Tune | None
     """TUNE, while it is open: the knob that it is on stands out."""
-    mode: TokenMode | None
+    mode: PointedToken | None
     """Token mode, while it is open: the page is of the token under the cursor."""
     reply: Sequence[Span]
     cursor: TokenRef | None
@@ -89,7 +103,7 @@ class PanelPage(NamedTuple):
     heading: Run | None = None
 
 
-def shown_step(chat: Chat, mode: TokenMode | None) -> Shown | None:
+def shown_step(chat: Chat, mode: PointedToken | None) -> Shown | None:
     """The step that pages are about: in token mode that of the token under the cursor (None while the model is asked for it),
     else the newest of the reply that the chat ends in."""
     if mode is not None:
@@ -133,7 +147,7 @@ def _chain(scene: Scene) -> DrawnPage:
     return DrawnPage([*text, *knobs, *gap, *candidates, *gap, *timing])
 
 
-def _token(scene: Scene, mode: TokenMode) -> DrawnPage:
+def _token(scene: Scene, mode: PointedToken) -> DrawnPage:
     if scene.big and mode.view in ("record", "asked"):
         return _next(scene)
     text = _sentence(scene)

@@ -8,9 +8,9 @@ from termchat.chat.changes import Notice
 from termchat.config import presets
 from termchat.config.presets import Preset, PresetError
 from termchat.decoding.samplers import KNOBS, Tuning
+from termchat.tui.context import ScreenContext
 from termchat.tui.keys.dialogs import name_of as key_of
 from termchat.tui.keys.tables import name_of
-from termchat.tui.screen.parts import Parts
 
 
 def changes(preset: Preset, now: Tuning) -> dict[str, str]:
@@ -24,16 +24,16 @@ def differences(preset: Preset, now: Tuning) -> list[str]:
     return [f"{name} {both}" for name, both in changes(preset, now).items()]
 
 
-def apply(parts: Parts, preset: Preset) -> None:
+def apply(parts: ScreenContext, preset: Preset) -> None:
     """Sets the chain, from the next token on."""
     changed = differences(preset, parts.chat.tuning)
-    knobs = parts.desk.knobs
-    parts.do(lambda: knobs.apply(preset.knobs, dict.fromkeys(preset.knobs, preset.origin)))
+    knobs = parts.knobs
+    knobs.apply(preset.knobs, dict.fromkeys(preset.knobs, preset.origin))
     undo = f"{name_of('tune')} {key_of('tune-undo')} undoes it" if changed else ""
     parts.tell(Notice(f"{preset.origin}: {', '.join(changed) or 'nothing changed'}", undo))
 
 
-def keep(parts: Parts, name: str, *, replacing: bool = False) -> Path:
+def keep(parts: ScreenContext, name: str, *, replacing: bool = False) -> Path:
     """Saves the chain as the user's preset of that name; returns the file.
 
     Raises:

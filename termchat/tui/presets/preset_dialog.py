@@ -9,11 +9,11 @@ from termchat.config import presets
 from termchat.config.presets import Preset, PresetError
 from termchat.decoding.samplers import KNOBS, Tuning
 from termchat.text import cells, home, one_line
+from termchat.tui.context import ScreenContext
 from termchat.tui.dialogs.list_dialog import KeyHints, ListDialog
 from termchat.tui.draw.ink import BLANK, Line
 from termchat.tui.draw.marks import ACCENT, MUTED, STRONG, TEXT, TITLE, column, prose
 from termchat.tui.presets.applying import changes, differences, keep
-from termchat.tui.screen.parts import Parts
 
 _CHOOSE: KeyHints = (
     ("list-up", "selects"), ("preset-apply", "applies"), ("preset-save", "saves the knobs as they are"),
@@ -54,8 +54,8 @@ class PresetsDialog(ListDialog[Preset, Preset]):
     NAME = "name of the preset"
     BESIDE = 104
 
-    def __init__(self, parts: Parts) -> None:
-        super().__init__(parts.palette())
+    def __init__(self, parts: ScreenContext) -> None:
+        super().__init__(parts.palette)
         self._parts = parts
         self._read(None)
         at = (at for at, preset in enumerate(self.rows) if not differences(preset, self._tuning))

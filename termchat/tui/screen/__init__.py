@@ -1,18 +1,13 @@
 """The chat's screen.
 
-`screen.ChatScreen` is the one screen of a chat. It makes the widgets, puts them into one `Parts` (`parts`: the chat, the
-widgets, `do()` and `tell()`), and gives that to its collaborators; none of them knows another.
+`screen.ChatScreen` is the one screen of a chat: it makes the widgets and the rooms, and is their `context.ScreenContext`.
 
-    a key or click ─ action ─▶ ChatScreen ─▶ collaborator ─ parts.do ─▶ Chat ─ pump ─▶ ChatScreen.tick ─▶ widgets
+    a key or click ─ action ─▶ ChatScreen, a room ─▶ Chat ─ on_change ─▶ ChatScreen.tick ─ Chat.pump ─▶ widgets and rooms
 
-Widgets: `header_line`, the transcript, `notices` (also the queue, and what a full context asks), `panels` (a page of
-`tui/panels/pages.py`; `knobs` has the mouse turn what stands there), `desk` (composer, TUNE and the `keyline`), `asking` (the
-line above the composer).
-
-Collaborators here: `big` (pages, the big view, rolls), `drawer` (whether the panels are shown), `pointing` (clicks on knobs
-and candidates), `ask_line` with `editing` and `searching` (what is asked above the composer), `copying`. Those of other rooms:
-`Sending` and `DraftKeeping` (composer), `ModelSwitching` (models), `ChatSwitching` and `PersonaStarting` (sessions),
-`TurnVersions` (tokens). `features` holds what dialogs and commands act on.
+Its actions are its own or those of its parts: `panel_actions` (pages, dice, knobs under the mouse), `copy_actions`. Widgets:
+`header_line`, the transcript, `notices` (also the queue, and what a full context asks), the panels, `bottom_bar` (composer,
+TUNE and the `keyline`), `asking` (the line above the composer; `ask_line` with `editing` and `searching` is what is asked
+there).
 
 The screen of a lesson's chat is one of these with a strip (`tui/lessons`): it stands above that of the reader's chat, which
 rests meanwhile (`rest`, `go_on`).

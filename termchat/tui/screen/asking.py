@@ -1,14 +1,11 @@
-"""The line above the composer in which a habit asks for a text, and the strip above that, which says what goes on."""
+"""The line above the composer in which a text is asked for, and the strip above that, which says what goes on."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
-from textual.widgets import Input
 
 from termchat.text import one_line
 from termchat.tui.draw.field import Field
@@ -55,9 +52,6 @@ class Asking(Column):
         super().__init__()
         self.strip = Slip(id="strip")
         self.field = AskedField()
-        self._typed: Callable[[str], None] | None = None
-        self._walked: Callable[[int], None] | None = None
-        self._entered: Callable[[str], None] | None = None
         self._asked, self._remark = LinesView(id="asked"), LinesView(id="remark")
 
     def compose(self) -> ComposeResult:
@@ -75,51 +69,21 @@ class Asking(Column):
     def is_open(self) -> bool:
         return self.has_class("-open")
 
-    def ask(
-        self,
-        what: str,
-        value: str,
-        placeholder: str,
-        *,
-        typed: Callable[[str], None] | None = None,
-        walked: Callable[[int], None] | None = None,
-        entered: Callable[[str], None] | None = None,
-    ) -> None:
-        """`typed` hears of every change of the text, `walked` of the arrows (see `AskedField`), `entered` of Enter."""
+    def ask(self, question: str, value: str, placeholder: str, *, walks: bool = False) -> None:
         self.add_class("-open")
-        self._typed, self._walked, self._entered = typed, walked, entered
-        self.field.walks, self.field.placeholder = walked is not None, placeholder
+        self.field.walks, self.field.placeholder = walks, placeholder
         self.field.value = value
         self.field.cursor_position = len(value)
         self.field.select_all()
-        self._put(self._asked, Line(((what, _WORD),)))
+        self._put(self._asked, Line(((question, _WORD),)))
         self.remark("")
         self.screen.set_focus(self.field)  # not focus(): the very next key is for it
 
     def close(self) -> None:
-        self._typed = self._walked = self._entered = None
         self.remove_class("-open")
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        event.stop()
-        if self._typed is not None:
-            self._typed(event.value)
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        if self._entered is not None:
-            self._entered(event.value)
-
-    def on_asked_field_walked(self, event: AskedField.Walked) -> None:
-        event.stop()
-        if self._walked is not None:
-            self._walked(event.by)
 
     def remark(self, text: str, color: str = "muted") -> None:
         self._put(self._remark, Line(((text, _REMARK._replace(color=color)),)))
-
-    def say(self, lines: list[Line]) -> None:
-        self.strip.show_lines(lines)
 
     @staticmethod
     def _put(view: LinesView, line: Line) -> None:
@@ -129,7 +93,7 @@ class Asking(Column):
 
 
 def strip_line(word: str, text: str, rest: str, room: int, does: str = "") -> Line:
-    """A label, foreign text, and what can be done about it."""
+    """Render a label, foreign text, and what can be done about it."""
     quoted = one_line(text, max(room - cell_len(word) - cell_len(rest) - 4, 8)) if text else ""
     ink = Ink(does=does)
     runs = ((f"{word} ", _WORD._replace(does=does)), (f"{quoted}  " if quoted else " ", ink), (rest, _REMARK))

@@ -14,130 +14,149 @@ if TYPE_CHECKING:
     from termchat.config.presets import Preset
     from termchat.conversation.tree import Node
     from termchat.decoding.group import GroupKind
-    from termchat.tui.screen.features import Features
+    from termchat.tui.screen.screen import ChatScreen
 
 
-def _full(features: Features) -> None:
+def _history(screen: ChatScreen) -> None:
+    from termchat.tui.composer.history_dialog import HistoryDialog
+
+    composer = screen.composer
+
+    def closed(text: str | None) -> None:
+        if text is not None:
+            composer.put(text)
+
+    screen.open(HistoryDialog(screen.palette, composer.earlier.texts, composer.message), closed)
+
+
+def _queue(screen: ChatScreen) -> None:
+    from termchat.tui.composer.history_dialog import QueueDialog
+
+    turns = screen.chat.turns
+
+    def closed(number: int | None) -> None:
+        if number is not None and number < len(turns.queue):
+            screen.composer.give_back(turns.take_back(number))
+
+    screen.open(QueueDialog(screen.palette, screen.chat), closed)
+
+
+def _full(screen: ChatScreen) -> None:
     from termchat.tui.dialogs.full import FullDialog
 
-    parts, chat = features.parts, features.parts.chat
+    chat = screen.chat
 
     def closed(way: Way | None) -> None:
-        parts.do(lambda: chat.turns.make_room(way or "stop"))
+        chat.turns.make_room(way or "stop")
 
     if chat.full is not None:
-        parts.open(FullDialog(chat.full), closed)
+        screen.open(FullDialog(chat.full), closed)
 
 
-def _breakpoints(features: Features) -> None:
+def _breakpoints(screen: ChatScreen) -> None:
     from termchat.tui.tokens.breakpoints import BreakpointsDialog
 
-    features.parts.open(BreakpointsDialog(features.parts.chat, features.parts.palette()))
+    screen.open(BreakpointsDialog(screen.chat, screen.palette))
 
 
-def _bias(features: Features) -> None:
-    """Shows the logit biases; in token mode with the candidates of the token under the cursor."""
+def _bias(screen: ChatScreen) -> None:
+    """Show the logit biases; in token mode with the candidates of the token under the cursor."""
     from termchat.tui.tokens.bias_dialog import BiasDialog
 
-    parts = features.parts
-    shown = parts.tokens.mode.shown() if parts.tokens.mode.open else None
+    shown = screen.tokens.mode.shown() if screen.tokens.mode.open else None
     token = shown.token if shown is not None else None
-    parts.tokens.read(BiasDialog(parts.chat, parts.desk.knobs, parts.do, parts.palette(), token))
+    screen.tokens.read(BiasDialog(screen.chat, screen.knobs, screen.palette, token))
 
 
-def _tree(features: Features) -> None:
-    from termchat.tui.tokens.branch_tree import TreeDialog
+def _tree(screen: ChatScreen) -> None:
+    from termchat.tui.sessions.branch_tree import TreeDialog
 
-    parts, chat = features.parts, features.parts.chat
+    chat = screen.chat
 
     def closed(leaf: int | None) -> None:
         if leaf is not None and leaf != chat.conversation.leaf:
             chat.branches.select(leaf)
-            parts.tokens.follow()
+            screen.tokens.follow()
 
-    parts.open(TreeDialog(chat, parts.palette(), features.conversations.sessions), closed)
+    screen.open(TreeDialog(chat, screen.palette, screen.conversations.sessions), closed)
 
 
-def _tokens_of(features: Features, title: str, node_of: Callable[[Node], Node | None]) -> None:
-    """Shows the tokens of a node that belongs to the reply under the cursor, given its first one."""
+def _tokens_of(screen: ChatScreen, title: str, node_of: Callable[[Node], Node | None]) -> None:
+    """Show the tokens of a node that belongs to the reply under the cursor, given its first one."""
     from termchat.tui.tokens.tokenizer import PiecesDialog
 
-    parts, chat = features.parts, features.parts.chat
-    reply = parts.tokens.transcript.cursor_reply
+    chat = screen.chat
+    reply = screen.tokens.transcript.cursor_reply
     node = node_of(reply[0].node) if reply else None
     if node is not None:
-        parts.tokens.read(PiecesDialog(parts.palette(), title))
+        screen.tokens.read(PiecesDialog(screen.palette, title))
         chat.questions.tokens_of(node)
-        parts.tokens.follow()
+        screen.tokens.follow()
 
 
-def _prompt(features: Features) -> None:
-    nodes = features.parts.chat.conversation.nodes
-    _tokens_of(features, "Prompt", lambda first: nodes[first.parent] if first.parent is not None else None)
+def _prompt(screen: ChatScreen) -> None:
+    nodes = screen.chat.conversation.nodes
+    _tokens_of(screen, "Prompt", lambda first: nodes[first.parent] if first.parent is not None else None)
 
 
-def tokenize(features: Features, text: str) -> None:
-    """Shows the tokens of a text, which can be typed on."""
+def tokenize(screen: ChatScreen, text: str) -> None:
+    """Show the tokens of a text, which can be typed on."""
     from termchat.tui.tokens.tokenizer import MOST_TYPED, PiecesDialog, TokenizerDialog
 
-    parts = features.parts
-
     def ask(text: str) -> None:
-        parts.chat.questions.tokens(text)
-        parts.tokens.follow()
+        screen.chat.questions.tokens(text)
+        screen.tokens.follow()
 
     if len(text) <= MOST_TYPED:
-        parts.tokens.read(TokenizerDialog(parts.palette(), text, ask))
+        screen.tokens.read(TokenizerDialog(screen.palette, text, ask))
     else:
-        parts.tokens.read(PiecesDialog(parts.palette(), "Tokens"))
+        screen.tokens.read(PiecesDialog(screen.palette, "Tokens"))
         ask(text)
 
 
-def _constraint(features: Features) -> None:
+def _constraint(screen: ChatScreen) -> None:
     from termchat.tui.constraint.constraint_dialog import ConstraintDialog
 
-    features.parts.open(ConstraintDialog(features.constraining, features.parts.chat.constraint))
+    screen.open(ConstraintDialog(screen.constraining, screen.chat.constraint))
 
 
-def _presets(features: Features) -> None:
+def _presets(screen: ChatScreen) -> None:
     from termchat.tui.presets.applying import apply
     from termchat.tui.presets.preset_dialog import PresetsDialog
 
-    parts = features.parts
-
     def closed(chosen: Preset | None) -> None:
         if chosen is not None:
-            apply(parts, chosen)
+            apply(screen, chosen)
 
-    parts.open(PresetsDialog(parts), closed)
+    screen.open(PresetsDialog(screen), closed)
 
 
-def _walks(kind: GroupKind) -> Callable[[Features], None]:
-    def open(features: Features) -> None:
+def _walks(kind: GroupKind) -> Callable[[ChatScreen], None]:
+    def open(screen: ChatScreen) -> None:
         from termchat.tui.walks.walk_start import open_dialog
 
-        open_dialog(features.parts, kind)
+        open_dialog(screen, kind)
 
     return open
 
 
-DIALOGS: Mapping[str, Callable[[Features], None]] = {
-    "models": lambda features: features.choosing.open(),
-    "sessions": lambda features: features.conversations.browse(),
-    "setup": lambda features: features.conversations.set_up(),
-    "save": lambda features: features.conversations.save(),
-    "persona": lambda features: features.personating.open(),
+DIALOGS: Mapping[str, Callable[[ChatScreen], None]] = {
+    "models": lambda screen: screen.choosing.open(),
+    "sessions": lambda screen: screen.conversations.browse(),
+    "setup": lambda screen: screen.conversations.set_up(),
+    "save": lambda screen: screen.conversations.save(),
+    "persona": lambda screen: screen.personating.open(),
     "presets": _presets,
-    "history": lambda features: features.writing.browse_history(),
-    "queue": lambda features: features.writing.browse_queue(),
+    "history": _history,
+    "queue": _queue,
     "full": _full,
     "breakpoints": _breakpoints,
     "constraint": _constraint,
     "bias": _bias,
     "tree": _tree,
     "prompt": _prompt,
-    "reply-tokens": lambda features: _tokens_of(features, "Reply", lambda first: first),
-    "tokenize": lambda features: tokenize(features, features.parts.composer.message),
+    "reply-tokens": lambda screen: _tokens_of(screen, "Reply", lambda first: first),
+    "tokenize": lambda screen: tokenize(screen, screen.composer.message),
     "walks": _walks("walks"),
     "grid": _walks("grid"),
     "ab": _walks("compare"),

@@ -1,16 +1,15 @@
-"""Writing an earlier message, or the system prompt, anew: it comes into the composer, and what is made of it goes out on a
-branch of its own."""
+"""Editing an earlier message, or the system prompt: it comes into the composer, and goes out on a branch of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import groupby
 
-from termchat.conversation.tree import HEAD, Conversation, Node, Span
+from termchat.conversation.tree import HEAD, Conversation, Span
+from termchat.tui.context import ScreenContext
 from termchat.tui.draw.ink import Line
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.asking import strip_line
-from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript.document import Anchor
 
 Said = list[Span]
@@ -18,7 +17,7 @@ Said = list[Span]
 
 
 def messages_of(chat: Conversation) -> list[Said]:
-    """The messages of the path; the system prompt first, where there can be one."""
+    """List the messages of the path; the system prompt first, where there can be one."""
     messages: list[Said] = [] if chat.raw else [[Span(chat.head, 0)]]
     for user, spans in groupby(chat.path(), key=lambda span: span.node.role == "user"):
         group = list(spans)
@@ -37,9 +36,9 @@ class Rewriting:
         opened: is called whenever another message is the one that is edited.
     """
 
-    def __init__(self, parts: Parts, opened: Callable[[], None]) -> None:
-        chat, transcript, composer = parts.chat, parts.transcript, parts.composer
-        self._chat, self._transcript, self._composer, self._do = chat, transcript, composer, parts.do
+    def __init__(self, context: ScreenContext, opened: Callable[[], None]) -> None:
+        chat, transcript, composer = context.chat, context.transcript, context.composer
+        self._chat, self._transcript, self._composer = chat, transcript, composer
         self._opened = opened
         self._conversation = chat.conversation
         self._messages = messages_of(chat.conversation)
@@ -53,7 +52,7 @@ class Rewriting:
         return self._chat.conversation is not self._conversation
 
     def begin(self, node: int | None) -> bool:
-        """Opens the message that `node` is part of, else your last one, else the system prompt; False if there is none."""
+        """Open the message that `node` is part of, else your last one, else the system prompt; return whether there is one."""
         at = self._find(node)
         if at is None:
             return False
@@ -63,7 +62,7 @@ class Rewriting:
         return True
 
     def open(self, node: int) -> None:
-        """Opens the message that a node is part of instead."""
+        """Open the message that a node is part of instead."""
         if (at := self._find(node)) is not None:
             self.step(at - self._at)
 
@@ -76,7 +75,7 @@ class Rewriting:
         return those[-1] if those else None
 
     def step(self, by: int) -> bool:
-        """False where there is no previous or next message."""
+        """Go to the previous or next message; return False if there is none."""
         if not 0 <= self._at + by < len(self._messages):
             return False
         if self._composer.message != text_of(self._messages[self._at]):
@@ -85,11 +84,11 @@ class Rewriting:
         return True
 
     def back(self) -> bool:
-        """Before the first message comes the last."""
+        """Go to the previous message; before the first comes the last."""
         return self.step(-1) or self.step(len(self._messages) - 1 - self._at)
 
     def end(self, *, returns: bool) -> None:
-        """Restores the draft; with `returns` also the scroll position."""
+        """Restore the draft; with `returns` also the scroll position."""
         self._composer.beyond = lambda _: False
         self._composer.sends_blank = False
         draft, self._composer.aside = self._composer.draft, None
@@ -98,29 +97,25 @@ class Rewriting:
             self._transcript.return_to(self._place)
 
     def send(self, text: str) -> None:
-        said = self._messages[self._at]
+        message, forks = self._messages[self._at], self._chat.forks
+        node = message[0].node
         self.end(returns=False)
-        if said[0].node.number == HEAD:
-            self._composer.hand_over(text, self._prompt)
-        elif said[0].node.role == "user":
-            self._composer.hand_over(text, lambda whole: self._edit(said[0].node, whole))
-        else:
+        if node.role == "assistant":
             self._transcript.follow()
-            self._do(lambda: self._chat.forks.replace(said, text))
-
-    def _edit(self, node: Node, text: str) -> None:
-        if self.is_stale:  # while its files were read
-            self._composer.give_back(text)
+            forks.replace(message, text)
             return
-        self._transcript.follow()
-        self._do(lambda: self._chat.forks.edit(node, text))
 
-    def _prompt(self, text: str) -> None:
-        if self.is_stale:
-            self._composer.give_back(text)
-            return
-        self._transcript.follow()
-        self._do(lambda: self._chat.forks.edit_system(text))
+        def branch(whole: str) -> None:
+            if self.is_stale:  # while its files were read
+                self._composer.give_back(whole)
+                return
+            self._transcript.follow()
+            if node.number == HEAD:
+                forks.edit_system(whole)
+            else:
+                forks.edit(node, whole)
+
+        self._composer.hand_over(text, branch)
 
     def line(self, room: int) -> Line:
         node, head = self._messages[self._at][0].node, self._messages[0][0].node.number == HEAD

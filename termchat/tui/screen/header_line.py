@@ -40,25 +40,25 @@ _NAMED, _NAMES_FROM = 20, 100
 
 
 def context_used(conversation: Conversation) -> int | None:
-    """Tokens on the path from the root to the leaf. Of a reply without ids they are what its engine told; None where it did
+    """Count the tokens on the path from the root to the leaf: of a reply without ids as its engine reported, None if it did
     not."""
     used: int | None = 0
     for span in conversation.path():
         node = span.node
         before = 0 if node.whole or used is None else used
-        used = before + span.count if node.tokens.has_ids else _told(node)
+        used = before + span.count if node.tokens.has_ids else _reported_tokens(node)
     return used
 
 
-def _told(node: Node) -> int | None:
-    """How many tokens a reply and all before it have, as the engine counted them."""
+def _reported_tokens(node: Node) -> int | None:
+    """Return how many tokens a reply and all before it have, as the engine counted them."""
     if node.prefill is None or node.finished is None or node.finished.tokens < 0:
         return None
     return node.prefill.tokens + node.finished.tokens
 
 
 def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = (), drafts: Sequence[Run] = ()) -> Line:
-    """State and downloads at the right; at the left as much of name, model, context, title and device as there is room for.
+    """Render state and downloads at the right; at the left as much of name, model, context, title and device as fits.
 
     What has a screen of its own is opened by a click. `drafts` is what drafts do for the reply that runs.
     """
@@ -83,12 +83,12 @@ def header_line(chat: Chat, width: int, downloads: Sequence[Pull] = (), drafts: 
 
 
 def _unsaved(chat: Chat) -> list[Run]:
-    """Shown for as long as it lasts: the notice about it goes when the next message is sent."""
+    """Warn for as long as nothing is saved: the notice about it goes when the next message is sent."""
     return [("not saved", Ink("warning", bold=True)), (_GAP, TEXT)] if chat.saving_problem else []
 
 
 def _downloads(downloads: Sequence[Pull], width: int) -> list[Run]:
-    """The progress of the first download, and how many others there are."""
+    """Render the progress of the first download, and the number of others."""
     if not downloads:
         return []
     first, others = downloads[0], len(downloads) - 1
@@ -99,7 +99,7 @@ def _downloads(downloads: Sequence[Pull], width: int) -> list[Run]:
 
 
 def state_runs(chat: Chat) -> list[Run]:
-    """What the chat is doing, in a word or two."""
+    """Render what the chat is doing, in a word or two."""
     queued: list[Run] = [(f"  +{len(chat.turns.queue)} queued", Ink("stamp"))] if chat.turns.queue else []
     state = _STATES[chat.phase](chat)
     if chat.phase == "idle" and chat.host.drafter_progress is not None:
@@ -111,7 +111,7 @@ def state_runs(chat: Chat) -> list[Run]:
 
 
 def _loading(chat: Chat) -> list[Run]:
-    """Of the model, or of the one that is to draft for it, which comes after it."""
+    """Render the progress of the model that loads, or of the draft model, which comes after it."""
     drafter = chat.host.drafter_progress
     share = chat.host.progress if drafter is None else drafter
     what = "loading " if drafter is None else "loading draft model "
@@ -130,7 +130,7 @@ def _decoding(chat: Chat) -> list[Run]:
 
 
 def _doing(chat: Chat) -> list[Run]:
-    """Writing, or thinking: how many tokens, and of how many."""
+    """Render writing, or thinking with its tokens and their budget."""
     if (thought := chat.thinking) is None:
         return [("writing", TEXT)]
     budget = chat.tuning.think
@@ -143,7 +143,7 @@ def _paused(chat: Chat) -> list[Run]:
 
 
 def _idle(chat: Chat) -> list[Run]:
-    """That the next reply can begin; or what ended the one that is shown, until something new begins."""
+    """Render ready; or the failure that ended the reply on the screen, until something new begins."""
     leaf, failure = chat.conversation.leaf, chat.failure
     failed = chat.conversation.nodes[leaf].failed if leaf is not None else None
     if failed is None or failure is None or failed.message != failure.message:  # it was not just now
@@ -164,8 +164,8 @@ _STATES: dict[str, Callable[[Chat], list[Run]]] = {
 
 
 def _cause(chat: Chat) -> str:
-    """What the engine elsewhere did, in a few words and without its name, which stands before that of the model; "" where the
-    failure is not one of the engine."""
+    """Return the failure of an engine elsewhere in a few words, without its name, which stands before that of the model; "" for
+    other failures."""
     if chat.failure is None or chat.spec is None or not chat.spec.engine.url:
         return ""
     name = re.escape(chat.spec.engine.shown)
@@ -174,7 +174,7 @@ def _cause(chat: Chat) -> str:
 
 
 def _model(chat: Chat) -> list[Run]:
-    """Its name, after that of the engine where that is on another machine."""
+    """Render the name of the model, after that of an engine on another machine."""
     model, spec = chat.model, chat.spec
     if spec is None and model is None:
         return []
@@ -186,13 +186,13 @@ def _model(chat: Chat) -> list[Run]:
 
 
 def _titled(model: ModelInfo) -> str:
-    """With its quantization, unless the name has that already."""
+    """Return the name with its quantization, unless it has that already."""
     quantization = model.quantization
     return model.name if quantization.lower() in model.name.lower() else f"{model.name} {quantization}"
 
 
 def _draws(chat: Chat) -> list[Run]:
-    """A mark where not everything works: a server draws by itself, or tells texts alone."""
+    """Render a mark if not everything works: a server draws by itself, or sends texts alone."""
     abilities = chat.model.abilities if chat.model is not None else None
     return [(abilities.manner, Ink("stamp"))] if abilities is not None and not abilities.client_draw else []
 

@@ -33,7 +33,7 @@ def key_line(
     words: Mapping[str, str] = tables.NOT_OTHERWISE,
     lit: Sequence[str] = (),
 ) -> Line:
-    """As many keys as fit; a click presses one. `words` and `lit`: see `working`."""
+    """Render as many keys as fit; a click presses one. `words` and `lit`: see `working`."""
     others, important = tables.working(situation, offers, thinking=thinking, words=words, lit=lit)
     always = _fitting(important, width)
     return Line((*_fitting(others, width - length(always)), *always), "surface")
@@ -44,7 +44,7 @@ def asked_line(asked: Iterable[Label], width: int) -> Line:
 
 
 def tune_line(tune: Tune, width: int) -> Line:
-    """The selected knob, its keys and its help; or what is wrong with the value. The letters of knobs are in the panel."""
+    """Render the selected knob, its keys and its help, or the problem of its value. The letters of knobs are in the panel."""
     badge = f" TUNE {tune.name} " if tune.name else " TUNE "
     runs: list[Run] = [(badge, _BADGE), (f"  {tune.selected}  ", STRONG)]
     if tune.error:
@@ -59,7 +59,7 @@ def tune_line(tune: Tune, width: int) -> Line:
 
 
 def _tune_labels(tune: Tune, *, full: bool) -> list[Label]:
-    """The way out last."""
+    """List the keys of TUNE, the way out last."""
     from termchat.tui.keys.dialogs import labels  # not needed before the first frame
 
     if tune.editing:
@@ -117,7 +117,8 @@ class KeyLine(LinesView, can_focus=True):
         words: Mapping[str, str] = tables.NOT_OTHERWISE,
         lit: Sequence[str] = (),
     ) -> None:
-        """`asked` are the keys of the line above the composer, which come first; `words` and `lit` as in `working`."""
+        """Show the keys of the situation; `asked` are those of the line above the composer, which come first; `words` and
+        `lit` are as in `working`."""
         if self.tuning is not None and not asked:
             self._shown = None
             self.show_lines([tune_line(self.tuning, self.room)])

@@ -27,7 +27,7 @@ _QUEUED, _HINT = Ink("muted", does=_QUEUE), Ink("border")
 
 
 def notice_lines(notices: Sequence[Notice], width: int, again: str = "") -> list[Line]:
-    """`again` is what the key that continues does about a failure, if there was one. Long texts are cut; a click closes a
+    """Render notices; `again` says what the key that continues does about a failure. Long texts are cut; a click closes a
     notice."""
     lines = [
         Line(tuple(doing(f"forget_notice({at})", line.runs)), line.ground)
@@ -41,7 +41,7 @@ def notice_lines(notices: Sequence[Notice], width: int, again: str = "") -> list
 
 
 def what_continues(chat: Chat) -> str:
-    """What the key that continues does about the failure of an engine; "" where there was none."""
+    """Say what the key that continues does about the failure of an engine; "" without one."""
     server, failure, leaf = chat.spec is not None and chat.spec.engine.is_server, chat.failure, chat.conversation.leaf
     if chat.phase == "failed":
         return "tries again" if server else "starts the engine again"
@@ -63,7 +63,7 @@ def _barred(text: str, ink: Ink, bar: Ink) -> Line:
 
 
 def queue_lines(queue: Iterable[str], width: int, *, held: bool = False) -> list[Line]:
-    """The next text first; `held` ones wait for the next message. A click opens the queue."""
+    """Render the queue, the next text first; `held` ones wait for the next message. A click opens the queue."""
     texts, take_back = list(queue), _HELD if held else _TAKE_BACK
     shown, more = texts[:_MOST_QUEUED], len(texts) - _MOST_QUEUED
     lines: list[Line] = []
@@ -77,7 +77,7 @@ def queue_lines(queue: Iterable[str], width: int, *, held: bool = False) -> list
 
 
 def hidden_lines(group: ReplyGroup | None) -> list[Line]:
-    """The replies that run out of sight, and the key that shows them; a click does, too."""
+    """Render the replies that run out of sight, and the key that shows them; a click does, too."""
     if group is None:
         return []
     does = f"open_walks({group.group.number})"
@@ -92,7 +92,7 @@ def hidden_lines(group: ReplyGroup | None) -> list[Line]:
 
 
 def full_lines(full: Full, width: int, *, asks: bool = True) -> list[Line]:
-    """What happened when the context was full; where it `asks`, the keys that decide what is done, and a click does, too."""
+    """Render that the context is full; with `asks` the keys that decide what is done, and a click does, too."""
     bar, does = _INKS["warning"], "continue"
     oldest = f"the oldest {full.turns} turns" if full.turns != 1 else "the oldest turn"
     room = f"{name_of('continue')} drops {'or summarises ' if full.can_summarise else ''}{oldest} and"
@@ -111,7 +111,7 @@ def full_lines(full: Full, width: int, *, asks: bool = True) -> list[Line]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Foreign text on a few lines; what does not fit is cut."""
+    """Wrap foreign text on a few lines; the rest is cut."""
     lines = textwrap.wrap(sanitize(text[:_LOOKED_AT], keep=""), max(width, 10))
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES - 1 :] = [lines[_MOST_LINES - 1] + " …"]
@@ -127,7 +127,7 @@ _QUIT_WITHIN = 3.0
 
 
 def in_short(mistakes: Sequence[Notice], beside: int = 0) -> list[Notice]:
-    """What is wrong with the configuration, as far as there is room for it besides so many other notices."""
+    """Shorten the mistakes in the configuration to the room there is besides so many other notices."""
     room = max(_MOST_TOLD - beside, 1)
     shown = list(mistakes if len(mistakes) <= room else mistakes[: room - 1])
     if len(shown) < len(mistakes):
@@ -137,58 +137,58 @@ def in_short(mistakes: Sequence[Notice], beside: int = 0) -> list[Notice]:
 
 
 class NoticeSlip(Slip):
-    """The newest notices, as `draw` makes lines of them; one that asks for nothing goes by itself."""
+    """The newest notices, which `draw` makes lines of, with others below; a notice that asks for nothing goes by itself."""
 
     def __init__(self, draw: Callable[[Sequence[Notice]], list[Line]], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._draw = draw
-        self._told: list[Notice] = []
+        self._shown: list[Notice] = []
         self._asking: tuple[Notice, float] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._told)
+        return bool(self._shown)
 
     def tell(self, notice: Notice) -> None:
-        """A notice that is shown already becomes the newest."""
-        others = [told for told in self._told if told != notice]
-        self._told = [*others[1 - _MOST_TOLD :], notice]
+        """Show a notice; one that is shown already becomes the newest."""
+        others = [told for told in self._shown if told != notice]
+        self._shown = [*others[1 - _MOST_TOLD :], notice]
         if notice.severity == "information":
             seconds = max(_GLANCE, len(notice.message + notice.hint) / _READ_PER_SECOND)
-            self.set_timer(seconds, lambda: self.forget([told for told in self._told if told is not notice]))
+            self.set_timer(seconds, lambda: self.forget([told for told in self._shown if told is not notice]))
         self.draw()
 
     def forget(self, kept: Sequence[Notice] = ()) -> None:
-        """Removes all but `kept`."""
-        self._told = list(kept)
+        """Remove all but `kept`."""
+        self._shown = list(kept)
         self.draw()
 
     def withdraw(self, message: str) -> None:
-        if any(told.message == message for told in self._told):
-            self.forget([told for told in self._told if told.message != message])
+        if any(told.message == message for told in self._shown):
+            self.forget([told for told in self._shown if told.message != message])
 
-    def go_on(self, *, warnings: bool = True) -> None:
-        """Removes errors, and warnings: they were about what was before, and something new has begun."""
+    def forget_problems(self, *, warnings: bool = True) -> None:
+        """Remove errors and, unless told otherwise, warnings: something new has begun."""
         gone = ("error", "warning") if warnings else ("error",)
-        self.forget([told for told in self._told if told.severity not in gone])
+        self.forget([told for told in self._shown if told.severity not in gone])
 
     def drop(self, at: int) -> None:
-        """`at` counts from the oldest."""
-        self.forget([told for place, told in enumerate(self._told) if place != at])
+        """Remove one notice, counted from the oldest."""
+        self.forget([told for place, told in enumerate(self._shown) if place != at])
 
     def draw(self) -> None:
-        self.show_lines(self._draw(self._told))
+        self.show_lines(self._draw(self._shown))
 
     def ask_to_quit(self, notice: Notice) -> bool:
-        """Asks with this notice; True if that was asked a moment ago."""
+        """Ask with this notice; return True if that was asked a moment ago."""
         if self._asking is not None and monotonic() - self._asking[1] < _QUIT_WITHIN:
             return True
-        self.answer()
+        self.withdraw_question()
         self._asking = notice, monotonic()
         self.tell(notice)
         return False
 
-    def answer(self) -> None:
-        """Withdraws the question: the person carried on."""
+    def withdraw_question(self) -> None:
+        """Withdraw the question: the person carried on."""
         if self._asking is not None:
             asked, self._asking = self._asking[0], None
-            self.forget([told for told in self._told if told is not asked])
+            self.forget([told for told in self._shown if told is not asked])

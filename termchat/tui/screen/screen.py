@@ -1,7 +1,4 @@
-"""The screen of a chat: what stands where, what the chat says shown there, and what a person does to it.
-
-Each action is one call into the room that does it; `__init__` of this package is the map of those.
-"""
+"""The screen of a chat: what stands where, what the chat says shown there, and what a person does to it."""
 
 from __future__ import annotations
 
@@ -17,27 +14,24 @@ from termchat.chat.changes import Change, DrafterChanged, Notice, PathChanged, R
 from termchat.chat.service import Chat
 from termchat.decoding.biases import shown as shown_bias
 from termchat.tui.composer.composer import Composer
-from termchat.tui.composer.draft_keeping import DraftKeeping
-from termchat.tui.composer.history import History
-from termchat.tui.composer.sending import FilesRead, Sending
+from termchat.tui.composer.sending import ChatComposer
 from termchat.tui.constraint.constraint_setting import ConstraintSetting
 from termchat.tui.draw.background import FRAMES, EnginePolling
 from termchat.tui.draw.ink import Ink, Line
-from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
+from termchat.tui.draw.lines_view import Column, LinesView, Row
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import CHAT, MODEL, NO_LIGHTS, NOT_OTHERWISE, Lights, name_of, situation_of, way_to_type
 from termchat.tui.models.gather import Models
 from termchat.tui.models.model_switching import Heard, ModelSwitching
 from termchat.tui.models.welcome import welcome_lines
-from termchat.tui.screen.ask_line import AskLine
-from termchat.tui.screen.big import Big, newest_reply
-from termchat.tui.screen.copying import Copying
-from termchat.tui.screen.desk import Desk
+from termchat.tui.panels.panels import ALONE, Panels
+from termchat.tui.panels.record import piece_of
+from termchat.tui.panels.tune_mode import Tune
+from termchat.tui.screen.ask_actions import AskActions
+from termchat.tui.screen.bottom_bar import INVITATION, BottomBar
+from termchat.tui.screen.copy_actions import CopyActions
 from termchat.tui.screen.dialog_table import DIALOGS
-from termchat.tui.screen.drawer import ALONE, Drawer
-from termchat.tui.screen.features import Features
 from termchat.tui.screen.header_line import header_line
-from termchat.tui.screen.knobs import KnobsView
 from termchat.tui.screen.notices import (
     NoticeSlip,
     full_lines,
@@ -47,15 +41,12 @@ from termchat.tui.screen.notices import (
     what_continues,
     wrapped,
 )
-from termchat.tui.screen.panels import Panels
-from termchat.tui.screen.parts import Parts
-from termchat.tui.screen.pointing import Pointing
+from termchat.tui.screen.panel_actions import PanelActions, newest_reply
 from termchat.tui.sessions.begin_as import PersonaStarting
-from termchat.tui.sessions.chat_switching import ChatSwitching, Save
+from termchat.tui.sessions.chat_switching import ChatSwitching
 from termchat.tui.sessions.session_list import SessionList
-from termchat.tui.slash.slash import Slash
 from termchat.tui.terminal.compositor import LineCompositor
-from termchat.tui.terminal.screens import LiveScreen, draw_now, use_compositor
+from termchat.tui.terminal.screens import LeavingApp, draw_now, use_compositor
 from termchat.tui.themes.library import ThemeChooser
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.token_bar import Legend, Tokens
@@ -74,16 +65,14 @@ _TALL = 30
 """From so many rows on the ribbon says what its colours mean."""
 
 
-class ChatScreen(LiveScreen):
+class ChatScreen(PanelActions, AskActions, CopyActions):
     """One chat.
 
     Args:
         models: those that there are.
         sessions: the saved chats; None where none are kept.
         keymap: id of a key to other keys, where it was remapped.
-        save: makes what writes a transcript (see `chat_switching`).
         keep_theme: shows a theme from now on.
-        leave: ends the app.
         big: it is for a projector.
     """
 
@@ -101,7 +90,7 @@ class ChatScreen(LiveScreen):
     ChatScreen.-big #main { layout: vertical; }
     ChatScreen.-big #chat, ChatScreen.-big.-alone.-panels #chat { display: block; height: auto; }
     ChatScreen.-big Panels { display: block; width: 1fr; }
-    ChatScreen.-small { & #small { display: block; } & #header, & #main, & Desk { display: none; } }
+    ChatScreen.-small { & #small { display: block; } & #header, & #main, & BottomBar { display: none; } }
     """
     BLANK = True
     BINDINGS = [key.binding for key in (*CHAT, *MODEL)]  # noqa: RUF012
@@ -116,57 +105,46 @@ class ChatScreen(LiveScreen):
         models: Models,
         sessions: SessionList | None,
         keymap: Mapping[str, str],
-        save: Save,
         theme_chooser: ThemeChooser,
         keep_theme: Callable[[str], None],
-        leave: Callable[[], None],
-        history: History | None = None,
         big: bool = False,
     ) -> None:
         super().__init__()
         use_compositor(self, LineCompositor())
-        self._chat, self._palette, self._leave = chat, palette, leave
+        self.chat, self.palette = chat, palette
+        self.models, self.theme_chooser, self.keep_theme = models, theme_chooser, keep_theme
         self._header, self._welcome, self._small = (LinesView(id=name) for name in ("header", "welcome", "small"))
-        self._told = NoticeSlip(self._notice_lines, id="notice")
-        self._queue, self._full, self._standing = Slip(id="queue"), Slip(id="full"), Slip(id="standing")
-        self._transcript = TranscriptView(palette)
+        self._notices = NoticeSlip(self._lines_below, id="notice")
+        self._shows_standing = False
+        """Whether the place in a constraint is among the lines below the chat."""
+        self.transcript = TranscriptView(palette)
         self._walks = WalksView(chat, palette)
-        self._legend = Legend(self._transcript, lambda: newest_reply(chat.conversation))
-        self.tokens = Tokens(chat, self._transcript)
-        self._panels = Panels()
-        self._desk = Desk(chat, keymap)
-        self._drawer = Drawer(self, asked=big)
+        self._legend = Legend(self.transcript, lambda: newest_reply(chat.conversation))
+        self.tokens = Tokens(chat, self.transcript)
+        tune = Tune(chat)
+        self.panels = Panels(tune, asked=big)
+        self.composer = ChatComposer(chat, self.transcript, placeholder=INVITATION, keymap=keymap)
+        self._bottom = BottomBar(self, tune)
         self.set_class(big, "-projector")
         self.dialog = ""
         """Name of the dialog that was opened last."""
         self._rests = False
-        self.parts = parts = Parts(
-            self, chat, self._transcript, self.tokens, self._panels, self._drawer, self._desk, self._told,
-            palette=lambda: self._palette, do=self._do, tell=self.tell,
-        )  # fmt: skip
-        self._big = Big(parts, self._show_path)
-        self._pointing = Pointing(parts)
-        self._walking = Walking(parts, self._walks, self._pointing.open_tune)
-        self._ask_line = AskLine(parts)
-        self._versions = TurnVersions(parts)
-        self.copying = Copying(parts)
-        self._drafts = DraftKeeping(parts)
-        self._writing = Sending(parts, history or History())
-        self._choosing = ModelSwitching(parts, models)
-        self._conversations = ChatSwitching(parts, sessions, save)
-        personating = PersonaStarting(parts, self._conversations)
-        self._constraining = ConstraintSetting(parts)
-        self._features = Features(
-            parts, self._writing, models, self._choosing, self._conversations, personating, self._constraining,
-            theme_chooser, keep_theme,
-        )  # fmt: skip
-        Slash(self._features).attach()
+        self._walking = Walking(self, self._walks)
+        self._versions = TurnVersions(chat, self.transcript)
+        self.choosing: ModelSwitching = ModelSwitching(self, models)
+        self.conversations: ChatSwitching = ChatSwitching(self, sessions)
+        self.personating: PersonaStarting = PersonaStarting(self, self.conversations)
+        self.constraining = ConstraintSetting(self)
         self.interrupts = {"ctrl+c", *keymap.get("interrupt", "").replace(" ", "").split(",")}
         self.quits = set(keymap.get("quit", "ctrl+q").replace(" ", "").split(","))
         self._interrupted: Literal["", "copied", "stopped"] = ""
         self._pulse: EnginePolling | None = None
         self._attempts = 0
         """Loads of a model by now."""
+        self._has_changes = False
+        """Whether the chat has changed since the last tick."""
+        self._in_tokens = False
+        """Whether token mode was open when it last acted."""
 
     # --- the screen --------------------------------------------------------------------------------------------------
 
@@ -175,46 +153,41 @@ class ChatScreen(LiveScreen):
         with Row(id="main"):
             with Column(id="chat"):
                 yield self._welcome
-                yield self._transcript
+                yield self.transcript
                 yield self._walks
                 yield self._legend
                 yield self.tokens
-                yield self._told
-                yield self._queue
-                yield self._full
-                yield self._standing
-            yield self._panels
-        yield self._desk
+                yield self._notices
+            yield self.panels
+        yield self._bottom
         yield self._small
 
     def on_mount(self) -> None:
-        self.paint_with(self._palette)
+        self.paint_with(self.palette)
         timer = self.set_interval(1 / FRAMES, self.tick, pause=True)
         self._pulse = EnginePolling(timer, lambda: self.call_next(self.tick))
+        self.chat.on_change = self._hear
         self._listen()
         self.tokens.mode.find()
         self._show_path()
-        self._drafts.show()
-        self._desk.query_one(Composer).focus()
-        self.call_after_refresh(self._writing.begin)
-        if not self._chat.lesson:
-            self.call_after_refresh(self._drafts.begin)
+        self.composer.focus()
 
     def on_unmount(self) -> None:
-        if (store := self._chat.session.store) is not None and not self._chat.lesson:
+        self.chat.on_change = lambda: None
+        if (store := self.chat.session.store) is not None and not self.chat.lesson:
             store.listen(None)
         if self._pulse is not None:
             self._pulse.stop()
 
     def _listen(self) -> None:
         """Hear of the store, where saving fails, or works again, also while nothing else happens; and of models."""
-        self._choosing.listen()
-        if (store := self._chat.session.store) is not None and self._pulse is not None:
+        self.choosing.listen()
+        if (store := self.chat.session.store) is not None and self._pulse is not None:
             store.listen(self._pulse.nudge)
 
     def rest(self) -> None:
         """Neither draw nor react while the screen of another chat is above this one."""
-        self._drafts.keep()
+        self.composer.keep_draft()
         if self.tokens.mode.open:
             self.tokens.mode.keep()
         self._rests = True
@@ -229,7 +202,7 @@ class ChatScreen(LiveScreen):
         if self.size != self.app.size:
             self.on_resize(events.Resize(self.app.size, self.app.size))
         self.tick()
-        self._show_soon()
+        self.show_soon()
 
     def on_resize(self, event: events.Resize) -> None:
         width, height = event.size
@@ -237,28 +210,23 @@ class ChatScreen(LiveScreen):
         self.set_class(small, "-small")
         if not small and self.focused is None:
             # What had the keyboard was hidden, and is shown again before this is done.
-            self.app.call_later(self._desk.take_keyboard)
+            self.app.call_later(self.take_keyboard)
         self.tokens.set_class(height >= _TALL, "-tall")
-        self._drawer.fit(width)
-        self._desk.composer.fit(height)
+        self.panels.fit(width)
+        self.composer.fit(height)
         if small:
             needs = f"terminal too small ({width}x{height}), needs {_SMALLEST[0]}x{_SMALLEST[1]}"
             self._small.show_lines([Line(((line, Ink("warning")),)) for line in wrapped(needs, width - 2)])
 
     def paint_with(self, palette: Palette) -> None:
-        self._palette = palette
-        self._transcript.palette = palette
+        self.palette = palette
+        self.transcript.palette = palette
         for view in (
-            self._header, self._welcome, self._small, self._legend, self._told, self._queue, self._full, self._standing,
-            self._panels,
-            self._desk, self.tokens, self._ask_line, self._walks,
+            self._header, self._welcome, self._small, self._legend, self._notices, self.panels, self._bottom,
+            self.tokens, self._walks, self._asking,
         ):  # fmt: skip
-            view.paint_with(palette)
-
-    @property
-    def chat(self) -> Chat:
-        """The chat that is shown."""
-        return self._chat
+            if view is not None:
+                view.paint_with(palette)
 
     @property
     def lights(self) -> Lights:
@@ -268,7 +236,7 @@ class ChatScreen(LiveScreen):
     @property
     def labels(self) -> Sequence[Label]:
         """Keys of what stands above the composer, while it has the keyboard."""
-        return self._ask_line.asked or self.tokens.asked
+        return self.asked_keys or self.tokens.asked
 
     @property
     def answers(self) -> str:
@@ -278,51 +246,114 @@ class ChatScreen(LiveScreen):
     @property
     def place(self) -> str:
         """The title of the group of keys that work now."""
-        if self._desk.tune is not None:
+        if self.tune is not None:
             return "TUNE"
         if self.tokens.mode.open:
             return "TOKEN MODE"
-        return "BIG VIEW" if self._panels.big else "WALKS" if self._walking.has_keyboard else "CHAT"
+        return "BIG VIEW" if self.panels.big else "WALKS" if self._walking.has_keyboard else "CHAT"
 
     def tell(self, notice: Notice) -> None:
-        self._told.tell(notice)
+        self._show_changes()  # what the chat has to say was first
+        self._notices.tell(notice)
 
     def withdraw(self, message: str) -> None:
-        """What was told with this message holds no more."""
-        self._told.withdraw(message)
+        self._notices.withdraw(message)
+
+    def forget_notices(self) -> None:
+        self._notices.forget()
+
+    # --- who has the keyboard ----------------------------------------------------------------------------------------
+
+    def take_keyboard(self) -> None:
+        home = self.panels if self.panels.big else self.under or self.composer
+        self.set_focus(self._bottom.tune_home or (self.tokens.home if self.tokens.mode.open else home))
+
+    def take_text(self) -> None:
+        """Give the composer the keyboard, whatever has it: text comes."""
+        while self.app.screen is not self:
+            self.app.screen.dismiss(None)
+        if self.tune is not None:
+            self.close_tune()
+        if self.tokens.mode.open:
+            self.tokens.leave()
+        self.set_focus(self.composer)  # not focus(): the very next key is for it
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        # The chat itself never has the keyboard, whatever is clicked; whoever clicks into the composer wants to write.
+        if event.widget is not self.focused:
+            return  # as in `BottomBar`
+        self.leave_asked(event.widget)
+        self.show_soon()
+        if isinstance(event.widget, TranscriptView):
+            self.take_keyboard()
+        elif self.tokens.mode.open and isinstance(event.widget, Composer):
+            self.tokens.leave()
+
+    @property
+    def knobs(self) -> Tune:
+        return self._bottom.knobs
+
+    @property
+    def tune(self) -> Tune | None:
+        return self._bottom.tune
+
+    def open_tune(self, tune: Tune | None = None) -> None:
+        self.panels.need("tune")
+        self._bottom.open_tune(tune)
+
+    def close_tune(self) -> None:
+        self._bottom.close_tune()
+
+    def show_knobs(self) -> None:
+        if self.tune is None:
+            self.panels.release("tune")
+        self.tokens.mode.tune(self.tune is not None)
+        self.show_soon()
+
+    def on_key_line_turned(self) -> None:
+        self.show_knobs()
 
     # --- what the chat says ------------------------------------------------------------------------------------------
 
+    def _hear(self) -> None:
+        self._has_changes = True
+        self.call_next(self._show_changes)
+
+    def _show_changes(self) -> None:
+        if self._has_changes:
+            self.tick()
+
     def tick(self) -> None:
-        """Pumps the chat and shows what changed. Called by the timer, the engine's pipe, and after each action."""
-        chat = self._chat
+        """Pump the chat and show what changed. Called by the timer, the engine's pipe, and when the chat says so."""
+        chat = self.chat
         if self._pulse is None or self._rests:
             return
         self._pulse.disarm()
+        self._has_changes = False
         changes = chat.pump(0)
         self.heed(changes)
         moved = any(isinstance(change, PathChanged) for change in changes)
         if (moved and chat.busy) or chat.host.attempts != self._attempts:  # the next reply, or another model
-            self._told.go_on(warnings=False)
+            self._notices.forget_problems(warnings=False)
             self._attempts = chat.host.attempts
         if moved:
             self._show_path()
         else:
             for change in changes:
                 if isinstance(change, ReplyGrew) and not self._walking.open:
-                    self._transcript.grew(change.number)
+                    self.transcript.grew(change.number)
         self._walking.heard(changes)
         self.tokens.heard(changes)
         for change in changes:
             if isinstance(change, Notice):
-                self.tell(change)
+                self._notices.tell(change)
             elif isinstance(change, DrafterChanged):
-                self._choosing.drafts_with(change)
+                self.choosing.drafts_with(change)
         if changes:
-            self._ask_line.heard()
-            self._constraining.heard()
-        self._drafts.follow()
-        self._desk.follow()
+            self.follow_asked()
+            self.constraining.heard()
+        self.composer.follow_chat()
+        self._bottom.follow()
         if changes:
             self._show_state()
         draw_now(self)
@@ -332,131 +363,103 @@ class ChatScreen(LiveScreen):
         """Take in what the chat reports before it is shown."""
 
     def _show_path(self) -> None:
-        empty, walks = self._chat.conversation.leaf is None, self._chat.walks.shown is not None
-        self._walks.display = walks and not self._panels.big
-        self._welcome.display = empty and not walks and not self._panels.big
-        self._transcript.display = not empty and not walks and not self._panels.big
-        if self._transcript.display and not self._transcript.size:
+        empty, walks = self.chat.conversation.leaf is None, self.chat.walks.shown is not None
+        self._walks.display = walks and not self.panels.big
+        self._welcome.display = empty and not walks and not self.panels.big
+        self.transcript.display = not empty and not walks and not self.panels.big
+        if self.transcript.display and not self.transcript.size:
             # At once: if another asks before that where widgets are, it never hears of its size.
             self.refresh(layout=True)
         self._versions.shown()
-        self._transcript.show(self._chat.conversation, running=self._chat.busy)
+        self.transcript.show(self.chat.conversation, running=self.chat.busy)
         self._greet()
 
     def _greet(self) -> None:
         if self._welcome.display:
-            self._welcome.show_lines([] if self._chat.lesson else welcome_lines(self._chat, self._room))
+            self._welcome.show_lines([] if self.chat.lesson else welcome_lines(self.chat, self._room))
 
     def _show_state(self) -> None:
         self._stale = ""
-        chat = self._chat
+        chat = self.chat
         room = self._header.room
-        self._header.show_lines([header_line(chat, room, self._choosing.downloads, self._big.drafting(room))])
+        self._header.show_lines([header_line(chat, room, self.choosing.downloads, self.draft_runs(room))])
         mode = self.tokens.mode
-        self._panels.lit = self.lights.pages
-        self._big.show()
-        empty, big = chat.conversation.leaf is None, self.focused is self._panels
+        self.panels.lit = self.lights.pages
+        self.show_panels()
+        empty, big = chat.conversation.leaf is None, self.focused is self.panels
         walks = self._walking.has_keyboard
         situation = situation_of(chat.phase, empty=empty, tokens=mode.open, big=big, walks=walks)
         thinking = chat.thinking is not None
         below = self._walking.open and isinstance(self.focused, Composer)
         words = self._walking.words if walks else _BACK_TO_WALKS if below else NOT_OTHERWISE
         self._show_way()
-        self._desk.show_keys(situation, self.labels, chat.offers, thinking=thinking, words=words, lit=self.lights.keys)
+        self._bottom.keys.show_keys(
+            situation, self.labels, chat.offers, thinking=thinking, words=words, lit=self.lights.keys
+        )
         self._legend.draw()
-        self._show_waiting()
-        self._writing.follow()
-        self._ask_line.show()
-        self._show_standing()
+        self._notices.draw()
+        self.show_asked()
         self._greet()
 
     def _show_way(self) -> None:
-        """Who gets letters and digits now, where that is not the composer alone."""
+        """Show who gets letters and digits now, if that is not the composer alone."""
         typing = isinstance(self.focused, Composer)
-        self._desk.show_way(self.answers if typing else way_to_type(self.place), instead=not typing)
+        self._bottom.show_way(self.answers if typing else way_to_type(self.place), instead=not typing)
 
-    def _show_standing(self) -> None:
-        """Where in its constraint the reply stands, or stood at the cursor."""
-        mode, chat = self.tokens.mode, self._chat
-        if not self._standing.display and chat.constraint is None and not chat.busy and not mode.open:
-            return
-        from termchat.tui.constraint.constraint_line import constraint_line  # rarely needed
+    def _lines_below(self, notices: Sequence[Notice]) -> list[Line]:
+        """Render the lines below the chat: notices, the queue, a full context, and the place of a reply in its constraint."""
+        chat, room = self.chat, self._room
+        lines = notice_lines(notices, room, what_continues(chat)) + hidden_lines(chat.walks.hidden)
+        lines += queue_lines(chat.turns.queue, room, held=chat.replies.held)
+        if chat.full is not None:
+            lines += full_lines(chat.full, room, asks=chat.phase == "idle")
+        mode = self.tokens.mode
+        if self._shows_standing or chat.constraint is not None or chat.busy or mode.open:
+            from termchat.tui.constraint.constraint_line import constraint_line  # rarely needed
 
-        place = mode.place if mode.open else None
-        line = constraint_line(chat, (place.node, place.at) if place is not None else None, self._room)
-        self._standing.show_lines([line] if line is not None else [])
-
-    def _show_slips(self) -> None:
-        self._told.draw()
-        self._show_standing()
-        self._show_waiting()
-
-    def _show_waiting(self) -> None:
-        chat = self._chat
-        queue = queue_lines(chat.turns.queue, self._room, held=chat.replies.held)
-        self._queue.show_lines([*hidden_lines(chat.walks.hidden), *queue])
-        asks = chat.phase == "idle"
-        self._full.show_lines(full_lines(chat.full, self._room, asks=asks) if chat.full is not None else [])
-
-    def _notice_lines(self, told: Sequence[Notice]) -> list[Line]:
-        return notice_lines(told, self._room, what_continues(self._chat))
+            place = mode.place if mode.open else None
+            line = constraint_line(chat, (place.node, place.at) if place is not None else None, room)
+            self._shows_standing = line is not None
+            lines += [line] if line is not None else []
+        return lines
 
     @property
     def _room(self) -> int:
         """Cells of a line in the chat's column; a widget that was not shown yet does not know its own."""
-        shown = (view for view in (self._transcript, self._walks) if view.display)
+        shown = (view for view in (self.transcript, self._walks) if view.display)
         return (next(shown, self._welcome).size.width or self.app.size.width) - 2
 
     def on_lines_view_laid(self) -> None:
-        self._show_soon()
-        self._show_slips()
+        self.show_soon()
+        self._notices.draw()
         self.tokens.show()
         self._greet()
-
-    def _do(self, what: Callable[[], object]) -> None:
-        what()
-        self.tick()
 
     # --- what a person does --------------------------------------------------------------------------------------
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
-        self._told.go_on()
-        if self._ask_line.submitted(event.text):
+        self._notices.forget_problems()
+        if self.send_edited(event.text):
             return
-        self._writing.send(event.text, event.written)
-        self._choosing.remind()
+        self.composer.send(event.text, event.written)
+        self.choosing.remind()
 
     def on_labelled_area_refused(self, event: Composer.Refused) -> None:
         self.tell(event.notice)
 
     def on_text_area_changed(self) -> None:
-        self._writing.changed()
-        self._drafts.changed()
         self._show_way()
 
-    def on_files_read(self, message: FilesRead) -> None:
-        self._writing.gathered(message)
-
-    def on_desk_tuned(self) -> None:
-        if self._desk.tune is None:
-            self._drawer.release("tune")
-        self.tokens.mode.tune(self._desk.tune is not None)
-        self.tick()
-        self._show_soon()
-
     def on_tokens_acted(self) -> None:
-        mode = self.tokens.mode
-        if mode.open:
-            self._desk.home = self.tokens.home
-            if self.size.width >= ALONE:
-                self._drawer.need("tokens")
-        elif self._desk.home is not None:
-            self._desk.home = self._big.home
-            self._drawer.release("tokens")
-            if self._desk.tune is None and self.focused is not self._desk.composer:
-                self._desk.take_keyboard()
-        self.tick()
-        self._show_soon()
+        is_open, was_open = self.tokens.mode.open, self._in_tokens
+        self._in_tokens = is_open
+        if is_open and self.size.width >= ALONE:
+            self.panels.need("tokens")
+        elif was_open and not is_open:
+            self.panels.release("tokens")
+            if self.tune is None and self.focused is not self.composer:
+                self.take_keyboard()
+        self.show_soon()
 
     def on_transcript_view_cursor_moved(self) -> None:
         # A click on a token opens token mode; losing the cursor closes it.
@@ -465,95 +468,47 @@ class ChatScreen(LiveScreen):
         elif self.tokens.mode.open and not self.tokens.mode.pointed():
             self.tokens.leave()
         self.tokens.show()
-        self._show_soon()
-
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        # The chat itself never has the keyboard, whatever is clicked; whoever clicks into the composer wants to write.
-        if event.widget is not self.focused:
-            return  # as in `Desk`
-        self._ask_line.focused(event.widget)
-        self._show_soon()
-        if isinstance(event.widget, TranscriptView):
-            self._desk.take_keyboard()
-        elif self.tokens.mode.open and isinstance(event.widget, Composer):
-            self.tokens.leave()
-
-    def take_text(self) -> None:
-        """Gives the composer the keyboard, whatever has it: text comes."""
-        while self.app.screen is not self:
-            self.app.screen.dismiss(None)
-        if self._desk.tune is not None:
-            self._desk.close_tune()
-        if self.tokens.mode.open:
-            self.tokens.leave()
-        self.set_focus(self._desk.composer)  # not focus(): the very next key is for it
+        self.show_soon()
 
     def action_tokens(self) -> None:
-        """Enters; only the key that goes back leaves."""
-        if self._desk.tune is not None:
-            self._desk.close_tune()
+        """Enter token mode; only the key that goes back leaves."""
+        if self.tune is not None:
+            self.close_tune()
         self.tokens.enter()
-        self.tick()
-
-    def action_tune_knob(self, knob: str) -> None:
-        self._pointing.tune(knob)
-
-    def action_all_knobs(self) -> None:
-        self._pointing.all_knobs()
-
-    def action_choose(self, number: int) -> None:
-        self._pointing.choose(number)
-
-    def on_knobs_view_turned(self, event: KnobsView.Turned) -> None:
-        self._pointing.turned(event)
-
-    def on_knobs_view_slid(self, event: KnobsView.Slid) -> None:
-        self._pointing.slid(event)
-
-    def on_knobs_view_carried(self, event: KnobsView.Carried) -> None:
-        self._pointing.carried(event)
 
     def action_forget_notice(self, at: int) -> None:
-        self._told.drop(at)
-
-    def action_tune(self) -> None:
-        if self._desk.tune is not None:
-            self._desk.close_tune()
-        else:
-            self._pointing.open_tune()
+        self._notices.drop(at)
 
     def action_back(self) -> None:
-        if self._ask_line.back() or self._desk.back() or self._big.back() or self.tokens.back() or self._walking.back():
+        if self.close_asked() or self._bottom.back():
             return
-        if self._told:
-            self._told.forget()
-        elif self._chat.full is not None:
-            self._do(lambda: self._chat.turns.make_room("stop"))
-        elif not self._drawer.beside and self._drawer.shown:
-            self.action_panels()
+        if self.panels.big:
+            self._set_big(False)
+            return
+        if self.tokens.back() or self._walking.back():
+            return
+        if self._notices:
+            self._notices.forget()
+        elif self.chat.full is not None:
+            self.chat.turns.make_room("stop")
+        elif not self.panels.beside and self.panels.shown:
+            self.panels.toggle()
         else:
-            self._do(self._chat.stop)
-
-    def action_panels(self) -> None:
-        self._drawer.toggle()
-
-    def action_turn_page(self, by: int) -> None:
-        self._big.turn(by)
-
-    def action_page(self, page: str) -> None:
-        self._big.go(page)
-
-    def action_roll(self, n: int = 0, first: int | None = None) -> None:
-        self._big.roll(n, first)
+            self.chat.stop()
 
     def action_big(self, page: str | None = None) -> None:
-        self._big.toggle(page)
+        if page is not None:
+            self.panels.page = page
+        self._set_big(page is not None or not self.panels.big)
 
-    def on_panels_computed(self) -> None:
-        self._big.show()
-
-    def on_panels_pointed(self, event: Panels.Pointed) -> None:
-        self._big.point(event.ref)
+    def _set_big(self, big: bool) -> None:
+        """Open or close the big view, in which the panels take the place of the chat and have the keyboard, except in TUNE."""
+        self.panels.enlarge(big)
+        self.panels.can_focus = big
+        self.set_class(big, "-big")
+        self._show_path()
+        self.take_keyboard()
+        self.show_panels()
 
     def action_look(self) -> None:
         if self.tokens.mode.open:
@@ -561,45 +516,27 @@ class ChatScreen(LiveScreen):
             self.tokens.show()
             self._walking.share_look()
         elif self._walking.open:
-            walks = self._chat.walks.shown
+            walks = self.chat.walks.shown
             self._walks.look = next_look(LOOKS, self._walks.look, walks.nodes.values() if walks is not None else ())
         else:
-            replies = (span.node for span in self._chat.conversation.path())
-            self._transcript.look = next_look(LOOKS, self._transcript.look, replies)
+            replies = (span.node for span in self.chat.conversation.path())
+            self.transcript.look = next_look(LOOKS, self.transcript.look, replies)
             self.tokens.mode.keep()
 
     def action_continue(self) -> None:
-        self._told.forget()
-        chat = self._chat
+        self._notices.forget()
+        chat = self.chat
         if chat.full is not None and chat.phase == "idle":
             self.action_dialog("full")
             return
         if chat.phase == "no model" and chat.spec is None:  # nothing was chosen that could be loaded
-            self.choose_model()
+            self.choosing.open()
             return
         again = {"failed": chat.loading.restart, "no model": chat.loading.restart, "paused": chat.replies.resume}
-        self._do(again.get(chat.phase, chat.forks.continue_reply))
+        again.get(chat.phase, chat.forks.continue_reply)()
 
     def action_regenerate(self, same: bool = False) -> None:
         self._versions.regenerate(same=same)
-
-    async def action_edit(self, node: int | None = None) -> None:
-        await self._ask_line.edit(node)
-
-    async def action_prefill(self) -> None:
-        await self._ask_line.prefill()
-
-    async def action_find(self) -> None:
-        await self._ask_line.find()
-
-    def action_copy_reply(self) -> None:
-        self.copying.copy_reply()
-
-    def action_copy_json(self) -> None:
-        self.copying.copy_json()
-
-    def action_pretty_json(self) -> None:
-        self.copying.show_json()
 
     def action_walks(self, what: str, *arguments: object) -> None:
         self._walking.act(what, *arguments)
@@ -611,15 +548,12 @@ class ChatScreen(LiveScreen):
         self._walking.look_at()
 
     def action_unconstrain(self) -> None:
-        if not self._constraining.toggle():
+        if not self.constraining.toggle():
             self.action_dialog("constraint")
 
-    def action_copy_thoughts(self) -> None:
-        self.copying.copy_thoughts()
-
     def action_answer(self) -> None:
-        if self._chat.replies.may_think:
-            self._do(self._chat.replies.end_thinking)
+        if self.chat.replies.may_think:
+            self.chat.replies.end_thinking()
         else:
             self.action_thoughts()
 
@@ -627,108 +561,97 @@ class ChatScreen(LiveScreen):
         if not self.tokens.transcript.toggle_thoughts(node):
             self.tell(Notice("no thoughts to show or fold here"))
 
-    def action_copy_code(self) -> None:
-        self.copying.copy_code()
-
-    def action_copy_message(self) -> None:
-        self.copying.copy_message()
-
     def action_turn(self, by: int) -> None:
         if self.tokens.mode.open:
             self.tokens.action_move("turn_down" if by > 0 else "turn_up")
         else:
-            self._transcript.jump(by)
+            self.transcript.jump(by)
 
     def action_version(self, by: int, node: int | None = None) -> None:
         if not self._walking.version(by):
             self._versions.step(by, node)
 
     def action_new(self) -> None:
-        self._conversations.new()
+        self.conversations.new()
 
     def action_dialog(self, name: str) -> None:
         self.dialog = name
-        DIALOGS[name](self._features)
+        DIALOGS[name](self)
 
-    def on_tokens_bias_wanted(self, event: Tokens.BiasWanted) -> None:
-        knobs = self._desk.knobs
-        self._do(lambda: knobs.bias(event.token, event.how))
-        amount = shown_bias(knobs.bias_of(event.token)) or "no bias"
-        undo = f"{name_of('tune')} z undoes it" if event.how == "ban" else ""
-        self.tell(Notice(knobs.error or f"{event.text} ({event.token}): {amount}", undo))
-        self._show_soon()
+    def action_bias(self, how: str) -> None:
+        """Ban the token under the cursor or what a paused reply would take next, or add to its logit: "ban", "more"."""
+        if (shown := self.tokens.mode.shown()) is None:
+            return
+        knobs, token = self.knobs, shown.token
+        knobs.bias(token.id, how)
+        amount = shown_bias(knobs.bias_of(token.id)) or "no bias"
+        undo = f"{name_of('tune')} z undoes it" if how == "ban" else ""
+        self.tell(Notice(knobs.error or f"{piece_of(token)} ({token.id}): {amount}", undo))
+        self.show_soon()
 
     def on_key_line_stops_wanted(self) -> None:
         self.action_dialog("bias")
 
-    def on_tokens_dialog_wanted(self, event: Tokens.DialogWanted) -> None:
-        self.action_dialog(event.name)
-
-    def choose_model(self, problem: str = "", then: Callable[[], object] = lambda: None) -> None:
-        """`problem` says why one has to be chosen, `then` is done afterwards."""
-        self._choosing.open(problem, then)
-
     def on_heard(self, message: Heard) -> None:
-        self._choosing.heard(message.said)
+        self.choosing.heard(message.said)
 
     def action_copy_chat(self) -> None:
-        self._do(self._chat.copy)
+        self.chat.copy()
 
     def action_switch_back(self) -> None:
-        self._do(self._chat.loading.switch_back)
+        self.chat.loading.switch_back()
 
     def action_unload(self) -> None:
-        self._do(self._chat.loading.unload)
+        self.chat.loading.unload()
 
     def action_reload(self) -> None:
-        self._do(self._chat.loading.reload)
+        self.chat.loading.reload()
 
     def action_editor(self) -> None:
-        self.run_worker(self._writing.edit(), group="editor", exclusive=True)
+        self.composer.edit_outside()
 
     def action_unfold(self) -> None:
-        self._desk.composer.action_unfold()
+        self.composer.action_unfold()
 
     def action_interrupt(self) -> None:
         # What was just done is not done again: the next press goes a step further.
-        selected = self._desk.query_one(Composer).selected_text or self.get_selected_text()
+        selected = self.composer.selected_text or self.get_selected_text()
         if selected and not self._interrupted:
             self._interrupted = "copied"
-            self.copying.copy(selected, "the selection")
-        elif self._chat.busy and self._interrupted != "stopped":
+            self.copy_to_clipboard(selected, "the selection")
+        elif self.chat.busy and self._interrupted != "stopped":
             self._interrupted = "stopped"
-            self._do(self._chat.stop)
-        elif self._chat.busy:  # the engine does not hear
+            self.chat.stop()
+        elif self.chat.busy:  # the engine does not hear
             self._leave()
         else:
             self.ask_to_quit()
 
     def ask_to_quit(self, key: str = "interrupt") -> None:
-        """Asks, and quits if that was asked a moment ago."""
-        keeps = self._chat.session.store is not None and self._chat.saving_problem is None
-        lost = "; your unsent text would be lost" if self._desk.composer.text.strip() and not keeps else ""
-        hint = (
-            f"it cannot be saved right now; use {name_of('save')} to write it to a file" if self._chat.unsaved else ""
-        )
-        lost = "; this chat would be lost" if self._chat.unsaved else lost
-        if self._told.ask_to_quit(Notice(f"press {name_of(key)} again to quit{lost}", hint)):
+        """Ask whether to quit, and quit if that was asked a moment ago."""
+        keeps = self.chat.session.store is not None and self.chat.saving_problem is None
+        lost = "; your unsent text would be lost" if self.composer.text.strip() and not keeps else ""
+        hint = f"it cannot be saved right now; use {name_of('save')} to write it to a file" if self.chat.unsaved else ""
+        lost = "; this chat would be lost" if self.chat.unsaved else lost
+        if self._notices.ask_to_quit(Notice(f"press {name_of(key)} again to quit{lost}", hint)):
             self._leave()
 
+    def _leave(self) -> None:
+        assert isinstance(self.app, LeavingApp)
+        self.app.leave()
+
     def quit(self) -> None:
-        """Quits; asks first if the chat would be lost."""
-        if self._chat.unsaved:
+        """Quit; ask first if the chat would be lost."""
+        if self.chat.unsaved:
             self.ask_to_quit("quit")
         else:
             self._leave()
 
-    def keep_draft(self) -> None:
-        self._drafts.keep()
-
-    def noticed(self, event: events.Event) -> None:
-        """Whoever does anything, wherever it goes, has answered whether to quit."""
+    def note_input(self, event: events.Event) -> None:
+        """Note that the person did something, which answers whether to quit."""
         if not isinstance(event, events.Key) or event.key not in self.interrupts | self.quits:
             self._interrupted = ""
-            self._told.answer()
+            self._notices.withdraw_question()
 
     def action_scroll(self, where: Scroll) -> None:
         view = self.tokens.transcript

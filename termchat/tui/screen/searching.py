@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from termchat.tui.keys.tables import name_of
 from termchat.tui.screen.asking import Asking
-from termchat.tui.screen.parts import Parts
+from termchat.tui.tokens.token_bar import Tokens
 from termchat.tui.transcript.document import Anchor
 from termchat.tui.transcript.hits import Finding
 
@@ -17,21 +15,21 @@ _GOES_ON = 1 / 15
 class Searching:
     """One search, while its line is open. In token mode the cursor goes to the first token of each hit in a reply."""
 
-    def __init__(self, parts: Parts, asking: Asking) -> None:
-        self._tokens, self._asking = parts.tokens, asking
-        self._transcript = view = parts.tokens.transcript
+    def __init__(self, tokens: Tokens, asking: Asking) -> None:
+        self._tokens, self._asking = tokens, asking
+        self._transcript = view = tokens.transcript
         self._finding = Finding()
         self._place, self._cursor = view.place, view.cursor
         self.query = ""
         self._worker = view.set_interval(_GOES_ON, self._go_on, pause=True)
 
-    def begin(self, query: str, stay: Callable[[str], None]) -> None:
-        """`query` is what was last looked for; `stay` is called at Enter."""
+    def begin(self, query: str) -> None:
+        """Open the line with the query of before."""
         self._transcript.finding = self._finding
         self._finding.read(self._transcript.parts())
         hint = f"↑ ↓ or {name_of('find')} moves, Enter stays there, {name_of('back')} goes back"
-        self._asking.ask("find", query, hint, typed=self._look_for, walked=self.step, entered=stay)
-        self._look_for(query)
+        self._asking.ask("find", query, hint, walks=True)
+        self.look_for(query)
 
     def grew(self) -> None:
         if self._finding.read(self._transcript.parts()):
@@ -39,7 +37,7 @@ class Searching:
             self._transcript.redraw_hits()
 
     def end(self, *, stays: bool) -> None:
-        """Removes the marks; returns to where the search started unless `stays`."""
+        """Remove the marks; return to where the search started unless it `stays`."""
         self._worker.stop()
         self._transcript.finding = None
         self._asking.close()
@@ -51,7 +49,7 @@ class Searching:
         else:
             self._transcript.return_to(self._place)
 
-    def _look_for(self, query: str) -> None:
+    def look_for(self, query: str) -> None:
         self.query = query
         anchor, _ = self._place
         self._finding.look_for(query, anchor)
@@ -68,7 +66,7 @@ class Searching:
             self._transcript.redraw_hits()
 
     def step(self, by: int) -> None:
-        """To the next (1) or previous (-1) hit."""
+        """Go to the next (1) or previous (-1) hit."""
         self._finding.step(by)
         self._show()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from termchat.chat.changes import Notice
 from termchat.config.origins import replaced
-from termchat.tui.screen.parts import Parts
+from termchat.tui.context import ScreenContext
 from termchat.tui.sessions.chat_switching import ChatSwitching
 
 if TYPE_CHECKING:
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class PersonaStarting:
-    def __init__(self, parts: Parts, conversations: ChatSwitching) -> None:
+    def __init__(self, parts: ScreenContext, conversations: ChatSwitching) -> None:
         self._parts, self._chat, self._conversations = parts, parts.chat, conversations
-        self._do, self._tell = parts.do, parts.tell
+        self._tell = parts.tell
         self._known: Personas | None = None
 
     @property
@@ -32,7 +32,7 @@ class PersonaStarting:
             if choice is not None:
                 self._begin(choice[0], new=choice[1])
 
-        dialog = PersonasDialog(self._read(), self._parts.palette(), begun=self._begun, asked=asked)
+        dialog = PersonasDialog(self._read(), self._parts.palette, begun=self._begun, asked=asked)
         self._parts.open(dialog, closed)
 
     def take(self, name: str) -> None:
@@ -78,8 +78,8 @@ class PersonaStarting:
         before = chat.conversation.system
         if new:
             self._conversations.begin(persona.system, raw=chat.configured.conversation.raw and not persona.system)
-        turn = chat.adjust_all if new else self._parts.desk.knobs.apply  # which TUNE's undo takes back
-        self._do(lambda: turn(*replaced(chat.origin, persona.values, persona.origins)))
+        turn = chat.adjust_all if new else self._parts.knobs.apply  # which TUNE's undo takes back
+        turn(*replaced(chat.origin, persona.values, persona.origins))
         stays = not new and persona.system and persona.system != before
         hint = "this chat keeps its system prompt; only a new chat uses the persona's" if stays else ""
         self._tell(Notice(": ".join(filter(None, (persona.origin, describe_persona(persona)))), hint))

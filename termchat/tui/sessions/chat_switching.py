@@ -8,20 +8,17 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
+from termchat.chat import opening
 from termchat.chat.changes import Notice
 from termchat.conversation.store.database import StoreError
 from termchat.conversation.transcripts.transcript import TranscriptError
+from termchat.tui.context import ScreenContext
 from termchat.tui.keys.tables import name_of
-from termchat.tui.screen.parts import Parts
 from termchat.tui.sessions.session_list import Opened, SessionList
 
 if TYPE_CHECKING:
     from termchat.tui.sessions.sessions_dialog import SessionsDialog
     from termchat.tui.sessions.setup import Setup
-
-
-Save = Callable[[Path], Callable[[], object]]
-"""Makes what writes a transcript of the chat as it is now to a path, in any thread."""
 
 
 def write(
@@ -55,13 +52,11 @@ class ChatSwitching:
 
     Args:
         sessions: the saved chats; None where none are kept.
-        save: makes what writes a transcript of the chat.
     """
 
-    def __init__(self, parts: Parts, sessions: SessionList | None, save: Save) -> None:
-        self._parts, self.sessions, self._save = parts, sessions, save
-        self._screen, self._chat, self._tokens = parts.screen, parts.chat, parts.tokens
-        self._do, self._tell = parts.do, parts.tell
+    def __init__(self, parts: ScreenContext, sessions: SessionList | None) -> None:
+        self._parts, self.sessions = parts, sessions
+        self._chat, self._tokens, self._tell = parts.chat, parts.tokens, parts.tell
         self._dialog: SessionsDialog | None = None
         self._problem = ""
         """Why the last transcript could not be written."""
@@ -138,8 +133,8 @@ class ChatSwitching:
         if self.sessions is None:
             self._tell(Notice("chats are not saved in this mode"))
         elif self._dialog is None:  # else asked for twice in the same burst
-            palette = self._parts.palette()
-            self._dialog = SessionsDialog(self._chat, self.sessions, palette, new=self.new, do=self._do)
+            palette = self._parts.palette
+            self._dialog = SessionsDialog(self._chat, self.sessions, palette, new=self.new)
             self._parts.open(self._dialog, closed)
 
     def save(self) -> None:
@@ -163,15 +158,15 @@ class ChatSwitching:
         """Writes a transcript; `hear` gets why it could not be written, "" if it is."""
 
         def over(problem: str) -> None:
-            self._parts.notices.withdraw(self._problem)
+            self._parts.withdraw(self._problem)
             self._problem = problem
             hear(problem)
 
-        write(self._save(path), over, self._screen.call_later)
+        write(opening.saving(self._chat.session, path), over, self._parts.call_later)
 
     def _go(self, to: Callable[[], object]) -> None:
         if self._tokens.mode.open:
             self._tokens.leave()
-        self._parts.notices.forget()
-        self._do(to)
+        self._parts.forget_notices()
+        to()
         self._tokens.mode.find()

@@ -279,7 +279,6 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
 
     Args:
         new: shows an empty chat in place of the one that is open.
-        do: does something to the chat and has the screen take in what came of it.
     """
 
     KEYS = "SAVED CHATS"
@@ -293,10 +292,9 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
         palette: Palette,
         *,
         new: Callable[[], object],
-        do: Callable[[Callable[[], object]], None],
     ) -> None:
         super().__init__(sessions, palette)
-        self._chat, self._new, self._do = chat, new, do
+        self._chat, self._new = chat, new
 
     @property
     def opened(self) -> str:
@@ -321,7 +319,7 @@ class SessionsDialog(SavedChats[Opened | Literal["new"]]):
         if title and title != sanitize(row.title, keep=""):
             self.list.rename(row, title)
             if row.id == self.opened:
-                self._do(lambda: self._chat.retitle(title))
+                self._chat.retitle(title)
 
     def action_duplicate(self) -> None:
         if self.row is not None:

@@ -1,10 +1,12 @@
 """Slash commands: what is typed behind a slash in the composer, completed and done.
 
-    composer ─ text ─▶ Slash ─ parsing ─▶ a message: sent, or a command ─▶ its row in `commands` ─ Features ─▶ chat, dialogs
+    composer ─ text ─▶ Slash ─▶ a message: sent, or a command ─▶ its row in `commands` ─▶ the chat, the screen and its rooms
 
-- `slash`: `Slash` is a source of completions for the composer, and takes what is sent before the chat does.
-- `parsing`: what is a command and what a message; the sending of queued messages asks it too. `CommandRefused` is how a command
-  says no: its text goes back into the composer.
-- `commands`: the table, imported with the first slash. A row is a name, its help, the function that does it with the screen's
-  `Features`, and what completes its argument. Every key with a palette entry and every knob is a row by itself.
+- `slash`: `Slash` is a source of completions for the composer, and takes what is sent before the chat does. What is a command
+  and what a message says `composer.commands`; its `CommandRefused` is how a command says no: its text goes back into the
+  composer.
+- `commands`: the table, imported with the first slash. A row is a name, its help, the function that does it on the screen of
+  the chat, and what completes its argument. Every key with a palette entry and every knob is a row by itself.
+
+The room lies above the screen: the app puts a `Slash` on it.
 """

@@ -30,6 +30,7 @@ from termchat.decoding.walk_plan import PlanError
 from termchat.engine.abilities import Feature
 from termchat.engine.address import SIGN
 from termchat.text import guess_of, one_line, sanitize
+from termchat.tui.composer.commands import CommandRefused
 from termchat.tui.composer.completion import Offer
 from termchat.tui.composer.composer import Composer
 from termchat.tui.constraint.constraint_setting import by_example, choices, file_or_text, grammar
@@ -41,8 +42,7 @@ from termchat.tui.keys.tables import APP, CHAT, LESSON, MODEL, TOKENS, name_of
 from termchat.tui.panels.rolls import MOST
 from termchat.tui.presets import applying
 from termchat.tui.screen.dialog_table import tokenize
-from termchat.tui.screen.features import Features
-from termchat.tui.slash.parsing import CommandRefused
+from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.themes.theme_file import AUTO
 from termchat.tui.transcript.looks import LOOKS
 from termchat.tui.walks import walk_start
@@ -61,8 +61,8 @@ _DRAFTERS = {
 _TAKE_PATHS = ("model", "draft", "schema", "example", "grammar", "save")
 _SAVE = re.compile(r"save(?:\s+(.*))?")
 
-Run = Callable[[Features, str], None]
-Offers = Callable[[Features], Iterable[Offer]]
+Run = Callable[[ChatScreen, str], None]
+Offers = Callable[[ChatScreen], Iterable[Offer]]
 Words = Callable[[str], Iterable[Offer]]
 
 
@@ -92,7 +92,7 @@ class Command(NamedTuple):
         """Its argument and its help, on one line."""
         return f"{self.argument}  {self.help}" if self.argument else self.help
 
-    def do(self, features: Features, argument: str) -> None:
+    def do(self, screen: ChatScreen, argument: str) -> None:
         """Run it, or press its key.
 
         Raises:
@@ -100,67 +100,67 @@ class Command(NamedTuple):
         """
         key = None if argument or self.key is None else keys().get(self.key or self.name)
         if key is None:
-            self.run(features, argument)
+            self.run(screen, argument)
         else:
-            _press(features, key)
+            _press(screen, key)
 
 
 # --- what they do -------------------------------------------------------------------------------------------------------
 
 
-def _needs(features: Features, feature: Feature) -> None:
+def _needs(screen: ChatScreen, feature: Feature) -> None:
     """Raises:
     CommandRefused: the engine does not offer it.
     """
-    refused = features.parts.chat.refused(feature)
+    refused = screen.chat.refused(feature)
     if refused is not None:
         raise CommandRefused(*refused)
 
 
-def _press(features: Features, key: Key) -> None:
-    app = features.parts.screen.app
-    owner = app if key in APP else features.parts.tokens if key in TOKENS else features.parts.screen
+def _press(screen: ChatScreen, key: Key) -> None:
+    app = screen.app
+    owner = app if key in APP else screen.tokens if key in TOKENS else screen
     app.call_next(app.run_action, key.action, owner)
 
 
-def _turn(features: Features, knob: Setting, text: str) -> None:
+def _turn(screen: ChatScreen, knob: Setting, text: str) -> None:
     """Without a text it shows the knob's value."""
     if text:
         try:
-            value = _written(features, knob, text)
-            features.parts.do(lambda: features.parts.chat.adjust(knob.name, value))
+            value = _written(screen, knob, text)
+            screen.chat.adjust(knob.name, value)
         except SettingError as error:
             raise CommandRefused(str(error), knob.help) from error
-    now, origin = knob.show(_value(features, knob)), features.parts.chat.origin[knob.name]
-    features.parts.tell(Notice(f"{knob.name} {now} ({origin})", knob.help))
+    now, origin = knob.show(_value(screen, knob)), screen.chat.origin[knob.name]
+    screen.tell(Notice(f"{knob.name} {now} ({origin})", knob.help))
 
 
-def _new(features: Features, keep: str) -> None:
+def _new(screen: ChatScreen, keep: str) -> None:
     if keep != _KEEP:
         raise CommandRefused(f"/new takes {_KEEP} or nothing, not {one_line(keep, 40)!r}", "/new keep keeps the knobs")
-    features.conversations.new(keep=True)
+    screen.conversations.new(keep=True)
 
 
-def _begin(features: Features, system: str) -> None:
-    features.conversations.begin(system, raw=False)
+def _begin(screen: ChatScreen, system: str) -> None:
+    screen.conversations.begin(system, raw=False)
 
 
-def _raw(features: Features, _nothing: str) -> None:
-    if not features.parts.chat.conversation.raw:
-        _needs(features, "raw")
-    features.conversations.toggle_raw()
+def _raw(screen: ChatScreen, _nothing: str) -> None:
+    if not screen.chat.conversation.raw:
+        _needs(screen, "raw")
+    screen.conversations.toggle_raw()
 
 
-def _model(features: Features, name: str) -> None:
-    if features.parts.chat.busy:
+def _model(screen: ChatScreen, name: str) -> None:
+    if screen.chat.busy:
         raise CommandRefused("a reply is running", "stop it first")
-    models = features.models
+    models = screen.models
     engine = name in models.config.engines and name not in models.rows
-    features.choosing.take(f"{SIGN}{name}" if engine else name)
+    screen.choosing.take(f"{SIGN}{name}" if engine else name)
 
 
-def _persona(features: Features, name: str) -> None:
-    personating, saves = features.personating, _SAVE.fullmatch(name)
+def _persona(screen: ChatScreen, name: str) -> None:
+    personating, saves = screen.personating, _SAVE.fullmatch(name)
     try:
         if saves is None:
             personating.take(name)
@@ -175,14 +175,15 @@ def _persona(features: Features, name: str) -> None:
         raise CommandRefused(str(error)) from error
 
 
-def _preset(features: Features, name: str) -> None:
-    saves, parts = _SAVE.fullmatch(name), features.parts
+def _preset(screen: ChatScreen, name: str) -> None:
+    saves = _SAVE.fullmatch(name)
     try:
         if saves is None:
-            applying.apply(parts, presets.load().get(name))
+            applying.apply(screen, presets.load().get(name))
         elif saves[1]:
             kept = saves[1].strip()
-            parts.tell(Notice(f"saved as preset {kept}", f"you can add a description in {applying.keep(parts, kept)}"))
+            path = applying.keep(screen, kept)
+            screen.tell(Notice(f"saved as preset {kept}", f"you can add a description in {path}"))
         else:
             raise CommandRefused("/preset save needs a name", "/preset save NAME saves the chain's knobs as a preset")
     except PresetError as error:
@@ -190,29 +191,29 @@ def _preset(features: Features, name: str) -> None:
         raise CommandRefused(str(error), hint) from error
 
 
-def _theme(features: Features, name: str) -> None:
-    known = [offer.text for offer in _themes(features)]
+def _theme(screen: ChatScreen, name: str) -> None:
+    known = [offer.text for offer in _themes(screen)]
     if name not in known:
         raise CommandRefused(f"unknown theme {name!r}{guess_of(name, known)}", f"known themes: {', '.join(known)}")
-    features.keep_theme(name)
+    screen.keep_theme(name)
 
 
-def _look(features: Features, name: str) -> None:
+def _look(screen: ChatScreen, name: str) -> None:
     look = next((look for look in LOOKS if look == name), None)
     if look is None:
         raise CommandRefused(f"unknown look {name!r}", f"known looks: {', '.join(LOOKS)}")
-    features.parts.transcript.look = look
-    features.parts.tokens.mode.keep()
+    screen.transcript.look = look
+    screen.tokens.mode.keep()
 
 
-def _prefill(features: Features, text: str) -> None:
-    _needs(features, "continue")
-    features.parts.do(lambda: features.parts.chat.begin_with(unescape(text)))
+def _prefill(screen: ChatScreen, text: str) -> None:
+    _needs(screen, "continue")
+    screen.chat.begin_with(unescape(text))
 
 
-def _rule(features: Features, text: str) -> None:
+def _rule(screen: ChatScreen, text: str) -> None:
     """A rule that is there goes, another is added."""
-    chat = features.parts.chat
+    chat = screen.chat
     try:
         rule = parse(text)
     except ConditionError as error:
@@ -221,29 +222,27 @@ def _rule(features: Features, text: str) -> None:
     added = len(others) == len(chat.breakpoints)
     if added and (why := chat.refused_rule(rule)) is not None:
         raise CommandRefused(*why)
-    features.parts.do(lambda: chat.set_breakpoints((*others, Breakpoint(rule)) if added else others))
+    chat.set_breakpoints((*others, Breakpoint(rule)) if added else others)
     told = describe(rule)
     does = {
         "pause": f"It pauses the reply. /rule stop {told} ends the reply instead.",
         "stop": f"It ends the reply. /rule {told.removeprefix('stop ')} pauses the reply instead.",
     }
-    features.parts.tell(
-        Notice(f"rule {'added' if added else 'removed'}: {told}", does.get(rule.action, "") if added else "")
-    )
+    screen.tell(Notice(f"rule {'added' if added else 'removed'}: {told}", does.get(rule.action, "") if added else ""))
 
 
-def _rules(features: Features) -> Iterable[Offer]:
-    there = [describe(one.condition) for one in features.parts.chat.breakpoints]
+def _rules(screen: ChatScreen) -> Iterable[Offer]:
+    there = [describe(one.condition) for one in screen.chat.breakpoints]
     yield from (Offer(rule, "remove this rule") for rule in there)
     yield from (Offer(example) for example in EXAMPLES if example not in there)
 
 
-def _tokens(features: Features, text: str) -> None:
-    _needs(features, "tokenize")
-    tokenize(features, unescape(text))
+def _tokens(screen: ChatScreen, text: str) -> None:
+    _needs(screen, "tokenize")
+    tokenize(screen, unescape(text))
 
 
-def _learn(features: Features, name: str) -> None:
+def _learn(screen: ChatScreen, name: str) -> None:
     """Without a name it lists the lessons."""
     from termchat.lessons.shelf import LessonRefused
     from termchat.tui.lessons.lesson_words import known_lessons
@@ -252,11 +251,10 @@ def _learn(features: Features, name: str) -> None:
         lesson = known_lessons().lesson(name).id if name else ""
     except LessonRefused as error:
         raise CommandRefused(str(error), "/learn lists the lessons") from error
-    app = features.parts.screen.app
-    app.call_next(app.run_action, f"app.open_lesson({lesson!r})")
+    screen.app.call_next(screen.app.run_action, f"app.open_lesson({lesson!r})")
 
 
-def _what(features: Features, word: str) -> None:
+def _what(screen: ChatScreen, word: str) -> None:
     """Without a word it lists the glossary."""
     from termchat.lessons.glossary import UnknownTerm, find
     from termchat.tui.lessons.lesson_words import plain
@@ -266,63 +264,61 @@ def _what(features: Features, word: str) -> None:
     if not wanted:
         from termchat.tui.lessons.lesson_list import glossary_lines
 
-        features.parts.open(
-            ReadDialog(features.parts.palette(), "Words", glossary_lines, hint="/what WORD explains one.")
-        )
+        screen.open(ReadDialog(screen.palette, "Words", glossary_lines, hint="/what WORD explains one."))
         return
     try:
         entry = find(wanted)
     except UnknownTerm as error:
         raise CommandRefused(str(error), "/what lists all terms") from error
-    features.parts.tell(Notice(f"{entry.term}: {entry.text}", f"On the screen: {plain(entry.where)}"))
+    screen.tell(Notice(f"{entry.term}: {entry.text}", f"On the screen: {plain(entry.where)}"))
 
 
-def _terms(_features: Features) -> Iterable[Offer]:
+def _terms(_screen: ChatScreen) -> Iterable[Offer]:
     from termchat.lessons.glossary import entries
 
     return (Offer(entry.term, entry.text) for entry in entries().values())
 
 
-def _lessons(_features: Features) -> Iterable[Offer]:
+def _lessons(_screen: ChatScreen) -> Iterable[Offer]:
     from termchat.tui.lessons.lesson_words import known_lessons
 
     return (Offer(lesson.id, lesson.summary) for lesson in known_lessons().lessons)
 
 
-def _draft(features: Features, text: str) -> None:
+def _draft(screen: ChatScreen, text: str) -> None:
     """Turns the knob, or has a model draft. Undone like any other turn of a knob."""
-    knob, parts = KNOBS["draft"], features.parts
+    knob = KNOBS["draft"]
     word = text.strip().lower()
     if word in knob.choices:
-        parts.do(lambda: parts.desk.knobs.put(knob.name, word))
-        _turn(features, knob, "")
-    elif parts.chat.cannot_draft:
-        raise CommandRefused(f"cannot load a draft model: {parts.chat.cannot_draft}")
+        screen.knobs.put(knob.name, word)
+        _turn(screen, knob, "")
+    elif screen.chat.cannot_draft:
+        raise CommandRefused(f"cannot load a draft model: {screen.chat.cannot_draft}")
     else:
-        features.choosing.draft_with(text.strip())
+        screen.choosing.draft_with(text.strip())
 
 
-def _drafters(features: Features) -> Iterable[Offer]:
+def _drafters(screen: ChatScreen) -> Iterable[Offer]:
     """The words of the knob, then the models on this machine that can draft for the loaded one."""
     yield from (Offer(word, told) for word, told in _DRAFTERS.items())
-    models, spec = features.models, features.parts.chat.spec
-    rows = _ready(features)
+    models, spec = screen.models, screen.chat.spec
+    rows = _ready(screen)
     here = models.in_file(spec.path) if spec is not None else ""
     if (loaded := models.rows.get(here)) is not None:
-        models.read(rows, loaded, _learnt(features))
+        models.read(rows, loaded, _learnt(screen))
         yield from (_model_offer(row) for row in rows if models.why_not_draft(row, loaded) == "")
 
 
-def _title(features: Features, text: str) -> None:
+def _title(screen: ChatScreen, text: str) -> None:
     """Without a text it shows the title."""
     title = sanitize(" ".join(text.split()), keep="")
     if title:
-        features.parts.do(lambda: features.parts.chat.retitle(title))
+        screen.chat.retitle(title)
     else:
-        features.parts.tell(Notice(features.parts.chat.conversation.title or "this chat has no title yet"))
+        screen.tell(Notice(screen.chat.conversation.title or "this chat has no title yet"))
 
 
-def _roll(features: Features, text: str) -> None:
+def _roll(screen: ChatScreen, text: str) -> None:
     number, _, seed = text.partition(" ")
     n = int(number) if number.isdecimal() and len(number) <= len(str(MOST)) else 0
     if not 1 <= n <= MOST:
@@ -333,11 +329,10 @@ def _roll(features: Features, text: str) -> None:
         first = KNOBS["seed"].parse(seed)
     except SettingError as error:
         raise CommandRefused(str(error)) from error
-    screen = features.parts.screen
     screen.app.call_next(screen.app.run_action, f"roll({n}, {first})", screen)
 
 
-def _save(features: Features, path: str) -> None:
+def _save(screen: ChatScreen, path: str) -> None:
     try:
         where = Path(path).expanduser()
         of_file(where)
@@ -351,28 +346,28 @@ def _save(features: Features, path: str) -> None:
         raise CommandRefused(str(error)) from error
 
     def over(problem: str) -> None:
-        features.parts.tell(Notice(problem, f"{where} was not saved", "error") if problem else Notice(f"saved {where}"))
+        screen.tell(Notice(problem, f"{where} was not saved", "error") if problem else Notice(f"saved {where}"))
 
-    features.conversations.write(where, over)
+    screen.conversations.write(where, over)
 
 
-def _help(features: Features, name: str) -> None:
+def _help(screen: ChatScreen, name: str) -> None:
     command = COMMANDS.get(name.lstrip("/"))
     if name and command is None:
         raise CommandRefused(f"unknown command /{name.lstrip('/')}", "/help lists all commands")
     if command is None:
-        features.parts.open(ReadDialog(features.parts.palette(), "Commands", command_lines))
+        screen.open(ReadDialog(screen.palette, "Commands", command_lines))
     else:
-        features.parts.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
+        screen.tell(Notice(f"/{command.name} {command.argument}".strip(), command.help))
 
 
 def _constrain(make: Callable[[str], Constraint]) -> Run:
     """Return what sets the constraint that is made of an argument."""
 
-    def run(features: Features, text: str) -> None:
-        _needs(features, "constrain")
+    def run(screen: ChatScreen, text: str) -> None:
+        _needs(screen, "constrain")
         try:
-            features.constraining.set(make(text))
+            screen.constraining.set(make(text))
         except TextError as error:
             raise CommandRefused(str(error)) from error
 
@@ -394,14 +389,14 @@ def _grammar(text: str) -> Constraint:
 
 
 def _walking(kind: GroupKind) -> Run:
-    def run(features: Features, words: str) -> None:
+    def run(screen: ChatScreen, words: str) -> None:
         try:
             plan, message = read(kind, words)
         except PlanError as error:
             raise CommandRefused(error.message, error.hint) from error
-        if not message and features.parts.chat.conversation.leaf is None:
+        if not message and screen.chat.conversation.leaf is None:
             raise CommandRefused(walk_start.NOTHING, "write a message after the command")
-        walk_start.begin(features.parts, plan, message)
+        walk_start.begin(screen, plan, message)
 
     return run
 
@@ -409,32 +404,32 @@ def _walking(kind: GroupKind) -> Run:
 # --- what completes them ------------------------------------------------------------------------------------------------
 
 
-def _offers_of_knob(features: Features, knob: Setting) -> Iterable[Offer]:
+def _offers_of_knob(screen: ChatScreen, knob: Setting) -> Iterable[Offer]:
     """The current value, the default, and off; each once."""
-    told = {knob.show(knob.default): "default", knob.show(_value(features, knob)): "current value"}
+    told = {knob.show(knob.default): "default", knob.show(_value(screen, knob)): "current value"}
     if knob.off is not None:
         told |= {knob.show(knob.off): "off"}
     told = dict.fromkeys(reversed(knob.choices), "choice") | told
     return (Offer(value, f"{what}: {knob.help}") for value, what in reversed(told.items()))
 
 
-def _models(features: Features) -> Iterable[Offer]:
+def _models(screen: ChatScreen) -> Iterable[Offer]:
     """On this machine, and the engines elsewhere."""
-    yield from map(_model_offer, _ready(features))
-    yield from (Offer(name, one_line(address.url, 60)) for name, address in features.models.config.engines.items())
+    yield from map(_model_offer, _ready(screen))
+    yield from (Offer(name, one_line(address.url, 60)) for name, address in screen.models.config.engines.items())
 
 
-def _ready(features: Features) -> list[ModelRow]:
+def _ready(screen: ChatScreen) -> list[ModelRow]:
     """The models on this machine; looks for them first, and once more where the loaded one is not among them."""
-    models, spec = features.models, features.parts.chat.spec
+    models, spec = screen.models, screen.chat.spec
     models.take()
-    models.look_for(spec.path if spec is not None else "", _learnt(features))
+    models.look_for(spec.path if spec is not None else "", _learnt(screen))
     return [row for row in models.rows.values() if row.state == "ready"]
 
 
-def _learnt(features: Features) -> Callable[[], object]:
+def _learnt(screen: ChatScreen) -> Callable[[], object]:
     """Has the composer ask again for what completes the draft; called in a thread."""
-    composer = features.parts.composer
+    composer = screen.composer
     return lambda: composer.post_message(Composer.Learnt())
 
 
@@ -442,21 +437,21 @@ def _model_offer(row: ModelRow) -> Offer:
     return Offer(row.wanted, one_line(row.description or str(row.path), 60))
 
 
-def _personas(features: Features) -> Iterable[Offer]:
-    known = features.personating.known.entries.values()
+def _personas(screen: ChatScreen) -> Iterable[Offer]:
+    known = screen.personating.known.entries.values()
     yield from (Offer(persona.name, persona.description or persona.system) for persona in known)
     yield Offer("save ", "NAME  Save this chat's system prompt and knobs as a persona")
 
 
-def _presets(_features: Features) -> Iterable[Offer]:
+def _presets(_screen: ChatScreen) -> Iterable[Offer]:
     yield from (Offer(preset.name, preset.description) for preset in presets.load().entries.values())
     yield Offer("save ", "NAME  Save the chain's knobs as a preset")
 
 
-def _themes(features: Features) -> Iterable[Offer]:
+def _themes(screen: ChatScreen) -> Iterable[Offer]:
     """Not those of Textual."""
     yield Offer(AUTO, "follows the terminal's background")
-    known = features.theme_chooser.library.all()
+    known = screen.theme_chooser.library.all()
     yield from (Offer(name, "dark" if loaded.palette.dark else "light") for name, loaded in known.items())
 
 
@@ -468,15 +463,15 @@ def _walks_words(kind: GroupKind) -> Words:
     return lambda before: starmap(Offer, offered(kind, before).items())
 
 
-def _value(features: Features, knob: Setting) -> Value:
-    value: Value = getattr(features.parts.chat.tuning, knob.name)
+def _value(screen: ChatScreen, knob: Setting) -> Value:
+    value: Value = getattr(screen.chat.tuning, knob.name)
     return value
 
 
-def _written(features: Features, knob: Setting, text: str) -> Value:
+def _written(screen: ChatScreen, knob: Setting, text: str) -> Value:
     """What is written for a knob; a bias joins those that are there."""
     if knob.kind == "biases" and text not in ("off", knob.none):
-        return knob.check([*features.parts.chat.tuning.logit_bias, text])
+        return knob.check([*screen.chat.tuning.logit_bias, text])
     return _texts(knob, text) if knob.kind == "texts" else knob.parse(text)
 
 
@@ -517,7 +512,7 @@ _TAKE: tuple[Command, ...] = (
         "breakpoints", free=True),
     Command("tokens", "TEXT", "Show the tokens of TEXT; without it, token mode", _tokens),
     Command("bias", "TEXT=X|ban", "Ban a token or text, or add X to its logit; without it, the list of biases",
-        lambda features, text: _turn(features, KNOBS["logit_bias"], text)),
+        lambda screen, text: _turn(screen, KNOBS["logit_bias"], text)),
     Command("draft", "WHO|NAME", "Speculation: off, ngram, model, auto, or NAME, a draft model; without it, what drafts gain",
         _draft, _drafters, free=True),
     Command("learn", "LESSON", "Begin a lesson, or resume it; without LESSON, list them", _learn, _lessons, None),
@@ -554,7 +549,7 @@ def keys() -> dict[str, Key]:
 
 
 def _of_key(key: Key) -> Command:
-    return Command(key.id, "", key.help, lambda features, _: _press(features, key), key=None)
+    return Command(key.id, "", key.help, lambda screen, _: _press(screen, key), key=None)
 
 
 def _of_knob(knob: Setting) -> Command:
@@ -563,8 +558,8 @@ def _of_knob(knob: Setting) -> Command:
     }  # fmt: skip
     takes = words.get(knob.kind, f"{knob.low:.16g} to {knob.high:.16g}")
     return Command(
-        knob.name, takes, knob.help, lambda features, text: _turn(features, knob, text),
-        lambda features: _offers_of_knob(features, knob), None, free=True,
+        knob.name, takes, knob.help, lambda screen, text: _turn(screen, knob, text),
+        lambda screen: _offers_of_knob(screen, knob), None, free=True,
     )  # fmt: skip
 
 

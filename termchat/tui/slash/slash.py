@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from termchat.chat.changes import Notice
 from termchat.text import one_line
+from termchat.tui.composer.commands import CommandRefused, message_of, parted
 from termchat.tui.composer.completion import Completion, Offer
 from termchat.tui.composer.composer import Composer
-from termchat.tui.slash.parsing import CommandRefused, message_of, parted
 
 if TYPE_CHECKING:
     from termchat.tui.composer.mentions import Paths
-    from termchat.tui.screen.features import Features
+    from termchat.tui.screen.screen import ChatScreen
     from termchat.tui.slash.commands import Command  # the table is made when the first slash is typed
 
 _MOST = 80
@@ -30,23 +30,23 @@ _HOW = "/help lists all commands; start a message with // to send a slash"
 class Slash:
     """Runs commands; also a source of completions."""
 
-    def __init__(self, features: Features) -> None:
-        self._features = features
+    def __init__(self, screen: ChatScreen) -> None:
+        self._screen = screen
 
     def attach(self) -> None:
-        composer = self._features.parts.composer
+        composer = self._screen.composer
         composer.commands = self._take
         composer.sources = [self, *composer.sources]
 
     def _take(self, written: str) -> bool:
-        return written.startswith("/") and self.take(self._features.parts.composer.attachments.unfold(written))
+        return written.startswith("/") and self.take(self._screen.composer.attachments.unfold(written))
 
     def take(self, text: str) -> bool:
         """Does what a text says; False where it is a message and goes out as it stands.
 
         A command that there is not, or that cannot be done, is told so, and stays in the field.
         """
-        command, composer = parted(text), self._features.parts.composer
+        command, composer = parted(text), self._screen.composer
         if command is None:
             if message_of(text) != text:
                 composer.post_message(Composer.Submitted(message_of(text), message_of(text)))
@@ -56,7 +56,7 @@ class Slash:
             self._run(*command)
         except CommandRefused as problem:
             composer.call_next(composer.give_back, text)  # the field is emptied first
-            self._features.parts.tell(Notice(problem.message, problem.hint, "warning"))
+            self._screen.tell(Notice(problem.message, problem.hint, "warning"))
         return True
 
     def complete(self, line: str, column: int, *, first: bool) -> Completion | None:
@@ -79,12 +79,12 @@ class Slash:
         if command.takes_path and typed.startswith(_PATH):
             paths = [offer for source in self._paths() for offer in source.paths(typed) if offer.text != typed]
             return Completion(start, tuple(paths)) if paths else None
-        return _fitting(start, typed, command.offers(self._features), free=command.free)
+        return _fitting(start, typed, command.offers(self._screen), free=command.free)
 
     def _paths(self) -> Iterator[Paths]:
         from termchat.tui.composer.mentions import Paths
 
-        return (source for source in self._features.parts.composer.sources if isinstance(source, Paths))
+        return (source for source in self._screen.composer.sources if isinstance(source, Paths))
 
     @property
     def _known(self) -> dict[str, Command]:
@@ -106,7 +106,7 @@ class Slash:
             raise CommandRefused(f"unknown command /{one_line(name[:_READ], 40)}", f"{self._guess(name[:_READ])}{_HOW}")
         if argument and not command.argument:
             raise CommandRefused(f"/{command.name} takes no argument, not {one_line(argument[:_READ], 40)!r}", _HOW)
-        command.do(self._features, argument)
+        command.do(self._screen, argument)
 
     def _find(self, name: str) -> Command | None:
         from termchat.tui.slash.commands import ALSO

@@ -40,6 +40,10 @@ class LeavingApp(App[None]):
         if not self._exit:
             super().exit(result, return_code, message)
 
+    def leave(self, code: int = 0) -> None:
+        """End the app in good order."""
+        self.exit(return_code=code)
+
     def _handle_exception(self, error: Exception) -> None:
         if not self._exit:
             super()._handle_exception(error)
@@ -100,7 +104,7 @@ class LiveScreen(SelectingScreen, Settled):
     def _show_state(self) -> None:
         raise NotImplementedError
 
-    def _show_soon(self) -> None:
+    def show_soon(self) -> None:
         """Has the state shown once, however much of it changes until then."""
         self._stale = self._stale or "new"
         self._update_timer.resume()

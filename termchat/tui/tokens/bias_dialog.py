@@ -4,7 +4,7 @@ of what is biased. All of it counts at once, also for a reply that is running.""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from termchat.chat.questions import Biasing, Questions
@@ -51,11 +51,9 @@ class BiasDialog(ListDialog[_Row, None]):
     )  # fmt: skip
     KEYS = "LOGIT BIASES"
 
-    def __init__(
-        self, chat: Chat, knobs: Tune, do: Callable[[Callable[[], object]], None], palette: Palette, token: Token | None
-    ) -> None:
+    def __init__(self, chat: Chat, knobs: Tune, palette: Palette, token: Token | None) -> None:
         super().__init__(palette)
-        self._chat, self._knobs, self._do, self._token = chat, knobs, do, token
+        self._chat, self._knobs, self._token = chat, knobs, token
         self._text = ""
         self._found: Biasing | None = None
 
@@ -164,7 +162,7 @@ class BiasDialog(ListDialog[_Row, None]):
         """Biases by their names; 0 removes one."""
         values = {bias.name: bias.value for bias in self._biases} | dict(changes)
         written = [f"{name}={biases.shown(value)}" for name, value in values.items() if value]
-        self._do(lambda: self._knobs.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written)))
+        self._knobs.put(LOGIT_BIAS, KNOBS[LOGIT_BIAS].check(written))
         self.say(self._knobs.error)
         self._lay_out()
 
@@ -195,7 +193,7 @@ class BiasDialog(ListDialog[_Row, None]):
             self._put((row.target, 0.0))
 
     def action_undo(self) -> None:
-        self._do(self._knobs.undo)
+        self._knobs.undo()
         self.say(self._knobs.error)
         self._lay_out()
 

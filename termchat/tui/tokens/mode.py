@@ -127,6 +127,10 @@ class TokenMode:
         return At(node, min(ref.index, len(node.ids) - 1))
 
     @property
+    def cursor(self) -> TokenRef | None:
+        return self.transcript.cursor
+
+    @property
     def pending(self) -> bool:
         """Whether that is the token which a paused reply waits with."""
         return self._behind and self._chat.paused is not None

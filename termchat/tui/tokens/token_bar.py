@@ -20,7 +20,6 @@ from termchat.tui.draw.ink import MARGIN
 from termchat.tui.draw.lines_view import Column, LinesView, Slip
 from termchat.tui.keys.key import Label
 from termchat.tui.keys.tables import TOKENS, name_of
-from termchat.tui.panels.record import piece_of
 from termchat.tui.panels.ribbon import legend_line, ribbon_line, token_at
 from termchat.tui.themes.theme_file import Palette
 from termchat.tui.tokens.mode import PROMPTS, TokenMode, Typing
@@ -61,20 +60,6 @@ class Tokens(Column):
 
     class Acted(Message):
         """A key did something, or the mode was opened or closed."""
-
-    class DialogWanted(Message):
-        """A key asks for one of the screen's dialogs."""
-
-        def __init__(self, name: str) -> None:
-            super().__init__()
-            self.name = name
-
-    class BiasWanted(Message):
-        """A token, which is shown as this text, is to be banned, or to get a higher logit: "ban", "more"."""
-
-        def __init__(self, token: int, text: str, how: str) -> None:
-            super().__init__()
-            self.token, self.text, self.how = token, text, how
 
     def __init__(self, chat: Chat, transcript: TranscriptView) -> None:
         super().__init__()
@@ -192,11 +177,8 @@ class Tokens(Column):
     def action_cut_paused(self) -> None:
         self._act(lambda: self.mode.cut(paused=True))
 
-    def action_bias(self, how: str) -> None:
-        """Bans the token under the cursor or what a paused reply would take next, or adds to its logit."""
-        shown = self.mode.shown()
-        if shown is not None:
-            self.post_message(self.BiasWanted(shown.token.id, piece_of(shown.token), how))
+    async def action_bias(self, how: str) -> None:
+        await self.app.run_action(f"bias({how!r})", self.screen)
 
     def action_ask(self, when: str) -> None:
         self._act(lambda: self.mode.ask(now=when == "now"))
@@ -229,8 +211,8 @@ class Tokens(Column):
         what()
         self.follow()
 
-    def action_dialog(self, name: str) -> None:
-        self.post_message(self.DialogWanted(name))
+    async def action_dialog(self, name: str) -> None:
+        await self.app.run_action(f"dialog({name!r})", self.screen)
 
     def read(self, dialog: PiecesDialog | BiasDialog) -> None:
         """Opens a dialog that hears of answers."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import count
 
 from termchat.chat.changes import Notice
+from termchat.chat.service import Chat
 from termchat.conversation.tree import HEAD, Conversation
 from termchat.conversation.versions import Versions, leaf_of
 from termchat.tui.keys.tables import name_of
-from termchat.tui.screen.parts import Parts
+from termchat.tui.transcript import TranscriptView
 from termchat.tui.transcript.cursor.token_order import TokenRef
 from termchat.tui.transcript.turn_source import Part
 
@@ -19,8 +20,8 @@ class TurnVersions:
     """Shows the versions of a turn, and makes more. It remembers which leaves were shown, so that each version is shown again
     as it was left."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._chat, self._transcript, self._do, self._tell = parts.chat, parts.transcript, parts.do, parts.tell
+    def __init__(self, chat: Chat, transcript: TranscriptView) -> None:
+        self._chat, self._transcript, self._tell = chat, transcript, chat.changed
         self._conversation: Conversation | None = None
         self._times = count()
         self._used: dict[int, int] = {}
@@ -65,7 +66,7 @@ class TurnVersions:
         knobs = spans[-1].node.settings[-1:] if spans else []
         alike = start is not None and start.seed == seed and all(one.samplers == now.samplers() for one in knobs)
         before = len(self._chat.conversation.nodes)
-        self._do(lambda: self._chat.forks.regenerate(same=same))
+        self._chat.forks.regenerate(same=same)
         if alike and not same and len(self._chat.conversation.nodes) > before:
             self._tell(
                 Notice(
@@ -88,7 +89,8 @@ class TurnVersions:
     def _show(self, turn: int, leaf: int) -> None:
         """Shows the path to a leaf, the head of the turn on the row where it was, and a cursor in the turn as far into it."""
         row, into = self._transcript.row_of(turn), self._into(self._transcript.parts()[turn])
-        self._do(lambda: self._chat.branches.select(leaf))
+        self._chat.branches.select(leaf)
+        self._transcript.show(self._chat.conversation, running=self._chat.busy)
         self._transcript.hold(turn, row)
         if into is not None and (ref := _token(self._transcript.parts()[turn], into)) is not None:
             self._transcript.set_cursor(ref)

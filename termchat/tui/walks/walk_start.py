@@ -5,33 +5,33 @@ from __future__ import annotations
 from termchat.decoding.group import GroupKind
 from termchat.decoding.walk_plan import WalkPlan
 from termchat.text import one_line, show_piece
-from termchat.tui.screen.parts import Parts
+from termchat.tui.context import ScreenContext
 
 NOTHING, _FIRST = "there is nothing to reply to yet", "write a message first"
 _SHOWN = 50
 """Cells of the message that is walked."""
 
 
-def begin(parts: Parts, plan: WalkPlan, message: str = "") -> None:
+def begin(parts: ScreenContext, plan: WalkPlan, message: str = "") -> None:
     """Walks the reply to a message; without one from the token under the cursor, or other replies to the last message."""
     walks, place = parts.chat.walks, parts.tokens.mode.place
     if message:
-        parts.composer.hand_over(message, lambda text: parts.do(lambda: walks.start(plan, text=text)))
+        parts.composer.hand_over(message, lambda text: walks.start(plan, text=text))
     elif place is not None:
         parts.tokens.leave()
-        parts.do(lambda: walks.start(plan, node=place.node, at=place.at))
+        walks.start(plan, node=place.node, at=place.at)
     else:
-        parts.do(lambda: walks.start(plan))
+        walks.start(plan)
 
 
-def open_dialog(parts: Parts, kind: GroupKind = "walks") -> None:
+def open_dialog(parts: ScreenContext, kind: GroupKind = "walks") -> None:
     """From the token under the cursor; else the draft is sent, where there is one. Replies that run out of sight are shown
     instead."""
     from termchat.tui.walks.walks_dialog import WalksDialog  # not needed before the first frame
 
     hidden = parts.chat.walks.hidden
     if hidden is not None and kind == "walks":
-        parts.do(lambda: parts.chat.walks.open(hidden.group.number))
+        parts.chat.walks.open(hidden.group.number)
         return
     composer = parts.composer
     draft = "" if parts.tokens.mode.open or composer.is_blank else composer.message
@@ -46,16 +46,16 @@ def open_dialog(parts: Parts, kind: GroupKind = "walks") -> None:
 
     where = _where(parts, draft)
     missing = "" if where else _FIRST
-    parts.open(WalksDialog(parts.palette(), where or NOTHING, kind, missing, lambda one: _refusal(parts, one)), closed)
+    parts.open(WalksDialog(parts.palette, where or NOTHING, kind, missing, lambda one: _refusal(parts, one)), closed)
 
 
-def _refusal(parts: Parts, kind: GroupKind) -> str:
+def _refusal(parts: ScreenContext, kind: GroupKind) -> str:
     """Why the engine cannot make such replies; "" where it can."""
     why = parts.chat.refused("beams" if kind == "beams" else "walks")
     return "; ".join(why) if why is not None else ""
 
 
-def _where(parts: Parts, draft: str) -> str:
+def _where(parts: ScreenContext, draft: str) -> str:
     """What the walks go on from, in words; "" where there is nothing."""
     if (place := parts.tokens.mode.place) is not None:
         texts = place.node.tokens.texts

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from termchat.chat.changes import Change, Notice, PathChanged, WalksChanged, WalksGrew
 from termchat.chat.reply_group import ReplyGroup
+from termchat.tui.context import ScreenContext
 from termchat.tui.keys.tables import name_of
 from termchat.tui.panels.tune_mode import Tune
-from termchat.tui.screen.parts import Parts
 from termchat.tui.transcript import TokenRef
 from termchat.tui.walks.arrangement import wanted_width
 from termchat.tui.walks.walk_scene import TEXT_PAGE
@@ -21,9 +21,9 @@ _FAR = 10**6
 class Walking:
     """While a group is shown the view stands in the place of the transcript, and has the keyboard unless a person writes."""
 
-    def __init__(self, parts: Parts, view: WalksView, open_tune: Callable[[Tune], None]) -> None:
-        self._parts, self._view, self._open_tune = parts, view, open_tune
-        self._chat, self._tokens, self._desk = parts.chat, parts.tokens, parts.desk
+    def __init__(self, parts: ScreenContext, view: WalksView) -> None:
+        self._parts, self._view = parts, view
+        self._chat, self._tokens = parts.chat, parts.tokens
 
     @property
     def open(self) -> bool:
@@ -32,7 +32,7 @@ class Walking:
     @property
     def has_keyboard(self) -> bool:
         """Whether its keys work now."""
-        return self._parts.screen.focused is self._view.head
+        return self._parts.focused is self._view.head
 
     @property
     def words(self) -> Mapping[str, str]:
@@ -56,10 +56,10 @@ class Walking:
             return
         self._view.show(group)
         self.look_at()
-        self._parts.drawer.leave(wanted_width(len(group.nodes)) if group is not None else 0)
+        self._parts.panels.make_room(wanted_width(len(group.nodes)) if group is not None else 0)
         if (group is not None) != was_open:
-            self._desk.under = self._view.head if group is not None else None
-            self._desk.take_keyboard()
+            self._parts.under = self._view.head if group is not None else None
+            self._parts.take_keyboard()
 
     def look_at(self) -> None:
         """Token mode is about the walk under the cursor."""
@@ -83,7 +83,7 @@ class Walking:
         if number is None and last is None:
             self._parts.tell(Notice("this branch has no walks", f"{name_of('walks')} starts some"))
         else:
-            self._parts.do(lambda: self._chat.walks.open(number or (last.number if last is not None else 0)))
+            self._chat.walks.open(number or (last.number if last is not None else 0))
 
     def share_look(self) -> None:
         """All walks have the look that the one under the cursor has."""
@@ -102,11 +102,11 @@ class Walking:
             return False
         walks = self._chat.walks
         if not self.has_keyboard:
-            self._desk.take_keyboard()
+            self._parts.take_keyboard()
         elif walks.running:
-            self._parts.do(self._chat.replies.stop)
+            self._chat.replies.stop()
         else:
-            self._parts.do(walks.leave)
+            walks.leave()
         return True
 
     def _choose(self, number: int) -> None:
@@ -126,11 +126,12 @@ class Walking:
         """In token mode the cursor goes to the same step of the other walk, or to its last one."""
         tokens, ref = self._tokens, self._tokens.transcript.cursor
         if not tokens.mode.open or ref is None:
-            self._parts.do(lambda: self._chat.walks.select(walk))
+            self._chat.walks.select(walk)
             return
         step = group.step_of(ref.node, ref.index)
         tokens.leave()
-        self._parts.do(lambda: self._chat.walks.select(walk))
+        self._chat.walks.select(walk)
+        self._parts.tick()
         if tokens.enter() and (place := group.place_of(walk, step)) is not None:
             tokens.transcript.set_cursor(TokenRef(*place))
             tokens.follow()
@@ -145,13 +146,13 @@ class Walking:
         self._view.scroll_by(by * _FAR)
 
     def _keep(self) -> None:
-        self._parts.do(lambda: self._chat.walks.keep(self._view.cursor))
+        self._chat.walks.keep(self._view.cursor)
 
     def _keep_all(self) -> None:
-        self._parts.do(self._chat.walks.keep_all)
+        self._chat.walks.keep_all()
 
     def _stop(self) -> None:
-        self._parts.do(lambda: self._chat.replies.stop(self._view.cursor))
+        self._chat.replies.stop(self._view.cursor)
 
     def _pause(self, one: bool = False) -> None:
         replies, group = self._chat.replies, self._chat.walks.shown
@@ -159,23 +160,23 @@ class Walking:
             self._parts.tell(Notice("no walk is running"))
         elif one:
             walk = self._view.cursor
-            self._parts.do(lambda: (replies.resume if walk in group.paused else replies.pause)(walk))
+            (replies.resume if walk in group.paused else replies.pause)(walk)
         else:
             waits = all(walk in group.paused for walk in group.running)
-            self._parts.do(replies.resume if waits else replies.pause)
+            (replies.resume if waits else replies.pause)()
 
     def _step(self, one: bool = False) -> None:
         group = self._chat.walks.shown
         if group is None or not group.paused:
             self._parts.tell(Notice("pause the walks before stepping", f"{name_of('walk-pause')} pauses them"))
         else:
-            self._parts.do(lambda: self._chat.replies.step("token", self._view.cursor if one else None))
+            self._chat.replies.step("token", self._view.cursor if one else None)
 
     def _tune(self) -> None:
         """TUNE with the knobs of this walk."""
         run, walk = self._chat.replies.run, self._view.cursor
         if run is not None and run.group is self._chat.walks.shown and walk in run.group.running:
-            self._open_tune(Tune(self._chat, run, walk))
+            self._parts.open_tune(Tune(self._chat, run, walk))
         else:
             self._parts.tell(
                 Notice(

@@ -12,6 +12,7 @@ from textual.timer import Timer
 from termchat.tui.draw.background import FRAMES
 from termchat.tui.draw.ink import MARGIN
 from termchat.tui.draw.lines_view import LinesView
+from termchat.tui.panels.tune_mode import Tune
 
 
 class _Bar(NamedTuple):
@@ -23,31 +24,17 @@ class _Bar(NamedTuple):
 
 
 class KnobsView(LinesView):
-    """Posts what the mouse does to knobs; see `Ink.knob`."""
+    """Turns knobs with the mouse; see `Ink.knob`."""
 
     class Turned(Message):
-        """The wheel was turned over a knob, up by so many steps."""
+        """The mouse turned a knob."""
 
-        def __init__(self, knob: str, steps: int, coarse: bool) -> None:
-            super().__init__()
-            self.knob, self.steps, self.coarse = knob, steps, coarse
-
-    class Slid(Message):
-        """A bar was dragged to a fraction of its length, 0 to 1; `begins` with the first of one drag."""
-
-        def __init__(self, knob: str, fraction: float, begins: bool) -> None:
-            super().__init__()
-            self.knob, self.fraction, self.begins = knob, fraction, begins
-
-    class Carried(Message):
-        """A knob was dragged onto the row of another, from above it or from below; `begins` with the first of one drag."""
-
-        def __init__(self, knob: str, onto: str, down: bool, begins: bool) -> None:
-            super().__init__()
-            self.knob, self.onto, self.down, self.begins = knob, onto, down, begins
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, knobs: Tune) -> None:
+        super().__init__()
+        self._knobs = knobs
+        """The knobs that are shown."""
+        self._is_open = False
+        """Whether TUNE is open, which shows what a knob says to a turn."""
         self._bar: _Bar | None = None
         self._carried = ""
         """The knob whose row is held."""
@@ -55,8 +42,8 @@ class KnobsView(LinesView):
         """Where it was taken, then the row that it was dragged to last."""
         self._dragged = False
         self._at = 0
-        self._told: int | None = None
-        self._teller: Timer | None = None
+        self._slid_to: int | None = None
+        self._next_slide: Timer | None = None
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self._wheel(event, 1)
@@ -69,7 +56,8 @@ class KnobsView(LinesView):
         if ink is not None and ink.knob:
             event.stop()
             event.prevent_default()
-            self.post_message(self.Turned(ink.knob, steps, event.shift))
+            self._knobs.turn(ink.knob, steps, coarse=event.shift)
+            self._end_turn()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         self._bar = self._bar_at(event.x, event.y) if event.button == 1 else None
@@ -79,7 +67,7 @@ class KnobsView(LinesView):
             event.stop()
             self.capture_mouse()
         if self._bar is not None:
-            self._told = None
+            self._slid_to = None
             self._slide(event.x)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
@@ -93,7 +81,7 @@ class KnobsView(LinesView):
         if self._bar is not None:
             event.stop()
             self._at = event.x
-            self._tell()
+            self._set_slid()
         if self._bar is not None or self._carried:
             self.release_mouse()
         self._bar, self._carried = None, ""
@@ -104,30 +92,37 @@ class KnobsView(LinesView):
             event.prevent_default()
 
     def _carry(self, y: int) -> None:
-        """The row follows the mouse, and is drawn there before the mouse says more."""
+        """Have the row follow the mouse; it is drawn there before the mouse says more."""
         onto, down, self._row = self._knob_at(y), y > self._row, y
         if onto and onto != self._carried:
-            self.post_message(self.Carried(self._carried, onto, down, not self._dragged))
+            self._knobs.carry(self._carried, onto, down=down, begins=not self._dragged)
+            self._end_turn()
             self._dragged = True
 
     def _slide(self, x: int) -> None:
-        """Goes with the mouse, and says so at most once a frame: a turned knob is work for the engine."""
+        """Follow the mouse, and post so at most once a frame: a turned knob is work for the engine."""
         self._at = x
-        if self._teller is None:
-            self._tell()
-            self._teller = self.set_timer(1 / FRAMES, self._tell_later)
+        if self._next_slide is None:
+            self._set_slid()
+            self._next_slide = self.set_timer(1 / FRAMES, self._slide_later)
 
-    def _tell_later(self) -> None:
-        self._teller = None
-        self._tell()
+    def _slide_later(self) -> None:
+        self._next_slide = None
+        self._set_slid()
 
-    def _tell(self) -> None:
-        if self._bar is None or self._at == self._told:
+    def _set_slid(self) -> None:
+        if self._bar is None or self._at == self._slid_to:
             return
         knob, begin, end = self._bar
         fraction = (self._at - begin) / max(end - 1 - begin, 1)
-        self.post_message(self.Slid(knob, min(max(fraction, 0.0), 1.0), self._told is None))
-        self._told = self._at
+        self._knobs.slide(knob, min(max(fraction, 0.0), 1.0), begins=self._slid_to is None)
+        self.post_message(self.Turned())
+        self._slid_to = self._at
+
+    def _end_turn(self) -> None:
+        if not self._is_open:
+            self._knobs.back()  # nobody reads there what the knob said to it
+        self.post_message(self.Turned())
 
     def _knob_at(self, y: int) -> str:
         return next((ink.knob for _, ink in self._lines[y].runs if ink.knob), "") if 0 <= y < len(self._lines) else ""

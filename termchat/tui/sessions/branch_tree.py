@@ -13,9 +13,9 @@ from termchat.text import one_line, sanitize
 from termchat.tui.dialogs.list_dialog import ListDialog
 from termchat.tui.draw.ink import Ink, Line, Run
 from termchat.tui.draw.marks import ACCENT, FAINT, MUTED, TEXT, column, length
+from termchat.tui.sessions.compare import CompareDialog, ComparedReply
 from termchat.tui.sessions.session_list import SessionList
 from termchat.tui.themes.theme_file import Palette
-from termchat.tui.tokens.compare import CompareDialog, ComparedReply
 from termchat.tui.transcript.turn_source import describe_ending
 
 _MOST_DEPTH = 12

@@ -1,8 +1,6 @@
-"""The lower edge: the composer, the key line, and who of them has the keyboard."""
+"""The lower edge: the composer, and the key line, which is TUNE's while that is open."""
 
 from __future__ import annotations
-
-from collections.abc import Collection, Mapping, Sequence
 
 from textual.app import ComposeResult
 from textual.events import DescendantFocus, Key
@@ -10,54 +8,44 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
-from termchat.chat.service import Chat
 from termchat.decoding.samplers import KNOBS
-from termchat.engine.port import Feature
 from termchat.text import one_line
 from termchat.tui.composer.completion import Popup
-from termchat.tui.composer.composer import Composer, Edge
+from termchat.tui.composer.composer import Composer
+from termchat.tui.context import ScreenContext
 from termchat.tui.draw.field import Field
 from termchat.tui.draw.ink import Ink, Line
 from termchat.tui.draw.lines_view import Column, LinesView, Row, Slip
 from termchat.tui.draw.marks import length
-from termchat.tui.keys.key import Label, Situation
 from termchat.tui.panels.tune_mode import Tune
 from termchat.tui.screen.keyline import KeyLine
 from termchat.tui.themes.theme_file import Palette
 
-_INVITES = "write a message"
+INVITATION = "write a message"
 
 
-class Desk(Column):
+class BottomBar(Column):
     """Writing, or turning knobs. TUNE keeps its knob while the app runs, and its undo while the chat stays the same."""
 
     DEFAULT_CSS = """
-    Desk, Desk > Row { height: auto; }
-    Desk #prompt { width: 3; }
-    Desk StopInput, Desk StopInput:focus { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
+    BottomBar, BottomBar > Row { height: auto; }
+    BottomBar #prompt { width: 3; }
+    BottomBar StopInput, BottomBar StopInput:focus { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     """
 
-    class Tuned(Message):
-        """A knob was turned, or TUNE was opened or closed."""
-
-    def __init__(self, chat: Chat, keymap: Mapping[str, str]) -> None:
+    def __init__(self, context: ScreenContext, tune: Tune) -> None:
         super().__init__()
-        self._chat = chat
-        self._tune = Tune(chat)
-        self._shown = chat.conversation
-        self.composer = Composer(placeholder=_INVITES, keymap=keymap)
-        self.edge = Edge()
-        self.home: Widget | None = None
-        """What has the keyboard when TUNE is closed; None is what is `under` it."""
-        self.under: Widget | None = None
-        """What has the keyboard when nothing else is open; None is the composer."""
+        self._chat_screen = context
+        self._tune = tune
+        self._conversation = context.chat.conversation
 
     def compose(self) -> ComposeResult:
-        yield self.composer.popup
-        yield self.edge
+        composer = self._chat_screen.composer
+        yield composer.popup
+        yield composer.edge
         with Row():
             yield LinesView(id="prompt")
-            yield self.composer
+            yield composer
         yield Slip(id="stops")
         yield StopInput(placeholder="text that ends the reply; \\n is a line break; type it again to remove it")
         yield KeyLine()
@@ -65,72 +53,58 @@ class Desk(Column):
     @property
     def tune(self) -> Tune | None:
         """TUNE, while it is open."""
-        return self._keys.tuning
+        return self.keys.tuning
 
     @property
     def knobs(self) -> Tune:
-        """What turns knobs, whether TUNE is open or not."""
+        """TUNE, open or not."""
         return self.tune or self._tune
 
     def follow(self) -> None:
-        """Another chat that is shown has knobs of its own, and nothing to undo."""
-        if self._chat.conversation is not self._shown:
-            self._shown = self._chat.conversation
+        """Forget what can be undone if another chat is shown: that has knobs of its own."""
+        if self._chat_screen.chat.conversation is not self._conversation:
+            self._conversation = self._chat_screen.chat.conversation
             self._tune.forget()
 
     def open_tune(self, tune: Tune | None = None) -> None:
-        """`tune` turns other knobs than the chat's."""
-        self._keys.tuning = tune or self._tune
-        self.screen.set_focus(self._keys)  # not focus(): the very next key is for it
-        self.post_message(self.Tuned())
+        """Open TUNE; `tune` turns other knobs than the chat's."""
+        self.keys.tuning = tune or self._tune
+        self.screen.set_focus(self.keys)  # not focus(): the very next key is for it
+        self.post_message(KeyLine.Turned())
 
     def close_tune(self) -> None:
         self.knobs.back()
-        self._keys.tuning = None
+        self.keys.tuning = None
         self._edit_stops(False)
-        self.screen.set_focus(self.home or self.under or self.query_one(Composer))
-        self.post_message(self.Tuned())
+        self._chat_screen.take_keyboard()
+        self.post_message(KeyLine.Turned())
 
-    def take_keyboard(self) -> None:
-        """Focuses what is open here: the editor of stop sequences, the knobs, else `home`."""
-        if self.tune is not None:
-            self.screen.set_focus(self._input if self.knobs.editing else self._keys)
-        else:
-            self.screen.set_focus(self.home or self.under or self.query_one(Composer))
+    @property
+    def tune_home(self) -> Widget | None:
+        """The widget of TUNE that takes keys, while it is open."""
+        if self.tune is None:
+            return None
+        return self._input if self.knobs.editing else self.keys
 
     def back(self) -> bool:
-        """Closes the innermost thing; False if nothing was open."""
+        """Close the innermost part of TUNE; return False if it is not open."""
         if self.tune is None:
             return False
         if self.knobs.editing:
             self._edit_stops(False)
-            self.screen.set_focus(self._keys)
+            self.screen.set_focus(self.keys)
         elif not self.tune.back():
             self.close_tune()
-        self.post_message(self.Tuned())
+        self.post_message(KeyLine.Turned())
         return True
 
-    def show_keys(
-        self,
-        situation: Situation,
-        asked: Sequence[Label],
-        offers: Collection[Feature],
-        *,
-        thinking: bool,
-        words: Mapping[str, str],
-        lit: Sequence[str] = (),
-    ) -> None:
-        """`asked` are the keys of the line above the composer, `words` the keys that do something else now, `lit` those that a
-        lesson points at."""
-        self._keys.show_keys(situation, asked, offers, thinking=thinking, words=words, lit=lit)
-
     def show_way(self, words: str, *, instead: bool) -> None:
-        """Says who gets letters but the composer, where it is blank in place of the invitation to write (`instead`) or before
-        that."""
-        invitation = " · or ".join(filter(None, (words, "" if words and instead else _INVITES)))
-        if self.composer.placeholder != invitation:
-            self.composer.placeholder = invitation
-        self.edge.head("" if self.composer.is_blank else words)
+        """Show who gets letters besides the composer: in a blank field before the invitation to write, or `instead` of it."""
+        invitation = " · or ".join(filter(None, (words, "" if words and instead else INVITATION)))
+        composer = self._chat_screen.composer
+        if composer.placeholder != invitation:
+            composer.placeholder = invitation
+        composer.edge.head("" if composer.is_blank else words)
 
     def paint_with(self, palette: Palette) -> None:
         for view in self.query(LinesView):
@@ -140,15 +114,15 @@ class Desk(Column):
         self.query_one("#prompt", LinesView).show_lines([Line((("›", Ink("accent", bold=True)),))])
 
     def on_popup_clicked(self, event: Popup.Clicked) -> None:
-        self.composer.take(event.number)
+        self._chat_screen.composer.take(event.number)
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         if event.widget is not self.screen.focused:
             return  # a key that came meanwhile has given the keyboard to somebody else
         if self.tune is not None and isinstance(event.widget, Composer):
             self.close_tune()
-        elif self.tune is None and event.widget is self._keys:
-            self.take_keyboard()
+        elif self.tune is None and event.widget is self.keys:
+            self._chat_screen.take_keyboard()
 
     def on_key_line_stops_wanted(self, event: KeyLine.StopsWanted) -> None:
         if KNOBS[self.knobs.selected].kind == "biases":
@@ -156,9 +130,6 @@ class Desk(Column):
         event.stop()
         self._edit_stops(True)
         self.screen.set_focus(self._input)  # not focus(): the very next key is for it
-
-    def on_key_line_turned(self) -> None:
-        self.post_message(self.Tuned())
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -178,22 +149,22 @@ class Desk(Column):
         if not self.knobs.error:
             self._input.clear()
         self._list_stops()
-        self.post_message(self.Tuned())
+        self.post_message(KeyLine.Turned())
 
     def on_stop_input_erased(self) -> None:
         self.knobs.drop_text()
         self._list_stops()
-        self.post_message(self.Tuned())
+        self.post_message(KeyLine.Turned())
 
     def _edit_stops(self, editing: bool) -> None:
-        """The input always opens empty."""
+        """Open or close the input for texts; it always opens empty."""
         self.knobs.error = ""
         self.knobs.editing = self._input.display = editing
         self._input.clear()
         self._list_stops()
 
     def _list_stops(self) -> None:
-        knob, room, muted, text = KNOBS[self.knobs.selected], self._keys.room, Ink("muted"), Ink("text")
+        knob, room, muted, text = KNOBS[self.knobs.selected], self.keys.room, Ink("muted"), Ink("text")
         head = "stop before  " if knob.name == "stop" else f"{knob.name}  "
         listed = knob.show(getattr(self.knobs.tuning, knob.name))
         runs = [(head, muted), (one_line(listed, room - len(head)), text)]
@@ -204,7 +175,7 @@ class Desk(Column):
         self.query_one("#stops", Slip).show_lines([line] if self.knobs.editing else [])
 
     @property
-    def _keys(self) -> KeyLine:
+    def keys(self) -> KeyLine:
         return self.query_one(KeyLine)
 
     @property

@@ -1,5 +1,5 @@
-"""The panels at the right, which show one page of `panels/pages.py` at a time. One widget, since one costs the compositor
-least."""
+"""The panels: one page of `pages` at a time, beside the chat, as a drawer over it, or full size. One widget, since one costs
+the compositor least."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from termchat.conversation.tree import Span
 from termchat.tui.draw.ink import BLANK, MARGIN, Ink, Line, Run
 from termchat.tui.draw.marks import LIGHT, LIT, MUTED, flowing, length, spread
 from termchat.tui.keys.tables import BIG, name_of
-from termchat.tui.panels.pages import PAGES, PanelPage, Scene
+from termchat.tui.panels.knobs_view import KnobsView
+from termchat.tui.panels.pages import PAGES, PanelPage, PointedToken, Scene
 from termchat.tui.panels.rolls import Rolls
 from termchat.tui.panels.tune_mode import Tune
-from termchat.tui.screen.knobs import KnobsView
-from termchat.tui.tokens.mode import TokenMode
 from termchat.tui.transcript.cursor.token_order import TokenRef
 
 if TYPE_CHECKING:
@@ -28,6 +27,12 @@ if TYPE_CHECKING:
     from termchat.tui.speculation.forecasting import DraftForecasting
     from termchat.tui.speculation.reply_drafts import ReplyDrafts
 
+_BESIDE = 100
+"""Columns from which the panels stand beside the chat unasked; on a narrower screen they are a drawer."""
+_WIDE, _WIDTH = 150, 60
+"""Columns from which they are wider, and how wide they are then."""
+ALONE = 80
+"""Columns below which an open drawer takes the chat's place."""
 _ASIDE = 7
 """Cells beside the way back that are kept for the head of a column, so that the names stay the same on all pages."""
 _EDGE = ("│ ", Ink("border", ground="background"))
@@ -36,7 +41,12 @@ _LIT_HERE = Ink("warning", ground="panel", bold=True)
 
 
 class Panels(KnobsView):
-    """`page` is the name of what they show; `big` that they have all the room there is, and the keyboard."""
+    """`page` is the name of what they show; `big` that they have all the room there is, and the keyboard.
+
+    Wide and narrow screens each remember whether their panels are shown; `beside` says which of them this one is. With `asked`
+    neither has them until they are asked for. The style sheet of the screen does the rest, by its classes `-panels`, `-wide`
+    and `-alone`.
+    """
 
     DEFAULT_CSS = "Panels { width: 47; height: 1fr; }"
     BINDINGS = [key.binding for key in BIG]  # noqa: RUF012
@@ -51,8 +61,13 @@ class Panels(KnobsView):
     class Computed(Message):
         """There is something new to show that is no news of the chat."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, knobs: Tune, *, asked: bool = False) -> None:
+        super().__init__(knobs)
+        self.beside = True
+        self._columns = self._needed = 0
+        self._open = {True: not asked, False: False}
+        self._unasked, self._asked = False, asked
+        self._needs: set[str] = set()
         self.page = "chain"
         self.big = False
         self._trace: Trace | None = None
@@ -68,6 +83,60 @@ class Panels(KnobsView):
         self.lit: Collection[str] = ()
         """The pages that a lesson points at."""
 
+    # --- whether they are shown ------------------------------------------------------------------------------------------
+
+    @property
+    def shown(self) -> bool:
+        return self._open[self.beside]
+
+    def make_room(self, columns: int) -> None:
+        """Leave so many columns to what stands in the chat's place before the panels have any unasked; 0: the chat is there."""
+        if columns != self._needed:
+            self._needed = columns
+            self.fit(self._columns)
+
+    def fit(self, columns: int) -> None:
+        """Follow the width of the screen."""
+        self._columns = columns
+        self.beside = columns >= max(_BESIDE, self._needed + _WIDTH if self._needed else 0)
+        self.screen.set_class(columns >= _WIDE, "-wide")
+        self.screen.set_class(columns < ALONE, "-alone")
+        self.screen.set_class(self.shown, "-panels")
+
+    def open_like(self, other: Panels) -> None:
+        """Show the panels where a person has asked for those of another screen."""
+        self._open = dict(other._open)
+        if other._unasked:
+            self._open[False] = False
+            self._open[True] = self._open[True] and not other._asked
+        self.fit(other._columns)
+
+    def toggle(self) -> None:
+        self._unasked = False
+        self._show_if(not self.shown)
+
+    def need(self, who: str) -> None:
+        """Show the panels for as long as somebody needs them."""
+        self._needs.add(who)
+        if not self.shown:
+            self._unasked = self._asked or not self.beside
+            self._show_if(True)
+
+    def release(self, who: str) -> None:
+        """Hide the panels again unless somebody else needs them, or a person had asked for them."""
+        self._needs.discard(who)
+        if self._unasked and not self._needs:
+            self._unasked = self._open[False] = False
+            if self._asked:
+                self._open[True] = False
+            self._show_if(self.shown)
+
+    def _show_if(self, shown: bool) -> None:
+        self._open[self.beside] = shown
+        self.screen.set_class(shown, "-panels")
+
+    # --- pages -----------------------------------------------------------------------------------------------------------
+
     @property
     def _margin(self) -> int:
         """Cells of the edge, which the big view does without."""
@@ -75,7 +144,7 @@ class Panels(KnobsView):
 
     @property
     def pages(self) -> list[str]:
-        """Those that can be turned to."""
+        """The names of the pages that can be turned to."""
         large = self.big and self._of_token
         return [
             page.name
@@ -98,26 +167,25 @@ class Panels(KnobsView):
         if not big:
             self.page = PAGES[self.page].part_of or self.page
 
-    def show_chat(self, chat: Chat, tune: Tune | None, mode: TokenMode | None = None) -> None:
-        """Shows the newest step; in token mode, if that is open, the token under the cursor. With `tune`, the knob it is on
-        stands out."""
+    def show_chat(
+        self, chat: Chat, reply: Sequence[Span], knobs: Tune, mode: PointedToken | None, *, tuning: bool
+    ) -> None:
+        """Show the newest step of a reply, or the token that token mode is on, if that is open. While TUNE is open, the knob it
+        is on stands out."""
+        self._reply, self._cursor = reply, mode.cursor if mode is not None else None
+        self._knobs, self._is_open = knobs, tuning
         width, height = max(self.room - self._margin, 0), self.size.height
-        mode = mode if mode is not None and mode.open else None
         self._of_token = mode is not None
         self._offered = frozenset(page.name for page in PAGES.values() if page.offered(chat, self._reply))
         page = PAGES[self.here]
         tabs = self._tabs(width, page.heading if mode is None else None, in_tokens=mode is not None)
         scene = Scene(
-            chat, tune, mode, self._reply, self._cursor, lambda: self._follow(width), self.rolls,
+            chat, knobs if tuning else None, mode, self._reply, self._cursor, lambda: self._follow(width), self.rolls,
             lambda: self._follow_drafts(chat), lambda: self._forecast(chat), width, height, height - len(tabs), self.big,
         )  # fmt: skip
         drawn = page.draw(scene)
         self._placed = [plot._replace(top=plot.top + len(tabs)) for plot in drawn.plots]
         self._show([*tabs, *drawn.lines], width)
-
-    def point_at(self, reply: Sequence[Span], cursor: TokenRef | None) -> None:
-        """From now on the plots show this reply, with this token marked."""
-        self._reply, self._cursor = reply, cursor
 
     def on_click(self, event: events.Click) -> None:
         from termchat.tui.panels.plots.drawing import LABEL
@@ -133,8 +201,8 @@ class Panels(KnobsView):
                 self.post_message(self.Pointed(ref))
 
     def _tabs(self, width: int, right: Run | None, *, in_tokens: bool) -> list[Line]:
-        """The pages, and at the right the way to the big view and back, `right` in its place but beside the way back; on two
-        lines where there is no room for one."""
+        """Render the names of the pages, and at the right the way to the big view and back, `right` in its place but beside the
+        way back; on two lines if there is no room for one."""
         way = (f"{name_of('big')} {'back' if self.big else 'big'}", MUTED._replace(does="big"))
         ways = [way] if right is None else [way, ("  ", MUTED), right] if self.big else [right]
         room, gap = (width - length([way]) - _ASIDE, " ") if self.big else (width - length(ways) - 1, "")
@@ -186,7 +254,7 @@ class Panels(KnobsView):
 
 
 def _edged(line: Line, width: int) -> Line:
-    """The line after the edge; a line's own background starts there too."""
+    """Put a line behind the edge; its own background starts there too."""
     if not line.ground:
         return Line((_EDGE, *line.runs))
     fill = (" " * max(width - length(line.runs), 0), Ink())
