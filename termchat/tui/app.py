@@ -142,11 +142,11 @@ class TermchatApp(LeavingApp):
             "keymap": keys,
             "theme_chooser": self.theme_chooser,
             "keep_theme": self.keep_theme,
-            "attach": lambda screen: Slash(screen).attach(),
             "big": big,
         }
         own = ChatScreen(chat, self.palette, **options)
-        self.learning = Learning(own, options, self._models, sessions, big=big)
+        Slash(own).attach()
+        self.learning = Learning(own, options, self._models, sessions, lambda screen: Slash(screen).attach(), big=big)
         self.quit_keys = self._chat_screen.quits
         remap(keys)
         self.set_keymap({id: names or NO_KEY for id, names in keys.items()})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from termchat.chat.changes import Notice
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # with the rest of lessons, when the first of them is opened
 
 class Learning(LessonKeeping):
     """`options` are those of the reader's screen, for the screens of lessons; `sessions` are the saved chats, where those of
-    lessons are kept, too."""
+    lessons are kept, too; `attach` gives a screen its commands."""
 
     def __init__(
         self,
@@ -32,11 +32,12 @@ class Learning(LessonKeeping):
         options: Mapping[str, Any],
         models: Models,
         sessions: SessionList | None,
+        attach: Callable[[ChatScreen], None],
         *,
         big: bool = False,
     ) -> None:
         super().__init__(own, big=big)
-        self._options, self._models, self._sessions = options, models, sessions
+        self._options, self._models, self._sessions, self._attach = options, models, sessions, attach
         self._screen: LessonScreen | None = None
         self._choice: Choice | None = None
         """How the model ran before the lesson."""
@@ -70,12 +71,11 @@ class Learning(LessonKeeping):
                 self.begin(choice[0], anew=choice[1])
 
         at = self.session.lesson.id if self.session is not None else ""
-        parts = self.screen
         dialog = LessonsDialog(
-            parts.palette, known_lessons(), self.progress.all, self.refusal, at, self.progress.last,
+            self.screen.palette, known_lessons(), self.progress.all, self.refusal, at, self.progress.last,
             recorded=self.recording is not None,
         )  # fmt: skip
-        parts.open(dialog, closed)
+        self.screen.open(dialog, closed)
 
     def open_named(self, name: str) -> None:
         """Begin the lesson of that name; list all where it is "", or unknown."""
@@ -133,6 +133,7 @@ class Learning(LessonKeeping):
         chat.run_as(self._choice)
         self._screen = LessonScreen(chat, own.palette, self, lesson, state, **self._options)
         self._screen.session.notices = notices
+        self._attach(self._screen)
         own.app.push_screen(self._screen)
 
     def _go(self, by: int) -> None:

@@ -16,6 +16,7 @@ from termchat.tui.keys.tables import CHAT, LESSON, Lights, name_of
 from termchat.tui.lessons.lesson_keeping import LessonKeeping
 from termchat.tui.lessons.lesson_session import LessonSession
 from termchat.tui.lessons.strip import LessonStrip
+from termchat.tui.screen.bottom_bar import BottomBar
 from termchat.tui.screen.screen import ChatScreen
 from termchat.tui.themes.theme_file import Palette
 
@@ -37,13 +38,10 @@ class LessonScreen(ChatScreen):
     ) -> None:
         super().__init__(chat, palette, **options)
         self.session = LessonSession(keeping, self, lesson, state)
-        composer = self.composer
-        composer.before_all = self.session.direct
-        composer.commands = self.session.run_with(composer.commands)
 
     def compose(self) -> ComposeResult:
         for widget in super().compose():
-            if widget is self._bottom:
+            if isinstance(widget, BottomBar):
                 yield self.session.strip
             yield widget
 

@@ -117,6 +117,8 @@ class LessonSession:
         if opening.page in PAGES:
             parts.panels.page = opening.page
         parts.set_interval(1 / LOOKS_PER_SECOND, self.look)
+        parts.composer.before_all = self.direct
+        parts.composer.commands = self.run_with(parts.composer.commands)
         self._mark()
         self.playing.update(self.facts)
         self._compose()

@@ -91,10 +91,6 @@ class Panels(KnobsView):
         self.screen.set_class(columns < ALONE, "-alone")
         self.screen.set_class(self.is_shown, "-panels")
 
-    def toggle(self) -> None:
-        self._unasked = False
-        self._show_if(not self.is_shown)
-
     def open_like(self, other: Panels) -> None:
         """Show the panels where a person has asked for those of another screen."""
         self._open = dict(other._open)
@@ -102,6 +98,10 @@ class Panels(KnobsView):
             self._open[False] = False
             self._open[True] = self._open[True] and not other._asked
         self.fit(other._columns)
+
+    def toggle(self) -> None:
+        self._unasked = False
+        self._show_if(not self.is_shown)
 
     def need(self, who: str) -> None:
         """Show the panels for as long as somebody needs them."""

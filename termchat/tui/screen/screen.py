@@ -72,7 +72,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         sessions: the saved chats; None where none are kept.
         keymap: id of a key to other keys, where it was remapped.
         keep_theme: shows a theme from now on.
-        attach: attaches the commands behind a slash.
         big: it is for a projector.
     """
 
@@ -107,7 +106,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         keymap: Mapping[str, str],
         theme_chooser: ThemeChooser,
         keep_theme: Callable[[str], None],
-        attach: Callable[[ChatScreen], None] = lambda _: None,
         big: bool = False,
     ) -> None:
         super().__init__()
@@ -145,7 +143,6 @@ class ChatScreen(PanelActions, AskActions, CopyActions, DialogScreen):
         """Whether the chat has changed since the last tick."""
         self._in_tokens = False
         """Whether token mode was open when it last acted."""
-        attach(self)
 
     # --- the screen --------------------------------------------------------------------------------------------------
 

@@ -245,8 +245,7 @@ def _learn(screen: ChatScreen, name: str) -> None:
         lesson = known_lessons().lesson(name).id if name else ""
     except LessonRefused as error:
         raise CommandRefused(str(error), "/learn lists the lessons") from error
-    app = screen.app
-    app.call_next(app.run_action, f"app.open_lesson({lesson!r})")
+    screen.app.call_next(screen.app.run_action, f"app.open_lesson({lesson!r})")
 
 
 def _what(screen: ChatScreen, word: str) -> None:
