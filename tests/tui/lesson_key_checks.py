@@ -40,6 +40,7 @@ async def on_strip(group: KeyGroup, _: Path) -> Place:
         await place.press("lesson-more", lambda: "less" in strip(desk))
         await place.press("lesson-do", lambda: desk.chat.tuning.temperature == 0)
         await at_step(desk, 2)
+        await desk.until(lambda: learning.session is not None and not learning.session.doing)
         await afresh(1)
         await place.press("lesson-skip", lambda: step(desk) == 2)
         for number in (1, 2, 3):

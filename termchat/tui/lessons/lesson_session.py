@@ -1,4 +1,4 @@
-"""One lesson on the screen: it begins in a chat of its own, goes on when a step is done, and gives the reader's chat back."""
+"""One lesson on the screen of its chat: shows what to do, goes on when a step is done, and takes answers."""
 
 from __future__ import annotations
 
